@@ -1,0 +1,36 @@
+/* collective.h - how long a collective takes on a communicator: alpha + f(kind, ranks) * bytes / busbw. */
+#ifndef HIGHWATER_COLLECTIVE_COLLECTIVE_H
+#define HIGHWATER_COLLECTIVE_COLLECTIVE_H
+
+#include "base/units.h"
+#include "program/program.h"
+#include "spec/cluster_spec.h"
+
+/* Where a communicator's ranks sit. */
+typedef struct {
+  int ranks;
+  int nodes;           /* how many nodes they span */
+  int ranks_per_node;  /* largest number of them on one node */
+  int nics_per_group;  /* NICs of a node that this group can use: all of them, or the share of one GPU when each GPU
+                          of the node is in a different group */
+} GroupShape;
+
+/* Shape of a communicator whose neighbours are `stride` global ranks apart, on nodes of gpus_per_node. */
+GroupShape group_shape(const ClusterSpec *cluster, int ranks, int stride);
+
+/* Bus-bandwidth factor: 2(R-1)/R all-reduce, (R-1)/R all-gather and reduce-scatter, 1 broadcast. */
+double collective_factor(CollectiveKind kind, int ranks);
+/* Bytes a rank sends in the ring algorithm. */
+double collective_bytes_sent(CollectiveKind kind, int ranks, gint64 bytes);
+
+/* Latency (ns) and busbw (bytes per second) of a kind on a shape. */
+typedef struct {
+  double latency_ns;
+  double busbw;
+} CollectiveCost;
+CollectiveCost collective_cost(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape);
+
+/* Duration alone on its links.  One rank: 0.  Monotone in bytes. */
+SimTime collective_duration(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape, gint64 bytes);
+
+#endif

@@ -1,0 +1,12 @@
+/* kernel_model.h - how long a kernel takes on a device: rooflines, launch floor, gaps. */
+#ifndef HIGHWATER_COMPUTE_KERNEL_MODEL_H
+#define HIGHWATER_COMPUTE_KERNEL_MODEL_H
+
+#include "base/units.h"
+#include "program/program.h"
+#include "spec/device_profile.h"
+
+/* Duration of one kernel alone on the device. */
+SimTime kernel_model_duration(const DeviceProfile *device, const Kernel *kernel);
+
+#endif

@@ -1,0 +1,35 @@
+/* cluster_spec.h - the machine: which GPU, how many in a node, what connects them. */
+#ifndef HIGHWATER_SPEC_CLUSTER_SPEC_H
+#define HIGHWATER_SPEC_CLUSTER_SPEC_H
+
+#include <glib.h>
+
+#include "spec/device_profile.h"
+
+typedef enum { FABRIC_NVSWITCH, FABRIC_NVLINK, FABRIC_PCIE } IntraFabric;
+typedef enum { FABRIC_INFINIBAND, FABRIC_ROCE, FABRIC_EFA, FABRIC_SLINGSHOT, FABRIC_TCP } InterFabric;
+
+typedef struct {
+  char *name;
+  DeviceProfile *device;
+  int gpus_per_node;
+  IntraFabric intra_node;
+  InterFabric inter_node;
+  int nics;                 /* per node */
+  double nic_bandwidth;     /* bytes per second of one NIC */
+  /* section "nccl": alpha-beta of this first model, per link kind */
+  double intra_busbw;       /* bytes per second of bus bandwidth; default: the device's nvlink_busbw */
+  double inter_efficiency;  /* fraction of the NICs' bandwidth reached, default 0.93 */
+  double base_latency_ns, intra_hop_ns, inter_hop_ns;
+  /* section "process_memory": bytes outside the caching allocator */
+  gint64 context_bytes;     /* default: the device's */
+  gint64 nccl_bytes_per_communicator;
+} ClusterSpec;
+
+/* Loads a preset name or file ("-": standard input). */
+ClusterSpec *cluster_spec_load(const char *preset_or_path, GError **error);
+ClusterSpec *cluster_spec_parse(const char *name, const char *text, gsize length, GError **error);
+void cluster_spec_free(ClusterSpec *spec);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(ClusterSpec, cluster_spec_free)
+
+#endif

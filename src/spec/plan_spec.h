@@ -1,0 +1,103 @@
+/* plan_spec.h - how the network is trained: strategy, mesh, batch, precision, checkpointing, optimizer, allocator. */
+#ifndef HIGHWATER_SPEC_PLAN_SPEC_H
+#define HIGHWATER_SPEC_PLAN_SPEC_H
+
+#include <glib.h>
+
+#include "base/json_reader.h"
+#include "spec/dtype.h"
+#include "spec/option.h"
+
+typedef enum {
+  CHECKPOINT_NONE,
+  CHECKPOINT_FULL,
+  CHECKPOINT_EVERY_N,
+  CHECKPOINT_FRACTION,
+  CHECKPOINT_SELECTIVE_OP,
+} CheckpointPolicy;
+typedef enum { AROUND_MODULE, AROUND_FSDP } CheckpointAround;
+typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_NONE } OptimizerName;
+typedef enum { OPTIMIZER_FUSED, OPTIMIZER_FOREACH, OPTIMIZER_FORLOOP, OPTIMIZER_COMPOSER } OptimizerCode;
+typedef enum { ZERO_GRAD_START, ZERO_GRAD_END } ZeroGradAt;
+typedef enum { RETAIN_CLONE, RETAIN_UNSHARDED } RetainAs;
+typedef enum { RETAIN_END_OF_FORWARD, RETAIN_END_OF_BACKWARD, RETAIN_END_OF_STEP } RetainUntil;
+
+/* A group's full parameters kept beyond their module, as a debugging hook would. */
+typedef struct {
+  char *group; /* "layers.15" */
+  RetainAs as;
+  RetainUntil until;
+} RetainSpec;
+
+typedef struct {
+  char *name;      /* preset name, or file name without folder and .json */
+  char *file;      /* for messages */
+  char *strategy;  /* "fsdp2" */
+  int shard, replicate; /* mesh: ranks = shard * replicate */
+  int micro_batch, sequence_length;
+  struct {
+    int steps;
+    gboolean sync_every_step, reshard_after_backward, set_last_backward;
+    gboolean reshard_after_backward_given, set_last_backward_given, sync_every_step_given;
+  } accumulation;
+  struct {
+    DType parameters, compute, reduce;
+    DType output;        /* valid when has_output */
+    gboolean has_output, autocast;
+    gboolean compute_given, reduce_given;
+  } precision;
+  struct {
+    CheckpointPolicy policy;
+    int every;
+    double fraction;
+    CheckpointAround around;
+  } checkpointing;
+  struct {
+    OptimizerName name;
+    OptimizerCode implementation;
+    double clip_grad_norm; /* 0: off (null) */
+    ZeroGradAt zero_grad;
+  } optimizer;
+  struct {
+    gboolean expandable_segments;
+    gint64 max_split_size; /* G_MAXINT64: null */
+    double garbage_collection_threshold;
+    int roundup_power2_divisions;
+  } allocator;
+  gboolean compile_per_block;
+  GPtrArray *retain;       /* RetainSpec * */
+  /* The strategy's own section: values parallel to section->options. */
+  const OptionSection *section; /* NULL: the strategy has none */
+  OptionValue *options;
+} PlanSpec;
+
+/* What a plan is read against: every strategy and its section (NULL section: none).  Ends with a NULL strategy. */
+typedef struct {
+  const char *strategy;
+  const OptionSection *section;
+} PlanStrategy;
+
+/* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in order, and reads it.
+ * Defaults are the frameworks'.  Errors: an unknown key or strategy, a value out of range, a section that the strategy
+ * does not use, reserved keys (trainable, offload, phases, failure, ranks), a mesh that overflows. */
+PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments, const PlanStrategy *strategies,
+                         GError **error);
+PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length, const char *const *assignments,
+                          const PlanStrategy *strategies, GError **error);
+void plan_spec_free(PlanSpec *spec);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(PlanSpec, plan_spec_free)
+
+/* Value of an option of the strategy's section; the key must be in its table. */
+const OptionValue *plan_spec_option(const PlanSpec *spec, const char *key);
+static inline gint64
+plan_spec_number(const PlanSpec *spec, const char *key)
+{
+  return plan_spec_option(spec, key)->number;
+}
+
+/* Reports that this plan asks for what its strategy cannot do: "FILE: key 'KEY': MESSAGE". */
+void plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
+
+
+#endif

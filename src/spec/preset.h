@@ -1,0 +1,18 @@
+/* preset.h - where shipped JSON files are found. */
+#ifndef HIGHWATER_SPEC_PRESET_H
+#define HIGHWATER_SPEC_PRESET_H
+
+#include <glib.h>
+
+/* Folder of one kind ("network", "cluster", "plan", "device"): $HIGHWATER_MODELS/KIND if that is set, else the installed
+ * PKGDATADIR/KIND if it exists, else models/KIND of the source tree the program was built from.  Caller frees. */
+char *preset_folder(const char *kind);
+/* Path of a preset, or of the file itself when it has a '/', ends in ".json", or is "-".  NULL and an error that names
+ * the nearest preset when there is none.  Caller frees. */
+char *preset_find(const char *kind, const char *preset_or_path, GError **error);
+/* Names of all presets of a kind, sorted, NULL-terminated.  Free with g_strfreev. */
+char **preset_names(const char *kind);
+/* "llama-3-8b" of "models/network/llama-3-8b.json".  Caller frees. */
+char *preset_name_of(const char *path);
+
+#endif
