@@ -1,0 +1,378 @@
+/* autograd.c - records nodes and plays the graph backwards as torch/csrc/autograd/engine.cpp does. */
+#include <string.h>
+
+#include "lower/tape_private.h"
+
+static Node *
+node_at(const Tape *t, gint32 node)
+{
+  return &g_array_index(t->nodes, Node, node);
+}
+
+static SavedVariable *
+saved_at(const Tape *t, gint32 saved)
+{
+  return &g_array_index(t->saved, SavedVariable, saved);
+}
+
+/* ---- recording ---- */
+
+static gint32
+new_node(Tape *t, NodeKind kind)
+{
+  Node node = {.kind = (guint8) kind, .hook = -1, .number = -1};
+  g_array_append_val(t->nodes, node);
+  return (gint32) t->nodes->len - 1;
+}
+
+gint32
+autograd_accumulate_node(Tape *t, int parameter)
+{
+  ParameterState *p = &t->x->parameters[parameter];
+  if (p->node < 0) {
+    p->node = new_node(t, NODE_ACCUMULATE_GRAD);
+    node_at(t, p->node)->number = parameter;
+  }
+  return p->node;
+}
+
+/* Saves the op's inputs (or outputs), in the order in which the node will release them. */
+static void
+pack_saved(Tape *t, gint32 node, const OpRun *run, gboolean outputs)
+{
+  const Op *op = run->op;
+  for (int k = 0; k < op->saves && !t->stop; k++) {
+    if ((op->saved[k] >= BUFFER_OUT) != outputs)
+      continue;
+    SavedVariable ignored;
+    SavedVariable *saved = node >= 0 ? saved_at(t, node_at(t, node)->first_saved + k) : &ignored;
+    t->stop = !checkpoint_pack(t, &run->buffer[op->saved[k]], saved);
+  }
+}
+
+gint32
+autograd_record(Tape *t, const OpRun *run)
+{
+  const Op *op = run->op;
+  if (!op->node)
+    return -1;
+  gint32 index = -1;
+  if (t->recomputing == NULL) { /* the graph of a recomputation only serves to deliver tensors */
+    index = new_node(t, NODE_OP);
+    Node *node = node_at(t, index);
+    node->op = op;
+    node->place = run->place;
+    node->edges = op->ins;
+    node->saves = op->saves;
+    node->first_saved = (gint32) t->saved->len;
+    for (int i = 0; i < op->ins; i++)
+      node->edge[i] = (Edge){run->buffer[BUFFER_IN + i].node, run->buffer[BUFFER_IN + i].output};
+    g_array_set_size(t->saved, t->saved->len + op->saves);
+  }
+  pack_saved(t, index, run, FALSE);
+  return index;
+}
+
+void
+autograd_save_outputs(Tape *t, gint32 node, const OpRun *run)
+{
+  if (run->op->node && (node >= 0 || t->recomputing != NULL))
+    pack_saved(t, node, run, TRUE);
+}
+
+void
+autograd_mark(Tape *t, int unit, TensorRef *ref)
+{
+  gint32 index = new_node(t, NODE_POST_BACKWARD);
+  Node *node = node_at(t, index);
+  node->number = unit;
+  node->edges = 1;
+  node->edge[0] = (Edge){ref->node, ref->output};
+  ref->node = index;
+  ref->output = 0;
+}
+
+void
+autograd_add_hook(Tape *t, gint32 node, int unit, int token)
+{
+  PreHook hook = {unit, token, -1};
+  gint32 index = (gint32) t->hooks->len;
+  gint32 *link = &node_at(t, node)->hook;
+  while (*link >= 0)
+    link = &g_array_index(t->hooks, PreHook, *link).next;
+  *link = index;
+  g_array_append_val(t->hooks, hook);
+}
+
+/* ---- the ready queue: the node made last runs first, gradients of parameters before all (rule L7) ---- */
+
+static gint64
+priority(const Tape *t, gint32 node)
+{
+  return node_at(t, node)->kind == NODE_ACCUMULATE_GRAD ? G_MAXINT32 : node;
+}
+
+static void
+ready_push(Tape *t, gint32 node)
+{
+  GArray *heap = t->ready;
+  guint i = heap->len;
+  g_array_append_val(heap, node);
+  gint32 *h = (gint32 *) (void *) heap->data;
+  while (i > 0 && priority(t, h[(i - 1) / 2]) < priority(t, node)) {
+    h[i] = h[(i - 1) / 2];
+    i = (i - 1) / 2;
+  }
+  h[i] = node;
+}
+
+static gint32
+ready_pop(Tape *t)
+{
+  gint32 *h = (gint32 *) (void *) t->ready->data;
+  guint n = t->ready->len - 1, i = 0;
+  gint32 top = h[0], moved = h[n];
+  while (2 * i + 1 < n) {
+    guint child = 2 * i + 1;
+    if (child + 1 < n && priority(t, h[child + 1]) > priority(t, h[child]))
+      child++;
+    if (priority(t, h[child]) <= priority(t, moved))
+      break;
+    h[i] = h[child];
+    i = child;
+  }
+  h[i] = moved;
+  g_array_set_size(t->ready, n);
+  return top;
+}
+
+/* Counts, for every node that the loss depends on, how many nodes will send it a gradient. */
+static void
+count_dependencies(Tape *t, gint32 root)
+{
+  g_autoptr(GArray) stack = g_array_new(FALSE, FALSE, sizeof(gint32));
+  g_autofree gboolean *seen = g_new0(gboolean, t->nodes->len);
+  g_array_append_val(stack, root);
+  seen[root] = TRUE;
+  while (stack->len > 0) {
+    gint32 index = g_array_index(stack, gint32, stack->len - 1);
+    g_array_set_size(stack, stack->len - 1);
+    const Node *node = node_at(t, index);
+    for (int i = 0; i < node->edges; i++) {
+      gint32 next = node->edge[i].node;
+      if (next < 0)
+        continue;
+      node_at(t, next)->dependencies++;
+      if (!seen[next])
+        g_array_append_val(stack, next);
+      seen[next] = TRUE;
+    }
+  }
+}
+
+/* ---- running nodes ---- */
+
+/* A kernel that adds one tensor to another, in place or into a third. */
+static void
+launch_add(Tape *t, const TensorRef *into, const TensorRef *a, const TensorRef *b)
+{
+  StorageId target = into->storage, other = b->storage;
+  if (target == NO_STORAGE || other == NO_STORAGE)
+    return;
+  double bytes = 3.0 * (double) live_storage_bytes(t->live, target);
+  if (a != NULL)
+    program_builder_operand(t->builder, live_storage_tensor(t->live, a->storage, (DType) a->dtype), ROLE_READ);
+  program_builder_operand(t->builder, live_storage_tensor(t->live, other, (DType) b->dtype), ROLE_READ);
+  program_builder_operand(t->builder, live_storage_tensor(t->live, target, (DType) into->dtype),
+                          a == NULL ? ROLE_ACCUMULATE : ROLE_WRITE);
+  strategy_launch(t->x, STREAM_COMPUTE, "add", bytes);
+}
+
+/* A second gradient reaches an input (rule L5): added in place when the first is the only tensor on its storage and not a
+ * view, else into a new tensor.  Takes both references; returns the sum. */
+static TensorRef
+join(Tape *t, TensorRef old, TensorRef new)
+{
+  if (!old.is_view && live_storage_holders(t->live, old.storage) == 1) {
+    launch_add(t, &old, NULL, &new);
+    tape_drop(t, &new);
+    return old;
+  }
+  const Program *program = program_builder_program(t->builder);
+  StoragePurpose purpose = {CATEGORY_TEMPORARY, g_array_index(program->storages, Storage, old.storage).module,
+                            program_builder_name(t->builder, "gradient sum")};
+  TensorRef sum = tape_new_tensor(t, live_storage_bytes(t->live, old.storage), (DType) old.dtype, purpose);
+  sum.strided = old.strided;
+  launch_add(t, &sum, &old, &new);
+  tape_drop(t, &old);
+  tape_drop(t, &new);
+  return sum;
+}
+
+/* Sends a gradient (taking its reference) along an edge. */
+static void
+send(Tape *t, Edge edge, TensorRef gradient)
+{
+  Node *next = node_at(t, edge.node);
+  TensorRef *slot = &next->incoming[edge.input];
+  *slot = next->has_incoming[edge.input] ? join(t, *slot, gradient) : gradient;
+  next->has_incoming[edge.input] = TRUE;
+}
+
+/* Incoming gradients let go, in order (rule L3). */
+static void
+release_incoming(Tape *t, Node *node)
+{
+  for (int i = 0; i < OP_OUTPUTS; i++) {
+    if (!node->has_incoming[i])
+      continue;
+    node->has_incoming[i] = FALSE;
+    tape_drop(t, &node->incoming[i]);
+  }
+}
+
+static void
+run_hooks(Tape *t, const Node *node)
+{
+  for (gint32 hook = node->hook; hook >= 0;) {
+    const PreHook *h = &g_array_index(t->hooks, PreHook, hook);
+    hook = h->next;
+    t->strategy->before_backward(t->x, h->unit, h->token);
+  }
+}
+
+/* AccumulateGrad: the first gradient is taken as it is, later ones are added in place (rule L6). */
+static void
+accumulate(Tape *t, Node *node)
+{
+  ParameterState *p = &t->x->parameters[node->number];
+  TensorRef gradient = node->incoming[0];
+  node->has_incoming[0] = FALSE;
+  if (!p->has_gradient) {
+    p->has_gradient = TRUE;
+    p->gradient = gradient.storage;
+    live_storage_set_purpose(t->live, gradient.storage,
+                             parameter_purpose(t->x, node->number, CATEGORY_UNSHARDED_GRADIENT));
+  } else {
+    TensorRef into = {.storage = p->gradient, .dtype = gradient.dtype};
+    launch_add(t, &into, NULL, &gradient);
+    tape_drop(t, &gradient);
+  }
+  if (t->strategy->gradient_ready != NULL)
+    t->strategy->gradient_ready(t->x, node->number);
+}
+
+static void
+post_backward(Tape *t, Node *node)
+{
+  t->strategy->after_backward(t->x, node->number);
+  TensorRef gradient = node->incoming[0];
+  node->has_incoming[0] = FALSE;
+  if (node->edge[0].node >= 0)
+    send(t, node->edge[0], gradient);
+  else
+    tape_drop(t, &gradient);
+}
+
+/* What is known of an op's input. */
+static void
+input_infos(Tape *t, OpRun *run)
+{
+  const Function *f = network_function(t->network, run->place.function);
+  for (int i = 0; i < run->op->ins; i++) {
+    gint16 slot = run->op->in[i];
+    ValueInfo *info = &run->info[BUFFER_IN + i];
+    if (slot >= 0) {
+      *info = g_array_index(f->values, ValueInfo, slot);
+      continue;
+    }
+    const Parameter *p = network_parameter(t->network, run->place.first_parameter + PARAMETER_OF_SLOT(slot));
+    *info = (ValueInfo){.dtype = (guint8) t->network->shape.precision.weights, .dims = (guint8) p->dims};
+    memcpy(info->shape, p->shape, sizeof(p->shape));
+  }
+}
+
+/* One node of the graph (rules L3 and L4). */
+static void
+run_op_node(Tape *t, Node *node)
+{
+  const Op *op = node->op;
+  gboolean temporary[OP_SAVED];
+  for (int k = 0; k < op->saves; k++)
+    temporary[k] = saved_at(t, node->first_saved + k)->frame >= 0;
+  TensorRef unpacked[OP_SAVED];
+  for (int k = 0; k < op->saves; k++)
+    unpacked[k] = checkpoint_unpack(t, saved_at(t, node->first_saved + k));
+  OpRun run;
+  tape_begin_run(t, &run, op, node->place);
+  input_infos(t, &run);
+  for (int i = 0; i < op->outs; i++)
+    run.buffer[BUFFER_INCOMING + i] = node->has_incoming[i] ? node->incoming[i] : NO_TENSOR;
+  for (int k = 0; k < op->saves; k++)
+    run.buffer[op->saved[k]] = unpacked[k];
+  tape_play(t, &run, op->backward, op->validate);
+  for (int k = op->saves - 1; k >= 0; k--) /* locals of apply(), in reverse order of declaration */
+    if (temporary[k])
+      tape_drop(t, &unpacked[k]);
+  tape_play(t, &run, op->validate, op->end);
+  program_builder_host_work(t->builder, HOST_WORK_OP_BACKWARD, MAX(run.launches, 1));
+  release_incoming(t, node);
+  for (int k = 0; k < op->saves; k++)
+    checkpoint_release(t, saved_at(t, node->first_saved + k));
+  for (int i = 0; i < node->edges; i++)
+    if (node->edge[i].node >= 0)
+      send(t, node->edge[i], run.buffer[BUFFER_GRAD + i]);
+}
+
+static void
+run_node(Tape *t, gint32 index)
+{
+  Node *node = node_at(t, index);
+  run_hooks(t, node);
+  switch ((NodeKind) node->kind) {
+  case NODE_OP:
+    run_op_node(t, node);
+    break;
+  case NODE_ACCUMULATE_GRAD:
+    accumulate(t, node);
+    break;
+  case NODE_POST_BACKWARD:
+    post_backward(t, node);
+    break;
+  }
+  for (int i = 0; i < node->edges; i++) {
+    gint32 next = node->edge[i].node;
+    if (next >= 0 && --node_at(t, next)->dependencies == 0)
+      ready_push(t, next);
+  }
+}
+
+/* The graph is gone. */
+static void
+forget_graph(Tape *t)
+{
+  for (guint i = 0; i < t->nodes->len; i++) {
+    const Node *node = node_at(t, (gint32) i);
+    if (node->kind == NODE_ACCUMULATE_GRAD)
+      t->x->parameters[node->number].node = -1;
+  }
+  g_array_set_size(t->nodes, 0);
+  g_array_set_size(t->saved, 0);
+  g_array_set_size(t->hooks, 0);
+  g_ptr_array_set_size(t->frames, 0);
+}
+
+void
+tape_backward(Tape *t, TensorRef loss, TensorRef ones)
+{
+  t->thread = THREAD_ENGINE;
+  count_dependencies(t, loss.node);
+  send(t, (Edge){loss.node, loss.output}, ones);
+  ready_push(t, loss.node);
+  while (t->ready->len > 0)
+    run_node(t, ready_pop(t));
+  if (t->strategy->end_backward != NULL)
+    t->strategy->end_backward(t->x);
+  forget_graph(t);
+  t->thread = THREAD_MAIN;
+}

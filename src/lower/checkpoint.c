@@ -1,0 +1,195 @@
+/* checkpoint.c - activation checkpointing: regions keep their inputs and are run again when backward asks for the first
+ * tensor (torch/utils/checkpoint.py, non-reentrant, with early stop), whole or with the outputs of some ops kept. */
+#include <string.h>
+
+#include "lower/tape_private.h"
+
+gboolean
+checkpoint_wants(const Tape *t, int block)
+{
+  const PlanSpec *plan = t->x->plan;
+  switch (plan->checkpointing.policy) {
+  case CHECKPOINT_NONE:
+    return FALSE;
+  case CHECKPOINT_EVERY_N:
+    return block % plan->checkpointing.every == 0;
+  case CHECKPOINT_FRACTION: { /* block i when floor((i + 1) f) > floor(i f): spread evenly */
+    double f = plan->checkpointing.fraction;
+    return (gint64) ((block + 1) * f) > (gint64) (block * f);
+  }
+  default:
+    return TRUE;
+  }
+}
+
+/* ---- frames ---- */
+
+static CheckpointFrame *
+frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
+{
+  CheckpointFrame *frame = g_new0(CheckpointFrame, 1);
+  frame->place = place;
+  frame->block = block;
+  frame->arguments = n;
+  memcpy(frame->argument, args, sizeof(TensorRef) * (gsize) n);
+  frame->recomputed = g_array_new(FALSE, FALSE, sizeof(TensorRef));
+  frame->kept = g_array_new(FALSE, FALSE, sizeof(TensorRef));
+  frame->selective = t->x->plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP;
+  return frame;
+}
+
+/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs. */
+static void
+frame_free(Tape *t, CheckpointFrame *frame)
+{
+  for (guint i = frame->next_kept * OP_OUTPUTS; i < frame->kept->len; i++)
+    tape_drop(t, &g_array_index(frame->kept, TensorRef, i));
+  for (int i = 0; i < frame->arguments; i++)
+    tape_drop(t, &frame->argument[i]);
+  g_array_unref(frame->recomputed);
+  g_array_unref(frame->kept);
+  g_free(frame);
+}
+
+static TensorRef
+run_region(Tape *t, const CheckpointFrame *frame, const TensorRef *args)
+{
+  if (t->x->plan->checkpointing.around == AROUND_FSDP)
+    return tape_call_hooked(t, frame->block, frame->place, frame->arguments, args);
+  return tape_run(t, frame->place, frame->arguments, args);
+}
+
+TensorRef
+checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
+{
+  CheckpointFrame *frame = frame_new(t, block, place, n, args);
+  for (int i = 0; i < n; i++) {
+    tape_hold(t, &frame->argument[i]);
+    live_storage_set_category(t->live, frame->argument[i].storage, CATEGORY_ACTIVATION);
+  }
+  g_ptr_array_add(t->frames, frame);
+  t->recording = frame;
+  t->recording_id = (gint32) t->frames->len - 1;
+  TensorRef result = run_region(t, frame, args);
+  t->recording = NULL;
+  if (frame->alive == 0) { /* nothing in it wants to be saved */
+    g_ptr_array_index(t->frames, t->recording_id) = NULL;
+    frame_free(t, frame);
+  }
+  return result;
+}
+
+/* Runs the region again until every tensor that was promised is there. */
+static void
+recompute(Tape *t, CheckpointFrame *frame)
+{
+  TensorRef args[STATEMENT_SLOTS];
+  memcpy(args, frame->argument, sizeof(args));
+  for (int i = 0; i < frame->arguments; i++)
+    args[i].node = -1;
+  g_array_set_size(frame->recomputed, (guint) frame->holders);
+  frame->packed = 0;
+  frame->alternations = 0;
+  program_builder_push(t->builder, RANGE_HOOK, "recompute", 0);
+  t->recomputing = frame;
+  tape_autocast_begin(t);
+  TensorRef result = run_region(t, frame, args);
+  if (!t->stop)
+    tape_drop(t, &result);
+  t->stop = FALSE;
+  tape_autocast_end(t);
+  t->recomputing = NULL;
+  program_builder_pop(t->builder);
+  frame->done = TRUE;
+}
+
+/* ---- saved tensors ---- */
+
+gboolean
+checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
+{
+  CheckpointFrame *frame = t->recomputing;
+  if (frame != NULL) {
+    g_assert(frame->packed < frame->holders);
+    tape_hold(t, ref);
+    live_storage_set_category(t->live, ref->storage, CATEGORY_ACTIVATION);
+    g_array_index(frame->recomputed, TensorRef, frame->packed++) = *ref;
+    return frame->packed < frame->holders;
+  }
+  *saved = (SavedVariable){.ref = *ref, .frame = -1};
+  frame = t->recording;
+  if (frame != NULL) {
+    saved->ref = NO_TENSOR;
+    saved->frame = t->recording_id;
+    saved->index = frame->holders++;
+    frame->alive++;
+    return TRUE;
+  }
+  tape_hold(t, ref);
+  live_storage_set_category(t->live, ref->storage, CATEGORY_ACTIVATION);
+  return TRUE;
+}
+
+TensorRef
+checkpoint_unpack(Tape *t, SavedVariable *saved)
+{
+  if (saved->frame < 0)
+    return saved->ref;
+  CheckpointFrame *frame = g_ptr_array_index(t->frames, saved->frame);
+  if (!frame->done)
+    recompute(t, frame);
+  TensorRef *slot = &g_array_index(frame->recomputed, TensorRef, saved->index), ref = *slot;
+  *slot = NO_TENSOR;
+  return ref;
+}
+
+void
+checkpoint_release(Tape *t, SavedVariable *saved)
+{
+  if (saved->frame < 0) {
+    tape_drop(t, &saved->ref);
+    return;
+  }
+  CheckpointFrame *frame = g_ptr_array_index(t->frames, saved->frame);
+  if (--frame->alive > 0)
+    return;
+  g_ptr_array_index(t->frames, saved->frame) = NULL;
+  frame_free(t, frame);
+}
+
+/* ---- selective_op ---- */
+
+/* torchtitan's policy: attention's outputs, and those of every second mm of a block, starting with the first. */
+static gboolean
+is_selected(CheckpointFrame *frame, const OpInfo *info)
+{
+  if (info->selective == SELECT_ALTERNATE)
+    return frame->alternations++ % 2 == 0;
+  return info->selective == SELECT_ALL;
+}
+
+gboolean
+checkpoint_replay(Tape *t, OpRun *run)
+{
+  CheckpointFrame *frame = t->recomputing;
+  if (frame == NULL || !frame->selective || !is_selected(frame, run->op->info))
+    return FALSE;
+  const TensorRef *kept = &g_array_index(frame->kept, TensorRef, frame->next_kept++ * OP_OUTPUTS);
+  for (int i = 0; i < run->op->outs; i++)
+    run->buffer[BUFFER_OUT + i] = kept[i];
+  return TRUE;
+}
+
+void
+checkpoint_keep(Tape *t, const OpRun *run)
+{
+  CheckpointFrame *frame = t->recording;
+  if (frame == NULL || !frame->selective || !is_selected(frame, run->op->info))
+    return;
+  for (int i = 0; i < OP_OUTPUTS; i++) {
+    TensorRef out = i < run->op->outs ? run->buffer[BUFFER_OUT + i] : NO_TENSOR;
+    tape_hold(t, &out);
+    live_storage_set_category(t->live, out.storage, CATEGORY_ACTIVATION);
+    g_array_append_val(frame->kept, out);
+  }
+}

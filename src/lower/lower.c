@@ -1,0 +1,201 @@
+/* lower.c - from a network and a plan to the Program of one rank: steps are lowered until they repeat. */
+#include "lower/lower.h"
+
+#include "lower/step_walk.h"
+
+NetworkPrecision
+lower_precision(const PlanSpec *plan)
+{
+  gboolean autocast = plan->precision.autocast;
+  return (NetworkPrecision){
+      .stored = plan->precision.parameters,
+      .weights = autocast ? plan->precision.parameters : plan->precision.compute,
+      .matmul = plan->precision.compute,
+      .autocast = autocast,
+      .has_output = plan->precision.has_output,
+      .output = plan->precision.output,
+  };
+}
+
+NetworkShape
+lower_shape(const PlanSpec *plan, const DeviceProfile *device)
+{
+  return (NetworkShape){
+      .micro_batch = plan->micro_batch,
+      .sequence_length = plan->sequence_length,
+      .micro_batches = plan->accumulation.steps,
+      .precision = lower_precision(plan),
+      .device = {device->sms, device->max_threads_per_sm},
+  };
+}
+
+/* ---- what no strategy can honour yet, and names that must exist ---- */
+
+static gboolean
+unit_exists(const StrategyContext *x, const char *name)
+{
+  for (guint i = 0; i < x->units->len; i++)
+    if (g_str_equal(((const Unit *) g_ptr_array_index(x->units, i))->name, name))
+      return TRUE;
+  return FALSE;
+}
+
+static gboolean
+accept_plan(const LowerInput *in, GError **error)
+{
+  const PlanSpec *plan = in->plan;
+  if (plan->compile_per_block)
+    return plan_spec_refuse(plan, error, "compile", "'per_block' is not yet supported: use \"none\"");
+  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
+    return plan_spec_refuse(plan, error, "optimizer.implementation",
+                            "'composer' is not yet supported: fused, foreach or forloop");
+  return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
+}
+
+static gboolean
+accept_retained(const StrategyContext *x, GError **error)
+{
+  for (guint i = 0; i < x->plan->retain->len; i++) {
+    const RetainSpec *spec = g_ptr_array_index(x->plan->retain, i);
+    if (unit_exists(x, spec->group))
+      continue;
+    g_autoptr(GString) names = g_string_new(NULL);
+    for (guint k = 0; k < x->units->len; k++)
+      g_string_append_printf(names, "%s%s", k > 0 ? ", " : "", ((const Unit *) g_ptr_array_index(x->units, k))->name);
+    return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s", spec->group,
+                            names->str);
+  }
+  return TRUE;
+}
+
+/* ---- the context ---- */
+
+static void
+unit_free(gpointer data)
+{
+  Unit *unit = data;
+  g_free(unit->name);
+  g_array_unref(unit->parameters);
+  g_array_unref(unit->modules);
+  g_free(unit);
+}
+
+static GArray *
+no_units(guint modules)
+{
+  GArray *units = g_array_sized_new(FALSE, FALSE, sizeof(int), modules);
+  int none = -1;
+  for (guint i = 0; i < modules; i++)
+    g_array_append_val(units, none);
+  return units;
+}
+
+static void
+context_init(StrategyContext *x, const LowerInput *in)
+{
+  guint modules = in->network->modules->len, parameters = in->network->parameters->len;
+  *x = (StrategyContext){
+      .network = in->network,
+      .plan = in->plan,
+      .device = in->device,
+      .rank = in->rank % in->plan->shard,
+      .builder = program_builder_new(),
+  };
+  x->live = live_storages_new(x->builder);
+  x->units = g_ptr_array_new_with_free_func(unit_free);
+  x->unit_begins = no_units(modules);
+  x->unit_ends = no_units(modules);
+  x->retained = g_ptr_array_new();
+  x->parameters = g_new(ParameterState, parameters);
+  for (guint i = 0; i < parameters; i++)
+    x->parameters[i] = (ParameterState){.sharded = NO_STORAGE,
+                                        .unsharded = NO_STORAGE,
+                                        .gradient = NO_STORAGE,
+                                        .accumulated = NO_STORAGE,
+                                        .sharded_gradient = NO_STORAGE,
+                                        .node = -1};
+  for (guint i = 0; i < modules; i++)
+    program_builder_module(x->builder, network_module(in->network, (int) i)->path);
+}
+
+static void
+context_clear(StrategyContext *x)
+{
+  live_storages_free(x->live);
+  g_array_unref(x->unit_begins);
+  g_array_unref(x->unit_ends);
+  g_ptr_array_unref(x->retained);
+  g_free(x->parameters);
+}
+
+/* ---- steps ---- */
+
+/* Writes steps until one is like the one before; the rest repeat it. */
+static void
+write_steps(StepWalk *w, int steps)
+{
+  ProgramBuilder *builder = w->x->builder;
+  gboolean repeats = FALSE;
+  for (int step = 1; step <= steps; step++) {
+    w->x->step = step;
+    if (!repeats) {
+      program_builder_begin_list(builder);
+      step_walk_step(w);
+      repeats = step > 1 && program_builder_fold_last_list(builder);
+    }
+    program_builder_add_step(builder);
+  }
+}
+
+static Lowered *
+write_program(StrategyContext *x, const LowerInput *in)
+{
+  StepWalk w = {.x = x, .strategy = in->strategy, .tape = tape_new(x, in->strategy)};
+  w.optimizer = optimizer_state_new(x);
+  step_walk_construct(&w);
+  write_steps(&w, in->steps);
+  Lowered *lowered = g_new0(Lowered, 1);
+  lowered->has_expected = in->strategy->expected != NULL;
+  if (lowered->has_expected)
+    lowered->expected = in->strategy->expected(x);
+  if (in->strategy->teardown != NULL)
+    in->strategy->teardown(x);
+  tape_free(w.tape);
+  optimizer_state_free(w.optimizer);
+  g_free(w.inputs);
+  lowered->units = g_steal_pointer(&x->units);
+  lowered->program = program_builder_finish(x->builder);
+  return lowered;
+}
+
+Lowered *
+lower(const LowerInput *in, GError **error)
+{
+  if (!accept_plan(in, error))
+    return NULL;
+  StrategyContext x;
+  Lowered *lowered = NULL;
+  context_init(&x, in);
+  if (in->strategy->setup != NULL)
+    in->strategy->setup(&x);
+  if (accept_retained(&x, error)) {
+    lowered = write_program(&x, in);
+  } else {
+    if (in->strategy->teardown != NULL)
+      in->strategy->teardown(&x);
+    g_ptr_array_unref(x.units);
+    program_builder_free(x.builder);
+  }
+  context_clear(&x);
+  return lowered;
+}
+
+void
+lowered_free(Lowered *lowered)
+{
+  if (lowered == NULL)
+    return;
+  g_ptr_array_unref(lowered->units);
+  program_free(lowered->program);
+  g_free(lowered);
+}

@@ -1,0 +1,34 @@
+/* lower.h - from a network and a plan to the Program of one rank. */
+#ifndef HIGHWATER_LOWER_LOWER_H
+#define HIGHWATER_LOWER_LOWER_H
+
+#include "strategy/strategy.h"
+
+typedef struct {
+  const Network *network;
+  const PlanSpec *plan;
+  const DeviceProfile *device;
+  const Strategy *strategy;
+  int rank;  /* global; its place in the shard group is rank % shard */
+  int steps; /* how many to lower, >= 1 */
+} LowerInput;
+
+/* What a Program does not say about itself. */
+typedef struct {
+  Program *program;
+  GPtrArray *units;      /* Unit *: groups with members, bytes and counts of collectives in the last step */
+  ExpectedTotals expected;
+  gboolean has_expected;
+} Lowered;
+
+/* Writes the Program.  Errors: a plan that the strategy or this version cannot honour. */
+Lowered *lower(const LowerInput *input, GError **error);
+void lowered_free(Lowered *lowered);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Lowered, lowered_free)
+
+/* Dtypes of the forward pass under a plan. */
+NetworkPrecision lower_precision(const PlanSpec *plan);
+/* The shape that a network must be built for. */
+NetworkShape lower_shape(const PlanSpec *plan, const DeviceProfile *device);
+
+#endif

@@ -1,0 +1,138 @@
+/* step_walk.c - one training step: zero_grad, forward and backward of each micro-batch, clipping, optimizer. */
+#include "lower/step_walk.h"
+
+static void
+begin_phase(StrategyContext *x, const char *name)
+{
+  program_builder_set_module(x->builder, -1);
+  program_builder_push(x->builder, RANGE_PHASE, name, x->micro_batch);
+}
+
+static void
+end_phase(StrategyContext *x)
+{
+  program_builder_pop(x->builder);
+}
+
+/* A tensor of the training loop's own. */
+static StorageId
+loop_tensor(StrategyContext *x, gint64 bytes, Category category, const char *what)
+{
+  StoragePurpose purpose = {category, -1, program_builder_name(x->builder, what)};
+  return live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+}
+
+/* ---- construction ---- */
+
+/* Tokens of all micro-batches, then labels of all: lists of the training script. */
+static void
+make_inputs(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  guint inputs = x->network->inputs->len, batches = (guint) x->plan->accumulation.steps;
+  static const char *const names[] = {"tokens", "labels"};
+  w->inputs = g_new(StorageId, inputs * batches);
+  for (guint i = 0; i < inputs; i++)
+    for (guint k = 0; k < batches; k++)
+      w->inputs[k * inputs + i] = loop_tensor(x, value_bytes(&g_array_index(x->network->inputs, ValueInfo, i)),
+                                              CATEGORY_OTHER, names[i % G_N_ELEMENTS(names)]);
+}
+
+void
+step_walk_construct(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  program_builder_begin_list(x->builder);
+  begin_phase(x, "construction");
+  if (x->network->construction_scratch > 0)
+    live_storage_drop(x->live, loop_tensor(x, x->network->construction_scratch, CATEGORY_TEMPORARY, "scratch"));
+  w->strategy->construct(x);
+  tape_construct(w->tape);
+  program_builder_empty_cache(x->builder);
+  make_inputs(w);
+  end_phase(x);
+}
+
+/* ---- the step ---- */
+
+/* set_to_none: gradients go in the order of model.parameters(). */
+static void
+zero_grad(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  begin_phase(x, "zero_grad");
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    ParameterState *p = &x->parameters[i];
+    live_storage_clear(x->live, &p->gradient);
+    p->has_gradient = FALSE;
+    live_storage_clear(x->live, &p->sharded_gradient);
+  }
+  end_phase(x);
+}
+
+static TensorRef
+forward(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  begin_phase(x, "forward");
+  TensorRef loss = tape_forward(w->tape, w->inputs + (guint) x->micro_batch * x->network->inputs->len);
+  strategy_release_retained(x, w->strategy, RETAIN_END_OF_FORWARD);
+  end_phase(x);
+  return loss;
+}
+
+/* loss.backward(); del loss.  The gradient of the loss is the caller's until backward() returns. */
+static void
+backward(StepWalk *w, TensorRef loss)
+{
+  StrategyContext *x = w->x;
+  begin_phase(x, "backward");
+  TensorRef ones = {.node = -1, .parameter = -1, .dtype = loss.dtype};
+  ones.storage = loop_tensor(x, dtype_size((DType) loss.dtype), CATEGORY_TEMPORARY, "gradient of the loss");
+  program_builder_operand(x->builder, live_storage_tensor(x->live, ones.storage, (DType) ones.dtype), ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "ones_like", 4);
+  live_storage_hold(x->live, ones.storage);
+  tape_backward(w->tape, loss, ones);
+  live_storage_drop(x->live, ones.storage);
+  live_storage_drop(x->live, loss.storage);
+  strategy_release_retained(x, w->strategy, RETAIN_END_OF_BACKWARD);
+  end_phase(x);
+}
+
+static void
+micro_batch(StepWalk *w, int i)
+{
+  StrategyContext *x = w->x;
+  x->micro_batch = i;
+  x->last_micro_batch = i == x->plan->accumulation.steps - 1;
+  x->synchronize = x->last_micro_batch || x->plan->accumulation.sync_every_step;
+  backward(w, forward(w));
+}
+
+void
+step_walk_step(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  const PlanSpec *plan = x->plan;
+  x->micro_batch = 0;
+  if (w->strategy->begin_step != NULL)
+    w->strategy->begin_step(x);
+  if (plan->optimizer.zero_grad == ZERO_GRAD_START)
+    zero_grad(w);
+  for (int i = 0; i < plan->accumulation.steps; i++)
+    micro_batch(w, i);
+  x->micro_batch = 0;
+  if (plan->optimizer.clip_grad_norm > 0) {
+    begin_phase(x, "clip");
+    optimizer_clip(x, w->strategy);
+    end_phase(x);
+  }
+  if (plan->optimizer.name != OPTIMIZER_NONE) {
+    begin_phase(x, "optimizer");
+    optimizer_step(x, w->optimizer);
+    end_phase(x);
+  }
+  if (plan->optimizer.zero_grad == ZERO_GRAD_END)
+    zero_grad(w);
+  strategy_release_retained(x, w->strategy, RETAIN_END_OF_STEP);
+}

@@ -1,0 +1,21 @@
+/* step_walk.h - one training step, the same for all strategies. */
+#ifndef HIGHWATER_LOWER_STEP_WALK_H
+#define HIGHWATER_LOWER_STEP_WALK_H
+
+#include "lower/optimizer_step.h"
+#include "lower/tape.h"
+
+typedef struct {
+  StrategyContext *x;
+  const Strategy *strategy;
+  Tape *tape;
+  OptimizerState *optimizer;
+  StorageId *inputs; /* by micro-batch, then input */
+} StepWalk;
+
+/* Parameters, tables, and the tensors of the batch. */
+void step_walk_construct(StepWalk *w);
+/* zero_grad, micro-batches, clipping, optimizer. */
+void step_walk_step(StepWalk *w);
+
+#endif

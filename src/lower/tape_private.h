@@ -1,0 +1,160 @@
+/* tape_private.h - what tape.c, autograd.c and checkpoint.c share. */
+#ifndef HIGHWATER_LOWER_TAPE_PRIVATE_H
+#define HIGHWATER_LOWER_TAPE_PRIVATE_H
+
+#include "lower/tape.h"
+
+/* A tensor that a node keeps: itself, or a promise that its frame recomputes it. */
+typedef struct {
+  TensorRef ref;
+  gint32 frame; /* checkpoint frame, or -1 */
+  gint32 index; /* which of the frame's tensors */
+} SavedVariable;
+
+/* Where a function runs: blocks that are alike share one. */
+typedef struct {
+  int function;
+  int first_module, first_parameter;
+} Place;
+
+typedef enum { NODE_OP, NODE_ACCUMULATE_GRAD, NODE_POST_BACKWARD } NodeKind;
+
+typedef struct {
+  gint32 node;  /* -1: no gradient goes there */
+  guint8 input; /* which of its inputs: output number of the forward op */
+} Edge;
+
+/* A recorded op.  Nodes are numbered in order of creation, which is their priority (rule L7). */
+typedef struct {
+  guint8 kind;
+  guint8 edges;
+  guint8 saves;
+  gint32 number;       /* parameter of an ACCUMULATE_GRAD, unit of a POST_BACKWARD */
+  const Op *op;
+  Place place;
+  gint32 first_saved;  /* into Tape.saved */
+  gint32 dependencies; /* nodes that will still send it a gradient */
+  gint32 hook;         /* first of its pre-hooks, into Tape.hooks, or -1 */
+  Edge edge[OP_INPUTS];
+  TensorRef incoming[OP_OUTPUTS];
+  guint8 has_incoming[OP_OUTPUTS];
+} Node;
+
+/* The unit whose parameters must be there before the node runs. */
+typedef struct {
+  gint32 unit, token, next;
+} PreHook;
+
+/* One checkpointed call. */
+typedef struct {
+  Place place;
+  gint32 block;
+  int arguments;
+  TensorRef argument[STATEMENT_SLOTS]; /* tensors that the region was called with */
+  int holders;              /* tensors that nodes of the region wanted to save */
+  int alive;                /* SavedVariables that still hold the frame */
+  GArray *recomputed;       /* TensorRef by holder; empty until recomputed */
+  gboolean done;
+  int packed;               /* during recomputation */
+  /* selective_op: outputs that forward kept, in order, and how many alternating ops were seen */
+  gboolean selective;
+  GArray *kept;             /* TensorRef, OP_OUTPUTS an entry */
+  guint next_kept;
+  int alternations;
+} CheckpointFrame;
+
+/* Casts of parameters that an autocast region keeps. */
+typedef struct {
+  gint32 parameter;
+  TensorRef ref;
+} CachedCast;
+
+typedef enum { THREAD_MAIN, THREAD_ENGINE, THREAD_COUNT } Thread;
+
+/* Ids of a function's texts and kernels in the Program, made once. */
+typedef struct {
+  gint32 *what;   /* by step */
+  gint32 *kernel; /* by kernel */
+} FunctionIds;
+
+struct _Tape {
+  StrategyContext *x;
+  const Strategy *strategy;
+  const Network *network;
+  ProgramBuilder *builder;
+  LiveStorages *live;
+  FunctionIds *ids;      /* by function */
+  GArray *nodes;         /* Node */
+  GArray *saved;         /* SavedVariable */
+  GArray *hooks;         /* PreHook */
+  GPtrArray *frames;     /* CheckpointFrame * (NULL when dead) */
+  GArray *ready;         /* gint32: heap of nodes, highest number first */
+  GArray *casts;         /* CachedCast: of the autocast region that is open */
+  gboolean autocast_open;
+  StorageId workspace[THREAD_COUNT][WORKSPACE_COUNT];
+  Thread thread;
+  CheckpointFrame *recording;   /* forward inside this region: saving makes holders */
+  gint32 recording_id;
+  CheckpointFrame *recomputing; /* running the region again */
+  gboolean stop;                /* recomputation has all it needs (early stop) */
+  TensorRef tables[8];
+  int table_count;
+};
+
+/* ---- tape.c ---- */
+
+/* Runs a function with borrowed arguments; the result's reference is the caller's. */
+TensorRef tape_run(Tape *t, Place place, int n, const TensorRef *args);
+/* Runs block `block` of the network with hooks and checkpointing as the plan says. */
+void tape_hold(Tape *t, const TensorRef *ref);
+void tape_drop(Tape *t, const TensorRef *ref);
+/* Plays recipe steps over an op's buffers. */
+typedef struct {
+  const Op *op;
+  Place place;
+  TensorRef buffer[BUFFER_COUNT];
+  ValueInfo info[BUFFER_TEMP]; /* of inputs and outputs */
+  int launches;
+} OpRun;
+void tape_play(Tape *t, OpRun *run, int first, int end);
+/* A run's buffers empty, its values' infos filled in, the Program's module set. */
+void tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place);
+/* A new tensor like this one, on the compute stream. */
+TensorRef tape_new_tensor(Tape *t, gint64 bytes, DType dtype, StoragePurpose purpose);
+/* Opens and closes an autocast region: cached casts die when it closes. */
+void tape_autocast_begin(Tape *t);
+void tape_autocast_end(Tape *t);
+/* The call of a block inside its hooks: what checkpointing runs again. */
+TensorRef tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args);
+
+/* ---- autograd.c ---- */
+
+/* Records a node for an op whose inputs are in run; returns its number.  Inputs are saved at once, outputs by
+ * autograd_save_outputs. */
+gint32 autograd_record(Tape *t, const OpRun *run);
+/* The node that accumulates a parameter's gradient. */
+gint32 autograd_accumulate_node(Tape *t, int parameter);
+/* A node that runs the unit's after_backward on the way to `ref`'s node; *ref goes through it from now on. */
+void autograd_mark(Tape *t, int unit, TensorRef *ref);
+void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
+
+/* ---- checkpoint.c ---- */
+
+/* Does the plan checkpoint this block? */
+gboolean checkpoint_wants(const Tape *t, int block);
+/* Runs a region under checkpointing; run is tape_run or tape_call_hooked by `hooked`. */
+TensorRef checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args);
+/* Saves a tensor for backward in the way that the moment asks for: kept, promised, or delivered to the frame that is
+ * recomputed.  FALSE: recomputation stops here. */
+gboolean checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved);
+/* The saved tensor; a promise is kept by running its region again.  A recomputed tensor's reference becomes the
+ * caller's. */
+TensorRef checkpoint_unpack(Tape *t, SavedVariable *saved);
+/* The SavedVariable lets go. */
+void checkpoint_release(Tape *t, SavedVariable *saved);
+/* selective_op: gives the outputs that forward kept; FALSE when the op must run. */
+gboolean checkpoint_replay(Tape *t, OpRun *run);
+/* selective_op: keeps the outputs if the policy says so. */
+void checkpoint_keep(Tape *t, const OpRun *run);
+
+#endif

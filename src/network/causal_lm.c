@@ -1,0 +1,171 @@
+/* causal_lm.c - the modules around the blocks, and the main function of torchtitan's and nanoGPT's training loops. */
+#include "network/causal_lm.h"
+
+#include <string.h>
+
+void
+causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape)
+{
+  lm->hidden = network_spec_int(spec, "hidden_size|n_embd", -1);
+  lm->layers = network_spec_int(spec, "num_hidden_layers|n_layer", -1);
+  lm->heads = network_spec_int(spec, "num_attention_heads|n_head", -1);
+  lm->vocabulary = network_spec_int(spec, "vocab_size", -1);
+  lm->impl = spec->implementation;
+  lm->batch = shape->micro_batch;
+  lm->length = shape->sequence_length;
+  lm->dtype = shape->precision.weights;
+}
+
+void
+causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name)
+{
+  lm->embedding_module = builder_module(b, name, "Embedding");
+  lm->embedding_weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
+  builder_module_end(b);
+}
+
+void
+causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
+{
+  Network *network = builder_network(b);
+  lm->head_module = builder_module(b, name, "Linear");
+  lm->head = (Linear){lm->embedding_weight, -1};
+  if (!lm->tied)
+    lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
+  else
+    network->tied_weight = lm->embedding_weight;
+  network->tied_module = lm->tied ? lm->head_module : -1;
+  builder_module_end(b);
+}
+
+void
+causal_lm_figures(Builder *b, const CausalLm *lm)
+{
+  Network *network = builder_network(b);
+  network->vocabulary = lm->vocabulary;
+  network->hidden = lm->hidden;
+  network->attention_width = lm->heads * lm->head_dim;
+  g_array_append_val(network->embedding_modules, lm->embedding_module);
+  g_array_append_val(network->head_modules, lm->norm_module);
+  g_array_append_val(network->head_modules, lm->head_module);
+  network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * lm->hidden;
+}
+
+gboolean
+causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
+{
+  JsonReader *r = spec->reader;
+  if (lm->heads % kv_heads != 0)
+    json_reader_fail(r, "num_key_value_heads", "%" G_GINT64_FORMAT " does not divide num_attention_heads %" G_GINT64_FORMAT,
+                     kv_heads, lm->heads);
+  if (lm->hidden % lm->heads != 0 && !json_reader_has(r, "head_dim"))
+    json_reader_fail(r, "num_attention_heads", "%" G_GINT64_FORMAT " does not divide hidden_size %" G_GINT64_FORMAT,
+                     lm->heads, lm->hidden);
+  if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
+    json_reader_fail(r, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs", lm->head_dim);
+  return json_reader_finish(r, error);
+}
+
+/* ---- functions ---- */
+
+Val
+call_module(Builder *b, int module, Val x)
+{
+  builder_call(b, 1, &x);
+  builder_in_module(b, module);
+  return (Val){x.slot, FALSE};
+}
+
+int
+causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueInfo *extras)
+{
+  ValueInfo infos[STATEMENT_SLOTS];
+  Val args[STATEMENT_SLOTS];
+  infos[0] = value_shape(lm->dtype, 3, lm->batch, lm->length, lm->hidden);
+  infos[0].requires_grad = TRUE;
+  for (int i = 0; i < extra; i++)
+    infos[1 + i] = extras[i];
+  builder_function_begin(b, "block", 0, 1 + extra, infos, args);
+  return builder_function_end(b, lm->block(b, lm, args[0], args + 1));
+}
+
+Val
+hooked_call(Builder *b, int module, Val x, Val (*forward)(Builder *b, const CausalLm *lm, Val x), const CausalLm *lm)
+{
+  builder_call(b, 1, &x);
+  Val received = {x.slot, FALSE};
+  builder_module_enter(b, module, 1, &received);
+  Val y = forward(b, lm, received);
+  builder_module_exit(b, module, y);
+  return builder_leave(b, y);
+}
+
+static Val
+head_forward(Builder *b, const CausalLm *lm, Val x)
+{
+  return linear(b, x, lm->head);
+}
+
+/* The model's forward(): embedding, blocks in a loop that rebinds h, norm, output. */
+static Val
+model_forward(Builder *b, const CausalLm *lm, int function, Val tokens, const Val *tables)
+{
+  builder_call(b, 0, NULL);
+  Val h = let(b, "h", lm->embed(b, lm, tokens));
+  Val args[STATEMENT_SLOTS];
+  memcpy(args + 1, tables, sizeof(Val) * (gsize) lm->tables);
+  for (int i = 0; i < lm->layers; i++) {
+    args[0] = h;
+    h = let(b, "h", builder_block_call(b, i, function, 1 + lm->tables, args));
+  }
+  Val x = hooked_call(b, lm->norm_module, h, lm->norm, lm);
+  return builder_leave(b, hooked_call(b, lm->head_module, x, head_forward, lm));
+}
+
+Val
+causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
+{
+  builder_enter(b, 1, (const char *const[]){"logits"}, &logits);
+  Val flat = let(b, "logits", view(b, (Val){logits.slot, FALSE}, 2, lm->batch * lm->length, lm->vocabulary));
+  Val input = lm->impl.loss == LOSS_FP32 ? to(b, flat, DTYPE_FP32) : flat;
+  return builder_leave(b, cross_entropy(b, input, labels));
+}
+
+/* One micro-batch of the training loop, up to loss.backward(). */
+static void
+write_main(Builder *b, CausalLm *lm, int block_function)
+{
+  const NetworkShape *shape = builder_shape(b);
+  Network *network = builder_network(b);
+  ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length), infos[2 + LM_TABLES];
+  Val args[2 + LM_TABLES];
+  infos[0] = infos[1] = tokens;
+  memcpy(infos + 2, lm->table, sizeof(ValueInfo) * (gsize) lm->tables);
+  g_array_append_vals(network->inputs, infos, 2);
+  builder_function_begin(b, "main", -1, 2 + lm->tables, infos, args);
+  builder_call(b, 0, NULL);
+  Val received = args[0];
+  builder_module_enter(b, 0, 1, &received);
+  Val logits = model_forward(b, lm, block_function, received, args + 2);
+  builder_discard(b, received);
+  builder_module_exit(b, 0, logits);
+  if (shape->precision.has_output)
+    logits = to(b, logits, shape->precision.output);
+  builder_forward_end(b);
+  logits = let(b, "logits", logits);
+  Val loss = let(b, "loss", causal_lm_loss(b, lm, logits, args[1]));
+  unlet(b, "logits");
+  if (shape->micro_batches > 1)
+    loss = let(b, "loss", unary(b, OP_DIV_SCALAR, loss));
+  loss = builder_leave(b, loss);
+  builder_autocast_end(b);
+  network->main = builder_function_end(b, loss);
+}
+
+void
+causal_lm_write(Builder *b, CausalLm *lm)
+{
+  int block = causal_lm_block_function(b, lm, lm->tables, lm->table);
+  write_main(b, lm, block);
+  causal_lm_figures(b, lm);
+}

@@ -1,0 +1,60 @@
+/* causal_lm.h - what decoder language models share: sizes, the modules around the blocks, and the training loop's calls.
+ *
+ * A family gives its blocks, its embedding and its final norm; causal_lm writes the network's main function for the
+ * training loop of torchtitan and nanoGPT: logits = model(tokens), loss = cross_entropy(logits), loss / n. */
+#ifndef HIGHWATER_NETWORK_CAUSAL_LM_H
+#define HIGHWATER_NETWORK_CAUSAL_LM_H
+
+#include "network/builder.h"
+#include "network/layers.h"
+#include "spec/network_spec.h"
+
+#define LM_TABLES 4
+
+typedef struct _CausalLm CausalLm;
+struct _CausalLm {
+  gint64 hidden, layers, heads, head_dim, vocabulary;
+  gboolean tied;
+  Implementation impl;
+  gint64 batch, length;
+  DType dtype;   /* of the residual stream */
+  gint64 window; /* sliding attention window in tokens, 0: none */
+  /* modules and parameters around the blocks, filled in by the family */
+  int embedding_module, norm_module, head_module, embedding_weight, norm_weight;
+  Linear head;
+  /* what a block takes besides its input: tables made at construction */
+  int tables;
+  ValueInfo table[LM_TABLES];
+  /* the family's code; model is its own struct, which begins with this one */
+  Val (*embed)(Builder *b, const CausalLm *lm, Val tokens);
+  Val (*norm)(Builder *b, const CausalLm *lm, Val x);
+  Val (*block)(Builder *b, const CausalLm *lm, Val x, const Val *tables);
+};
+
+/* Reads the fields that every config has; fills sizes from the shape. */
+void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
+/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE. */
+gboolean causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error);
+/* Defines the embedding (and says where a tied weight is). */
+void causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name);
+/* Defines the output layer; a tied one has the embedding's weight. */
+void causal_lm_define_head(Builder *b, CausalLm *lm, const char *name);
+/* Writes function `main`, the blocks' function and the construction of tables, and the network's figures. */
+void causal_lm_write(Builder *b, CausalLm *lm);
+
+/* Tables of rotary embeddings as torchtitan makes them after construction. */
+void rope_tables(Builder *b, CausalLm *lm);
+
+/* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it. */
+Val call_module(Builder *b, int module, Val x);
+/* A call of a module that hooks may sit on and that has no locals of its own. */
+Val hooked_call(Builder *b, int module, Val x, Val (*forward)(Builder *b, const CausalLm *lm, Val x),
+                const CausalLm *lm);
+/* lossf(): cross entropy of flattened logits, in fp32 or in the model's dtype. */
+Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
+/* Figures of the network for FLOP conventions. */
+void causal_lm_figures(Builder *b, const CausalLm *lm);
+/* Writes the one function that all blocks share. */
+int causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueInfo *extras);
+
+#endif

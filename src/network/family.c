@@ -1,0 +1,47 @@
+/* family.c - finds the family of a model description. */
+#include "network/family.h"
+
+#include <string.h>
+
+#include "base/units.h"
+#include "network/registry.h"
+
+const NetworkFamily *const *
+network_families(void)
+{
+  static const NetworkFamily *const families[] = {
+#define X(name) &family_##name,
+      FAMILY_LIST(X)
+#undef X
+          NULL,
+  };
+  return families;
+}
+
+const NetworkFamily *
+network_family_find(const NetworkSpec *spec, GError **error)
+{
+  g_autoptr(GString) known = g_string_new(NULL);
+  for (const NetworkFamily *const *family = network_families(); *family != NULL; family++) {
+    for (const char *const *type = (*family)->model_types; *type != NULL; type++) {
+      if (strcmp(*type, spec->family) == 0)
+        return *family;
+      g_string_append_printf(known, "%s%s", known->len > 0 ? ", " : "", *type);
+    }
+  }
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: key 'model_type': '%s' is not one of %s",
+              json_document_name(spec->document), spec->family, known->str);
+  return NULL;
+}
+
+Network *
+network_build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  const NetworkFamily *family = network_family_find(spec, error);
+  if (family == NULL)
+    return NULL;
+  Network *network = family->build(spec, shape, error);
+  if (network != NULL)
+    network->family = family->name;
+  return network;
+}

@@ -1,0 +1,312 @@
+/* layers.c - linear, norms, RoPE and losses as eager PyTorch runs them. */
+#include "network/layers.h"
+
+#include <stdarg.h>
+
+#include "network/op_recipe.h"
+
+ValueInfo
+value_shape(DType dtype, int dims, ...)
+{
+  ValueInfo info = {.dtype = (guint8) dtype, .dims = (guint8) dims};
+  va_list sizes;
+  va_start(sizes, dims);
+  for (int i = 0; i < dims; i++)
+    info.shape[i] = va_arg(sizes, gint64);
+  va_end(sizes);
+  return info;
+}
+
+Val
+shaped(Builder *b, OpId op, Val x, ValueInfo result)
+{
+  OpAttributes at = {.result = result};
+  return builder_op(b, op, &at, 1, &x);
+}
+
+Val
+view(Builder *b, Val x, int dims, ...)
+{
+  ValueInfo info = builder_info(b, x);
+  info.dims = (guint8) dims;
+  va_list sizes;
+  va_start(sizes, dims);
+  for (int i = 0; i < dims; i++)
+    info.shape[i] = va_arg(sizes, gint64);
+  va_end(sizes);
+  return shaped(b, OP_VIEW, x, info);
+}
+
+Val
+transpose(Builder *b, Val x)
+{
+  ValueInfo info = builder_info(b, x);
+  int first = info.dims == 2 ? 0 : 1;
+  gint64 size = info.shape[first];
+  info.shape[first] = info.shape[first + 1];
+  info.shape[first + 1] = size;
+  info.strided = !info.strided;
+  return shaped(b, OP_TRANSPOSE, x, info);
+}
+
+Val
+to(Builder *b, Val x, DType dtype)
+{
+  ValueInfo info = builder_info(b, x);
+  if (info.dtype == dtype)
+    return x;
+  info.dtype = (guint8) dtype;
+  return shaped(b, OP_TO_COPY, x, info);
+}
+
+Val
+contiguous(Builder *b, Val x)
+{
+  ValueInfo info = builder_info(b, x);
+  if (!info.strided)
+    return x;
+  info.strided = FALSE;
+  return shaped(b, OP_CLONE, x, info);
+}
+
+Val
+binary(Builder *b, OpId op, Val x, Val y)
+{
+  return builder_op(b, op, NULL, 2, (Val[]){x, y});
+}
+
+Val
+unary(Builder *b, OpId op, Val x)
+{
+  return builder_op(b, op, NULL, 1, &x);
+}
+
+Val
+create(Builder *b, const char *what, ValueInfo info)
+{
+  OpAttributes at = {.result = info, .what = what};
+  return builder_op(b, OP_CREATE, &at, 0, NULL);
+}
+
+/* ---- matmuls ---- */
+
+/* Under autocast: the operand in the matmul's dtype.  Casts of parameters are kept until the region ends, so one copy
+ * serves all uses (at::autocast::cached_cast). */
+static Val
+autocast(Builder *b, Val x)
+{
+  const NetworkPrecision *precision = &builder_shape(b)->precision;
+  ValueInfo info = builder_info(b, x);
+  if (!precision->autocast || info.dtype == precision->matmul)
+    return x;
+  info.dtype = (guint8) precision->matmul;
+  return shaped(b, x.slot < 0 ? OP_TO_CACHED : OP_TO_COPY, x, info);
+}
+
+static int
+parameter_module(Builder *b, int parameter)
+{
+  return network_parameter(builder_network(b), parameter)->module;
+}
+
+/* x as a matrix [rows, width]. */
+static Val
+flatten_rows(Builder *b, Val x)
+{
+  ValueInfo info = builder_info(b, x);
+  gint64 width = info.shape[info.dims - 1];
+  return view(b, x, 2, value_elements(&info) / width, width);
+}
+
+/* A matrix's rows spread again over x's leading dimensions. */
+static Val
+unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
+{
+  ValueInfo result = builder_info(b, y);
+  gint64 width = result.shape[1];
+  x.shape[x.dims - 1] = width;
+  x.dtype = result.dtype;
+  x.strided = FALSE;
+  return shaped(b, op, y, x);
+}
+
+static Val
+linear_ops(Builder *b, Val x, int weight, int bias)
+{
+  if (bias < 0) { /* t, view, mm, _unsafe_view */
+    Val w = autocast(b, builder_weight(b, weight));
+    x = autocast(b, x);
+    ValueInfo shape = builder_info(b, x);
+    w = transpose(b, w);
+    x = flatten_rows(b, x);
+    Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
+    return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
+  }
+  Val c = autocast(b, builder_weight(b, bias)); /* view, t, addmm, view */
+  Val w = autocast(b, builder_weight(b, weight));
+  x = autocast(b, x);
+  ValueInfo shape = builder_info(b, x);
+  x = flatten_rows(b, x);
+  w = transpose(b, w);
+  Val y = builder_op(b, OP_ADDMM, NULL, 3, (Val[]){c, x, w});
+  return unflatten_rows(b, y, shape, OP_VIEW);
+}
+
+Val
+linear(Builder *b, Val x, Linear parameters)
+{
+  int before = builder_in_module(b, parameter_module(b, parameters.weight));
+  Val y = linear_ops(b, x, parameters.weight, parameters.bias);
+  builder_in_module(b, before);
+  return y;
+}
+
+Val
+conv1d(Builder *b, Val x, Linear parameters)
+{
+  int before = builder_in_module(b, parameter_module(b, parameters.weight));
+  ValueInfo shape = builder_info(b, x);
+  x = flatten_rows(b, x);
+  Val c = builder_weight(b, parameters.bias), w = builder_weight(b, parameters.weight);
+  Val y = builder_op(b, OP_ADDMM, NULL, 3, (Val[]){c, x, w});
+  y = unflatten_rows(b, y, shape, OP_VIEW);
+  builder_in_module(b, before);
+  return y;
+}
+
+Val
+embedding(Builder *b, int weight, Val indices)
+{
+  int before = builder_in_module(b, parameter_module(b, weight));
+  Val y = builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices});
+  builder_in_module(b, before);
+  return y;
+}
+
+Linear
+define_linear(Builder *b, const char *name, gint64 out, gint64 in, gboolean bias)
+{
+  builder_module(b, name, "Linear");
+  Linear parameters = {.weight = builder_parameter(b, "weight", 2, out, in), .bias = -1};
+  if (bias)
+    parameters.bias = builder_parameter(b, "bias", 1, out);
+  builder_module_end(b);
+  return parameters;
+}
+
+Linear
+define_conv1d(Builder *b, const char *name, gint64 out, gint64 in)
+{
+  builder_module(b, name, "Conv1D");
+  Linear parameters = {.weight = builder_parameter(b, "weight", 2, in, out)};
+  parameters.bias = builder_parameter(b, "bias", 1, out);
+  builder_module_end(b);
+  return parameters;
+}
+
+/* ---- norms ---- */
+
+int
+define_norm(Builder *b, const char *name, const char *type, gint64 width, gboolean bias)
+{
+  builder_module(b, name, type);
+  int gain = builder_parameter(b, "weight", 1, width);
+  if (bias)
+    builder_parameter(b, "bias", 1, width);
+  builder_module_end(b);
+  return gain;
+}
+
+Val
+layer_norm(Builder *b, Val x, int weight, int bias)
+{
+  int before = builder_in_module(b, parameter_module(b, weight));
+  Val y = builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, builder_weight(b, weight), builder_weight(b, bias)});
+  builder_in_module(b, before);
+  return y;
+}
+
+/* x.pow(2).mean(-1, keepdim=True) */
+static Val
+mean_square(Builder *b, Val x)
+{
+  Val square = unary(b, OP_POW, x);
+  ValueInfo info = builder_info(b, square);
+  info.shape[info.dims - 1] = 1;
+  return shaped(b, OP_MEAN, square, info);
+}
+
+/* x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w * x.to(dtype).  transformers binds the mean square to a
+ * name, so it lives until the function returns. */
+static Val
+composite_rms_norm(Builder *b, Val x, int weight, gboolean names_variance)
+{
+  DType dtype = (DType) builder_info(b, x).dtype;
+  builder_call(b, 1, &x);
+  x = let(b, "x", to(b, (Val){x.slot, FALSE}, DTYPE_FP32));
+  Val variance = mean_square(b, x);
+  if (names_variance)
+    variance = let(b, "variance", variance);
+  Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, variance));
+  x = let(b, "x", binary(b, OP_MUL, x, scale));
+  Val normed = to(b, x, dtype);
+  return builder_leave(b, binary(b, OP_MUL, builder_weight(b, weight), normed));
+}
+
+Val
+rms_norm(Builder *b, Val x, int weight, NormCode code)
+{
+  int before = builder_in_module(b, parameter_module(b, weight));
+  Val y = code == NORM_FUSED ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
+                             : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
+  builder_in_module(b, before);
+  return y;
+}
+
+/* ---- heads ---- */
+
+Val
+repeat_heads(Builder *b, Val x, gint64 heads, gboolean heads_second)
+{
+  ValueInfo info = builder_info(b, x);
+  gint64 *s = info.shape;
+  gint64 kv = heads_second ? s[1] : s[2], times = heads / kv;
+  /* x[..., None, :] or x[:, :, None]: a dimension after the heads */
+  Val y = heads_second ? view(b, x, 5, s[0], s[1], (gint64) 1, s[2], s[3])
+                       : view(b, x, 5, s[0], s[1], s[2], (gint64) 1, s[3]);
+  ValueInfo wide = builder_info(b, y);
+  wide.shape[heads_second ? 2 : 3] = times;
+  wide.strided = TRUE;
+  y = contiguous(b, shaped(b, OP_EXPAND, y, wide)); /* reshape copies */
+  s[heads_second ? 1 : 2] = heads;
+  info.strided = FALSE;
+  return shaped(b, OP_UNSAFE_VIEW, y, info);
+}
+
+Val
+split_heads(Builder *b, Val x, gint64 heads, gint64 head_dim)
+{
+  ValueInfo info = builder_info(b, x);
+  return view(b, x, 4, info.shape[0], info.shape[1], heads, head_dim);
+}
+
+Val
+merge_heads(Builder *b, Val x)
+{
+  ValueInfo info = builder_info(b, x);
+  return view(b, x, 3, info.shape[0], info.shape[1], info.shape[2] * info.shape[3]);
+}
+
+/* ---- loss ---- */
+
+Val
+cross_entropy(Builder *b, Val logits, Val labels)
+{
+  gboolean autocast_on = builder_shape(b)->precision.autocast;
+  builder_enter(b, 1, (const char *const[]){"input"}, &logits);
+  Val probabilities = unary(b, OP_LOG_SOFTMAX, (Val){logits.slot, FALSE});
+  if (autocast_on) /* nll_loss runs in fp32 under autocast */
+    probabilities = to(b, probabilities, DTYPE_FP32);
+  Val loss = builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){probabilities, labels});
+  return builder_leave(b, loss);
+}

@@ -1,0 +1,78 @@
+/* layers.h - what models are made of, as PyTorch and its users write them: linear, norms, RoPE, attention, losses.
+ *
+ * Each function issues the ops of the code it names, with its locals; families call them from their forward(). */
+#ifndef HIGHWATER_NETWORK_LAYERS_H
+#define HIGHWATER_NETWORK_LAYERS_H
+
+#include "network/builder.h"
+#include "spec/network_spec.h"
+
+/* x as shape dims (batch, length, ...): up to five sizes. */
+ValueInfo value_shape(DType dtype, int dims, ...);
+
+/* An op of one operand whose output has this shape and dtype. */
+Val shaped(Builder *b, OpId op, Val x, ValueInfo result);
+/* x.view(dims...). */
+Val view(Builder *b, Val x, int dims, ...);
+/* x.transpose(1, 2). */
+Val transpose(Builder *b, Val x);
+/* x.to(dtype): x itself when it has it. */
+Val to(Builder *b, Val x, DType dtype);
+/* x.contiguous(): x itself when it is. */
+Val contiguous(Builder *b, Val x);
+/* An op of two operands, or of one. */
+Val binary(Builder *b, OpId op, Val x, Val y);
+Val unary(Builder *b, OpId op, Val x);
+/* A tensor of this shape that needs no gradient, made from some others (borrowed). */
+Val create(Builder *b, const char *what, ValueInfo info);
+
+/* Parameters of a linear layer, by index; bias -1: none. */
+typedef struct {
+  int weight, bias;
+} Linear;
+/* Defines a module `name` with weight [out, in] and, if wanted, bias [out]. */
+Linear define_linear(Builder *b, const char *name, gint64 out, gint64 in, gboolean bias);
+/* The same with weight [in, out]: transformers' Conv1D. */
+Linear define_conv1d(Builder *b, const char *name, gint64 out, gint64 in);
+/* Defines a norm with a gain and, if wanted, a bias; returns the gain's index (the bias is the next). */
+int define_norm(Builder *b, const char *name, const char *type, gint64 width, gboolean bias);
+
+/* nn.Linear.  Under autocast operands are cast first: bias, weight, input. */
+Val linear(Builder *b, Val x, Linear parameters);
+/* transformers' Conv1D: addmm with an untransposed weight. */
+Val conv1d(Builder *b, Val x, Linear parameters);
+Val embedding(Builder *b, int weight, Val indices);
+Val layer_norm(Builder *b, Val x, int weight, int bias);
+/* RMSNorm as a module call, in the implementation's way. */
+typedef enum { NORM_FUSED, NORM_COMPOSITE, NORM_TRANSFORMERS } NormCode;
+Val rms_norm(Builder *b, Val x, int weight, NormCode code);
+
+/* x [batch, length, heads, head_dim] times a table of complex numbers (torchtitan's apply_rotary_emb). */
+Val rope_complex(Builder *b, Val x, Val table);
+/* x * cos + cat(-b, a) * sin, with fp32 tables cast to x's dtype at each call (the oracle's torchtitan variant). */
+Val rope_half(Builder *b, Val x, Val cos, Val sin);
+/* torch.cat((-b, a), -1) of the halves a, b of x. */
+Val rotate_half(Builder *b, Val x);
+/* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or [batch, kv, length,
+ * head_dim] with heads_second. */
+Val repeat_heads(Builder *b, Val x, gint64 heads, gboolean heads_second);
+
+/* [batch, length, width] as [batch, length, heads, head_dim], and back. */
+Val split_heads(Builder *b, Val x, gint64 heads, gint64 head_dim);
+Val merge_heads(Builder *b, Val x);
+
+/* F.scaled_dot_product_attention(q, k, v, is_causal=True): operands [batch, heads, length, head_dim]. */
+typedef struct {
+  AttentionCode code; /* as asked for; what runs follows from dtypes and heads */
+  gint64 heads, kv_heads;
+  gboolean dropout;
+  Val mask; /* explicit mask, or NO_VAL */
+} AttentionCall;
+Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
+/* Which kernel that is. */
+AttentionCode attention_choice(const AttentionCall *call, DType dtype);
+
+/* F.cross_entropy(logits, labels): logits [tokens, vocabulary]. */
+Val cross_entropy(Builder *b, Val logits, Val labels);
+
+#endif

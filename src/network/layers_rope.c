@@ -1,0 +1,111 @@
+/* layers_rope.c - rotary embeddings: the tables, and the ways in which models apply them. */
+#include "network/causal_lm.h"
+#include "network/op_recipe.h"
+
+Val
+rope_complex(Builder *b, Val x, Val table)
+{
+  ValueInfo shape = builder_info(b, x);
+  gint64 *s = shape.shape;
+  builder_enter(b, 2, (const char *const[]){"x", "freqs_cis"}, (Val[]){x, table});
+  x = (Val){x.slot, FALSE};
+  Val pairs = view(b, to(b, x, DTYPE_FP32), 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2);
+  Val product = shaped(b, OP_VIEW_AS_COMPLEX, pairs, value_shape(DTYPE_COMPLEX64, 4, s[0], s[1], s[2], s[3] / 2));
+  product = let(b, "x_", product);
+  product = binary(b, OP_MUL_COMPLEX, product, table);
+  Val real = shaped(b, OP_VIEW_AS_REAL, product, value_shape(DTYPE_FP32, 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2));
+  real = view(b, real, 4, s[0], s[1], s[2], s[3]);
+  return builder_leave(b, to(b, real, (DType) shape.dtype));
+}
+
+/* x[..., first : first + size] of the last dimension. */
+static Val
+slice_last(Builder *b, Val x, gint64 first, gint64 size)
+{
+  ValueInfo info = builder_info(b, x);
+  info.shape[info.dims - 1] = size;
+  OpAttributes at = {.result = info, .size = {first}};
+  return builder_op(b, OP_SLICE, &at, 1, &x);
+}
+
+/* torch.cat((-b, a), -1) of the halves a, b of x. */
+Val
+rotate_half(Builder *b, Val x)
+{
+  ValueInfo info = builder_info(b, x);
+  gint64 half = info.shape[info.dims - 1] / 2;
+  builder_enter(b, 1, (const char *const[]){"x"}, &x);
+  x = (Val){x.slot, FALSE};
+  Val first = let(b, "x1", slice_last(b, x, 0, half));
+  Val second = let(b, "x2", slice_last(b, x, half, half));
+  Val negated = unary(b, OP_NEG, second);
+  OpAttributes at = {.result = info};
+  at.result.strided = FALSE;
+  return builder_leave(b, builder_op(b, OP_CAT, &at, 2, (Val[]){negated, first}));
+}
+
+/* A table cast to x's dtype, unless a hook has already done so. */
+static Val
+table_as(Builder *b, Val table, DType dtype)
+{
+  ValueInfo info = builder_info(b, table);
+  info.dtype = (guint8) dtype;
+  return shaped(b, OP_TO_IF_NEEDED, builder_share(b, table), info);
+}
+
+Val
+rope_half(Builder *b, Val x, Val cos, Val sin)
+{
+  ValueInfo info = builder_info(b, x);
+  gint64 half = info.shape[info.dims - 1] / 2;
+  builder_enter(b, 1, (const char *const[]){"x"}, &x);
+  x = (Val){x.slot, FALSE};
+  cos = let(b, "cos", table_as(b, cos, (DType) info.dtype));
+  sin = let(b, "sin", table_as(b, sin, (DType) info.dtype));
+  Val first = let(b, "a", slice_last(b, x, 0, half));
+  Val second = let(b, "b", slice_last(b, x, half, half));
+  Val straight = binary(b, OP_MUL, x, cos);
+  Val negated = unary(b, OP_NEG, second);
+  OpAttributes at = {.result = info};
+  Val rotated = builder_op(b, OP_CAT, &at, 2, (Val[]){negated, first});
+  rotated = binary(b, OP_MUL, rotated, sin);
+  return builder_leave(b, binary(b, OP_ADD, straight, rotated));
+}
+
+/* ---- tables ---- */
+
+/* torch.arange(n).float() */
+static Val
+counted(Builder *b, gint64 n)
+{
+  Val integers = create(b, "arange", value_shape(DTYPE_INT64, 1, n));
+  Val floats = create(b, "positions", value_shape(DTYPE_FP32, 1, n));
+  builder_discard(b, integers);
+  return floats;
+}
+
+/* outer(arange(length), arange(head_dim / 2)), then polar(ones, angles), or cos and sin of cat(angles, angles). */
+void
+rope_tables(Builder *b, CausalLm *lm)
+{
+  gint64 length = lm->length, half = lm->head_dim / 2;
+  if (lm->impl.rope == ROPE_NONE)
+    return;
+  gboolean complex = lm->impl.rope == ROPE_COMPLEX;
+  builder_function_begin(b, "tables", -1, 0, NULL, NULL);
+  Val rows = counted(b, length);
+  Val columns = counted(b, half);
+  Val angles = create(b, "angles", value_shape(DTYPE_FP32, 2, length, half));
+  builder_discard(b, columns);
+  builder_discard(b, rows);
+  lm->tables = complex ? 1 : 2;
+  Val kept[LM_TABLES];
+  for (int i = 0; i < lm->tables; i++) {
+    lm->table[i] = complex ? value_shape(DTYPE_COMPLEX64, 2, length, half) : value_shape(DTYPE_FP32, 2, length, 2 * half);
+    Val operand = create(b, complex ? "ones" : "cat", value_shape(DTYPE_FP32, 2, length, complex ? half : 2 * half));
+    kept[i] = create(b, "rotary table", lm->table[i]);
+    builder_discard(b, operand);
+  }
+  builder_discard(b, angles);
+  builder_network(b)->construct = builder_function_end_keeping(b, lm->tables, kept);
+}

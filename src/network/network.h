@@ -1,0 +1,156 @@
+/* network.h - a model as a value: modules with parameters, and functions made of ops.
+ *
+ * A family file builds it by calling the model's forward() once (builder.h); lower/ plays the functions as eager PyTorch
+ * would.  Everything that Python decides before a kernel runs is already in the functions: which op, on which values, and
+ * when the last Python reference to a value goes (STATEMENT_DROP). */
+#ifndef HIGHWATER_NETWORK_NETWORK_H
+#define HIGHWATER_NETWORK_NETWORK_H
+
+#include <glib.h>
+
+#include "network/op.h"
+#include "spec/dtype.h"
+
+/* A parameter of a module.  Sharding is along dimension 0. */
+typedef struct {
+  char *name;      /* full: "layers.3.attention.wq.weight" */
+  int module;      /* index of the module that owns it */
+  int dims;
+  gint64 shape[4];
+  gint64 elements;
+  gboolean trainable;
+} Parameter;
+
+/* A non-parameter tensor that lives as long as the model (registered buffers, allocated with the parameters). */
+typedef struct {
+  char *name;
+  int module;
+  gint64 bytes;
+} Buffer;
+
+/* Modules in the order of named_modules(): parents before children, children in order of definition. */
+typedef struct {
+  char *path;            /* "" for the model itself, "layers.3.attention" */
+  const char *type;      /* "Linear", "RMSNorm"; static text */
+  int parent;            /* index, or -1 */
+  int first_parameter;   /* its own parameters are contiguous: first and count */
+  int parameter_count;
+  int block;             /* which block it belongs to, or -1 */
+} Module;
+
+typedef enum {
+  STATEMENT_OP,           /* a: index into ops */
+  STATEMENT_DROP,         /* a: slot whose last Python reference goes */
+  STATEMENT_ENTER,        /* a: module; arguments in, new slots out: the module is called */
+  STATEMENT_EXIT,         /* a: module; in[0]: its output */
+  STATEMENT_CALL,         /* a: function; b: module (a block); in: arguments, out[0]: result */
+  STATEMENT_FORWARD_END,  /* the root module's hooks are done */
+  STATEMENT_AUTOCAST_END, /* the autocast region of the training loop ends: cached casts die */
+} StatementKind;
+
+#define STATEMENT_SLOTS 6
+
+typedef struct {
+  guint8 kind;
+  guint8 ins, outs;
+  gint32 a, b;
+  gint16 in[STATEMENT_SLOTS];
+  gint16 out[STATEMENT_SLOTS];
+} Statement;
+
+/* Slots below 0 in an op's inputs are parameters: -1 - k is parameter k of the function's module range. */
+#define SLOT_OF_PARAMETER(k) ((gint16) (-1 - (k)))
+#define PARAMETER_OF_SLOT(slot) (-1 - (int) (slot))
+
+/* A function: statements over numbered slots.  Blocks that are alike share one; modules and parameters in it are then
+ * relative to the block's first module and parameter. */
+typedef struct {
+  char *name;
+  GArray *values;      /* ValueInfo by slot */
+  GArray *depths;      /* guint8 by slot: how deep in Python calls it was made (unwinding goes from the deepest) */
+  GArray *statements;  /* Statement */
+  GArray *ops;         /* Op */
+  GArray *steps;       /* OpStep: recipes of all ops */
+  GArray *kernels;     /* OpKernel */
+  int arguments;       /* slots 0 .. arguments-1 */
+  gint16 result;       /* slot, or -1 */
+} Function;
+
+/* One of the repeated units that checkpointing and grouping speak of. */
+typedef struct {
+  int module;           /* its root module */
+  int modules;          /* how many modules, itself included: contiguous */
+  int first_parameter, parameter_count;
+  int function;
+} Block;
+
+/* Dtypes of a forward pass, derived from the plan's precision. */
+typedef struct {
+  DType stored;    /* parameters as allocated */
+  DType weights;   /* parameters as the ops see them (FSDP's param_dtype) */
+  DType matmul;    /* operands of matmuls: differs from weights under autocast */
+  gboolean autocast;
+  gboolean has_output; /* the root casts its outputs */
+  DType output;
+} NetworkPrecision;
+
+/* What the functions are built for. */
+typedef struct {
+  gint64 micro_batch, sequence_length;
+  int micro_batches;       /* accumulation steps: the loss is divided when > 1 */
+  NetworkPrecision precision;
+  DeviceLimits device;
+} NetworkShape;
+
+typedef struct {
+  char *name;
+  const char *family;
+  NetworkShape shape;
+  GArray *modules;      /* Module */
+  GArray *parameters;   /* Parameter, in the order of model.parameters() */
+  GArray *buffers;      /* Buffer */
+  GArray *blocks;       /* Block */
+  GPtrArray *functions; /* Function * */
+  int main;             /* function: one forward of the model and the loss.  Arguments: inputs, in order */
+  int construct;        /* function that makes `tables` after the parameters, or -1.  No arguments */
+  GArray *tables;       /* gint16: slots of `construct` that live on; main's arguments after the inputs, in order */
+  GArray *inputs;       /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
+  int tied_module, tied_weight; /* this module has that parameter of another one; -1: none */
+  GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
+  GArray *head_modules;      /* int: what "head: own" groups together: final norm and output layer */
+  gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
+  gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */
+  int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's note says why) */
+  gboolean loss_inside;        /* the loss is computed inside the root module */
+} Network;
+
+void network_free(Network *network);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
+
+gint64 network_parameter_count(const Network *network);
+
+static inline const Module *
+network_module(const Network *network, int i)
+{
+  return &g_array_index(network->modules, Module, i);
+}
+
+static inline const Parameter *
+network_parameter(const Network *network, int i)
+{
+  return &g_array_index(network->parameters, Parameter, i);
+}
+
+static inline const Block *
+network_block(const Network *network, int i)
+{
+  return &g_array_index(network->blocks, Block, i);
+}
+
+static inline const Function *
+network_function(const Network *network, int i)
+{
+  return g_ptr_array_index(network->functions, i);
+}
+
+#endif

@@ -1,0 +1,217 @@
+/* op.h - the table of ops: what each allocates, what autograd saves, what its backward does, what it costs.
+ *
+ * A row is an OpInfo.  When a family's forward() calls an op, its row writes recipes for the shapes at hand: forward and
+ * backward, as plain OpSteps that lower/ plays.  To add an op: a line in OPS, a row in op.c, and recipe functions where
+ * the common ones do not fit (op_recipe.h has what they are made of). */
+#ifndef HIGHWATER_NETWORK_OP_H
+#define HIGHWATER_NETWORK_OP_H
+
+#include <glib.h>
+
+#include "program/program.h"
+#include "spec/dtype.h"
+
+#define OPS(X)                                                                                     \
+  /* views */                                                                                      \
+  X(VIEW)                                                                                          \
+  X(UNSAFE_VIEW)                                                                                   \
+  X(TRANSPOSE)                                                                                     \
+  X(VIEW_AS_COMPLEX)                                                                               \
+  X(VIEW_AS_REAL)                                                                                  \
+  X(SLICE)                                                                                         \
+  X(SPLIT)                                                                                         \
+  X(EXPAND)                                                                                        \
+  /* element-wise and copies */                                                                    \
+  X(TO_COPY)                                                                                       \
+  X(TO_IF_NEEDED)                                                                                  \
+  X(TO_CACHED)                                                                                     \
+  X(CLONE)                                                                                         \
+  X(ADD)                                                                                           \
+  X(ADD_SCALAR)                                                                                    \
+  X(MUL)                                                                                           \
+  X(MUL_COMPLEX)                                                                                   \
+  X(MUL_SCALAR)                                                                                    \
+  X(DIV_SCALAR)                                                                                    \
+  X(NEG)                                                                                           \
+  X(POW)                                                                                           \
+  X(RSQRT)                                                                                         \
+  X(TANH)                                                                                          \
+  X(SILU)                                                                                          \
+  X(GELU)                                                                                          \
+  X(MEAN)                                                                                          \
+  X(SUM)                                                                                           \
+  X(CAT)                                                                                           \
+  X(PAD)                                                                                           \
+  X(DROPOUT)                                                                                       \
+  /* matmuls */                                                                                    \
+  X(MM)                                                                                            \
+  X(ADDMM)                                                                                         \
+  X(BMM)                                                                                           \
+  /* norms, look-ups, losses */                                                                    \
+  X(RMS_NORM)                                                                                      \
+  X(LAYER_NORM)                                                                                    \
+  X(EMBEDDING)                                                                                     \
+  X(LOG_SOFTMAX)                                                                                   \
+  X(NLL_LOSS)                                                                                      \
+  /* attention */                                                                                  \
+  X(SOFTMAX)                                                                                       \
+  X(SAFE_SOFTMAX)                                                                                  \
+  X(FLASH_ATTENTION)                                                                               \
+  X(EFFICIENT_ATTENTION)                                                                           \
+  /* no gradient */                                                                                \
+  X(CREATE)                                                                                        \
+  X(CUMSUM)                                                                                        \
+  /* given by numbers */                                                                           \
+  X(OPAQUE)
+
+typedef enum {
+#define X(id) OP_##id,
+  OPS(X)
+#undef X
+      OP_COUNT
+} OpId;
+
+#define OP_DIMS 5
+#define OP_INPUTS 6
+#define OP_OUTPUTS 5
+#define OP_SAVED 8
+#define OP_TEMPS 16
+
+/* What is known of a value before anything runs. */
+typedef struct {
+  guint8 dtype;
+  guint8 dims;
+  guint8 strided;       /* memory order differs from the shape's: a reshape must copy */
+  guint8 requires_grad;
+  gint64 shape[OP_DIMS];
+} ValueInfo;
+
+gint64 value_elements(const ValueInfo *value);
+gint64 value_bytes(const ValueInfo *value);
+
+/* Device facts that decide sizes of scratch buffers. */
+typedef struct {
+  int sms;
+  int max_threads_per_sm;
+} DeviceLimits;
+
+/* The tensors that recipes speak of: a base plus an index.  In a backward recipe inputs and outputs are those
+ * that were saved. */
+typedef enum {
+  BUFFER_IN = 0,        /* inputs of the forward op */
+  BUFFER_OUT = 8,       /* its outputs */
+  BUFFER_TEMP = 16,     /* temporaries of one recipe */
+  BUFFER_INCOMING = 32, /* backward: gradient of output i */
+  BUFFER_GRAD = 40,     /* backward: gradient of input i */
+  BUFFER_COUNT = 48,
+} BufferBase;
+
+typedef enum {
+  STEP_ALLOC,     /* buffer := new tensor of `bytes` */
+  STEP_RELEASE,   /* buffer lets go */
+  STEP_ALIAS,     /* forward: output := view of source, `bytes` is the offset in elements */
+  STEP_PASS,      /* gradient := incoming gradient itself */
+  STEP_VIEW,      /* gradient := view of an incoming gradient: its base keeps a reference (rule L5) */
+  STEP_RESHAPE,   /* gradient := view of an incoming gradient, or a copy of `bytes` when that is strided */
+  STEP_REPLACE,   /* gradient := source; the old one lets go (validate_outputs, rule L3) */
+  STEP_LAUNCH,    /* kernel `index` */
+  STEP_WORKSPACE, /* the thread's Workspace `index`, made at its first use */
+} OpAction;
+
+/* Memory order of a gradient that a step makes, relative to the shape of the input it belongs to. */
+typedef enum {
+  ORDER_DENSE,
+  ORDER_STRIDED,
+  ORDER_LIKE_INCOMING,
+  ORDER_FLIPPED, /* dense becomes strided and back: a transpose */
+} GradOrder;
+
+typedef enum { WORKSPACE_CUBLAS, WORKSPACE_CUBLASLT, WORKSPACE_COUNT } Workspace;
+
+typedef struct {
+  guint8 action; /* OpAction */
+  guint8 buffer, source;
+  guint8 order; /* GradOrder */
+  guint8 dtype; /* of a new tensor */
+  gint32 index;
+  gint64 bytes;
+  const char *what; /* name of a new tensor; static text */
+} OpStep;
+
+#define KERNEL_OPERANDS 10
+
+typedef struct {
+  Kernel kernel; /* its name id is filled in when a Program is written */
+  const char *name;
+  int operands;
+  struct {
+    guint8 buffer, role; /* Role */
+  } operand[KERNEL_OPERANDS];
+} OpKernel;
+
+/* Attributes of a call; each row uses some. */
+typedef struct {
+  ValueInfo result;  /* shape and dtype of the output, for rows whose output is not implied by the inputs */
+  gint64 batch, heads, kv_heads, length, head_dim; /* attention */
+  gint64 size[4];    /* numbers of the row's own */
+  gboolean flag;
+  const char *what;  /* name of the output, static text */
+} OpAttributes;
+
+typedef struct _OpInfo OpInfo;
+
+/* One call of an op in a function. */
+typedef struct {
+  const OpInfo *info;
+  gint32 module; /* relative to the function's block */
+  guint8 ins, outs, saves;
+  guint8 node;   /* TRUE: records a node, since some input requires a gradient */
+  gint16 in[OP_INPUTS];
+  gint16 out[OP_OUTPUTS];
+  guint8 saved[OP_SAVED]; /* BUFFER_IN + i or BUFFER_OUT + i, in order of release (rule L4) */
+  /* recipe steps [forward, backward), [backward, validate), [validate, end) of the function's steps */
+  gint32 forward, backward, validate, end;
+} Op;
+
+/* A recipe being written: the call's values, and where the steps go. */
+typedef struct {
+  const OpInfo *info;
+  OpAttributes at;
+  int ins, outs;
+  ValueInfo in[OP_INPUTS];
+  ValueInfo out[OP_OUTPUTS];
+  ValueInfo temp[OP_TEMPS];
+  gboolean temp_used[OP_TEMPS];
+  ValueInfo grad[OP_INPUTS]; /* what the backward recipe made so far for each input */
+  gboolean has_grad[OP_INPUTS];
+  int saves;
+  guint8 saved[OP_SAVED];
+  DeviceLimits device;
+  GArray *steps;   /* OpStep */
+  GArray *kernels; /* OpKernel */
+} OpCase;
+
+/* Saves one of the call's tensors.  tensor: BUFFER_IN + i or BUFFER_OUT + i.  wanted_by: only when that input requires a
+ * gradient; -1: whenever the op records a node. */
+typedef struct {
+  gint8 tensor, wanted_by;
+} OpSave;
+
+/* A row of the table. */
+struct _OpInfo {
+  const char *name;           /* as in ATen; NULL ends nothing: every row has one */
+  OpSave saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by argument name, inputs, then
+                                 outputs (rule L4); ends with SAVES_END */
+  int save_count;
+  void (*shape)(OpCase *c);    /* fills out[] and outs */
+  void (*forward)(OpCase *c);
+  void (*backward)(OpCase *c); /* NULL: the op never records a node */
+  /* selective_op checkpointing keeps the outputs of this op: all of them, or every second call in a block
+   * (torchtitan's policy: lower/checkpoint.c). */
+  enum { SELECT_NONE, SELECT_ALL, SELECT_ALTERNATE } selective;
+};
+
+/* The row of an op. */
+const OpInfo *op_info(OpId op);
+
+#endif

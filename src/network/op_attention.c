@@ -1,0 +1,199 @@
+/* op_attention.c - recipes of attention kernels: flash, memory-efficient, and the softmaxes of composed attention. */
+#include <math.h>
+
+#include "base/units.h"
+#include "network/op_recipe.h"
+
+/* Multiply-adds count two; the causal half of the square is what the kernels do. */
+static double
+forward_flops(const OpCase *c)
+{
+  return 2.0 * (double) c->at.batch * (double) c->at.heads * (double) c->at.length * (double) c->at.length *
+         (double) c->at.head_dim;
+}
+
+/* ---- flash attention (FlashAttention-2 as vendored: aten/src/ATen/native/transformers/cuda/flash_attn) ---- */
+
+/* How well n splits fill the device: whole waves of blocks over blocks. */
+static double
+split_efficiency(double blocks_per_wave, int n)
+{
+  double waves = blocks_per_wave * n;
+  return waves / ceil(waves);
+}
+
+/* A number of splits is worth trying only if it makes blocks of another size than one split less. */
+static gboolean
+split_differs(gint64 blocks, int n)
+{
+  return n == 1 || ceil_div(blocks, n) != ceil_div(blocks, n - 1);
+}
+
+/* flash_api.cpp, num_splits_heuristic: with too few blocks for the device, keys are split and partial results kept. */
+static int
+flash_splits(const OpCase *c)
+{
+  gint64 block_keys = c->at.head_dim <= 64 ? 256 : c->at.head_dim <= 128 ? 128 : 64;
+  gint64 key_blocks = ceil_div(c->at.length, block_keys);
+  gint64 query_blocks = c->at.batch * c->at.heads * ceil_div(c->at.length, 64);
+  int slots = c->device.sms * 2;
+  if ((double) query_blocks >= 0.8 * slots)
+    return 1;
+  int most = (int) MIN(MIN(128, slots), key_blocks);
+  double per_wave = (double) query_blocks / slots, best = 0;
+  for (int n = 1; n <= most; n++)
+    if (split_differs(key_blocks, n))
+      best = MAX(best, split_efficiency(per_wave, n));
+  for (int n = 1; n <= most; n++)
+    if (split_differs(key_blocks, n) && split_efficiency(per_wave, n) >= 0.85 * best)
+      return n;
+  return 1;
+}
+
+void
+shape_flash_attention(OpCase *c)
+{
+  c->outs = 4;
+  c->out[0] = c->in[0]; /* [batch, heads, length, head_dim] over [batch, length, heads, head_dim] memory */
+  c->out[0].strided = TRUE;
+  c->out[1] = value_vector(c->at.batch * c->at.heads * c->at.length, DTYPE_FP32); /* logsumexp */
+  c->out[2] = value_vector(2, DTYPE_INT64);                                       /* rng_state */
+  c->out[3] = value_vector(1, DTYPE_INT64);                                       /* unused */
+}
+
+void
+forward_flash_attention(OpCase *c)
+{
+  gboolean dropout = c->at.flag;
+  gint64 rows = c->at.batch * c->at.heads * c->at.length;
+  int splits = dropout ? 1 : flash_splits(c);
+  int lse_parts = 0, out_parts = 0;
+  recipe_out(c, 0, "attention");
+  recipe_out(c, 1, "logsumexp");
+  if (splits > 1) {
+    lse_parts = recipe_temp(c, 4 * splits * rows, "split logsumexp");
+    out_parts = recipe_temp(c, 4 * splits * rows * round_up(c->at.head_dim, 32), "split outputs");
+  }
+  int seed = dropout ? recipe_temp(c, 16, "dropout seed") : 0;
+  if (dropout) { /* the generator's state is copied out after the unused scalar */
+    recipe_out(c, 3, "unused");
+    recipe_out(c, 2, "rng_state");
+    recipe_release(c, seed);
+  } else {
+    recipe_out(c, 2, "rng_state");
+    recipe_out(c, 3, "unused");
+  }
+  recipe_launch(c, "flash_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c), "i0 i1 i2 >o0 >o1 >o2 >o3");
+  if (splits > 1) {
+    recipe_release(c, lse_parts);
+    recipe_release(c, out_parts);
+  }
+}
+
+/* Workspaces of mha_bwd: row sums, the fp32 accumulator of dq, and per-head dk, dv when heads share keys. */
+void
+backward_flash_attention(OpCase *c)
+{
+  const OpAttributes *at = &c->at;
+  gint64 padded_length = round_up(at->length, 128), padded_dim = round_up(at->head_dim, 32);
+  gboolean padded = at->size[0] != 0; /* head_dim is rounded up to 8: gradient and output are padded first */
+  int pad_gradient = padded ? recipe_temp(c, value_bytes(&c->out[0]), "padded gradient") : 0;
+  int pad_output = padded ? recipe_temp(c, value_bytes(&c->out[0]), "padded output") : 0;
+  GradOrder order = ORDER_STRIDED; /* like the output: heads inside length */
+  for (int i = 0; i < 3; i++)
+    recipe_grad(c, i, order);
+  int row_sums = recipe_temp(c, 4 * at->batch * at->heads * padded_length, "softmax_d");
+  int dq = recipe_temp(c, 4 * at->batch * padded_length * at->heads * padded_dim, "dq_accum");
+  if (at->kv_heads != at->heads) {
+    gint64 bytes = value_bytes(&c->in[0]);
+    int dk = recipe_temp(c, bytes, "dk_expanded"), dv = recipe_temp(c, bytes, "dv_expanded");
+    recipe_release(c, dv);
+    recipe_release(c, dk);
+  }
+  recipe_launch(c, "flash_attention_backward", KERNEL_ATTENTION_BACKWARD, 2.5 * forward_flops(c),
+                "g0 i0 i1 i2 o0 o1 >d0 >d1 >d2");
+  recipe_release(c, dq);
+  recipe_release(c, row_sums);
+  if (padded) {
+    recipe_release(c, pad_output);
+    recipe_release(c, pad_gradient);
+  }
+}
+
+/* ---- memory-efficient attention (aten/src/ATen/native/transformers/cuda/mem_eff_attention) ---- */
+
+void
+shape_efficient_attention(OpCase *c)
+{
+  c->outs = 2;
+  c->out[0] = c->in[0];
+  c->out[0].strided = TRUE;
+  c->out[1] = value_vector(c->at.batch * c->at.heads * round_up(c->at.length, 32), DTYPE_FP32);
+}
+
+void
+forward_efficient_attention(OpCase *c)
+{
+  recipe_out(c, 0, "attention");
+  recipe_out(c, 1, "logsumexp");
+  recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c), "i0 i1 i2 i3 >o0 >o1");
+}
+
+/* One accumulator tile of query rows per block, and its lock.  The tile sizes are those of the kernels that PyTorch
+ * generates (fitted on head dims 64 and 128). */
+static gint64
+efficient_workspace(const OpCase *c)
+{
+  gboolean wide = dtype_size((DType) c->in[0].dtype) == 4;
+  gint64 dim = c->at.head_dim, rows = wide || dim <= 64 ? 64 : 128;
+  gint64 tile = !wide ? dim : dim <= 64 ? 64 : dim <= 128 ? 128 : dim;
+  return c->at.batch * c->at.heads * ceil_div(c->at.length, rows) * (4 * rows * tile + 16);
+}
+
+void
+backward_efficient_attention(OpCase *c)
+{
+  gint64 rows = c->at.batch * c->at.heads * c->at.length;
+  for (int i = 0; i < 3; i++)
+    recipe_grad(c, i, ORDER_STRIDED);
+  int delta;
+  if (dtype_size((DType) c->in[0].dtype) == 4) { /* delta = (grad * out).sum(-1), made contiguous */
+    int product = recipe_temp(c, 4 * rows * c->at.head_dim, "grad * out");
+    int sum = recipe_temp(c, 4 * rows, "delta");
+    delta = recipe_temp(c, 4 * rows, "delta");
+    recipe_release(c, sum);
+    recipe_release(c, product);
+  } else {
+    delta = recipe_temp(c, 4 * rows, "delta");
+  }
+  int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
+  recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD, 2.5 * forward_flops(c),
+                "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2");
+  recipe_release(c, delta);
+  recipe_release(c, workspace);
+}
+
+/* ---- softmaxes ---- */
+
+void
+backward_softmax(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_release(c, recipe_temp(c, value_bytes(&c->in[0]), "grad * output"));
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 o0 >d0");
+}
+
+/* _safe_softmax looks for rows that are masked whole: where(all(isneginf)). */
+void
+forward_safe_softmax(OpCase *c)
+{
+  gint64 elements = value_elements(&c->in[0]);
+  recipe_out(c, 0, "attention probabilities");
+  int infinite = recipe_temp(c, elements, "isneginf");
+  int all = recipe_temp(c, elements / c->in[0].shape[c->in[0].dims - 1], "all(isneginf)");
+  int zero = recipe_temp(c, 4, "zero");
+  recipe_launch(c, "safe_softmax", KERNEL_MEMORY, 0, "i0 >o0");
+  recipe_release(c, zero);
+  recipe_release(c, all);
+  recipe_release(c, infinite);
+}

@@ -1,0 +1,127 @@
+/* op_lookup.c - recipes of embedding look-ups and of the scans that go with index arithmetic. */
+#include "base/units.h"
+#include "network/op_recipe.h"
+
+void
+shape_embedding(OpCase *c)
+{
+  const ValueInfo *table = &c->in[0], *indices = &c->in[1];
+  c->outs = 1;
+  c->out[0] = *indices;
+  c->out[0].dtype = table->dtype;
+  c->out[0].shape[c->out[0].dims++] = table->shape[1];
+}
+
+void
+forward_embedding(OpCase *c)
+{
+  recipe_out(c, 0, "embedding");
+  recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "i1 >o0");
+}
+
+/* Temporary sizes of cub's device algorithms as compiled into PyTorch, aligned as cub aligns them.  Tile sizes are those
+ * of its policies for 8-byte keys on sm_90. */
+static gint64
+cub_align(gint64 bytes)
+{
+  return round_up(bytes, 256);
+}
+
+static gint64
+cub_sort_pairs_bytes(gint64 n)
+{
+  return 2 * cub_align(8 * n) + 1024 * ceil_div(n, 4608) + 16895;
+}
+
+static gint64
+cub_unique_bytes(gint64 n)
+{
+  return cub_align(8 * (ceil_div(n, 2816) + 32)) + 767;
+}
+
+static gint64
+cub_scan_bytes(gint64 n)
+{
+  return cub_align(16 * (ceil_div(n, 896) + 32)) + 511;
+}
+
+/* A buffer that only one kernel needs. */
+static void
+scratch(OpCase *c, gint64 bytes, const char *what)
+{
+  recipe_release(c, recipe_temp(c, bytes, what));
+}
+
+/* Few indices (at most 3072): one kernel adds rows straight into the dense gradient. */
+static void
+dense_gradient(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
+}
+
+/* Sums of pieces, fp32.  With many pieces to a segment the sums are per segment, and the pieces' segments are listed
+ * (where between 3.2 and 4.1 pieces to a segment that begins is not known).  Returns the list of starts, still held. */
+static int
+partial_sums(OpCase *c, gint64 most_pieces, gint64 most_segments, gint64 width)
+{
+  gint64 row = 4 * round_up(width, 32);
+  int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
+  gboolean per_segment = most_pieces >= 4 * most_segments;
+  int owners = per_segment ? recipe_temp(c, 8 * most_pieces, "piece owners") : -1;
+  int sums = recipe_temp(c, row * (per_segment ? most_segments : most_pieces), "partial sums");
+  recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
+  recipe_release(c, sums);
+  if (per_segment)
+    recipe_release(c, owners);
+  return starts;
+}
+
+/* Many indices: they are sorted with their positions, equal ones form segments, segments are cut into pieces of at most
+ * ten rows whose partial sums are fp32 (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
+static void
+sorted_gradient(OpCase *c)
+{
+  enum { ROWS_PER_PIECE = 10 };
+  gint64 n = value_elements(&c->in[1]), vocabulary = c->in[0].shape[0], width = c->in[0].shape[1];
+  int sorted = recipe_temp(c, 8 * n, "sorted indices");
+  int origin = recipe_temp(c, 8 * n, "original positions");
+  int range = recipe_temp(c, 8 * n, "positions");
+  scratch(c, cub_sort_pairs_bytes(n), "sort workspace");
+  recipe_release(c, range);
+  recipe_grad(c, 0, ORDER_DENSE);
+  int segments = recipe_temp(c, 8 * n, "segment offsets");
+  int count = recipe_temp(c, 8, "segment count");
+  int unique = recipe_temp(c, 8 * n, "unique indices");
+  scratch(c, cub_unique_bytes(n), "unique workspace");
+  recipe_release(c, unique);
+  gint64 most_segments = MIN(n, vocabulary);
+  int pieces = recipe_temp(c, 8 * most_segments, "pieces per segment");
+  int piece_offsets = recipe_temp(c, 8 * most_segments, "piece offsets per segment");
+  scratch(c, cub_scan_bytes(most_segments), "scan workspace");
+  int piece_count = recipe_temp(c, 8, "piece count");
+  int starts = partial_sums(c, n / ROWS_PER_PIECE + most_segments, most_segments, width);
+  const int held[] = {starts, piece_count, piece_offsets, pieces, count, segments, origin, sorted};
+  for (guint i = 0; i < G_N_ELEMENTS(held); i++)
+    recipe_release(c, held[i]);
+}
+
+void
+backward_embedding(OpCase *c)
+{
+  enum { DENSE_LIMIT = 3072 };
+  if (value_elements(&c->in[1]) <= DENSE_LIMIT)
+    dense_gradient(c);
+  else
+    sorted_gradient(c);
+}
+
+void
+forward_cumsum(OpCase *c)
+{
+  recipe_out(c, 0, "cumsum");
+  gint64 length = c->in[0].shape[c->in[0].dims - 1];
+  if (value_elements(&c->in[0]) == length) /* one row: cub's scan; several rows: a kernel without scratch */
+    recipe_release(c, recipe_temp(c, cub_align(8 * (ceil_div(length, 2816) + 32)) + 767, "scan workspace"));
+  recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
+}

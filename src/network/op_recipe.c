@@ -1,0 +1,437 @@
+/* op_recipe.c - what recipes are made of: steps, kernels, gradient validation, and the recipes that many rows share. */
+#include "network/op_recipe.h"
+
+#include <string.h>
+
+#include "base/units.h"
+
+gint64
+value_elements(const ValueInfo *value)
+{
+  gint64 elements = 1;
+  for (int i = 0; i < value->dims; i++)
+    elements *= value->shape[i];
+  return elements;
+}
+
+gint64
+value_bytes(const ValueInfo *value)
+{
+  return value_elements(value) * dtype_size((DType) value->dtype);
+}
+
+ValueInfo
+value_like(const ValueInfo *value, DType dtype)
+{
+  ValueInfo like = *value;
+  like.dtype = (guint8) dtype;
+  return like;
+}
+
+ValueInfo
+value_vector(gint64 elements, DType dtype)
+{
+  return (ValueInfo){.dtype = (guint8) dtype, .dims = 1, .shape = {elements}};
+}
+
+/* ---- shapes ---- */
+
+void
+shape_like_first(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+}
+
+void
+shape_broadcast(OpCase *c)
+{
+  const ValueInfo *a = &c->in[0], *b = &c->in[1];
+  gboolean first = value_elements(a) >= value_elements(b);
+  c->outs = 1;
+  c->out[0] = first ? *a : *b;
+  /* type promotion: fp32 with a 16-bit type is fp32 */
+  if (dtype_size((DType) a->dtype) > dtype_size((DType) b->dtype))
+    c->out[0].dtype = a->dtype;
+  else
+    c->out[0].dtype = b->dtype;
+}
+
+void
+shape_result(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->at.result;
+}
+
+/* ---- steps ---- */
+
+static OpStep *
+add_step(OpCase *c, OpAction action, int buffer)
+{
+  OpStep step = {.action = (guint8) action, .buffer = (guint8) buffer};
+  g_array_append_val(c->steps, step);
+  return &g_array_index(c->steps, OpStep, c->steps->len - 1);
+}
+
+int
+recipe_temp(OpCase *c, gint64 bytes, const char *what)
+{
+  int i = 0;
+  while (c->temp_used[i])
+    i++;
+  g_assert(i < OP_TEMPS);
+  int buffer = BUFFER_TEMP + i;
+  c->temp_used[i] = TRUE;
+  c->temp[i] = value_vector(bytes, DTYPE_UINT8);
+  OpStep *step = add_step(c, STEP_ALLOC, buffer);
+  step->bytes = bytes;
+  step->dtype = DTYPE_UINT8;
+  step->what = what;
+  return buffer;
+}
+
+void
+recipe_release(OpCase *c, int buffer)
+{
+  add_step(c, STEP_RELEASE, buffer);
+  c->temp_used[buffer - BUFFER_TEMP] = FALSE;
+}
+
+void
+recipe_out(OpCase *c, int i, const char *what)
+{
+  OpStep *step = add_step(c, STEP_ALLOC, OUT(i));
+  step->bytes = value_bytes(&c->out[i]);
+  step->dtype = c->out[i].dtype;
+  step->what = what;
+}
+
+void
+recipe_alias(OpCase *c, int i, gint64 offset)
+{
+  OpStep *step = add_step(c, STEP_ALIAS, OUT(i));
+  step->source = IN(0);
+  step->bytes = offset;
+}
+
+gboolean
+recipe_wants(const OpCase *c, int i)
+{
+  return i < c->ins && c->in[i].requires_grad;
+}
+
+/* Notes what gradient i is now, for validation and kernels. */
+static void
+note_grad(OpCase *c, int i, const ValueInfo *shape)
+{
+  c->grad[i] = *shape;
+  c->has_grad[i] = TRUE;
+}
+
+void
+recipe_grad_as(OpCase *c, int i, const ValueInfo *shape, GradOrder order)
+{
+  if (!recipe_wants(c, i))
+    return;
+  OpStep *step = add_step(c, STEP_ALLOC, BUFFER_GRAD + i);
+  step->bytes = value_bytes(shape);
+  step->dtype = shape->dtype;
+  step->order = (guint8) order;
+  step->what = "gradient";
+  note_grad(c, i, shape);
+}
+
+void
+recipe_grad(OpCase *c, int i, GradOrder order)
+{
+  if (i < c->ins)
+    recipe_grad_as(c, i, &c->in[i], order);
+}
+
+void
+recipe_pass(OpCase *c, int i)
+{
+  if (!recipe_wants(c, i))
+    return;
+  add_step(c, STEP_PASS, BUFFER_GRAD + i)->source = BUFFER_INCOMING;
+  note_grad(c, i, &c->out[0]);
+}
+
+void
+recipe_view(OpCase *c, int i, gint64 offset, GradOrder order)
+{
+  if (!recipe_wants(c, i))
+    return;
+  OpStep *step = add_step(c, STEP_VIEW, BUFFER_GRAD + i);
+  step->source = BUFFER_INCOMING;
+  step->bytes = offset;
+  step->order = (guint8) order;
+  note_grad(c, i, &c->in[i]);
+}
+
+void
+recipe_reshape(OpCase *c, int i)
+{
+  if (!recipe_wants(c, i))
+    return;
+  OpStep *step = add_step(c, STEP_RESHAPE, BUFFER_GRAD + i);
+  step->source = BUFFER_INCOMING;
+  step->bytes = value_bytes(&c->in[i]);
+  step->dtype = c->in[i].dtype;
+  step->what = "gradient";
+  note_grad(c, i, &c->in[i]);
+}
+
+void
+recipe_workspace(OpCase *c, Workspace workspace)
+{
+  add_step(c, STEP_WORKSPACE, 0)->index = (gint32) workspace;
+}
+
+/* ---- kernels ---- */
+
+/* What an operand refers to: NULL when the recipe made no such tensor. */
+static const ValueInfo *
+operand_info(const OpCase *c, char letter, int i, int *buffer)
+{
+  switch (letter) {
+  case 'i':
+    *buffer = IN(i);
+    return i < c->ins ? &c->in[i] : NULL;
+  case 'o':
+    *buffer = OUT(i);
+    return i < c->outs ? &c->out[i] : NULL;
+  case 't':
+    *buffer = BUFFER_TEMP + i;
+    return &c->temp[i];
+  case 'g':
+    *buffer = BUFFER_INCOMING + i;
+    return &c->out[i];
+  case 'd':
+    *buffer = BUFFER_GRAD + i;
+    return c->has_grad[i] ? &c->grad[i] : NULL;
+  default:
+    g_assert_not_reached();
+  }
+}
+
+/* Fills the kernel's operands; FALSE when nothing of what it writes exists (no gradient wanted). */
+static gboolean
+read_operands(const OpCase *c, OpKernel *kernel, const char *operands)
+{
+  gboolean writes = FALSE, may_write = FALSE;
+  for (const char *p = operands; *p != '\0'; p++) {
+    if (*p == ' ')
+      continue;
+    Role role = *p == '>' ? ROLE_WRITE : *p == '+' ? ROLE_ACCUMULATE : ROLE_READ;
+    if (role != ROLE_READ)
+      p++;
+    int buffer = 0;
+    const ValueInfo *info = operand_info(c, p[0], g_ascii_xdigit_value(p[1]), &buffer);
+    p++;
+    may_write |= role != ROLE_READ;
+    if (info == NULL)
+      continue;
+    writes |= role != ROLE_READ;
+    g_assert(kernel->operands < KERNEL_OPERANDS);
+    kernel->operand[kernel->operands].buffer = (guint8) buffer;
+    kernel->operand[kernel->operands].role = (guint8) role;
+    kernel->operands++;
+    kernel->kernel.bytes += (double) value_bytes(info);
+  }
+  return writes || !may_write;
+}
+
+static void
+add_kernel(OpCase *c, OpKernel kernel, const char *operands)
+{
+  if (!read_operands(c, &kernel, operands))
+    return;
+  add_step(c, STEP_LAUNCH, 0)->index = (gint32) c->kernels->len;
+  g_array_append_val(c->kernels, kernel);
+}
+
+void
+recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const char *operands)
+{
+  OpKernel kernel = {
+      .name = name,
+      .kernel = {.kind = (guint8) kind, .dtype = c->in[0].dtype, .launches = 1, .flops = flops},
+  };
+  if (kind == KERNEL_ATTENTION_FORWARD || kind == KERNEL_ATTENTION_BACKWARD) {
+    kernel.kernel.m = c->at.batch * c->at.heads;
+    kernel.kernel.n = c->at.length;
+    kernel.kernel.k = c->at.head_dim;
+  }
+  add_kernel(c, kernel, operands);
+}
+
+void
+recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands)
+{
+  OpKernel kernel = {
+      .name = name,
+      .kernel = {.kind = KERNEL_GEMM,
+                 .dtype = c->out[0].dtype,
+                 .launches = 1,
+                 .m = size.batch * size.m,
+                 .n = size.n,
+                 .k = size.k,
+                 .flops = 2.0 * (double) size.batch * (double) size.m * (double) size.n * (double) size.k},
+  };
+  add_kernel(c, kernel, operands);
+}
+
+/* ---- reductions and validation ---- */
+
+static gint64
+power_of_two_floor(gint64 n)
+{
+  gint64 power = 1;
+  while (power * 2 <= n)
+    power *= 2;
+  return power;
+}
+
+/* How a reduction over rows is spread over blocks: sizes of the scratch and of the semaphores, 0 when no two blocks
+ * share an output.  Geometry of setReduceConfig for a reduction over the slow dimension. */
+typedef struct {
+  gint64 scratch, semaphores;
+} ReduceScratch;
+
+static ReduceScratch
+column_reduce_scratch(gint64 rows, gint64 n, DeviceLimits device)
+{
+  /* vectorised over outputs; max_threads is 512 / vector (512 = MAX_NUM_THREADS) */
+  gint64 vector = n < 64 ? 1 : n % 4 == 0 ? 4 : n % 2 == 0 ? 2 : 1;
+  gint64 columns = n / vector, threads = 512 / vector;
+  gint64 width_limit = columns < threads ? power_of_two_floor(columns) : threads;
+  gint64 height_limit = rows < threads ? power_of_two_floor(rows) : threads;
+  gint64 width = MIN(width_limit, 32);
+  gint64 height = MIN(height_limit, threads / width);
+  width = MIN(width_limit, threads / height);
+  ReduceScratch none = {0, 0};
+  if (rows < MIN(height * 16, 256))
+    return none;
+  gint64 values_per_thread = ceil_div(rows, height);
+  gint64 grid = ceil_div(columns, width);
+  gint64 target = device.sms * (device.max_threads_per_sm / (width * height));
+  if (values_per_thread < 256 || grid > target)
+    return none;
+  gint64 ctas = MAX(MIN(ceil_div(target, grid), ceil_div(values_per_thread, 16)),
+                    ceil_div(values_per_thread, 256));
+  if (ctas <= 1)
+    return none;
+  return (ReduceScratch){.scratch = 4 * n * ctas * width * vector, .semaphores = 4 * grid};
+}
+
+int
+recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int source)
+{
+  int sum = recipe_temp(c, value_bytes(result), "gradient");
+  c->temp[sum - BUFFER_TEMP] = *result;
+  ReduceScratch need = column_reduce_scratch(rows, value_elements(result), c->device);
+  if (need.scratch > 0) {
+    int scratch = recipe_temp(c, need.scratch, "reduction scratch");
+    int semaphores = recipe_temp(c, need.semaphores, "reduction semaphores");
+    recipe_release(c, semaphores);
+    recipe_release(c, scratch);
+  }
+  gboolean grad = source >= BUFFER_GRAD;
+  g_autofree char *operands = g_strdup_printf("%c%x >t%x", grad ? 'd' : 't',
+                                              (guint) (source - (grad ? BUFFER_GRAD : BUFFER_TEMP)), (guint) (sum - BUFFER_TEMP));
+  recipe_launch(c, "sum", KERNEL_MEMORY, 0, operands);
+  return sum;
+}
+
+void
+recipe_replace(OpCase *c, int i, int buffer)
+{
+  add_step(c, STEP_REPLACE, BUFFER_GRAD + i)->source = (guint8) buffer;
+  c->grad[i] = c->temp[buffer - BUFFER_TEMP];
+  c->temp_used[buffer - BUFFER_TEMP] = FALSE;
+}
+
+/* The gradient has more rows than the input: they are summed. */
+static void
+validate_shape(OpCase *c, int i)
+{
+  ValueInfo result = value_like(&c->in[i], (DType) c->grad[i].dtype);
+  gint64 ratio = value_elements(&c->grad[i]) / value_elements(&result);
+  gboolean trailing = result.dims == c->grad[i].dims && result.shape[result.dims - 1] == 1;
+  if (!trailing) {
+    recipe_replace(c, i, recipe_column_sum(c, ratio, &result, BUFFER_GRAD + i));
+    return;
+  }
+  int sum = recipe_temp(c, value_bytes(&result), "gradient"); /* one output a row: no scratch */
+  c->temp[sum - BUFFER_TEMP] = result;
+  g_autofree char *operands = g_strdup_printf("d%d >t%x", i, (guint) (sum - BUFFER_TEMP));
+  recipe_launch(c, "sum", KERNEL_MEMORY, 0, operands);
+  recipe_replace(c, i, sum);
+}
+
+static void
+validate_dtype(OpCase *c, int i)
+{
+  int cast = recipe_temp(c, value_bytes(&c->in[i]), "gradient");
+  c->temp[cast - BUFFER_TEMP] = c->in[i];
+  g_autofree char *operands = g_strdup_printf("d%d >t%x", i, (guint) (cast - BUFFER_TEMP));
+  recipe_launch(c, "to_copy", KERNEL_MEMORY, 0, operands);
+  recipe_replace(c, i, cast);
+}
+
+void
+recipe_validate(OpCase *c)
+{
+  for (int i = 0; i < c->ins; i++) {
+    if (!c->has_grad[i])
+      continue;
+    if (value_elements(&c->grad[i]) != value_elements(&c->in[i]))
+      validate_shape(c, i);
+    if (c->grad[i].dtype != c->in[i].dtype)
+      validate_dtype(c, i);
+  }
+}
+
+/* ---- recipes shared by rows ---- */
+
+void
+forward_outputs(OpCase *c)
+{
+  for (int i = 0; i < c->outs; i++)
+    recipe_out(c, i, c->at.what != NULL ? c->at.what : c->info->name);
+  GString *operands = g_string_new(NULL);
+  for (int i = 0; i < c->ins; i++)
+    g_string_append_printf(operands, "i%d ", i);
+  for (int i = 0; i < c->outs; i++)
+    g_string_append_printf(operands, ">o%d ", i);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, operands->str);
+  g_string_free(operands, TRUE);
+}
+
+void
+forward_alias(OpCase *c)
+{
+  recipe_alias(c, 0, c->at.size[0]);
+}
+
+void
+backward_new(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 i0 o0 i1 >d0");
+}
+
+void
+backward_pass(OpCase *c)
+{
+  for (int i = 0; i < c->ins; i++)
+    recipe_pass(c, i);
+}
+
+void
+backward_reshape(OpCase *c)
+{
+  recipe_reshape(c, 0);
+}

@@ -1,0 +1,94 @@
+/* op_recipe.h - what recipes are made of. */
+#ifndef HIGHWATER_NETWORK_OP_RECIPE_H
+#define HIGHWATER_NETWORK_OP_RECIPE_H
+
+#include "network/op.h"
+
+#define IN(i) (BUFFER_IN + (i))
+#define OUT(i) (BUFFER_OUT + (i))
+
+/* ---- shapes ---- */
+
+/* out[0] := in[0] with another dtype. */
+ValueInfo value_like(const ValueInfo *value, DType dtype);
+/* One-dimensional value. */
+ValueInfo value_vector(gint64 elements, DType dtype);
+/* Shape functions of rows. */
+void shape_like_first(OpCase *c);
+void shape_broadcast(OpCase *c); /* the larger of two operands */
+void shape_result(OpCase *c);    /* at.result */
+
+/* ---- steps ---- */
+
+/* New temporary; returns its buffer. */
+int recipe_temp(OpCase *c, gint64 bytes, const char *what);
+void recipe_release(OpCase *c, int buffer);
+/* New tensor for output i. */
+void recipe_out(OpCase *c, int i, const char *what);
+/* Output i is a view of input 0, from this element on. */
+void recipe_alias(OpCase *c, int i, gint64 offset);
+/* Does input i want a gradient? */
+gboolean recipe_wants(const OpCase *c, int i);
+/* New gradient for input i (nothing if it wants none): of the input's own shape, or of the given one, which validation
+ * then sums or casts to the input's. */
+void recipe_grad(OpCase *c, int i, GradOrder order);
+void recipe_grad_as(OpCase *c, int i, const ValueInfo *shape, GradOrder order);
+/* Gradient i is incoming gradient 0 itself, or a view of it, or a reshape of it. */
+void recipe_pass(OpCase *c, int i);
+void recipe_view(OpCase *c, int i, gint64 offset, GradOrder order);
+void recipe_reshape(OpCase *c, int i);
+/* Gradient i becomes the temporary; the old one lets go. */
+void recipe_replace(OpCase *c, int i, int buffer);
+void recipe_workspace(OpCase *c, Workspace workspace);
+
+/* Appends a kernel.  operands: "i0 i1 >o0 >t0": inputs i, outputs o, temporaries t, incoming gradients g, gradients d,
+ * saved tensors s; '>' is written, '+' accumulated into, all else read.  Bytes are the sum of the operands' sizes. */
+void recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const char *operands);
+/* A matrix product [m,k] x [k,n], `batch` times. */
+typedef struct {
+  gint64 batch, m, n, k;
+} GemmSize;
+void recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands);
+
+/* validate_outputs (torch/csrc/autograd/engine.cpp): gradients whose shape is broader than their input's are summed, those
+ * of another dtype are cast. */
+void recipe_validate(OpCase *c);
+
+/* Sum of `rows` rows of n elements into a new tensor (returned: its buffer), with the scratch that PyTorch's reduction
+ * takes when several blocks share an output (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig). */
+int recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int source);
+
+/* ---- recipes shared by rows ---- */
+
+void forward_outputs(OpCase *c);      /* allocate all outputs, one kernel */
+void forward_alias(OpCase *c);        /* output 0 is a view of input 0 */
+void backward_new(OpCase *c);         /* a new gradient for every input, in the order of OpInfo.saves' alphabet */
+void backward_pass(OpCase *c);        /* every input gets the incoming gradient */
+void backward_reshape(OpCase *c);
+
+/* Rows' own recipes, by file: op_matmul.c, op_attention.c, op_norm.c, op_lookup.c. */
+void shape_mm(OpCase *c);
+void forward_mm(OpCase *c);
+void backward_mm(OpCase *c);
+void forward_addmm(OpCase *c);
+void backward_addmm(OpCase *c);
+void forward_bmm(OpCase *c);
+void backward_bmm(OpCase *c);
+void shape_rms_norm(OpCase *c);
+void backward_rms_norm(OpCase *c);
+void shape_layer_norm(OpCase *c);
+void backward_layer_norm(OpCase *c);
+void shape_embedding(OpCase *c);
+void forward_embedding(OpCase *c);
+void backward_embedding(OpCase *c);
+void shape_flash_attention(OpCase *c);
+void forward_flash_attention(OpCase *c);
+void backward_flash_attention(OpCase *c);
+void shape_efficient_attention(OpCase *c);
+void forward_efficient_attention(OpCase *c);
+void backward_efficient_attention(OpCase *c);
+void forward_safe_softmax(OpCase *c);
+void backward_softmax(OpCase *c);
+void forward_cumsum(OpCase *c);
+
+#endif

@@ -1,0 +1,501 @@
+/* fsdp2.c - torch.distributed.fsdp.fully_shard: groups, hooks and options (_fsdp_state.py, _fully_shard.py). */
+#include <string.h>
+
+#include "base/units.h"
+#include "strategy/fsdp2_private.h"
+
+/* ---- options ---- */
+
+static const char *const places[] = {"root", "own", NULL};
+static const char *const sharding_strategies[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
+                                                  "_HYBRID_SHARD_ZERO2", NULL};
+
+static const OptionInfo options[] = {
+    {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL, "blocks in one group; 0: everything in the root's"},
+    {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places, "the embedding is in the root's group, or in its own"},
+    {"head", OPTION_ENUM, "\"root\"", 0, 0, places, "final norm and output layer: in the root's group, or in their own"},
+    {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
+     "free gathered parameters after forward: true, false, a smaller group's size, or null (all but the root)"},
+    {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL, "the head's own group follows reshard_after_forward too"},
+    {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL, "false: the last group of blocks stays gathered"},
+    {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "groups gathered ahead explicitly in forward; 0: implicit"},
+    {"backward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "the same in backward"},
+    {"sharding_strategy", OPTION_ENUM, "\"FULL_SHARD\"", 0, 0, sharding_strategies, "FSDP1 only"},
+    {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL, "FSDP1 only"},
+    {0},
+};
+
+static const OptionSection section = {"fsdp", options};
+
+static gboolean
+accept(const PlanSpec *plan, const Network *network, GError **error)
+{
+  const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
+  if (plan_spec_number(plan, "sharding_strategy") != 0) {
+    plan_spec_refuse(plan, error, "fsdp.sharding_strategy", "only FSDP1 has it; fsdp2 shards fully");
+    return FALSE;
+  }
+  if (plan_spec_number(plan, "limit_all_gathers") == 0) {
+    plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
+    return FALSE;
+  }
+  if (plan->precision.autocast) {
+    plan_spec_refuse(plan, error, "precision.autocast", "fsdp2 casts by its mixed precision policy, not by autocast");
+    return FALSE;
+  }
+  if (!reshard->is_null && !reshard->is_bool && plan->shard % reshard->number != 0) {
+    plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
+                     "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number, plan->shard);
+    return FALSE;
+  }
+  if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0) {
+    plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
+    return FALSE;
+  }
+  gint64 blocks = plan_spec_number(plan, "blocks_per_group");
+  if (blocks > (gint64) network->blocks->len) {
+    plan_spec_refuse(plan, error, "fsdp.blocks_per_group", "%" G_GINT64_FORMAT " is more than the network's %u blocks",
+                     blocks, network->blocks->len);
+    return FALSE;
+  }
+  return TRUE;
+}
+
+/* ---- groups ---- */
+
+static int
+new_unit(StrategyContext *x, const char *name)
+{
+  Unit *unit = g_new0(Unit, 1);
+  unit->name = g_strdup(name);
+  unit->parameters = g_array_new(FALSE, FALSE, sizeof(int));
+  unit->modules = g_array_new(FALSE, FALSE, sizeof(int));
+  g_ptr_array_add(x->units, unit);
+  return (int) x->units->len - 1;
+}
+
+/* Puts a module into a unit: its hooks begin and end there, its parameters that no unit has yet belong to it. */
+static void
+add_module(StrategyContext *x, int unit_index, int module, int last_module, int *owner)
+{
+  Unit *unit = g_ptr_array_index(x->units, unit_index);
+  if (unit->modules->len == 0)
+    g_array_index(x->unit_begins, int, module) = unit_index;
+  else
+    g_array_index(x->unit_ends, int, g_array_index(unit->modules, int, unit->modules->len - 1)) = -1;
+  g_array_index(x->unit_ends, int, module) = unit_index;
+  g_array_append_val(unit->modules, module);
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    const Parameter *p = network_parameter(x->network, (int) i);
+    if (owner[i] >= 0 || p->module < module || p->module > last_module)
+      continue;
+    owner[i] = unit_index;
+    unit->elements += p->elements;
+    int index = (int) i;
+    g_array_append_val(unit->parameters, index);
+  }
+}
+
+static void
+add_blocks(StrategyContext *x, int per_group, int *owner)
+{
+  int blocks = (int) x->network->blocks->len;
+  for (int first = 0; first < blocks && per_group > 0; first += per_group) {
+    const Block *b = network_block(x->network, first);
+    int unit = new_unit(x, network_module(x->network, b->module)->path);
+    for (int i = first; i < MIN(first + per_group, blocks); i++) {
+      b = network_block(x->network, i);
+      add_module(x, unit, b->module, b->module + b->modules - 1, owner);
+    }
+  }
+}
+
+/* Units in the order of named_modules(): root, embedding, blocks, head.  The root's comes first but takes what is left. */
+static void
+make_units(StrategyContext *x)
+{
+  const Network *n = x->network;
+  int modules = (int) n->modules->len;
+  g_autofree int *owner = g_new(int, n->parameters->len);
+  memset(owner, -1, sizeof(int) * n->parameters->len);
+  int root = new_unit(x, "root");
+  if (plan_spec_number(x->plan, "embedding") == 1)
+    for (guint i = 0; i < n->embedding_modules->len; i++) {
+      int module = g_array_index(n->embedding_modules, int, i);
+      add_module(x, new_unit(x, network_module(n, module)->path), module, module, owner);
+    }
+  add_blocks(x, (int) plan_spec_number(x->plan, "blocks_per_group"), owner);
+  if (plan_spec_number(x->plan, "head") == 1 && n->head_modules->len > 0) {
+    int first = g_array_index(n->head_modules, int, 0);
+    int head = new_unit(x, network_module(n, first)->path);
+    for (guint i = 0; i < n->head_modules->len; i++) {
+      int module = g_array_index(n->head_modules, int, i);
+      add_module(x, head, module, module, owner);
+    }
+  }
+  add_module(x, root, 0, modules - 1, owner);
+}
+
+static void
+fill_group(StrategyContext *x, Fsdp2 *f, int index)
+{
+  Group *g = &f->groups[index];
+  Unit *unit = g_ptr_array_index(x->units, (guint) index);
+  g->unit = unit;
+  g->index = index;
+  g->count = (int) unit->parameters->len;
+  g->parameter = (const int *) (const void *) unit->parameters->data;
+  g->shard = g_new(Shard, MAX(g->count, 1));
+  g->full = g_new(StorageId, MAX(g->count, 1));
+  g->slice = g_new(StorageId, MAX(g->count, 1));
+  for (int i = 0; i < g->count; i++) {
+    int p = g->parameter[i];
+    g->shard[i] = shard_of(network_parameter(x->network, p), f->ranks, x->rank);
+    g->full[i] = g->slice[i] = NO_STORAGE;
+    g->shard_elements += g->shard[i].padded_elements;
+    x->parameters[p].local_elements = g->shard[i].local_elements;
+  }
+  g->gathered_elements = f->ranks * g->shard_elements;
+  g->gathered = g->all_reduce_input = NO_STORAGE;
+  g->reshard_event = g->reduce_event = g->all_reduce_event = -1;
+  unit->unsharded_bytes = g->gathered_elements * dtype_size(f->gathered);
+  unit->shard_bytes = g->shard_elements * dtype_size(f->stored);
+}
+
+/* Which groups stay gathered after forward. */
+static ReshardAfterForward
+reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
+{
+  const OptionValue *v = plan_spec_option(x->plan, "reshard_after_forward");
+  const Group *g = &f->groups[index];
+  int first = g->unit->modules->len > 0 ? g_array_index(g->unit->modules, int, 0) : 0;
+  gboolean is_block = network_module(x->network, first)->block >= 0;
+  gboolean is_head = !is_block && x->network->head_modules->len > 0 &&
+                     first == g_array_index(x->network->head_modules, int, 0) && index > 0;
+  if (is_head && !plan_spec_number(x->plan, "reshard_head"))
+    return RESHARD_NO;
+  int last_block = network_block(x->network, (int) x->network->blocks->len - 1)->module;
+  if (is_block && !plan_spec_number(x->plan, "reshard_last_block") &&
+      g_array_index(g->unit->modules, int, g->unit->modules->len - 1) == last_block)
+    return RESHARD_NO;
+  if (v->is_null)
+    return index == 0 ? RESHARD_NO : RESHARD_YES; /* the library's default: all but the root */
+  if (v->is_bool)
+    return v->number ? RESHARD_YES : RESHARD_NO;
+  if (v->number == 1)
+    return RESHARD_NO;
+  return v->number == f->ranks ? RESHARD_YES : RESHARD_SLICE;
+}
+
+/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks in either direction. */
+static void
+set_prefetch(StrategyContext *x, Fsdp2 *f)
+{
+  int forward = (int) plan_spec_number(x->plan, "forward_prefetch");
+  int backward = (int) plan_spec_number(x->plan, "backward_prefetch");
+  g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(int));
+  for (int i = 0; i < f->count; i++) {
+    int module = g_array_index(f->groups[i].unit->modules, int, 0);
+    if (network_module(x->network, module)->block >= 0)
+      g_array_append_val(blocks, i);
+  }
+  for (int k = 0; k < (int) blocks->len; k++) {
+    Group *g = &f->groups[g_array_index(blocks, int, k)];
+    g->forward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));
+    for (int j = k + 1; j <= k + forward && j < (int) blocks->len; j++)
+      g_array_append_val(g->forward_prefetch, g_array_index(blocks, int, j));
+    g->backward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));
+    for (int j = k - 1; j >= k - backward && j >= 0; j--)
+      g_array_append_val(g->backward_prefetch, g_array_index(blocks, int, j));
+  }
+}
+
+static void
+setup(StrategyContext *x)
+{
+  Fsdp2 *f = x->state = g_new0(Fsdp2, 1);
+  const PlanSpec *plan = x->plan;
+  f->ranks = plan->shard;
+  f->replicas = plan->replicate;
+  f->stored = plan->precision.parameters;
+  f->gathered = plan->precision.compute;
+  f->reduce = plan->precision.reduce;
+  f->previous_gather = f->reduce_input = NO_STORAGE;
+  f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
+  f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
+  if (f->replicas > 1)
+    f->replicate_communicator = program_builder_communicator(x->builder, "replicate", f->replicas, f->ranks);
+  make_units(x);
+  f->count = (int) x->units->len;
+  f->groups = g_new0(Group, f->count);
+  for (int i = 0; i < f->count; i++)
+    fill_group(x, f, i);
+  const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
+  for (int i = 0; i < f->count; i++) {
+    Group *g = &f->groups[i];
+    g->reshard_after_forward = reshard_policy(x, f, i);
+    g->slice_ranks = g->reshard_after_forward == RESHARD_SLICE ? (int) reshard->number : f->ranks;
+    if (g->reshard_after_forward == RESHARD_SLICE)
+      f->slice_communicator = program_builder_communicator(x->builder, "slice", g->slice_ranks, 1);
+  }
+  set_prefetch(x, f);
+}
+
+static void
+teardown(StrategyContext *x)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  for (int i = 0; i < f->count; i++) {
+    Group *g = &f->groups[i];
+    g_free(g->shard);
+    g_free(g->full);
+    g_free(g->slice);
+    g_clear_pointer(&g->forward_prefetch, g_array_unref);
+    g_clear_pointer(&g->backward_prefetch, g_array_unref);
+  }
+  g_free(f->groups);
+  g_array_unref(f->forward_order);
+  g_free(f);
+}
+
+/* ---- construction: to_empty() on a sharded meta model ---- */
+
+static const Shard *
+shard_of_parameter(const Fsdp2 *f, int parameter)
+{
+  for (int i = 0; i < f->count; i++)
+    for (int k = 0; k < f->groups[i].count; k++)
+      if (f->groups[i].parameter[k] == parameter)
+        return &f->groups[i].shard[k];
+  g_assert_not_reached();
+}
+
+/* reset_sharded_param: a short shard is replaced by a padded one. */
+static void
+pad_shard(StrategyContext *x, int parameter, const Shard *shard)
+{
+  if (shard->local_elements == shard->padded_elements)
+    return;
+  StoragePurpose purpose = parameter_purpose(x, parameter, CATEGORY_PARAMETER);
+  gint64 bytes = shard->padded_elements * dtype_size(fsdp2_of(x)->stored);
+  StorageId old = x->parameters[parameter].sharded;
+  x->parameters[parameter].sharded = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+  live_storage_drop(x->live, old);
+}
+
+static void
+construct_parameter(StrategyContext *x, int parameter)
+{
+  const Shard *shard = shard_of_parameter(fsdp2_of(x), parameter);
+  gint64 bytes = shard->local_elements * dtype_size(fsdp2_of(x)->stored);
+  StorageId old = x->parameters[parameter].sharded; /* a tied weight is visited twice */
+  x->parameters[parameter].sharded =
+      live_storage_alloc(x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  live_storage_drop(x->live, old);
+}
+
+/* A module that fully_shard was called on ends its _apply: its short shards are padded then.  The root's last. */
+static void
+construct_module_end(StrategyContext *x, int module)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  for (int i = 0; i < f->count; i++) {
+    const Group *g = &f->groups[i];
+    for (guint k = 0; k < g->unit->modules->len; k++) {
+      if (g_array_index(g->unit->modules, int, k) != module)
+        continue;
+      for (int j = 0; j < g->count; j++)
+        if (strategy_module_contains(x->network, module, network_parameter(x->network, g->parameter[j])->module))
+          pad_shard(x, g->parameter[j], &g->shard[j]);
+    }
+  }
+}
+
+static void
+construct(StrategyContext *x)
+{
+  strategy_visit_construction(x, construct_parameter, construct_module_end);
+}
+
+/* ---- hooks ---- */
+
+static void
+begin_micro_batch(StrategyContext *x)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  f->keep_unsharded = !x->plan->accumulation.reshard_after_backward && !x->last_micro_batch;
+  for (int i = 0; i < f->count; i++)
+    f->groups[i].reduced = FALSE;
+}
+
+static void
+begin_step(StrategyContext *x)
+{
+  for (guint i = 0; i < x->units->len; i++) {
+    Unit *unit = g_ptr_array_index(x->units, i);
+    unit->all_gathers = unit->reduce_scatters = 0;
+  }
+}
+
+/* The root's pre-forward: gathers may not overtake the optimizer step. */
+static void
+begin_forward(StrategyContext *x)
+{
+  begin_micro_batch(x);
+  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
+  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+}
+
+static void
+before_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  Group *g = &f->groups[unit];
+  program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
+  if (g->count == 0) /* a root whose parameters all are in other groups */
+    return;
+  group_unshard(x, g);
+  group_wait_for_unshard(x, g, TRUE);
+  for (guint i = 0; g->forward_prefetch != NULL && i < g->forward_prefetch->len; i++)
+    group_unshard(x, &f->groups[g_array_index(g->forward_prefetch, int, i)]);
+}
+
+static int
+after_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  Group *g = &f->groups[unit];
+  program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
+  if (g->count == 0)
+    return -1;
+  g->held = strategy_retain(x, unit, g->count, g->full);
+  if (g->reshard_after_forward == RESHARD_SLICE && !g->held)
+    group_reshard_to_slice(x, g);
+  else if (g->reshard_after_forward == RESHARD_YES)
+    group_reshard(x, g);
+  g_array_append_val(f->forward_order, unit);
+  return (int) f->forward_order->len - 1;
+}
+
+/* The root's post-forward lets the last all-gather output go. */
+static void
+end_forward(StrategyContext *x)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->previous_gather == NO_STORAGE)
+    return;
+  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
+  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
+  live_storage_clear(x->live, &f->previous_gather);
+}
+
+static void
+before_recompute(StrategyContext *x, int unit)
+{
+  Group *g = &fsdp2_of(x)->groups[unit];
+  group_unshard(x, g);
+  group_wait_for_unshard(x, g, FALSE);
+}
+
+static void
+before_backward(StrategyContext *x, int unit, int token)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  Group *g = &f->groups[unit];
+  program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
+  if (g->count == 0)
+    return;
+  group_unshard(x, g);
+  group_wait_for_unshard(x, g, FALSE);
+  if (g->backward_prefetch != NULL && g->backward_prefetch->len > 0) {
+    for (guint i = 0; i < g->backward_prefetch->len; i++)
+      group_unshard(x, &f->groups[g_array_index(g->backward_prefetch, int, i)]);
+  } else if (token > 0) {
+    group_unshard(x, &f->groups[g_array_index(f->forward_order, int, token - 1)]);
+  }
+}
+
+static void
+after_backward(StrategyContext *x, int unit)
+{
+  group_post_backward(x, &fsdp2_of(x)->groups[unit]);
+}
+
+/* The root's final callback. */
+static void
+end_backward(StrategyContext *x)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  gboolean last = x->last_micro_batch || !x->plan->accumulation.set_last_backward;
+  for (int i = 0; i < f->count; i++)
+    if (!f->groups[i].reduced && f->groups[i].count > 0)
+      group_post_backward(x, &f->groups[i]);
+  if (!last)
+    return;
+  for (int i = 0; i < f->count; i++)
+    group_wait_for_post_backward(x, &f->groups[i]);
+  g_array_set_size(f->forward_order, 0);
+  if (f->reduce_input == NO_STORAGE)
+    return;
+  program_builder_wait(x->builder, STREAM_COMPUTE, f->reduce_input_event);
+  live_storage_clear(x->live, &f->reduce_input);
+}
+
+static void
+release(StrategyContext *x, int unit)
+{
+  Group *g = &fsdp2_of(x)->groups[unit];
+  g->held = FALSE;
+  group_reshard(x, g);
+}
+
+/* ---- closed form ---- */
+
+/* Every group is gathered once in forward, and again in backward where it was resharded; its gradients are reduced once
+ * in every micro-batch that synchronizes. */
+static ExpectedTotals
+expected(StrategyContext *x)
+{
+  const Fsdp2 *f = fsdp2_of(x);
+  const PlanSpec *plan = x->plan;
+  ExpectedTotals total = {0};
+  int steps = plan->accumulation.steps, synchronized = plan->accumulation.sync_every_step ? steps : 1;
+  int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
+  for (int i = 0; i < f->count; i++) {
+    const Group *g = &f->groups[i];
+    gint64 gathers = steps - kept_backward;
+    if (g->reshard_after_forward != RESHARD_NO)
+      gathers += steps;
+    if (f->ranks > 1)
+      total.elements_gathered += gathers * g->gathered_elements;
+    if (f->ranks > 1)
+      total.elements_reduced += synchronized * g->gathered_elements;
+    total.elements_all_reduced += f->replicas > 1 ? synchronized * g->shard_elements : 0;
+    total.parameter_bytes += g->shard_elements * dtype_size(f->stored);
+  }
+  return total;
+}
+
+const Strategy strategy_fsdp2 = {
+    .name = "fsdp2",
+    .summary = "PyTorch fully_shard: parameters, gradients and optimizer state sharded by groups",
+    .section = &section,
+    .sharded_norms = TRUE,
+    .casts_inputs = TRUE,
+    .marks_inputs = TRUE,
+    .accept = accept,
+    .setup = setup,
+    .construct = construct,
+    .teardown = teardown,
+    .begin_step = begin_step,
+    .begin_forward = begin_forward,
+    .before_forward = before_forward,
+    .after_forward = after_forward,
+    .end_forward = end_forward,
+    .before_recompute = before_recompute,
+    .before_backward = before_backward,
+    .after_backward = after_backward,
+    .end_backward = end_backward,
+    .release = release,
+    .expected = expected,
+};

@@ -1,0 +1,475 @@
+/* fsdp2_group.c - a parameter group's all-gather, copy-out, reshard and gradient reduction, in the order, on the streams
+ * and with the lifetimes of torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py. */
+#include <math.h>
+
+#include "base/units.h"
+#include "strategy/fsdp2_private.h"
+
+/* Bytes that one block of threads moves in the multi-tensor copies of aten/src/ATen/native/cuda/TensorShape.cu:
+ * 128 threads of 16 bytes. */
+enum { BLOCK_THREADS = 128, BLOCK_BYTES = 2048 };
+
+/* ---- small steps ---- */
+
+static StoragePurpose
+group_purpose(const StrategyContext *x, const Group *g, Category category, const char *what)
+{
+  int module = g->unit->modules->len > 0 ? g_array_index(g->unit->modules, int, 0) : 0;
+  return (StoragePurpose){category, module, program_builder_name(x->builder, what)};
+}
+
+static StorageId
+allocate(StrategyContext *x, const Group *g, gint64 bytes, StreamId stream, Category category, const char *what)
+{
+  return live_storage_alloc(x->live, bytes, stream, group_purpose(x, g, category, what));
+}
+
+static void
+operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
+{
+  if (storage != NO_STORAGE)
+    program_builder_operand(x->builder, live_storage_tensor(x->live, storage, dtype), role);
+}
+
+static gint32
+record(StrategyContext *x, StreamId stream)
+{
+  gint32 event = program_builder_event(x->builder);
+  program_builder_record(x->builder, stream, event);
+  return event;
+}
+
+void
+wait_stream(StrategyContext *x, StreamId waiter, StreamId other)
+{
+  program_builder_wait(x->builder, waiter, record(x, other));
+}
+
+/* A table of a multi-tensor copy, made for the kernel and dropped when the host returns from it. */
+static void
+kernel_table(StrategyContext *x, const Group *g, gint64 entries, const char *what)
+{
+  StorageId table = allocate(x, g, 8 * entries, STREAM_COMPUTE, CATEGORY_TEMPORARY, what);
+  live_storage_drop(x->live, table);
+}
+
+/* ---- unshard: cast and copy-in on the copy-in stream, all-gather on its own ---- */
+
+static void
+copy_in(StrategyContext *x, Group *g, gint64 elements)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  gboolean casts = f->stored != f->gathered;
+  int stored = dtype_size(f->stored), size = dtype_size(f->gathered);
+  StorageId cast = NO_STORAGE;
+  if (casts) {
+    cast = allocate(x, g, elements * size, STREAM_COPY_IN, CATEGORY_ALL_GATHER_BUFFER, "all-gather input");
+    for (int i = 0; i < g->count; i++)
+      operand(x, g->sliced ? g->slice[i] : x->parameters[g->parameter[i]].sharded, g->sliced ? f->gathered : f->stored,
+              ROLE_READ);
+    operand(x, cast, f->gathered, ROLE_WRITE);
+    strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * (stored + size));
+  }
+  g->gathered = allocate(x, g, g->gathered_elements * size, STREAM_COPY_IN, CATEGORY_ALL_GATHER_BUFFER,
+                         "all-gather output");
+  if (casts)
+    operand(x, cast, f->gathered, ROLE_READ);
+  for (int i = 0; i < g->count && !casts; i++)
+    operand(x, g->sliced ? g->slice[i] : x->parameters[g->parameter[i]].sharded, f->stored, ROLE_READ);
+  operand(x, g->gathered, f->gathered, ROLE_WRITE);
+  strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * 2 * size);
+  wait_stream(x, STREAM_ALL_GATHER, STREAM_COPY_IN);
+  operand(x, g->gathered, f->gathered, ROLE_ACCUMULATE); /* in place: the input is this rank's slice of the output */
+  Collective gather = {
+      .kind = COLLECTIVE_ALL_GATHER,
+      .dtype = (guint8) f->gathered,
+      .communicator = g->sliced ? f->slice_communicator : f->shard_communicator,
+      .name = program_builder_name(x->builder, g->unit->name),
+      .bytes = g->gathered_elements * size,
+  };
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  program_builder_collective(x->builder, STREAM_ALL_GATHER, &gather);
+  g->unit->all_gathers++;
+  g->gather_event = record(x, STREAM_ALL_GATHER);
+  live_storage_drop(x->live, cast);
+}
+
+void
+group_unshard(StrategyContext *x, Group *g)
+{
+  if (g->gather_pending || g->unsharded)
+    return;
+  program_builder_push(x->builder, RANGE_HOOK, "unshard", 0);
+  if (g->reshard_event >= 0) {
+    program_builder_wait(x->builder, STREAM_COPY_IN, g->reshard_event);
+    program_builder_wait(x->builder, STREAM_ALL_GATHER, g->reshard_event);
+    g->reshard_event = -1;
+  }
+  g->gather_pending = TRUE;
+  if (fsdp2_of(x)->ranks > 1)
+    copy_in(x, g, g->sliced ? g->gathered_elements / g->slice_ranks : g->shard_elements);
+  program_builder_pop(x->builder);
+}
+
+/* ---- wait_for_unshard: copy-out on the compute stream ---- */
+
+/* Entries of split_with_sizes_copy's table (split_with_sizes_copy_out_contiguous_no_cast_kernel): blocks of a chunk may
+ * do several iterations, so that the grid stays within two full waves. */
+static gint64
+split_table_entries(const StrategyContext *x, const Group *g, int ranks)
+{
+  int size = dtype_size(fsdp2_of(x)->gathered);
+  gint64 most_blocks = (gint64) x->device->sms * x->device->max_threads_per_sm / BLOCK_THREADS * 2;
+  gint64 blocks = 0, entries = 4 * (gint64) g->count + 1;
+  for (int i = 0; i < g->count; i++)
+    blocks += ceil_div(g->shard[i].full_elements / ranks * size, BLOCK_BYTES);
+  gint64 iterations = ceil_div(blocks * ranks, most_blocks);
+  gint64 chunks_per_block = MIN((gint64) ceil(sqrt((double) iterations)), ranks);
+  gint64 iterations_per_chunk = ceil_div(iterations, chunks_per_block);
+  for (int i = 0; i < g->count; i++)
+    entries += ceil_div(g->shard[i].full_elements / ranks * size, BLOCK_BYTES * iterations_per_chunk);
+  return entries;
+}
+
+static void
+copy_out(StrategyContext *x, Group *g)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  int size = dtype_size(f->gathered);
+  for (int i = 0; i < g->count; i++) {
+    ParameterState *p = &x->parameters[g->parameter[i]];
+    StoragePurpose purpose = parameter_purpose(x, g->parameter[i], CATEGORY_UNSHARDED_PARAMETER);
+    p->unsharded = g->full[i] =
+        live_storage_alloc(x->live, g->shard[i].full_elements * size, STREAM_COMPUTE, purpose);
+  }
+  kernel_table(x, g, split_table_entries(x, g, g->sliced ? g->slice_ranks : f->ranks), "copy-out table");
+  operand(x, g->gathered, f->gathered, ROLE_READ);
+  for (int i = 0; i < g->count; i++)
+    operand(x, g->full[i], f->gathered, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "split_with_sizes_copy", 2.0 * (double) g->gathered_elements * size);
+  for (int i = 0; i < g->count; i++)
+    live_storage_clear(x->live, &g->slice[i]);
+  g->sliced = FALSE;
+}
+
+/* A shard group of one: parameters are copied one by one, cast through a temporary if need be. */
+static void
+copy_local(StrategyContext *x, Group *g)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  int size = dtype_size(f->gathered);
+  gboolean casts = f->stored != f->gathered;
+  StorageId previous = NO_STORAGE; /* the loop's variable keeps a cast until the next one exists */
+  for (int i = 0; i < g->count; i++) {
+    ParameterState *p = &x->parameters[g->parameter[i]];
+    gint64 bytes = g->shard[i].full_elements * size;
+    StorageId cast = NO_STORAGE;
+    if (casts) {
+      cast = allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_TEMPORARY, "cast parameter");
+      operand(x, p->sharded, f->stored, ROLE_READ);
+      operand(x, cast, f->gathered, ROLE_WRITE);
+      strategy_launch(x, STREAM_COMPUTE, "to_copy", (double) bytes * 3);
+      live_storage_clear(x->live, &previous);
+    }
+    StoragePurpose purpose = parameter_purpose(x, g->parameter[i], CATEGORY_UNSHARDED_PARAMETER);
+    p->unsharded = g->full[i] = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+    operand(x, casts ? cast : p->sharded, f->gathered, ROLE_READ);
+    operand(x, g->full[i], f->gathered, ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "copy", (double) bytes * 2);
+    previous = cast;
+  }
+  live_storage_clear(x->live, &previous);
+}
+
+void
+group_wait_for_unshard(StrategyContext *x, Group *g, gboolean forward)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (!g->gather_pending)
+    return;
+  program_builder_push(x->builder, RANGE_HOOK, "wait_for_unshard", 0);
+  StorageId previous = NO_STORAGE;
+  if (forward && f->previous_gather != NO_STORAGE) {
+    program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
+    program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
+    previous = f->previous_gather; /* still held by this frame */
+    f->previous_gather = NO_STORAGE;
+  }
+  g->gather_pending = FALSE;
+  g->unsharded = TRUE;
+  if (f->ranks == 1) {
+    copy_local(x, g);
+    program_builder_pop(x->builder);
+    return;
+  }
+  program_builder_wait(x->builder, STREAM_COMPUTE, g->gather_event);
+  copy_out(x, g);
+  gint32 copied = record(x, STREAM_COMPUTE);
+  if (forward) {
+    f->previous_gather = g->gathered;
+    f->previous_copy_event = copied;
+    g->gathered = NO_STORAGE;
+  } else {
+    program_builder_wait(x->builder, STREAM_COPY_IN, copied);
+    program_builder_wait(x->builder, STREAM_ALL_GATHER, copied);
+    live_storage_clear(x->live, &g->gathered);
+  }
+  live_storage_drop(x->live, previous);
+  program_builder_pop(x->builder);
+}
+
+/* ---- reshard ---- */
+
+static void
+drop_full(StrategyContext *x, Group *g, int i)
+{
+  x->parameters[g->parameter[i]].unsharded = NO_STORAGE;
+  live_storage_clear(x->live, &g->full[i]);
+}
+
+void
+group_reshard(StrategyContext *x, Group *g)
+{
+  if (!g->unsharded || g->held)
+    return;
+  for (int i = 0; i < g->count; i++)
+    drop_full(x, g, i);
+  g->unsharded = FALSE;
+}
+
+void
+group_reshard_to_slice(StrategyContext *x, Group *g)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  for (int i = 0; i < g->count; i++) {
+    gint64 bytes = g->shard[i].full_elements / g->slice_ranks * dtype_size(f->gathered);
+    StoragePurpose purpose = parameter_purpose(x, g->parameter[i], CATEGORY_PARAMETER);
+    g->slice[i] = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+    operand(x, g->full[i], f->gathered, ROLE_READ);
+    operand(x, g->slice[i], f->gathered, ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+    drop_full(x, g, i);
+  }
+  g->unsharded = FALSE;
+  g->sliced = TRUE;
+  g->reshard_event = record(x, STREAM_COMPUTE);
+}
+
+/* ---- post_backward ---- */
+
+/* A gradient kept over micro-batches takes in the new one, which goes. */
+static void
+add_to_accumulated(StrategyContext *x, ParameterState *p)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  operand(x, p->gradient, f->gathered, ROLE_READ);
+  operand(x, p->accumulated, f->reduce, ROLE_ACCUMULATE);
+  gint64 bytes = live_storage_bytes(x->live, p->accumulated);
+  strategy_launch(x, STREAM_COMPUTE, "add", 2.5 * (double) bytes);
+  live_storage_clear(x->live, &p->gradient);
+  p->has_gradient = FALSE;
+}
+
+/* No synchronization: a gradient in a narrower dtype than the reduction's is kept in the latter. */
+static void
+keep_gradient(StrategyContext *x, int index)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  ParameterState *p = &x->parameters[index];
+  if (!p->has_gradient || p->accumulated != NO_STORAGE || f->reduce == f->gathered)
+    return;
+  gint64 bytes = network_parameter(x->network, index)->elements * dtype_size(f->reduce);
+  StoragePurpose purpose = parameter_purpose(x, index, CATEGORY_UNSHARDED_GRADIENT);
+  p->accumulated = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+  operand(x, p->gradient, f->gathered, ROLE_READ);
+  operand(x, p->accumulated, f->reduce, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "to_copy", 1.5 * (double) bytes);
+  live_storage_clear(x->live, &p->gradient);
+  p->has_gradient = FALSE;
+}
+
+/* Entries of chunk_cat's table: one for each block of a rank's chunk. */
+static gint64
+cat_table_entries(const Group *g, int count, DType reduce)
+{
+  gint64 entries = 4 * (gint64) count + 2 * ((gint64) count + 1);
+  for (int i = 0; i < g->count; i++)
+    entries += ceil_div(g->shard[i].padded_elements * dtype_size(reduce), BLOCK_BYTES);
+  return entries;
+}
+
+/* Takes the unsharded gradients out of the parameters; *count of them. */
+static StorageId *
+take_gradients(StrategyContext *x, Group *g, int *count)
+{
+  StorageId *gradients = g_new(StorageId, g->count);
+  *count = 0;
+  for (int i = 0; i < g->count; i++) {
+    ParameterState *p = &x->parameters[g->parameter[i]];
+    if (p->accumulated == NO_STORAGE && !p->has_gradient)
+      continue;
+    gradients[(*count)++] = p->accumulated != NO_STORAGE ? p->accumulated : p->gradient;
+    p->accumulated = p->gradient = NO_STORAGE;
+    p->has_gradient = FALSE;
+  }
+  return gradients;
+}
+
+/* Copies gradients into the reduce-scatter's input; all but the last parameter's go, the last is held by a loop variable
+ * until foreach_reduce returns.  They go from the end of the list. */
+static StorageId
+copy_gradients_in(StrategyContext *x, Group *g, StorageId *gradients, int count)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  gint64 bytes = g->gathered_elements * dtype_size(f->reduce);
+  StorageId input = allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter input");
+  kernel_table(x, g, cat_table_entries(g, count, f->reduce), "copy-in table");
+  for (int i = 0; i < count; i++)
+    operand(x, gradients[i], f->gathered, ROLE_READ);
+  operand(x, input, f->reduce, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "chunk_cat",
+                  (double) g->gathered_elements * (dtype_size(f->gathered) + dtype_size(f->reduce)));
+  for (int i = count - 2; i >= 0; i--)
+    live_storage_clear(x->live, &gradients[i]);
+  return input;
+}
+
+static void
+issue_collective(StrategyContext *x, const Group *g, CollectiveKind kind, gint32 communicator, StreamId stream,
+                 gint64 elements)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  Collective collective = {
+      .kind = (guint8) kind,
+      .dtype = (guint8) f->reduce,
+      .communicator = communicator,
+      .name = program_builder_name(x->builder, g->unit->name),
+      .bytes = elements * dtype_size(f->reduce),
+  };
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  program_builder_collective(x->builder, stream, &collective);
+}
+
+/* The reduced shard becomes (or is added to) the sharded gradient, cast to the parameters' dtype first.  Takes the
+ * output; returns the flat result, still held by this frame. */
+static StorageId
+store_gradient(StrategyContext *x, Group *g, StorageId output, StreamId stream)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  StorageId flat = output;
+  gint64 bytes = g->shard_elements * dtype_size(f->stored);
+  if (f->reduce != f->stored) {
+    flat = allocate(x, g, bytes, stream, CATEGORY_SHARDED_GRADIENT, "sharded gradient");
+    operand(x, output, f->reduce, ROLE_READ);
+    operand(x, flat, f->stored, ROLE_WRITE);
+    strategy_launch(x, stream, "to_copy", (double) g->shard_elements * dtype_size(f->reduce) + (double) bytes);
+    live_storage_drop(x->live, output);
+  }
+  live_storage_set_purpose(x->live, flat, group_purpose(x, g, CATEGORY_SHARDED_GRADIENT, "sharded gradient"));
+  StorageId present = x->parameters[g->parameter[0]].sharded_gradient;
+  if (present != NO_STORAGE) {
+    operand(x, flat, f->stored, ROLE_READ);
+    operand(x, present, f->stored, ROLE_ACCUMULATE);
+    strategy_launch(x, stream, "add", 3.0 * (double) bytes);
+  }
+  for (int i = 0; i < g->count && present == NO_STORAGE; i++) {
+    x->parameters[g->parameter[i]].sharded_gradient = flat; /* a view at the parameter's offset */
+    live_storage_hold(x->live, flat);
+  }
+  return flat;
+}
+
+void
+group_wait_for_post_backward(StrategyContext *x, Group *g)
+{
+  if (g->reduce_event >= 0)
+    program_builder_wait(x->builder, STREAM_COMPUTE, g->reduce_event);
+  if (g->all_reduce_event >= 0)
+    program_builder_wait(x->builder, STREAM_COMPUTE, g->all_reduce_event);
+  g->reduce_event = g->all_reduce_event = -1;
+  live_storage_clear(x->live, &g->all_reduce_input);
+}
+
+/* HSDP: the shards are summed over the replicas, in place. */
+static void
+all_reduce(StrategyContext *x, Group *g, StorageId output)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  wait_stream(x, STREAM_ALL_REDUCE, STREAM_REDUCE_SCATTER);
+  operand(x, output, f->reduce, ROLE_ACCUMULATE);
+  issue_collective(x, g, COLLECTIVE_ALL_REDUCE, f->replicate_communicator, STREAM_ALL_REDUCE, g->shard_elements);
+  g->all_reduce_event = record(x, STREAM_ALL_REDUCE);
+  g->all_reduce_input = output; /* AllReduceState */
+  live_storage_hold(x->live, output);
+}
+
+/* Sums the input over the shard group; a group of one copies. */
+static void
+scatter(StrategyContext *x, Group *g, StorageId input, StorageId output)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  operand(x, input, f->reduce, ROLE_READ);
+  operand(x, output, f->reduce, ROLE_WRITE);
+  if (f->ranks > 1) {
+    issue_collective(x, g, COLLECTIVE_REDUCE_SCATTER, f->shard_communicator, STREAM_REDUCE_SCATTER,
+                     g->gathered_elements);
+    g->unit->reduce_scatters++;
+  } else {
+    strategy_launch(x, STREAM_REDUCE_SCATTER, "copy", 2.0 * (double) g->shard_elements * dtype_size(f->reduce));
+  }
+}
+
+/* foreach_reduce: reduce-scatter on its stream, with HSDP an all-reduce on another.  Takes the gradients. */
+static void
+reduce(StrategyContext *x, Group *g, StorageId *gradients, int count)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->reduce_input != NO_STORAGE) {
+    program_builder_wait(x->builder, STREAM_COMPUTE, f->reduce_input_event);
+    live_storage_clear(x->live, &f->reduce_input);
+  }
+  group_wait_for_post_backward(x, g);
+  StorageId input = copy_gradients_in(x, g, gradients, count);
+  wait_stream(x, STREAM_REDUCE_SCATTER, STREAM_COMPUTE);
+  StorageId output = allocate(x, g, g->shard_elements * dtype_size(f->reduce), STREAM_REDUCE_SCATTER,
+                              CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter output");
+  scatter(x, g, input, output);
+  gint32 scattered = record(x, STREAM_REDUCE_SCATTER);
+  if (f->replicas > 1)
+    all_reduce(x, g, output);
+  StreamId stream = f->replicas > 1 ? STREAM_ALL_REDUCE : STREAM_REDUCE_SCATTER;
+  StorageId flat = store_gradient(x, g, output, stream);
+  g->reduce_event = record(x, stream);
+  live_storage_clear(x->live, &gradients[count - 1]);
+  live_storage_drop(x->live, flat);
+  f->reduce_input = input;
+  f->reduce_input_event = scattered;
+}
+
+void
+group_post_backward(StrategyContext *x, Group *g)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  program_builder_push(x->builder, RANGE_HOOK, "post_backward", 0);
+  program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
+  g->reduced = TRUE;
+  for (int i = 0; i < g->count; i++) {
+    ParameterState *p = &x->parameters[g->parameter[i]];
+    if (p->accumulated != NO_STORAGE && p->has_gradient)
+      add_to_accumulated(x, p);
+  }
+  if (!x->synchronize) {
+    if (!f->keep_unsharded)
+      group_reshard(x, g);
+    for (int i = 0; i < g->count; i++)
+      keep_gradient(x, g->parameter[i]);
+  } else {
+    int count;
+    g_autofree StorageId *gradients = take_gradients(x, g, &count);
+    if (!f->keep_unsharded)
+      group_reshard(x, g);
+    if (count > 0)
+      reduce(x, g, gradients, count);
+  }
+  program_builder_pop(x->builder);
+}

@@ -1,0 +1,75 @@
+/* fsdp2_private.h - what fsdp2.c (hooks) and fsdp2_group.c (gather, reshard, reduce) share. */
+#ifndef HIGHWATER_STRATEGY_FSDP2_PRIVATE_H
+#define HIGHWATER_STRATEGY_FSDP2_PRIVATE_H
+
+#include "strategy/shard.h"
+#include "strategy/strategy.h"
+
+/* reshard_after_forward of a group. */
+typedef enum { RESHARD_NO, RESHARD_YES, RESHARD_SLICE } ReshardAfterForward;
+
+/* A parameter group while its Program is written (FSDPParamGroup). */
+typedef struct {
+  Unit *unit;
+  int index;
+  int count;                /* parameters */
+  const int *parameter;     /* their indices */
+  Shard *shard;             /* by parameter */
+  gint64 shard_elements;    /* S: padded, of one rank */
+  gint64 gathered_elements; /* U = N * S */
+  ReshardAfterForward reshard_after_forward;
+  int slice_ranks;          /* RESHARD_SLICE: size of the group that keeps one copy */
+  GArray *forward_prefetch, *backward_prefetch; /* int: explicit lists of groups; NULL: implicit */
+
+  StorageId gathered;       /* all-gather output that waits to be copied out, or NO_STORAGE */
+  gint32 gather_event;
+  gboolean gather_pending;
+  gboolean unsharded;       /* full parameters are there */
+  gboolean held;            /* by somebody else: not resharded until released */
+  StorageId *full;          /* by parameter */
+  StorageId *slice;         /* by parameter: this rank's part of a RESHARD_SLICE group */
+  gboolean sliced;
+  gint32 reshard_event;     /* recorded after slicing; -1: none pending */
+  gboolean reduced;         /* post_backward has run in this backward */
+  gint32 reduce_event;      /* post_reduce_event, -1: none */
+  gint32 all_reduce_event;  /* HSDP, -1: none */
+  StorageId all_reduce_input;
+} Group;
+
+/* State shared by all groups (FSDPCommContext). */
+typedef struct {
+  Group *groups;
+  int count;
+  int ranks, replicas;
+  DType stored, gathered, reduce;
+  gint32 shard_communicator, replicate_communicator, slice_communicator;
+  GArray *forward_order;     /* int: groups in order of post_forward */
+  StorageId previous_gather; /* output whose copy-out the next gather waits for */
+  gint32 previous_copy_event;
+  StorageId reduce_input;    /* of the group reduced last, kept until the next one */
+  gint32 reduce_input_event;
+  gboolean keep_unsharded;   /* set_reshard_after_backward(False) in this micro-batch */
+} Fsdp2;
+
+static inline Fsdp2 *
+fsdp2_of(const StrategyContext *x)
+{
+  return x->state;
+}
+
+/* Issues the group's all-gather unless it is unsharded or one is pending. */
+void group_unshard(StrategyContext *x, Group *g);
+/* Waits for it and copies it out; in forward the output lives on until the next copy-out. */
+void group_wait_for_unshard(StrategyContext *x, Group *g, gboolean forward);
+/* Full parameters go. */
+void group_reshard(StrategyContext *x, Group *g);
+/* Full parameters go, this rank's part of the smaller group stays. */
+void group_reshard_to_slice(StrategyContext *x, Group *g);
+/* Reduces the group's gradients, or keeps them when this micro-batch does not synchronize. */
+void group_post_backward(StrategyContext *x, Group *g);
+/* The compute stream waits for what an earlier reduction of this group still has under way. */
+void group_wait_for_post_backward(StrategyContext *x, Group *g);
+/* A wait for everything issued on another stream so far. */
+void wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
+
+#endif

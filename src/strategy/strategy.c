@@ -1,0 +1,213 @@
+/* strategy.c - the registry of strategies, and what many of them do. */
+#include "strategy/strategy.h"
+
+#include <string.h>
+
+#include "strategy/registry.h"
+
+const Strategy *const *
+strategies(void)
+{
+  static const Strategy *const all[] = {
+#define X(name) &strategy_##name,
+      STRATEGY_LIST(X)
+#undef X
+          NULL,
+  };
+  return all;
+}
+
+const Strategy *
+strategy_find(const char *name)
+{
+  for (const Strategy *const *s = strategies(); *s != NULL; s++)
+    if (strcmp((*s)->name, name) == 0)
+      return *s;
+  return NULL;
+}
+
+PlanStrategy *
+strategy_plan_table(void)
+{
+  guint n = 0;
+  while (strategies()[n] != NULL)
+    n++;
+  PlanStrategy *table = g_new0(PlanStrategy, n + 1);
+  for (guint i = 0; i < n; i++)
+    table[i] = (PlanStrategy){strategies()[i]->name, strategies()[i]->section};
+  return table;
+}
+
+StoragePurpose
+parameter_purpose(const StrategyContext *x, int parameter, Category category)
+{
+  const Parameter *p = network_parameter(x->network, parameter);
+  return (StoragePurpose){category, p->module, program_builder_name(x->builder, p->name)};
+}
+
+void
+strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes)
+{
+  Kernel kernel = {
+      .kind = KERNEL_MEMORY,
+      .dtype = DTYPE_FP32,
+      .name = program_builder_name(x->builder, name),
+      .launches = 1,
+      .bytes = bytes,
+  };
+  program_builder_launch(x->builder, stream, program_builder_kernel(x->builder, &kernel));
+}
+
+/* ---- construction ---- */
+
+gboolean
+strategy_module_contains(const Network *network, int module, int other)
+{
+  while (other > module)
+    other = network_module(network, other)->parent;
+  return other == module;
+}
+
+static void
+construct_buffers(StrategyContext *x, int module)
+{
+  for (guint i = 0; i < x->network->buffers->len; i++) {
+    const Buffer *buffer = &g_array_index(x->network->buffers, Buffer, i);
+    if (buffer->module != module)
+      continue;
+    StoragePurpose purpose = {CATEGORY_OTHER, module, program_builder_name(x->builder, buffer->name)};
+    live_storage_alloc(x->live, buffer->bytes, STREAM_COMPUTE, purpose); /* lives as long as the model */
+  }
+}
+
+/* The modules from the first one on, up to the end of `module`. */
+static int
+visit(StrategyContext *x, int module, void (*parameter)(StrategyContext *, int), void (*end)(StrategyContext *, int))
+{
+  const Network *n = x->network;
+  int next = module + 1;
+  while (next < (int) n->modules->len && network_module(n, next)->parent == module)
+    next = visit(x, next, parameter, end);
+  const Module *m = network_module(n, module);
+  for (int i = 0; i < m->parameter_count; i++)
+    parameter(x, m->first_parameter + i);
+  if (module == n->tied_module)
+    parameter(x, n->tied_weight);
+  construct_buffers(x, module);
+  if (end != NULL)
+    end(x, module);
+  return next;
+}
+
+void
+strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyContext *, int),
+                            void (*end)(StrategyContext *, int module))
+{
+  visit(x, 0, parameter, end);
+}
+
+static void
+construct_whole_parameter(StrategyContext *x, int parameter)
+{
+  ParameterState *p = &x->parameters[parameter];
+  const Parameter *info = network_parameter(x->network, parameter);
+  gint64 bytes = info->elements * dtype_size(x->plan->precision.parameters);
+  StorageId made =
+      live_storage_alloc(x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  if (p->sharded != NO_STORAGE) { /* a tied layer makes its own weight and gives it up */
+    live_storage_drop(x->live, made);
+    return;
+  }
+  p->sharded = p->unsharded = made;
+  p->local_elements = info->elements;
+}
+
+void
+strategy_construct_whole(StrategyContext *x)
+{
+  strategy_visit_construction(x, construct_whole_parameter, NULL);
+}
+
+/* ---- retained units ---- */
+
+static const RetainSpec *
+retain_spec(const StrategyContext *x, const char *unit)
+{
+  for (guint i = 0; i < x->plan->retain->len; i++) {
+    const RetainSpec *spec = g_ptr_array_index(x->plan->retain, i);
+    if (strcmp(spec->group, unit) == 0)
+      return spec;
+  }
+  return NULL;
+}
+
+gboolean
+strategy_retain(StrategyContext *x, int unit_index, int count, const StorageId *full)
+{
+  const Unit *unit = g_ptr_array_index(x->units, (guint) unit_index);
+  const RetainSpec *spec = retain_spec(x, unit->name);
+  if (spec == NULL)
+    return FALSE;
+  Retained *held = g_new0(Retained, 1);
+  held->spec = spec;
+  held->unit = unit_index;
+  held->clones = g_array_new(FALSE, FALSE, sizeof(StorageId));
+  g_ptr_array_add(x->retained, held);
+  if (spec->as == RETAIN_UNSHARDED)
+    return TRUE;
+  g_autofree char *what = g_strdup_printf("clone of %s held by plan's retain", unit->name);
+  int module = g_array_index(unit->modules, int, 0);
+  StoragePurpose purpose = {CATEGORY_UNSHARDED_PARAMETER, module, program_builder_name(x->builder, what)};
+  for (int i = 0; i < count; i++) {
+    gint64 bytes = live_storage_bytes(x->live, full[i]);
+    StorageId clone = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+    DType dtype = x->network->shape.precision.weights;
+    program_builder_operand(x->builder, live_storage_tensor(x->live, full[i], dtype), ROLE_READ);
+    program_builder_operand(x->builder, live_storage_tensor(x->live, clone, dtype), ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+    g_array_append_val(held->clones, clone);
+  }
+  return FALSE;
+}
+
+void
+strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment)
+{
+  for (guint i = 0; i < x->retained->len;) {
+    Retained *held = g_ptr_array_index(x->retained, i);
+    if (held->spec->until != moment) {
+      i++;
+      continue;
+    }
+    for (guint k = 0; k < held->clones->len; k++)
+      live_storage_drop(x->live, g_array_index(held->clones, StorageId, k));
+    if (held->spec->as == RETAIN_UNSHARDED)
+      strategy->release(x, held->unit);
+    g_array_unref(held->clones);
+    g_free(held);
+    g_ptr_array_remove_index(x->retained, i);
+  }
+}
+
+gboolean
+strategy_accept_unsharded(const PlanSpec *plan, GError **error)
+{
+  if (!plan->accumulation.reshard_after_backward)
+    return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward", "only FSDP2 reshards");
+  if (plan->accumulation.set_last_backward)
+    return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only FSDP2 has it");
+  if (!plan->precision.autocast && plan->precision.compute != plan->precision.parameters)
+    return plan_spec_refuse(plan, error, "precision.compute",
+                            "without autocast, strategy %s computes in the parameters' dtype", plan->strategy);
+  if (plan->precision.reduce != plan->precision.parameters)
+    return plan_spec_refuse(plan, error, "precision.reduce", "strategy %s reduces in the parameters' dtype",
+                            plan->strategy);
+  if (plan->precision.has_output)
+    return plan_spec_refuse(plan, error, "precision.output", "only FSDP's mixed precision casts outputs");
+  if (plan->checkpointing.around != AROUND_MODULE)
+    return plan_spec_refuse(plan, error, "activation_checkpointing.around", "strategy %s has no FSDP modules",
+                            plan->strategy);
+  if (plan->retain->len > 0)
+    return plan_spec_refuse(plan, error, "retain", "strategy %s has no groups", plan->strategy);
+  return TRUE;
+}
