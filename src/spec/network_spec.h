@@ -51,6 +51,10 @@ typedef struct {
 NetworkSpec *network_spec_load(const char *preset_or_path, GError **error);
 /* The same from memory; name for messages. */
 NetworkSpec *network_spec_parse(const char *name, const char *text, gsize length, GError **error);
+/* "torchtitan", as written in a network file. */
+const char *implementation_code_name(ImplementationCode code);
+/* TRUE for our own format ("family": ...): unknown keys are errors there, the family ends with json_reader_finish(). */
+gboolean network_spec_is_own_format(NetworkSpec *spec);
 void network_spec_free(NetworkSpec *spec);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(NetworkSpec, network_spec_free)
 
