@@ -1,4 +1,5 @@
-/* network_spec.c - reads a model description: whose network it is, whose code runs it, and what cannot be simulated. */
+/* network_spec.c - reads a model description: whose network it is, whose code runs it, and what
+ * cannot be simulated. */
 #include "spec/network_spec.h"
 
 #include <float.h>
@@ -14,13 +15,13 @@ static const char *const code_names[] = {"transformers", "torchtitan", "nanogpt"
 static const char *const rms_norm_names[] = {"fused", "composite", NULL};
 static const char *const rope_names[] = {"complex", "rotate_half", "none", NULL};
 static const char *const kv_heads_names[] = {"native", "repeated", NULL};
-static const char *const attention_names[] = {"sdpa",      "flash", "flash1", "triton", "flash3", "cudnn",
-                                              "efficient", "math",  "eager",  NULL};
+static const char *const attention_names[] = {"sdpa",  "flash",     "flash1", "triton", "flash3",
+                                              "cudnn", "efficient", "math",   "eager",  NULL};
 static const char *const loss_names[] = {"fp32", "model", NULL};
 
-/* What each code base does where a file does not say: transformers' modeling_llama.py (LlamaRMSNorm in Python,
- * rotate_half, enable_gqa in its SDPA path), torchtitan's models/llama3 (nn.RMSNorm, apply_rotary_emb on complex
- * numbers), nanoGPT's model.py (LayerNorm, learned positions). */
+/* What each code base does where a file does not say: transformers' modeling_llama.py (LlamaRMSNorm
+ * in Python, rotate_half, enable_gqa in its SDPA path), torchtitan's models/llama3 (nn.RMSNorm,
+ * apply_rotary_emb on complex numbers), nanoGPT's model.py (LayerNorm, learned positions). */
 static const Implementation code_defaults[] = {
     [CODE_TRANSFORMERS] = {CODE_TRANSFORMERS, RMS_NORM_COMPOSITE, ROPE_ROTATE_HALF, KV_HEADS_NATIVE,
                            ATTENTION_SDPA, LOSS_FP32},
@@ -30,7 +31,8 @@ static const Implementation code_defaults[] = {
                       LOSS_FP32},
 };
 
-/* Keys that change what is computed or stored, in configs of transformers, PEFT, bitsandbytes and compressed-tensors. */
+/* Keys that change what is computed or stored, in configs of transformers, PEFT, bitsandbytes and
+ * compressed-tensors. */
 static const struct {
   const char *key;
   const char *what;
@@ -104,12 +106,10 @@ read_implementation(JsonReader *reader)
 static const char *
 read_family(JsonReader *reader)
 {
-  gboolean own = json_reader_has(reader, "family");
-  if (own && json_reader_has(reader, "model_type"))
-    json_reader_fail(reader, "family", "excludes 'model_type'");
-  if (own)
+  if (json_reader_has(reader, "family"))
     return json_reader_required_string(reader, "family");
   json_reader_allow_unknown(reader);
+  refuse_unsupported(reader);
   return json_reader_required_string(reader, "model_type");
 }
 
@@ -128,10 +128,12 @@ network_spec_from_document(char *name, JsonDocument *document, GError **error)
   spec->document = document;
   spec->reader = json_reader_new(document);
   spec->family = g_strdup(read_family(spec->reader));
-  refuse_unsupported(spec->reader);
   spec->implementation = read_implementation(spec->reader);
-  if (!json_document_check(document, error))
+  const GError *wrong = json_document_error(document);
+  if (wrong) {
+    g_propagate_error(error, g_error_copy(wrong));
     return NULL;
+  }
   return g_steal_pointer(&spec);
 }
 
@@ -168,8 +170,8 @@ network_spec_free(NetworkSpec *spec)
   g_free(spec);
 }
 
-/* Of "hidden_size|n_embd", the first name that is present and not null, else the first: messages then name the field
- * in its usual spelling.  Caller frees. */
+/* Of "hidden_size|n_embd", the first name that is present and not null, else the first: messages
+ * then name the field in its usual spelling.  Caller frees. */
 static char *
 choose_name(NetworkSpec *spec, const char *names, gboolean *found)
 {

@@ -61,7 +61,8 @@ fallback_name(const OptionInfo *option)
   return index;
 }
 
-/* The default, from its JSON text.  A malformed one is a mistake in the table, hence the assertions. */
+/* The default, from its JSON text.  A malformed one is a mistake in the table, hence the
+ * assertions. */
 static OptionValue
 fallback_value(const OptionInfo *option)
 {
@@ -126,8 +127,7 @@ read_option(JsonReader *reader, const OptionInfo *option)
     value.number = json_reader_bool(reader, option->key, value.number != 0);
     break;
   case OPTION_INT:
-    value.number =
-        json_reader_int(reader, option->key, value.number, option->min, option->max);
+    value.number = json_reader_int(reader, option->key, value.number, option->min, option->max);
     break;
   case OPTION_SIZE:
     value.number = read_size(reader, option, value.number);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/json_reader.h"
+#include "base/nearest_name.h"
 #include "base/units.h"
 
 #define SUFFIX ".json"
@@ -17,7 +17,7 @@ preset_folder(const char *kind)
   g_autofree char *installed = g_build_filename(PKGDATADIR, kind, NULL);
   if (g_file_test(installed, G_FILE_TEST_IS_DIR))
     return g_steal_pointer(&installed);
-  return g_build_filename(SOURCE_MODELS_DIR, kind, NULL);
+  return g_build_filename(SOURCE_DIR, "models", kind, NULL);
 }
 
 static int
@@ -66,9 +66,9 @@ preset_find(const char *kind, const char *preset_or_path, GError **error)
 
   g_auto(GStrv) names = preset_names(kind);
   const char *nearest = nearest_name(preset_or_path, (const char *const *) names);
-  g_autofree char *hint =
-      nearest ? g_strdup_printf("did you mean '%s'?", nearest)
-              : g_strdup_printf("presets are listed by 'highwater list %s'", kind);
+  g_autofree char *hint = nearest
+                              ? g_strdup_printf("did you mean '%s'?", nearest)
+                              : g_strdup_printf("presets are listed by 'highwater list %s'", kind);
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
               "%s: no such %s preset, and no file of that name; %s", preset_or_path, kind, hint);
   return NULL;
