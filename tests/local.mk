@@ -11,6 +11,7 @@ CHECKS = \
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
+  tests/cli/list.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
@@ -20,8 +21,14 @@ SHELL_TESTS = \
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
-  tests/fuzz/fuzz_json
+  tests/fuzz/fuzz_cluster \
+  tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_network \
+  tests/fuzz/fuzz_plan
+tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
@@ -60,7 +67,7 @@ check_LIBRARIES += tests/libreplay.a
 tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
-EXTRA_DIST += $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
+EXTRA_DIST += tests/plan_tables.h $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
   tests/bench/compare.sh tests/bench/recorded.txt
 
 if HAVE_CHECK
