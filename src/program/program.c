@@ -14,7 +14,7 @@ const ProgramOpForm program_op_form[PROGRAM_OP_COUNT] = {
   [PROGRAM_##name] = {text,                                                                        \
                       FORM_##stream,                                                               \
                       FORM_##operands,                                                             \
-                      {ARGUMENT_##a, ARGUMENT_##b, ARGUMENT_##c}},
+                      {VALUE_##a, VALUE_##b, VALUE_##c}},
   PROGRAM_OPS(X)
 #undef X
 };

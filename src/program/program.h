@@ -68,26 +68,43 @@ typedef enum {
       PROGRAM_OP_COUNT
 } ProgramOpKind;
 
-/* What an argument of an op is. */
+/* What a value in an op or a table row is: how it is written, and its range. */
 typedef enum {
-  ARGUMENT_NONE,
-  ARGUMENT_HOST_WORK,   /* HostWork */
-  ARGUMENT_COUNT,       /* a number >= 0 */
-  ARGUMENT_KERNEL,      /* ids of the tables */
-  ARGUMENT_COLLECTIVE,
-  ARGUMENT_EVENT,
-  ARGUMENT_STORAGE,
-  ARGUMENT_NAME,
-  ARGUMENT_RANGE_KIND,  /* RangeKind */
-  ARGUMENT_MICRO_BATCH, /* a number >= -1 */
-} ArgumentKind;
+  VALUE_NONE,
+  VALUE_COUNT,       /* 0 .. 2^31 - 1 */
+  VALUE_POSITIVE,    /* 1 .. 2^31 - 1 */
+  VALUE_INTEGER,     /* 0 .. 2^63 - 1 */
+  VALUE_REAL,        /* a finite double >= 0 */
+  VALUE_SHORT,       /* 0 .. 2^16 - 1 */
+  VALUE_MICRO_BATCH, /* -1 (none), 0 .. */
+  VALUE_NAME,        /* ids of the tables */
+  VALUE_ANY_NAME,    /* or -1 */
+  VALUE_ANY_MODULE,  /* or -1 */
+  VALUE_COMMUNICATOR,
+  VALUE_LAYOUT,
+  VALUE_KERNEL,
+  VALUE_COLLECTIVE,
+  VALUE_STORAGE,
+  VALUE_TENSOR,
+  VALUE_EVENT,
+  VALUE_STREAM, /* the enums, written by name */
+  VALUE_HOST_WORK,
+  VALUE_RANGE_KIND,
+  VALUE_SPACE,
+  VALUE_CATEGORY,
+  VALUE_DTYPE,
+  VALUE_KERNEL_KIND,
+  VALUE_COLLECTIVE_KIND,
+  VALUE_ROLE,
+  VALUE_KIND_COUNT
+} ValueKind;
 
 /* A row of PROGRAM_OPS. */
 typedef struct {
   const char *name;
-  gboolean stream;   /* printed, parsed and compared */
-  gboolean operands; /* may have them */
-  guint8 argument[3]; /* ArgumentKind of a, b, c */
+  gboolean stream;    /* printed and parsed */
+  gboolean operands;  /* may have them */
+  guint8 argument[3]; /* ValueKind of a, b, c */
 } ProgramOpForm;
 
 extern const ProgramOpForm program_op_form[PROGRAM_OP_COUNT];

@@ -105,11 +105,11 @@ pair_operands(Fold *fold, const ProgramOp *old, const ProgramOp *new)
 }
 
 static gboolean
-pair_argument(Fold *fold, ProgramOpKind kind, ArgumentKind argument, gint32 old, gint32 new)
+pair_argument(Fold *fold, ProgramOpKind kind, ValueKind argument, gint32 old, gint32 new)
 {
-  if (argument == ARGUMENT_STORAGE)
+  if (argument == VALUE_STORAGE)
     return pair_storages(fold, old, new, kind == PROGRAM_ALLOC);
-  if (argument == ARGUMENT_EVENT)
+  if (argument == VALUE_EVENT)
     return renaming_pair(&fold->events, old, new, kind == PROGRAM_EVENT_RECORD);
   return old == new;
 }
@@ -170,7 +170,7 @@ play_op(const Program *program, const ProgramOp *op, guint8 *alive)
     if (!alive[g_array_index(program->tensors, Tensor, operand->tensor).storage])
       return FALSE;
   }
-  if (program_op_form[op->kind].argument[0] != ARGUMENT_STORAGE)
+  if (program_op_form[op->kind].argument[0] != VALUE_STORAGE)
     return TRUE;
   if (alive[op->a] == allocates)
     return FALSE;
