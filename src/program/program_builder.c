@@ -152,6 +152,19 @@ program_builder_program(const ProgramBuilder *builder)
   return builder->program;
 }
 
+/* A list is about as long as the one before: makes room for it at once. */
+static OpList *
+list_like(const OpList *previous)
+{
+  OpList *list = op_list_new();
+
+  if (previous != NULL) {
+    g_array_set_size(list->ops, previous->ops->len);
+    g_array_set_size(list->ops, 0);
+  }
+  return list;
+}
+
 void
 program_builder_begin_list(ProgramBuilder *builder)
 {
@@ -159,7 +172,7 @@ program_builder_begin_list(ProgramBuilder *builder)
 
   g_assert(!builder->folded);
   g_assert((guint) builder->first_operand == program->operands->len);
-  builder->list = op_list_new();
+  builder->list = list_like(builder->list);
   g_ptr_array_add(program->lists, builder->list);
   builder->mark = fold_mark(program);
   g_byte_array_set_size(builder->alive_before, 0);
