@@ -320,17 +320,18 @@ shrinking_stock(Script *script)
     script->kept[i] = allocate(script, "stock");
 }
 
-/* Two events where the step before had one, and the reverse. */
+/* Each step records one event; every other one waits for it, the rest for an old one. */
 static void
 two_events_for_one(Script *script)
 {
-  for (int i = 0; i < 2; i++)
-    if (script->step == 0)
-      script->kept[i] = program_builder_event(script->builder);
-    else
-      program_builder_event_sync(script->builder, script->kept[script->step % 2 ? i : 0]);
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 2 && script->step == 0; i++) {
+    script->kept[i] = program_builder_event(script->builder);
     program_builder_record(script->builder, STREAM_COMPUTE, script->kept[i]);
+  }
+  if (script->step == 0)
+    return;
+  program_builder_record(script->builder, STREAM_COMPUTE, script->kept[0]);
+  program_builder_event_sync(script->builder, script->kept[script->step % 2]);
 }
 
 /* An event that is awaited two steps after its record. */
