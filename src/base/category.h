@@ -2,17 +2,17 @@
 #ifndef HIGHWATER_BASE_CATEGORY_H
 #define HIGHWATER_BASE_CATEGORY_H
 
-#define MEMORY_CATEGORIES(X)                                                                                           \
-  X(PARAMETER, "parameter")                                                                                            \
-  X(OPTIMIZER_STATE, "optimizer_state")                                                                                \
-  X(SHARDED_GRADIENT, "sharded_gradient")                                                                              \
-  X(UNSHARDED_PARAMETER, "unsharded_parameter")                                                                        \
-  X(UNSHARDED_GRADIENT, "unsharded_gradient")                                                                          \
-  X(ALL_GATHER_BUFFER, "all_gather_buffer")                                                                            \
-  X(REDUCE_SCATTER_BUFFER, "reduce_scatter_buffer")                                                                    \
-  X(ACTIVATION, "activation")                                                                                          \
-  X(TEMPORARY, "temporary")                                                                                            \
-  X(WORKSPACE, "workspace")                                                                                            \
+#define MEMORY_CATEGORIES(X)                                                                       \
+  X(PARAMETER, "parameter")                                                                        \
+  X(OPTIMIZER_STATE, "optimizer_state")                                                            \
+  X(SHARDED_GRADIENT, "sharded_gradient")                                                          \
+  X(UNSHARDED_PARAMETER, "unsharded_parameter")                                                    \
+  X(UNSHARDED_GRADIENT, "unsharded_gradient")                                                      \
+  X(ALL_GATHER_BUFFER, "all_gather_buffer")                                                        \
+  X(REDUCE_SCATTER_BUFFER, "reduce_scatter_buffer")                                                \
+  X(ACTIVATION, "activation")                                                                      \
+  X(TEMPORARY, "temporary")                                                                        \
+  X(WORKSPACE, "workspace")                                                                        \
   X(OTHER, "other")
 
 typedef enum {

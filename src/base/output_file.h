@@ -1,4 +1,5 @@
-/* output_file.h - outputs that appear whole or not at all: written beside the target, then renamed. */
+/* output_file.h - outputs that appear whole or not at all: written beside the target, then renamed.
+ */
 #ifndef HIGHWATER_BASE_OUTPUT_FILE_H
 #define HIGHWATER_BASE_OUTPUT_FILE_H
 
@@ -7,12 +8,13 @@
 
 typedef struct _OutputFile OutputFile;
 
-/* Opens a temporary file beside path ("-" is standard output, written directly).  NULL and error when it cannot. */
+/* Opens a temporary file beside path ("-" is standard output, written directly).  NULL and error
+ * when it cannot. */
 OutputFile *output_file_open(const char *path, GError **error);
 /* The stream to write to; borrowed. */
 FILE *output_file_stream(OutputFile *file);
-/* Flushes, checks for write errors (a full disk), renames into place, frees.  On failure the temporary file is removed
- * and FALSE returned. */
+/* Flushes, checks for write errors (a full disk), renames into place, frees.  On failure the
+ * temporary file is removed and FALSE returned. */
 gboolean output_file_commit(OutputFile *file, GError **error);
 /* Removes the temporary file, frees.  NULL is allowed. */
 void output_file_discard(OutputFile *file);

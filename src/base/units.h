@@ -1,4 +1,5 @@
-/* units.h - sizes, counts and times as people write and read them, and arithmetic that cannot wrap. */
+/* units.h - sizes, counts and times as people write and read them, and arithmetic that cannot wrap.
+ */
 #ifndef HIGHWATER_BASE_UNITS_H
 #define HIGHWATER_BASE_UNITS_H
 
@@ -25,11 +26,13 @@ round_up(gint64 a, gint64 multiple)
   return ceil_div(a, multiple) * multiple;
 }
 
-/* Product of non-negative numbers.  Returns FALSE when it exceeds 2^63 - 1; *product is then unset. */
+/* Product of non-negative numbers.  Returns FALSE when it exceeds 2^63 - 1; *product is then unset.
+ */
 gboolean checked_multiply(gint64 a, gint64 b, gint64 *product);
 
-/* Reads a size: plain bytes ("4096") or a number with KiB, MiB, GiB, TiB, KB, MB, GB, TB or B ("80GiB", "1.5 GiB").
- * Negative, fractional-byte, overflowing or malformed text returns FALSE and sets error ("'80Gi' is not a size ..."). */
+/* Reads a size: plain bytes ("4096") or a number with KiB, MiB, GiB, TiB, KB, MB, GB, TB or B
+ * ("80GiB", "1.5 GiB"). Negative, fractional-byte, overflowing or malformed text returns FALSE and
+ * sets error ("'80Gi' is not a size ..."). */
 gboolean parse_size(const char *text, gint64 *bytes, GError **error);
 
 /* "37.3 GiB", "416 MiB", "512 B": about three significant digits.  Caller frees. */
@@ -44,7 +47,8 @@ char *format_count(gint64 count);
 /* "6,250".  Caller frees. */
 char *format_grouped(gint64 count);
 
-/* The error domain of every recoverable error in the program (bad input, unwritable output, wrong usage). */
+/* The error domain of every recoverable error in the program (bad input, unwritable output, wrong
+ * usage). */
 #define HIGHWATER_ERROR (highwater_error_quark())
 typedef enum {
   HIGHWATER_ERROR_INPUT,  /* a file, key or value that cannot be used */

@@ -1,4 +1,5 @@
-/* command.h - one subcommand: a table entry in main.c, a function in cmd_NAME.c. */
+/* command.h - one subcommand: a value of this type in cmd_NAME.c, named in COMMANDS of
+ * src/local.mk. */
 #ifndef HIGHWATER_CLI_COMMAND_H
 #define HIGHWATER_CLI_COMMAND_H
 
@@ -16,12 +17,11 @@ typedef struct {
   int (*run)(int argc, char **argv, GError **error);
 } Command;
 
-extern const Command command_run, command_lower, command_show, command_list, command_replay, command_plot;
-
-/* Parses options with GOption: fills the entries' variables and leaves positionals in *positionals (free with
- * g_strfreev); checks that there are min to max of them.  Unknown options are usage errors; --help prints and returns
- * FALSE with no error set. */
-gboolean command_parse(const Command *command, int argc, char **argv, const GOptionEntry *entries, int min, int max,
-                       char ***positionals, GError **error);
+/* Parses options with GOption: fills the entries' variables and leaves positionals in *positionals
+ * (free with g_strfreev); checks that there are min to max of them (max -1: no limit).  "-" is a
+ * positional; all after "--" are. Wrong options and counts are usage errors; --help prints and
+ * returns FALSE with no error set. */
+gboolean command_parse(const Command *command, int argc, char **argv, const GOptionEntry *entries,
+                       int min, int max, char ***positionals, GError **error);
 
 #endif

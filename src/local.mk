@@ -1,0 +1,96 @@
+# src/local.mk - the program.  Everything but main.c is in libhighwater.a, which the tests link too.
+
+noinst_LIBRARIES += libhighwater.a
+bin_PROGRAMS += highwater
+highwater_SOURCES = src/cli/main.c
+PROGRAM_LIBS = $(CUDA_LIBS) $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) -lm
+highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
+
+# ---- Registries: a file named in one of these lists is compiled and registered.
+# src/strategy/NAME.c defines `const Strategy strategy_NAME`, src/network/family_NAME.c
+# `const NetworkFamily family_NAME`, src/cli/cmd_NAME.c `const Command command_NAME`.
+# The order is that of `highwater list` and `highwater --help`.
+
+STRATEGIES =
+
+FAMILIES =
+
+COMMANDS =
+
+MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
+EXTRA_DIST += src/make-registry.sh
+REGISTRIES = src/strategy/registry.h src/network/registry.h src/cli/registry.h
+BUILT_SOURCES += $(REGISTRIES)
+CLEANFILES += $(REGISTRIES)
+
+# make-registry.sh OUTPUT HEADER TYPE SYMBOL-PREFIX FILE-PREFIX SOURCES
+src/strategy/registry.h: $(top_srcdir)/src/local.mk $(top_srcdir)/src/make-registry.sh
+	$(MAKE_REGISTRY) $@ strategy/strategy.h Strategy strategy "" $(STRATEGIES)
+src/network/registry.h: $(top_srcdir)/src/local.mk $(top_srcdir)/src/make-registry.sh
+	$(MAKE_REGISTRY) $@ network/network_family.h NetworkFamily family family_ $(FAMILIES)
+src/cli/registry.h: $(top_srcdir)/src/local.mk $(top_srcdir)/src/make-registry.sh
+	$(MAKE_REGISTRY) $@ cli/command.h Command command cmd_ $(COMMANDS)
+
+# ---- Sources by module, lowest layer first
+nodist_libhighwater_a_SOURCES = $(REGISTRIES)
+libhighwater_a_SOURCES = $(STRATEGIES) $(FAMILIES) $(COMMANDS)
+
+# base
+libhighwater_a_SOURCES += \
+  src/base/category.c src/base/category.h \
+  src/base/json_reader.h \
+  src/base/nearest_name.c src/base/nearest_name.h \
+  src/base/output_file.h \
+  src/base/text_table.h \
+  src/base/units.c src/base/units.h
+
+# engine
+libhighwater_a_SOURCES += \
+  src/engine/engine.h
+
+# spec
+libhighwater_a_SOURCES += \
+  src/spec/cluster_spec.h \
+  src/spec/device_profile.h \
+  src/spec/dtype.h \
+  src/spec/network_spec.h \
+  src/spec/option.h \
+  src/spec/plan_spec.h \
+  src/spec/preset.h
+
+# record
+libhighwater_a_SOURCES += \
+  src/record/recording.h
+
+# memory
+libhighwater_a_SOURCES += \
+  src/memory/caching_allocator.h
+
+# network
+
+# program
+libhighwater_a_SOURCES += \
+  src/program/program.h \
+  src/program/program_builder.h
+
+# compute
+libhighwater_a_SOURCES += \
+  src/compute/kernel_model.h
+
+# collective
+libhighwater_a_SOURCES += \
+  src/collective/collective.h
+
+# strategy
+
+# lower
+
+# exec
+libhighwater_a_SOURCES += \
+  src/exec/executor.h
+
+# report
+
+# cli
+libhighwater_a_SOURCES += \
+  src/cli/command.c src/cli/command.h
