@@ -2,8 +2,12 @@
 
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
+  tests/check_engine \
+  tests/check_event_queue \
   tests/check_json \
   tests/check_output \
+  tests/check_rate_group \
+  tests/check_shared_link \
   tests/check_units
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
@@ -23,8 +27,10 @@ tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
   tests/bench/bench_command \
+  tests/bench/bench_engine \
   tests/bench/bench_json
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
+tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
 
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -47,7 +53,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
