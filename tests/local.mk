@@ -11,6 +11,12 @@ CHECKS = \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
+  tests/check_engine \
+  tests/check_event_queue \
+  tests/check_json \
+  tests/check_output \
+  tests/check_rate_group \
+  tests/check_shared_link \
   tests/check_units
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
@@ -47,7 +53,10 @@ BENCHMARKS = \
   tests/bench/bench_command \
   tests/bench/bench_json \
   tests/bench/bench_program
+  tests/bench/bench_engine \
+  tests/bench/bench_json
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
+tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
 tests_bench_bench_program_LDADD = $(BENCH_LDADD)
 
@@ -72,6 +81,7 @@ CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
 tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/program_text.h
+tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
