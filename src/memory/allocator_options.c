@@ -114,7 +114,7 @@ set_divisions_of_class(AllocatorConfig *config, const char *pair, int *last)
   int divisions;
   if (!sides[0] || !sides[1] || !read_divisions(sides[1], &divisions))
     return FALSE;
-  int from = *last + 1, to = ALLOCATOR_SIZE_CLASSES - 1;
+  int from = MAX(*last, 0) + 1, to = ALLOCATOR_SIZE_CLASSES - 1;
   if (!g_str_equal(sides[0], ">")) {
     gint64 mebibytes;
     if (!read_number(sides[0], 1, G_MAXINT32, &mebibytes) || !is_power_of_two(mebibytes))
