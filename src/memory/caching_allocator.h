@@ -1,8 +1,9 @@
 /* caching_allocator.h - PyTorch's CUDACachingAllocator as a state machine without a clock.
  *
- * Rounding, two pools, per-stream best fit, split and merge, record_stream, the retry chain, garbage collection,
- * max_split_size, roundup_power2_divisions, expandable segments and statistics.  Device time enters only through the
- * callbacks in AllocatorHost: whoever drives the allocator says when an event on a stream has completed. */
+ * Rounding, two pools, per-stream best fit, split and merge, record_stream, the retry chain,
+ * garbage collection, max_split_size, roundup_power2_divisions, expandable segments and statistics.
+ * Device time enters only through the callbacks in AllocatorHost: whoever drives the allocator says
+ * when an event on a stream has completed. */
 #ifndef HIGHWATER_MEMORY_CACHING_ALLOCATOR_H
 #define HIGHWATER_MEMORY_CACHING_ALLOCATOR_H
 
@@ -14,15 +15,27 @@ typedef struct _CachingAllocator CachingAllocator;
 typedef gint32 BlockHandle;
 #define BLOCK_NONE ((BlockHandle) -1)
 
+/* roundup_power2_divisions can differ by size: one value for each power of two from 1 MiB (and all
+ * below) to 32 GiB (and all above). */
+#define ALLOCATOR_SIZE_CLASSES 16
+
 typedef struct {
-  gint64 memory_limit;                  /* bytes of segments the device can hold; G_MAXINT64: no limit */
+  gint64 memory_limit; /* bytes the device can hold; G_MAXINT64: no limit */
+  /* Bytes of segments this process may have (set_per_process_memory_fraction); G_MAXINT64: no such
+   * limit.  Garbage collection works only under it, as in PyTorch. */
+  gint64 process_limit;
   gboolean expandable_segments;
-  gint64 device_total_bytes;            /* size of an expandable reservation is 1 1/8 of it */
-  gint64 max_split_size;                /* bytes; G_MAXINT64: no limit (the default) */
-  gint64 max_non_split_rounding;        /* bytes; 20 MiB by default */
-  double garbage_collection_threshold;  /* 0: off */
-  int roundup_power2_divisions;         /* 0: off; else one value for all sizes */
-  gint64 large_segment_size;            /* bytes; 20 MiB by default */
+  gint64 device_total_bytes;           /* size of an expandable reservation is 1 1/8 of it */
+  gint64 max_split_size;               /* bytes; G_MAXINT64: no limit (the default) */
+  gint64 max_non_split_rounding;       /* bytes; 20 MiB by default */
+  double garbage_collection_threshold; /* share of process_limit; 0: off */
+  int roundup_power2_divisions;        /* 0: off; else one value for all sizes */
+  /* By size; used in place of roundup_power2_divisions when that is -1. */
+  int roundup_power2_by_size[ALLOCATOR_SIZE_CLASSES];
+  gint64 large_segment_size; /* bytes; 20 MiB by default */
+  /* cudaMalloc's addresses go up from here, reservations of expandable segments down; a multiple of
+   * 2 MiB, or 0 for the usual place. */
+  guint64 address_base;
 } AllocatorConfig;
 
 /* PyTorch's defaults, without a limit. */
@@ -35,18 +48,23 @@ typedef enum {
   SEGMENT_UNMAP,
 } SegmentAction;
 
-/* What the allocator asks of the world.  Every callback may be NULL: events are then complete at once and segment
- * operations unobserved. */
+/* What the allocator asks of the world.  Every callback may be NULL: events are then complete at
+ * once and segment operations unobserved. */
 typedef struct {
   gpointer user;
-  /* Records an event on stream now; returns its token. */
+  /* Records an event on stream now; returns its token.  Each event is given back once, by
+   * event_done answering TRUE or by synchronize_event. */
   guint64 (*record_event)(gpointer user, int stream);
   /* TRUE when the event has completed. */
   gboolean (*event_done)(gpointer user, guint64 event);
   /* Blocks the host until the event has completed. */
   void (*synchronize_event)(gpointer user, guint64 event);
-  /* A segment came or went (cudaMalloc, cudaFree, map, unmap), with its address and size in bytes. */
+  /* A segment came or went (cudaMalloc, cudaFree, map, unmap), with its address and size in bytes.
+   */
   void (*segment)(gpointer user, SegmentAction action, int stream, guint64 address, gint64 bytes);
+  /* Where the driver puts the next segment or reservation of that size, when that is known (a
+   * replay of what a real one did).  FALSE, or an address that is taken: first fit decides. */
+  gboolean (*place)(gpointer user, int stream, gint64 bytes, guint64 *address);
 } AllocatorHost;
 
 /* Counters as torch.cuda.memory_stats has them: bytes unless said otherwise. */
@@ -58,13 +76,13 @@ typedef struct {
 } AllocatorStat;
 
 typedef struct {
-  AllocatorStat allocated_bytes;      /* rounded sizes of live allocations */
-  AllocatorStat requested_bytes;      /* their requested sizes, pending frees included */
-  AllocatorStat active_bytes;         /* allocated, and freed but waiting for events */
-  AllocatorStat reserved_bytes;       /* segments and mapped pages */
-  AllocatorStat inactive_split_bytes; /* free parts of split segments (not expandable) */
-  AllocatorStat segments;             /* count of cudaMalloc segments */
-  AllocatorStat allocations;          /* count of live allocations */
+  AllocatorStat allocated_bytes;                /* rounded sizes of live allocations */
+  AllocatorStat requested_bytes;                /* their requested sizes, pending frees included */
+  AllocatorStat active_bytes;                   /* allocated, and freed but waiting for events */
+  AllocatorStat reserved_bytes;                 /* segments and mapped pages */
+  AllocatorStat inactive_split_bytes;           /* free parts of split segments (not expandable) */
+  AllocatorStat segments;                       /* count of cudaMalloc segments */
+  AllocatorStat allocations;                    /* count of live allocations */
   AllocatorStat reserved_small, reserved_large; /* bytes by pool */
   gint64 num_alloc_retries;
   gint64 num_ooms;
@@ -76,7 +94,7 @@ typedef struct {
 typedef struct {
   gint64 requested_bytes; /* the tensor's size */
   gint64 segment_bytes;   /* what cudaMalloc was asked for */
-  gint64 limit_bytes;
+  gint64 limit_bytes;     /* the lower of the device's and the process's limit */
   gint64 allocated_bytes;
   gint64 reserved_bytes;
 } AllocatorFailure;
@@ -86,16 +104,19 @@ CachingAllocator *caching_allocator_new(const AllocatorConfig *config, const All
 void caching_allocator_free(CachingAllocator *allocator);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(CachingAllocator, caching_allocator_free)
 
-/* Allocates bytes > 0 for a stream (a small non-negative number; order of first use is their order).  BLOCK_NONE on out
- * of memory, *failure (may be NULL) then says why; the state is that after all retries. */
-BlockHandle caching_allocator_malloc(CachingAllocator *allocator, gint64 bytes, int stream, AllocatorFailure *failure);
+/* Allocates bytes > 0 for a stream (a small non-negative number; order of first use is their
+ * order).  BLOCK_NONE on out of memory, *failure (may be NULL) then says why; the state is that
+ * after all retries. */
+BlockHandle caching_allocator_malloc(CachingAllocator *allocator, gint64 bytes, int stream,
+                                     AllocatorFailure *failure);
 /* The tensor is dead: reusable at once, or when the events of recorded streams complete. */
 void caching_allocator_release(CachingAllocator *allocator, BlockHandle block);
 /* The block is used on another stream too (Tensor.record_stream).  No effect for its own stream. */
 void caching_allocator_record_stream(CachingAllocator *allocator, BlockHandle block, int stream);
 /* torch.cuda.empty_cache(). */
 void caching_allocator_empty_cache(CachingAllocator *allocator);
-/* Changes the limit from now on (a device that shrinks after construction). */
+/* Changes the device's limit from now on (a device that shrinks after construction); its total size
+ * is then at most that. */
 void caching_allocator_set_limit(CachingAllocator *allocator, gint64 bytes);
 
 /* Address and rounded size of a live block. */
@@ -117,13 +138,14 @@ typedef struct {
   gboolean small_pool, expandable;
   enum { BLOCK_INACTIVE, BLOCK_ALLOCATED, BLOCK_PENDING_FREE } state;
 } BlockInfo;
-void caching_allocator_visit(const CachingAllocator *allocator, void (*visit)(const BlockInfo *, gpointer), gpointer user);
+void caching_allocator_visit(const CachingAllocator *allocator,
+                             void (*visit)(const BlockInfo *, gpointer), gpointer user);
 
 /* Free bytes cached per stream: reserved but not active. */
 gint64 caching_allocator_cached_bytes(const CachingAllocator *allocator, int stream);
 
-/* Invariants: blocks tile segments, free neighbours are merged, sets and counters agree.  Aborts with a message when
- * one is broken.  Slow; for tests and HIGHWATER_CHECK=1. */
+/* Invariants: blocks tile segments, free neighbours are merged, sets and counters agree.  Aborts
+ * with a message when one is broken.  Slow; for tests and HIGHWATER_CHECK=1. */
 void caching_allocator_check(const CachingAllocator *allocator);
 
 #endif
