@@ -11,12 +11,17 @@ highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 # `const NetworkFamily family_NAME`, src/cli/cmd_NAME.c `const Command command_NAME`.
 # The order is that of `highwater list` and `highwater --help`.
 
-STRATEGIES =
+STRATEGIES = \
+  src/strategy/none.c \
+  src/strategy/ddp.c \
+  src/strategy/fsdp2.c
 
-FAMILIES =
+FAMILIES = \
+  src/network/family_llama.c
 
 COMMANDS = \
-  src/cli/cmd_list.c
+  src/cli/cmd_lower.c \
+  src/cli/cmd_list.c \
   src/cli/cmd_replay.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
@@ -29,7 +34,7 @@ CLEANFILES += $(REGISTRIES)
 src/strategy/registry.h: $(top_srcdir)/src/local.mk $(top_srcdir)/src/make-registry.sh
 	$(MAKE_REGISTRY) $@ strategy/strategy.h Strategy strategy "" $(STRATEGIES)
 src/network/registry.h: $(top_srcdir)/src/local.mk $(top_srcdir)/src/make-registry.sh
-	$(MAKE_REGISTRY) $@ network/network_family.h NetworkFamily family family_ $(FAMILIES)
+	$(MAKE_REGISTRY) $@ network/family.h NetworkFamily family family_ $(FAMILIES)
 src/cli/registry.h: $(top_srcdir)/src/local.mk $(top_srcdir)/src/make-registry.sh
 	$(MAKE_REGISTRY) $@ cli/command.h Command command cmd_ $(COMMANDS)
 
@@ -50,7 +55,8 @@ libhighwater_a_SOURCES += \
 
 # engine
 libhighwater_a_SOURCES += \
-  src/engine/engine.c src/engine/engine.h src/engine/engine_private.h \
+  src/engine/engine.c src/engine/engine.h \
+  src/engine/engine_private.h \
   src/engine/event_queue.c src/engine/event_queue.h \
   src/engine/item_queue.c src/engine/item_queue.h \
   src/engine/pool.c src/engine/pool.h \
@@ -95,11 +101,10 @@ libhighwater_a_SOURCES += \
   src/memory/free_set.c src/memory/free_set.h \
   src/memory/segments.c
 
-# network
-
 # program
 libhighwater_a_SOURCES += \
   src/program/access_map.c src/program/access_map.h \
+  src/program/live_storage.c src/program/live_storage.h \
   src/program/program.c src/program/program.h \
   src/program/program_agreement.c \
   src/program/program_builder.c src/program/program_builder.h \
@@ -112,6 +117,23 @@ libhighwater_a_SOURCES += \
   src/program/program_scan.c src/program/program_scan.h \
   src/program/program_schema.c src/program/program_schema.h
 
+# network
+libhighwater_a_SOURCES += \
+  src/network/builder.c src/network/builder.h \
+  src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/family.c src/network/family.h \
+  src/network/layers.c src/network/layers.h \
+  src/network/layers_attention.c \
+  src/network/layers_rope.c \
+  src/network/network.c src/network/network.h \
+  src/network/op.c src/network/op.h \
+  src/network/op_attention.c \
+  src/network/op_lookup.c \
+  src/network/op_matmul.c \
+  src/network/op_norm.c \
+  src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/transformers_lm.c src/network/transformers_lm.h
+
 # compute
 libhighwater_a_SOURCES += \
   src/compute/kernel_model.h
@@ -121,14 +143,25 @@ libhighwater_a_SOURCES += \
   src/collective/collective.h
 
 # strategy
+libhighwater_a_SOURCES += \
+  src/strategy/fsdp2_group.c \
+  src/strategy/fsdp2_private.h \
+  src/strategy/shard.c src/strategy/shard.h \
+  src/strategy/strategy.c src/strategy/strategy.h
 
 # lower
+libhighwater_a_SOURCES += \
+  src/lower/autograd.c \
+  src/lower/checkpoint.c \
+  src/lower/lower.c src/lower/lower.h \
+  src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/step_walk.c src/lower/step_walk.h \
+  src/lower/tape.c src/lower/tape.h \
+  src/lower/tape_private.h
 
 # exec
 libhighwater_a_SOURCES += \
   src/exec/executor.h
-
-# report
 
 # import
 libhighwater_a_SOURCES += \
@@ -145,4 +178,5 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/replay_report.c src/cli/replay_report.h \
-  src/cli/replay_report_json.c
+  src/cli/replay_report_json.c \
+  src/cli/scenario.c src/cli/scenario.h

@@ -3,20 +3,18 @@
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
   tests/check_cluster_spec \
-  tests/check_json \
-  tests/check_output \
-  tests/check_plan_spec \
-  tests/check_specs \
-  tests/check_program \
-  tests/check_program_fold \
-  tests/check_program_order \
-  tests/check_program_text \
   tests/check_engine \
   tests/check_event_queue \
   tests/check_json \
   tests/check_output \
+  tests/check_plan_spec \
+  tests/check_program \
+  tests/check_program_fold \
+  tests/check_program_order \
+  tests/check_program_text \
   tests/check_rate_group \
   tests/check_shared_link \
+  tests/check_specs \
   tests/check_units
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
@@ -31,30 +29,31 @@ SHELL_TESTS = \
 
 # Headers that several tests share, data: a release holds only what is named somewhere.
 TEST_EXTRAS = \
-  tests/plan_tables.h
+  tests/history.h \
+  tests/plan_tables.h \
+  tests/program_text.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_network \
-  tests/fuzz/fuzz_plan
+  tests/fuzz/fuzz_plan \
+  tests/fuzz/fuzz_program
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
-  tests/fuzz/fuzz_json \
-  tests/fuzz/fuzz_program
-tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
+  tests/bench/bench_allocator \
   tests/bench/bench_command \
+  tests/bench/bench_engine \
   tests/bench/bench_json \
   tests/bench/bench_program
-  tests/bench/bench_engine \
-  tests/bench/bench_json
+tests_bench_bench_allocator_LDADD = $(BENCH_LDADD)
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
 tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
@@ -80,8 +79,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/program_text.h
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h
+tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

@@ -151,12 +151,12 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   live_storage_drop(x->live, sum);
   StorageId clamped = small(x, 1, "clamped coefficient");
   live_storage_drop(x->live, coefficient);
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) n);
   operand(x, clamped, ROLE_READ);
   for (gint64 i = 0; i < n; i++) {
     operand(x, gradient_of(x, (guint) i), ROLE_ACCUMULATE);
     bytes += 2.0 * (double) local_bytes(x, (guint) i);
   }
-  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) n);
   strategy_launch(x, STREAM_COMPUTE, "foreach_mul", bytes);
   live_storage_drop(x->live, clamped);
   live_storage_drop(x->live, total);

@@ -132,6 +132,7 @@ TensorRef tape_call_hooked(Tape *t, int block, Place place, int n, const TensorR
 /* Records a node for an op whose inputs are in run; returns its number.  Inputs are saved at once, outputs by
  * autograd_save_outputs. */
 gint32 autograd_record(Tape *t, const OpRun *run);
+void autograd_save_outputs(Tape *t, gint32 node, const OpRun *run);
 /* The node that accumulates a parameter's gradient. */
 gint32 autograd_accumulate_node(Tape *t, int parameter);
 /* A node that runs the unit's after_backward on the way to `ref`'s node; *ref goes through it from now on. */

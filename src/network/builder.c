@@ -61,38 +61,6 @@ array_of(gsize size, GDestroyNotify clear)
   return array;
 }
 
-static void
-function_free(gpointer data)
-{
-  Function *f = data;
-  g_free(f->name);
-  g_array_unref(f->values);
-  g_array_unref(f->depths);
-  g_array_unref(f->statements);
-  g_array_unref(f->ops);
-  g_array_unref(f->steps);
-  g_array_unref(f->kernels);
-  g_free(f);
-}
-
-void
-network_free(Network *network)
-{
-  if (network == NULL)
-    return;
-  g_free(network->name);
-  g_array_unref(network->modules);
-  g_array_unref(network->parameters);
-  g_array_unref(network->buffers);
-  g_array_unref(network->blocks);
-  g_ptr_array_unref(network->functions);
-  g_array_unref(network->tables);
-  g_array_unref(network->inputs);
-  g_array_unref(network->embedding_modules);
-  g_array_unref(network->head_modules);
-  g_free(network);
-}
-
 Builder *
 builder_new(const char *name, const NetworkShape *shape)
 {
@@ -104,7 +72,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->parameters = array_of(sizeof(Parameter), parameter_clear);
   n->buffers = array_of(sizeof(Buffer), buffer_clear);
   n->blocks = array_of(sizeof(Block), NULL);
-  n->functions = g_ptr_array_new_with_free_func(function_free);
+  n->functions = g_ptr_array_new_with_free_func(network_function_free);
   n->tables = array_of(sizeof(gint16), NULL);
   n->inputs = array_of(sizeof(ValueInfo), NULL);
   n->embedding_modules = array_of(sizeof(int), NULL);

@@ -146,7 +146,7 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   builder_call(b, 0, NULL);
   Val received = args[0];
   builder_module_enter(b, 0, 1, &received);
-  Val logits = model_forward(b, lm, block_function, received, args + 2);
+  Val logits = model_forward(b, lm, block_function, (Val){received.slot, FALSE}, args + 2);
   builder_discard(b, received);
   builder_module_exit(b, 0, logits);
   if (shape->precision.has_output)

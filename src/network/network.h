@@ -125,6 +125,8 @@ typedef struct {
 } Network;
 
 void network_free(Network *network);
+/* Frees one Function: the element type of `functions`. */
+void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);

@@ -373,7 +373,7 @@ plan_spec_option(const PlanSpec *spec, const char *key)
   return &spec->options[index];
 }
 
-void
+gboolean
 plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const char *format, ...)
 {
   va_list arguments;
@@ -382,4 +382,5 @@ plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const ch
   va_end(arguments);
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: key '%s': %s", spec->file, key,
               message);
+  return FALSE;
 }

@@ -111,8 +111,9 @@ plan_spec_number(const PlanSpec *spec, const char *key)
   return plan_spec_option(spec, key)->number;
 }
 
-/* Reports that this plan asks for what its strategy cannot do: "FILE: key 'KEY': MESSAGE". */
-void plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const char *format,
+/* Reports that this plan asks for what its strategy cannot do: "FILE: key 'KEY': MESSAGE".  Always
+ * FALSE, for the caller to return. */
+gboolean plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const char *format,
                       ...) G_GNUC_PRINTF(4, 5);
 
 #endif

@@ -142,8 +142,8 @@ reduce_bucket(StrategyContext *x, Bucket *bucket)
   gint32 filled = program_builder_event(x->builder);
   program_builder_record(x->builder, STREAM_COMPUTE, filled);
   program_builder_wait(x->builder, STREAM_ALL_REDUCE, filled);
-  program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype), ROLE_ACCUMULATE);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype), ROLE_ACCUMULATE);
   program_builder_collective(x->builder, STREAM_ALL_REDUCE,
                              &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
                                            .dtype = (guint8) d->dtype,

@@ -31,33 +31,21 @@ static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
-  if (plan_spec_number(plan, "sharding_strategy") != 0) {
-    plan_spec_refuse(plan, error, "fsdp.sharding_strategy", "only FSDP1 has it; fsdp2 shards fully");
-    return FALSE;
-  }
-  if (plan_spec_number(plan, "limit_all_gathers") == 0) {
-    plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
-    return FALSE;
-  }
-  if (plan->precision.autocast) {
-    plan_spec_refuse(plan, error, "precision.autocast", "fsdp2 casts by its mixed precision policy, not by autocast");
-    return FALSE;
-  }
-  if (!reshard->is_null && !reshard->is_bool && plan->shard % reshard->number != 0) {
-    plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
+  if (plan_spec_number(plan, "sharding_strategy") != 0)
+    return plan_spec_refuse(plan, error, "fsdp.sharding_strategy", "only FSDP1 has it; fsdp2 shards fully");
+  if (plan_spec_number(plan, "limit_all_gathers") == 0)
+    return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
+  if (plan->precision.autocast)
+    return plan_spec_refuse(plan, error, "precision.autocast", "fsdp2 casts by its mixed precision policy, not by autocast");
+  if (!reshard->is_null && !reshard->is_bool && plan->shard % reshard->number != 0)
+    return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
                      "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number, plan->shard);
-    return FALSE;
-  }
-  if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0) {
-    plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
-    return FALSE;
-  }
+  if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
+    return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
   gint64 blocks = plan_spec_number(plan, "blocks_per_group");
-  if (blocks > (gint64) network->blocks->len) {
-    plan_spec_refuse(plan, error, "fsdp.blocks_per_group", "%" G_GINT64_FORMAT " is more than the network's %u blocks",
+  if (blocks > (gint64) network->blocks->len)
+    return plan_spec_refuse(plan, error, "fsdp.blocks_per_group", "%" G_GINT64_FORMAT " is more than the network's %u blocks",
                      blocks, network->blocks->len);
-    return FALSE;
-  }
   return TRUE;
 }
 

@@ -79,6 +79,7 @@ copy_in(StrategyContext *x, Group *g, gint64 elements)
   operand(x, g->gathered, f->gathered, ROLE_WRITE);
   strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * 2 * size);
   wait_stream(x, STREAM_ALL_GATHER, STREAM_COPY_IN);
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   operand(x, g->gathered, f->gathered, ROLE_ACCUMULATE); /* in place: the input is this rank's slice of the output */
   Collective gather = {
       .kind = COLLECTIVE_ALL_GATHER,
@@ -87,7 +88,6 @@ copy_in(StrategyContext *x, Group *g, gint64 elements)
       .name = program_builder_name(x->builder, g->unit->name),
       .bytes = g->gathered_elements * size,
   };
-  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   program_builder_collective(x->builder, STREAM_ALL_GATHER, &gather);
   g->unit->all_gathers++;
   g->gather_event = record(x, STREAM_ALL_GATHER);
@@ -346,7 +346,6 @@ issue_collective(StrategyContext *x, const Group *g, CollectiveKind kind, gint32
       .name = program_builder_name(x->builder, g->unit->name),
       .bytes = elements * dtype_size(f->reduce),
   };
-  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   program_builder_collective(x->builder, stream, &collective);
 }
 
@@ -396,6 +395,7 @@ all_reduce(StrategyContext *x, Group *g, StorageId output)
 {
   Fsdp2 *f = fsdp2_of(x);
   wait_stream(x, STREAM_ALL_REDUCE, STREAM_REDUCE_SCATTER);
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   operand(x, output, f->reduce, ROLE_ACCUMULATE);
   issue_collective(x, g, COLLECTIVE_ALL_REDUCE, f->replicate_communicator, STREAM_ALL_REDUCE, g->shard_elements);
   g->all_reduce_event = record(x, STREAM_ALL_REDUCE);
@@ -408,6 +408,7 @@ static void
 scatter(StrategyContext *x, Group *g, StorageId input, StorageId output)
 {
   Fsdp2 *f = fsdp2_of(x);
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   operand(x, input, f->reduce, ROLE_READ);
   operand(x, output, f->reduce, ROLE_WRITE);
   if (f->ranks > 1) {

@@ -1,0 +1,43 @@
+/* network.c - a model as a value: counting and freeing it. */
+#include "network/network.h"
+
+void
+network_function_free(gpointer function)
+{
+  Function *f = function;
+  g_free(f->name);
+  g_array_unref(f->values);
+  g_array_unref(f->depths);
+  g_array_unref(f->statements);
+  g_array_unref(f->ops);
+  g_array_unref(f->steps);
+  g_array_unref(f->kernels);
+  g_free(f);
+}
+
+void
+network_free(Network *network)
+{
+  if (network == NULL)
+    return;
+  g_free(network->name);
+  g_array_unref(network->modules);
+  g_array_unref(network->parameters);
+  g_array_unref(network->buffers);
+  g_array_unref(network->blocks);
+  g_ptr_array_unref(network->functions);
+  g_array_unref(network->tables);
+  g_array_unref(network->inputs);
+  g_array_unref(network->embedding_modules);
+  g_array_unref(network->head_modules);
+  g_free(network);
+}
+
+gint64
+network_parameter_count(const Network *network)
+{
+  gint64 count = 0;
+  for (guint i = 0; i < network->parameters->len; i++)
+    count += network_parameter(network, (int) i)->elements;
+  return count;
+}
