@@ -17,7 +17,8 @@ STRATEGIES = \
   src/strategy/fsdp2.c
 
 FAMILIES = \
-  src/network/family_llama.c
+  src/network/family_llama.c \
+  src/network/family_gpt2.c
 
 COMMANDS = \
   src/cli/cmd_lower.c \

@@ -25,6 +25,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .sequence_length = plan->sequence_length,
       .micro_batches = plan->accumulation.steps,
       .precision = lower_precision(plan),
+      .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
       .device = {device->sms, device->max_threads_per_sm},
   };
 }

@@ -28,6 +28,10 @@ struct _CausalLm {
   /* the family's code; model is its own struct, which begins with this one */
   Val (*embed)(Builder *b, const CausalLm *lm, Val tokens);
   Val (*norm)(Builder *b, const CausalLm *lm, Val x);
+  /* transformers: learned positions added to the embeddings (as named locals of the model's forward), and dropout on
+   * the sum; NULL: none */
+  Val (*add_positions)(Builder *b, const CausalLm *lm, Val inputs_embeds, Val positions);
+  Val (*embedding_drop)(Builder *b, const CausalLm *lm, Val x);
   Val (*block)(Builder *b, const CausalLm *lm, Val x, const Val *tables);
 };
 

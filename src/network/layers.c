@@ -17,6 +17,13 @@ value_shape(DType dtype, int dims, ...)
   return info;
 }
 
+ValueInfo
+value_like_dtype(ValueInfo info, DType dtype)
+{
+  info.dtype = (guint8) dtype;
+  return info;
+}
+
 Val
 shaped(Builder *b, OpId op, Val x, ValueInfo result)
 {
@@ -218,10 +225,10 @@ define_norm(Builder *b, const char *name, const char *type, gint64 width, gboole
 }
 
 Val
-layer_norm(Builder *b, Val x, int weight, int bias)
+layer_norm(Builder *b, Val x, int gain)
 {
-  int before = builder_in_module(b, parameter_module(b, weight));
-  Val y = builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, builder_weight(b, weight), builder_weight(b, bias)});
+  int before = builder_in_module(b, parameter_module(b, gain));
+  Val y = builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, builder_weight(b, gain), builder_weight(b, gain + 1)});
   builder_in_module(b, before);
   return y;
 }

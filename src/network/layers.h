@@ -10,6 +10,8 @@
 /* x as shape dims (batch, length, ...): up to five sizes. */
 ValueInfo value_shape(DType dtype, int dims, ...);
 
+/* The same shape in another dtype. */
+ValueInfo value_like_dtype(ValueInfo info, DType dtype);
 /* An op of one operand whose output has this shape and dtype. */
 Val shaped(Builder *b, OpId op, Val x, ValueInfo result);
 /* x.view(dims...). */
@@ -42,7 +44,8 @@ Val linear(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
 Val embedding(Builder *b, int weight, Val indices);
-Val layer_norm(Builder *b, Val x, int weight, int bias);
+/* gain: its parameter; the bias is the next one. */
+Val layer_norm(Builder *b, Val x, int gain);
 /* RMSNorm as a module call, in the implementation's way. */
 typedef enum { NORM_FUSED, NORM_COMPOSITE, NORM_TRANSFORMERS } NormCode;
 Val rms_norm(Builder *b, Val x, int weight, NormCode code);

@@ -78,73 +78,80 @@ efficient(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   return builder_op(b, OP_EFFICIENT_ATTENTION, &at, 3, (Val[]){q, k, v});
 }
 
-/* ---- math ---- */
+/* ---- math: _scaled_dot_product_attention_math (aten/src/ATen/native/transformers/attention.cpp) ---- */
 
-/* _scaled_dot_product_attention_math: with C++ locals that die when it returns. */
-typedef struct {
-  Builder *b;
-  gint64 batch, heads, kv_heads, length, head_dim;
-} Math;
-
-/* An operand of bmm: [batch, heads] in one dimension.  That is a copy unless the memory is already so; a batch of one
- * with permuted memory is still a view. */
+/* An operand of bmm: batch and heads become one dimension.  That is a copy where memory has them apart; with a batch of
+ * one it never is. */
 static Val
-bmm_operand(const Math *m, Val x)
+bmm_operand(Builder *b, Val x, gint64 rows, gint64 columns)
 {
-  ValueInfo info = builder_info(m->b, x);
-  gint64 *s = info.shape;
-  gint64 batch = s[0] * s[1], rows = s[2], columns = s[3];
-  if (info.strided && m->batch > 1) {
-    OpAttributes at = {.result = value_shape((DType) info.dtype, 3, batch, rows, columns), .what = "contiguous operand"};
-    Val copy = builder_op(m->b, OP_CLONE, &at, 1, &x);
-    at.what = NULL;
-    return builder_op(m->b, OP_UNSAFE_VIEW, &at, 1, &copy);
-  }
-  return view(m->b, x, 3, batch, rows, columns);
+  ValueInfo info = builder_info(b, x);
+  ValueInfo flat = value_shape((DType) info.dtype, 3, info.shape[0] * info.shape[1], rows, columns);
+  flat.requires_grad = info.requires_grad;
+  if (!info.strided || info.shape[0] == 1)
+    return shaped(b, OP_VIEW, x, flat);
+  return shaped(b, OP_UNSAFE_VIEW, contiguous(b, x), flat);
 }
 
-/* is_causal: ones(L, L).tril(), then a float mask of zeros and -inf. */
+/* is_causal: ones(L, L).tril(), then a mask of zeros and -inf. */
 static Val
-causal_mask(const Math *m, DType dtype)
+causal_mask(Builder *b, gint64 length, DType dtype)
 {
-  Builder *b = m->b;
-  gint64 square = m->length;
-  Val ones = create(b, "ones", value_shape(DTYPE_BOOL, 2, square, square));
-  Val lower = create(b, "tril", value_shape(DTYPE_BOOL, 2, square, square));
+  Val ones = create(b, "ones", value_shape(DTYPE_BOOL, 2, length, length));
+  Val lower = create(b, "tril", value_shape(DTYPE_BOOL, 2, length, length));
   builder_discard(b, ones);
   Val zero = create(b, "zero", value_shape(dtype, 1, (gint64) 1));
   Val infinity = create(b, "-inf", value_shape(dtype, 1, (gint64) 1));
-  Val mask = create(b, "attention mask", value_shape(dtype, 2, square, square));
+  Val mask = create(b, "attention mask", value_shape(dtype, 2, length, length));
   builder_discard(b, infinity);
   builder_discard(b, zero);
   builder_discard(b, lower);
   return mask;
 }
 
-/* repeat_interleave of key heads (pre_process_group_query_attention_input). */
+/* Scores: q [n, L, d] times k^T [n, d, L], the mask added.  Under a Python dispatch mode the sum is out of place. */
 static Val
-expand_heads(const Math *m, Val x)
+masked_scores(Builder *b, Val q, Val k, gint64 length, gint64 head_dim)
 {
-  return repeat_heads(m->b, x, m->heads, TRUE);
+  Val rows = bmm_operand(b, q, length, head_dim);
+  Val columns = bmm_operand(b, k, head_dim, length);
+  OpAttributes at = {.what = "attention scores"};
+  Val scores = builder_op(b, OP_BMM, &at, 2, (Val[]){rows, columns});
+  return scores;
 }
 
+/* Operands and results of the composed attention, with C++'s locals: what is held until it returns. */
 static Val
 math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
   ValueInfo shape = builder_info(b, q);
-  gint64 *s = shape.shape;
-  Math m = {b, s[0], call->heads, call->kv_heads, s[2], s[3]};
-  DType dtype = (DType) shape.dtype, wide = DTYPE_FP32;
-  gboolean narrow = dtype != wide, grouped = m.kv_heads != m.heads;
-  (void) narrow;
-  Val q32 = to(b, (Val){q.slot, FALSE}, wide), k32 = NO_VAL, v32 = NO_VAL;
-  k32 = to(b, (Val){k.slot, FALSE}, wide);
-  v32 = to(b, (Val){v.slot, FALSE}, wide);
-  Val qs = unary(b, OP_MUL_SCALAR, (Val){q32.slot, FALSE});
-  Val mask = causal_mask(&m, wide);
-  Val ke = grouped ? expand_heads(&m, (Val){k32.slot, FALSE}) : (Val){k32.slot, FALSE};
-  Val ve = grouped ? expand_heads(&m, (Val){v32.slot, FALSE}) : (Val){v32.slot, FALSE};
-  return (void) ke, (void) ve, (void) qs, (void) mask, NO_VAL;
+  gint64 batch = shape.shape[0], length = shape.shape[2], head_dim = shape.shape[3];
+  DType dtype = (DType) shape.dtype;
+  gboolean narrow = dtype != DTYPE_FP32, grouped = call->kv_heads != call->heads;
+  builder_call(b, 3, (Val[]){q, k, v});
+  q = let(b, "q", to(b, (Val){q.slot, FALSE}, DTYPE_FP32));
+  k = let(b, "k", to(b, (Val){k.slot, FALSE}, DTYPE_FP32));
+  v = let(b, "v", to(b, (Val){v.slot, FALSE}, DTYPE_FP32));
+  Val scaled = let(b, "q * scale", unary(b, OP_MUL_SCALAR, q));
+  let(b, "mask", causal_mask(b, length, DTYPE_FP32));
+  Val keys = let(b, "keys", grouped ? repeat_heads(b, k, call->heads, TRUE) : k);
+  Val values = let(b, "values", grouped ? repeat_heads(b, v, call->heads, TRUE) : v);
+  Val scaled_keys = let(b, "k * scale", unary(b, OP_MUL_SCALAR, keys));
+  Val scores = let(b, "scores", masked_scores(b, scaled, scaled_keys, length, head_dim));
+  unlet(b, "k * scale");
+  if (builder_shape(b)->dispatch_mode)
+    scores = let(b, "scores", unary(b, OP_ADD_SCALAR, scores));
+  Val weights = let(b, "scores", unary(b, OP_SAFE_SOFTMAX, scores));
+  if (narrow) /* the second result: probabilities in the operands' dtype */
+    let(b, "weights", create(b, "attention weights", value_like_dtype(builder_info(b, weights), dtype)));
+  Val rows = bmm_operand(b, values, length, head_dim);
+  Val out = builder_op(b, OP_BMM, NULL, 2, (Val[]){weights, rows});
+  OpAttributes at = {.result = value_shape(DTYPE_FP32, 4, batch, call->heads, length, head_dim), .batch = batch};
+  out = to(b, builder_op(b, OP_UNSAFE_VIEW, &at, 1, &out), dtype);
+  static const char *const order[] = {"keys", "q * scale", "mask", "values", "scores", "v", "k", "q", "weights"};
+  for (guint i = 0; i < G_N_ELEMENTS(order); i++)
+    unlet(b, order[i]);
+  return builder_leave(b, out);
 }
 
 Val

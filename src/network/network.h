@@ -99,6 +99,7 @@ typedef struct {
   gint64 micro_batch, sequence_length;
   int micro_batches;       /* accumulation steps: the loss is divided when > 1 */
   NetworkPrecision precision;
+  gboolean dispatch_mode;  /* blocks run under a Python dispatch mode (selective_op checkpointing) */
   DeviceLimits device;
 } NetworkShape;
 

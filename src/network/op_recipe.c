@@ -430,8 +430,12 @@ backward_pass(OpCase *c)
     recipe_pass(c, i);
 }
 
+/* A dimension that was split into a batch of one and the rest can be merged again without a copy. */
 void
 backward_reshape(OpCase *c)
 {
-  recipe_reshape(c, 0);
+  if (c->at.batch == 1)
+    recipe_view(c, 0, 0, ORDER_DENSE);
+  else
+    recipe_reshape(c, 0);
 }

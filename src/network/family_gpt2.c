@@ -1,0 +1,271 @@
+/* family_gpt2.c - GPT-2: learned positions, LayerNorm, one projection for q, k and v, GELU. */
+#include "network/family.h"
+#include "network/transformers_lm.h"
+
+typedef struct {
+  CausalLm lm; /* what every language model has */
+  gint64 ffn, positions;
+  double residual_dropout, embedding_dropout, attention_dropout;
+  int position_weight, position_module;
+  Linear qkv, projection, fc, fc_projection; /* of block 0: all are alike */
+  int norm1, norm2, attention, mlp;
+} Gpt2;
+
+/* ---- modules, in order of definition ---- */
+
+/* nanoGPT as the training script has it: everything in the block itself. */
+static void
+define_nanogpt_block(Builder *b, Gpt2 *m)
+{
+  gint64 hidden = m->lm.hidden;
+  builder_block_begin(b, "Block");
+  m->norm1 = define_norm(b, "ln_1", "LayerNorm", hidden, TRUE);
+  m->norm2 = define_norm(b, "ln_2", "LayerNorm", hidden, TRUE);
+  m->qkv = define_linear(b, "c_attn", 3 * hidden, hidden, TRUE);
+  m->projection = define_linear(b, "c_proj", hidden, hidden, TRUE);
+  m->fc = define_linear(b, "fc", m->ffn, hidden, TRUE);
+  m->fc_projection = define_linear(b, "proj", hidden, m->ffn, TRUE);
+  builder_block_end(b);
+}
+
+static void
+define_transformers_block(Builder *b, Gpt2 *m)
+{
+  gint64 hidden = m->lm.hidden;
+  builder_block_begin(b, "GPT2Block");
+  m->norm1 = define_norm(b, "ln_1", "LayerNorm", hidden, TRUE);
+  m->attention = builder_module(b, "attn", "GPT2Attention");
+  m->qkv = define_conv1d(b, "c_attn", 3 * hidden, hidden);
+  m->projection = define_conv1d(b, "c_proj", hidden, hidden);
+  builder_module_end(b);
+  m->norm2 = define_norm(b, "ln_2", "LayerNorm", hidden, TRUE);
+  m->mlp = builder_module(b, "mlp", "GPT2MLP");
+  m->fc = define_conv1d(b, "c_fc", m->ffn, hidden);
+  m->fc_projection = define_conv1d(b, "c_proj", hidden, m->ffn);
+  builder_module_end(b);
+  builder_block_end(b);
+}
+
+static void
+define_modules(Builder *b, Gpt2 *m)
+{
+  gboolean hub = m->lm.impl.code == CODE_TRANSFORMERS;
+  Gpt2 first = *m;
+  if (hub)
+    builder_module(b, "transformer", "GPT2Model");
+  causal_lm_define_embedding(b, &m->lm, hub ? "wte" : "tok_embeddings");
+  m->position_module = builder_module(b, "wpe", "Embedding");
+  m->position_weight = builder_parameter(b, "weight", 2, m->positions, m->lm.hidden);
+  builder_module_end(b);
+  builder_module(b, hub ? "h" : "layers", "ModuleList");
+  for (int i = 0; i < m->lm.layers; i++) {
+    Gpt2 block = *m;
+    (hub ? define_transformers_block : define_nanogpt_block)(b, &block);
+    first = i == 0 ? block : first;
+  }
+  *m = m->lm.layers > 0 ? first : *m;
+  builder_module_end(b);
+  m->lm.norm_weight = define_norm(b, hub ? "ln_f" : "norm", "LayerNorm", m->lm.hidden, TRUE);
+  m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
+  if (hub)
+    builder_module_end(b);
+  causal_lm_define_head(b, &m->lm, hub ? "lm_head" : "output");
+}
+
+/* ---- forward() as nanoGPT writes it ---- */
+
+/* qkv.split(hidden, dim=2), each as [batch, heads, length, head_dim]. */
+static void
+split_qkv(Builder *b, const CausalLm *lm, Val qkv, Val out[3])
+{
+  OpAttributes at = {.result = builder_info(b, qkv), .size = {3}};
+  at.result.shape[2] = lm->hidden;
+  at.result.strided = TRUE;
+  builder_op_multi(b, OP_SPLIT, &at, 1, &qkv, 3, out);
+}
+
+static Val
+nanogpt_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
+{
+  const Gpt2 *m = (const Gpt2 *) lm;
+  (void) tables;
+  builder_enter(b, 1, (const char *const[]){"x"}, &x);
+  Val qkv[3];
+  split_qkv(b, lm, linear(b, layer_norm(b, x, m->norm1), m->qkv), qkv);
+  static const char *const names[] = {"q", "k", "v"};
+  for (int i = 0; i < 3; i++)
+    qkv[i] = let(b, names[i], qkv[i]);
+  Val heads[3]; /* a generator: each is made, then all are bound */
+  for (int i = 0; i < 3; i++)
+    heads[i] = transpose(b, view(b, qkv[i], 4, lm->batch, lm->length, lm->heads, lm->head_dim));
+  for (int i = 0; i < 3; i++)
+    qkv[i] = let(b, names[i], heads[i]);
+  AttentionCall call = {lm->impl.attention, lm->heads, lm->heads, FALSE, NO_VAL};
+  Val o = attention(b, qkv[0], qkv[1], qkv[2], &call);
+  o = let(b, "o", merge_heads(b, contiguous(b, transpose(b, o))));
+  x = let(b, "x", binary(b, OP_ADD, x, linear(b, o, m->projection)));
+  Val hidden = unary(b, OP_GELU, linear(b, layer_norm(b, x, m->norm2), m->fc));
+  return builder_leave(b, binary(b, OP_ADD, x, linear(b, hidden, m->fc_projection)));
+}
+
+static Val
+token_embedding(Builder *b, const CausalLm *lm, Val tokens)
+{
+  return embedding(b, lm->embedding_weight, tokens);
+}
+
+/* tok_embeddings(tokens) + wpe(arange(length)) */
+static Val
+nanogpt_embed(Builder *b, const CausalLm *lm, Val tokens)
+{
+  const Gpt2 *m = (const Gpt2 *) lm;
+  Val x = hooked_call(b, lm->embedding_module, tokens, token_embedding, lm);
+  Val positions = create(b, "positions", value_shape(DTYPE_INT64, 1, lm->length));
+  Val p = embedding(b, m->position_weight, positions);
+  return binary(b, OP_ADD, x, p);
+}
+
+/* ---- forward() as transformers writes it ---- */
+
+static Val
+dropout(Builder *b, double p, Val x)
+{
+  return p > 0 ? unary(b, OP_DROPOUT, x) : x;
+}
+
+/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
+static Val
+new_gelu(Builder *b, Val x)
+{
+  builder_call(b, 1, &x);
+  x.temporary = FALSE;
+  Val half = unary(b, OP_MUL_SCALAR, x);
+  Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, x)));
+  Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
+  return builder_leave(b, binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t)));
+}
+
+static Val
+transformers_attention(Builder *b, const Gpt2 *m, Val x)
+{
+  const CausalLm *lm = &m->lm;
+  x = call_module(b, m->attention, x);
+  Val qkv[3];
+  split_qkv(b, lm, conv1d(b, x, m->qkv), qkv);
+  static const char *const names[] = {"query", "key", "value"};
+  for (int i = 0; i < 3; i++)
+    qkv[i] = let(b, names[i], qkv[i]);
+  static const int order[] = {1, 2, 0}; /* keys and values first */
+  for (int i = 0; i < 3; i++) {
+    int j = order[i];
+    qkv[j] = let(b, names[j], transpose(b, split_heads(b, qkv[j], lm->heads, lm->head_dim)));
+  }
+  AttentionCall call = {lm->impl.attention, lm->heads, lm->heads, m->attention_dropout > 0, NO_VAL};
+  Val o = let(b, "output", contiguous(b, transpose(b, attention(b, qkv[0], qkv[1], qkv[2], &call))));
+  o = let(b, "output", merge_heads(b, o));
+  o = let(b, "output", conv1d(b, o, m->projection));
+  o = let(b, "output", dropout(b, m->residual_dropout, o));
+  return builder_leave(b, o);
+}
+
+static Val
+transformers_mlp(Builder *b, const Gpt2 *m, Val x)
+{
+  x = call_module(b, m->mlp, x);
+  x = let(b, "hidden_states", conv1d(b, x, m->fc));
+  x = let(b, "hidden_states", new_gelu(b, x));
+  x = let(b, "hidden_states", conv1d(b, x, m->fc_projection));
+  x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
+  return builder_leave(b, x);
+}
+
+static Val
+transformers_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
+{
+  const Gpt2 *m = (const Gpt2 *) lm;
+  (void) tables;
+  builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
+  Val residual = let(b, "residual", x);
+  x = let(b, "hidden_states", layer_norm(b, x, m->norm1));
+  Val a = let(b, "attn_output", transformers_attention(b, m, x));
+  x = let(b, "hidden_states", binary(b, OP_ADD, a, residual));
+  residual = let(b, "residual", x);
+  x = let(b, "hidden_states", layer_norm(b, x, m->norm2));
+  Val f = let(b, "feed_forward_hidden_states", transformers_mlp(b, m, x));
+  x = let(b, "hidden_states", binary(b, OP_ADD, residual, f));
+  return builder_leave(b, x);
+}
+
+/* inputs_embeds + position_embeds, then dropout; both live until the model returns. */
+static Val
+transformers_embed(Builder *b, const CausalLm *lm, Val inputs_embeds, Val positions)
+{
+  const Gpt2 *m = (const Gpt2 *) lm;
+  Val p = let(b, "position_embeds", embedding(b, m->position_weight, positions));
+  Val hidden = let(b, "hidden_states", binary(b, OP_ADD, inputs_embeds, p));
+  return hidden;
+}
+
+static Val
+embedding_drop(Builder *b, const CausalLm *lm, Val x)
+{
+  return dropout(b, ((const Gpt2 *) lm)->embedding_dropout, x);
+}
+
+/* ---- around the blocks ---- */
+
+static Val
+final_norm(Builder *b, const CausalLm *lm, Val x)
+{
+  return layer_norm(b, x, lm->norm_weight);
+}
+
+/* ---- config.json ---- */
+
+static gboolean
+read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  causal_lm_read(&m->lm, spec, shape);
+  m->ffn = network_spec_int(spec, "n_inner|intermediate_size", 4 * m->lm.hidden);
+  m->positions = network_spec_int(spec, "n_positions|max_position_embeddings", 1024);
+  m->lm.head_dim = MAX(m->lm.hidden / MAX(m->lm.heads, 1), 1);
+  m->lm.tied = network_spec_bool(spec, "tie_word_embeddings", TRUE);
+  m->residual_dropout = network_spec_double(spec, "resid_pdrop", 0.1);
+  m->embedding_dropout = network_spec_double(spec, "embd_pdrop", 0.1);
+  m->attention_dropout = network_spec_double(spec, "attn_pdrop", 0.1);
+  m->lm.impl.rope = ROPE_NONE;
+  if (m->lm.length > m->positions)
+    json_reader_fail(spec->reader, "n_positions",
+                     "%" G_GINT64_FORMAT " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
+                     m->positions, m->lm.length);
+  return causal_lm_check(&m->lm, m->lm.heads, spec, error);
+}
+
+static Network *
+build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  Gpt2 m = {0};
+  if (!read_config(&m, spec, shape, error))
+    return NULL;
+  Builder *b = builder_new(spec->name, shape);
+  define_modules(b, &m);
+  m.lm.norm = final_norm;
+  if (m.lm.impl.code == CODE_TRANSFORMERS) {
+    m.lm.block = transformers_block;
+    m.lm.add_positions = transformers_embed;
+    m.lm.embedding_drop = embedding_drop;
+    transformers_write(b, &m.lm);
+  } else {
+    m.lm.embed = nanogpt_embed;
+    m.lm.block = nanogpt_block;
+    causal_lm_write(b, &m.lm);
+  }
+  return builder_finish(b, error);
+}
+
+const NetworkFamily family_gpt2 = {
+    .name = "gpt2",
+    .summary = "GPT-2: learned positions, LayerNorm, fused q, k, v projection, GELU",
+    .model_types = (const char *const[]){"gpt2", NULL},
+    .build = build,
+};
