@@ -2,9 +2,11 @@
 
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
+  tests/check_collective \
   tests/check_engine \
   tests/check_event_queue \
   tests/check_json \
+  tests/check_kernel_model \
   tests/check_output \
   tests/check_rate_group \
   tests/check_shared_link \
