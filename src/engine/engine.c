@@ -15,6 +15,7 @@ engine_new(void)
   engine->free_calls = g_array_new(FALSE, FALSE, sizeof(guint));
   pool_init(&engine->points, sizeof(SyncPoint));
   pool_init(&engine->chunks, sizeof(ItemChunk));
+  pool_init(&engine->stream_pool, sizeof(Stream));
   return engine;
 }
 
@@ -31,7 +32,7 @@ engine_free(Engine *engine)
   if (engine == NULL)
     return;
   event_queue_clear(&engine->queue);
-  free_all(engine->streams, (GDestroyNotify) stream_free);
+  free_all(engine->streams, (GDestroyNotify) stream_clear);
   free_all(engine->links, (GDestroyNotify) shared_link_free);
   free_all(engine->groups, (GDestroyNotify) rate_group_free);
   free_all(engine->meetings, (GDestroyNotify) rendezvous_free);
@@ -39,6 +40,7 @@ engine_free(Engine *engine)
   g_array_free(engine->free_calls, TRUE);
   pool_clear(&engine->points);
   pool_clear(&engine->chunks);
+  pool_clear(&engine->stream_pool);
   g_free(engine);
 }
 

@@ -26,13 +26,13 @@ typedef struct {
 struct _Engine {
   EventQueue queue;
   guint64 event_count;
-  GPtrArray *streams;  /* Stream * */
-  GPtrArray *links;    /* SharedLink * */
-  GPtrArray *groups;   /* RateGroup * */
-  GPtrArray *meetings; /* Rendezvous * */
-  GArray *calls;       /* Call, in slots that are used again */
-  GArray *free_calls;  /* guint: slots without a pending call */
-  Pool points, chunks; /* SyncPoint, ItemChunk */
+  GPtrArray *streams;               /* Stream * */
+  GPtrArray *links;                 /* SharedLink * */
+  GPtrArray *groups;                /* RateGroup * */
+  GPtrArray *meetings;              /* Rendezvous * */
+  GArray *calls;                    /* Call, in slots that are used again */
+  GArray *free_calls;               /* guint: slots without a pending call */
+  Pool points, chunks, stream_pool; /* SyncPoint, ItemChunk, Stream */
   /* Groups and links whose running works have changed at this instant.  They are settled once,
    * before the clock moves: only then do rates matter. */
   RateGroup *unsettled_groups;
@@ -96,7 +96,7 @@ struct _Stream {
   Stream *link_next, *link_before;   /* transfers over the same link */
   double share;                      /* of the link, bytes per ns: scratch of its settling */
   char *name;
-};
+} __attribute__((aligned(64))); /* what a plain work needs is in the first two cache lines */
 
 static inline const Work *
 stream_work(const Stream *stream)
@@ -104,7 +104,8 @@ stream_work(const Stream *stream)
   return &((const WorkItem *) (gconstpointer) item_queue_first(&stream->queue))->work;
 }
 
-void stream_free(Stream *stream);
+/* Frees what the stream holds, not the stream. */
+void stream_clear(Stream *stream);
 /* Has the stream look at its first item at the current time. */
 void stream_wake(Stream *stream);
 /* Handles EVENT_WAKE. */

@@ -3,6 +3,7 @@
 
 /* Large enough that blocks are few, small enough that an engine with little to do stays small. */
 #define BLOCK_BYTES 32768
+#define CACHE_LINE 64
 
 void
 pool_init(Pool *pool, gsize size)
@@ -22,8 +23,10 @@ void
 pool_grow(Pool *pool)
 {
   gsize bytes = BLOCK_BYTES / pool->size * pool->size;
+  char *block = g_malloc(bytes + CACHE_LINE);
+  gsize line = ((gsize) block + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 
-  pool->next = g_malloc(bytes);
+  pool->next = (char *) line;
   pool->end = pool->next + bytes;
-  g_ptr_array_add(pool->blocks, pool->next);
+  g_ptr_array_add(pool->blocks, block);
 }

@@ -1,4 +1,6 @@
-/* pool.h - many small objects of one size: blocks, and a list of those given back. */
+/* pool.h - many small objects of one size: blocks, and a list of those given back.  Blocks begin at
+ * a cache line, so objects whose size divides one, or is a multiple of it, cross no line
+ * needlessly. */
 #ifndef HIGHWATER_ENGINE_POOL_H
 #define HIGHWATER_ENGINE_POOL_H
 

@@ -7,21 +7,18 @@
 Stream *
 stream_new(Engine *engine, const char *name)
 {
-  Stream *stream = g_new0(Stream, 1);
+  Stream *stream = pool_take(&engine->stream_pool);
 
-  stream->engine = engine;
-  stream->name = g_strdup(name);
-  stream->index = engine->streams->len;
+  *stream = (Stream){.engine = engine, .name = g_strdup(name), .index = engine->streams->len};
   g_assert(stream->index < EVENT_TARGETS >> EVENT_KIND_BITS);
   g_ptr_array_add(engine->streams, stream);
   return stream;
 }
 
 void
-stream_free(Stream *stream)
+stream_clear(Stream *stream)
 {
   g_free(stream->name);
-  g_free(stream);
 }
 
 const char *
