@@ -92,7 +92,14 @@ libhighwater_a_SOURCES += \
 
 # exec
 libhighwater_a_SOURCES += \
-  src/exec/executor.h
+  src/exec/communicator.c src/exec/communicator.h \
+  src/exec/device_memory.c src/exec/device_memory.h \
+  src/exec/executor.c src/exec/executor.h \
+  src/exec/gpu.c src/exec/gpu.h \
+  src/exec/host_thread.c src/exec/host_thread.h \
+  src/exec/labels.c src/exec/labels.h \
+  src/exec/rank.c src/exec/rank.h \
+  src/exec/span_log.c src/exec/span_log.h
 
 # report
 
