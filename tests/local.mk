@@ -2,9 +2,14 @@
 # added to CHECKS, a new tests/cli/NAME.sh (see cli/lib.sh) to SHELL_TESTS; nothing else is needed.
 
 CHECKS = \
+  tests/check_json \
+  tests/check_output \
   tests/check_units
 
-SHELL_TESTS =
+SHELL_TESTS = \
+  tests/cli/usage.sh \
+  tests/layers.sh \
+  tests/registry.sh
 
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
@@ -20,7 +25,7 @@ AM_TESTS_ENVIRONMENT = \
 # The default for programs here.
 LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
 
-EXTRA_DIST += $(SHELL_TESTS)
+EXTRA_DIST += $(SHELL_TESTS) tests/cli/lib.sh
 
 if HAVE_CHECK
 check_LIBRARIES = tests/libtap.a
