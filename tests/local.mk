@@ -4,6 +4,7 @@
 CHECKS = \
   tests/check_json \
   tests/check_output \
+  tests/check_recording \
   tests/check_units
 
 SHELL_TESTS = \
