@@ -11,11 +11,8 @@ G_STATIC_ASSERT(sizeof(ProgramOp) == 24);
 
 const ProgramOpForm program_op_form[PROGRAM_OP_COUNT] = {
 #define X(name, text, stream, a, b, c, operands)                                                   \
-  [PROGRAM_##name] = {text,                                                                        \
-                      FORM_##stream,                                                               \
-                      FORM_##operands,                                                             \
-                      {VALUE_##a, VALUE_##b, VALUE_##c}},
-  PROGRAM_OPS(X)
+  [PROGRAM_##name] = {text, FORM_##stream, FORM_##operands, {VALUE_##a, VALUE_##b, VALUE_##c}},
+    PROGRAM_OPS(X)
 #undef X
 };
 

@@ -1,8 +1,8 @@
-/* program_builder.c - appends ops and table rows to a Program; equal names, layouts, kernels and collectives are stored
- * once.
+/* program_builder.c - appends ops and table rows to a Program; equal names, layouts, kernels and
+ * collectives are stored once.
  *
- * A step is built of 10^5 ops, so nothing here allocates per op: arrays grow geometrically, and the hash tables are
- * probed with rows on the stack and copy only those that are new. */
+ * A step is built of 10^5 ops, so nothing here allocates per op: arrays grow geometrically, and the
+ * hash tables are probed with rows on the stack and copy only those that are new. */
 #include <string.h>
 
 #include "program/program_builder.h"
@@ -10,18 +10,18 @@
 
 struct _ProgramBuilder {
   Program *program;
-  GHashTable *names;       /* text -> id + 1; keys belong to the Program */
-  GHashTable *modules;     /* path -> id + 1; keys belong to the Program */
-  GHashTable *layouts;     /* Layout -> id + 1; keys are copies */
-  GHashTable *kernels;     /* Kernel -> id + 1; keys are copies */
-  GHashTable *collectives; /* Collective -> id + 1; keys are copies */
-  GByteArray *alive;       /* per storage: whether it is allocated at this point */
+  GHashTable *names;        /* text -> id + 1; keys belong to the Program */
+  GHashTable *modules;      /* path -> id + 1; keys belong to the Program */
+  GHashTable *layouts;      /* Layout -> id + 1; keys are copies */
+  GHashTable *kernels;      /* Kernel -> id + 1; keys are copies */
+  GHashTable *collectives;  /* Collective -> id + 1; keys are copies */
+  GByteArray *alive;        /* per storage: whether it is allocated at this point */
   GByteArray *alive_before; /* the same when the last list began */
-  FoldMark mark;           /* lengths of the tables when the last list began */
-  OpList *list;            /* the last list, or NULL */
+  FoldMark mark;            /* lengths of the tables when the last list began */
+  OpList *list;             /* the last list, or NULL */
   gint32 module;
-  gint32 first_operand;    /* of the next op that takes operands */
-  gboolean folded;         /* the last list was dropped: its storages' ids are gone */
+  gint32 first_operand; /* of the next op that takes operands */
+  gboolean folded;      /* the last list was dropped: its storages' ids are gone */
 };
 
 /* Multiplicative mixing after Knuth, TAOCP 3, 6.4, with the 64-bit golden ratio. */
@@ -327,14 +327,14 @@ append(ProgramBuilder *builder, ProgramOpKind kind, StreamId stream, gint32 a, g
 {
   guint operands = builder->program->operands->len - (guint) builder->first_operand;
   ProgramOp op = {
-    .kind = (guint8) kind,
-    .stream = (guint8) stream,
-    .operands = (guint16) operands,
-    .first_operand = operands > 0 ? builder->first_operand : 0,
-    .a = a,
-    .b = b,
-    .c = c,
-    .module = builder->module,
+      .kind = (guint8) kind,
+      .stream = (guint8) stream,
+      .operands = (guint16) operands,
+      .first_operand = operands > 0 ? builder->first_operand : 0,
+      .a = a,
+      .b = b,
+      .c = c,
+      .module = builder->module,
   };
 
   g_assert(builder->list != NULL);

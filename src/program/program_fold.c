@@ -1,9 +1,11 @@
-/* program_fold.c - recognises that two consecutive lists of a Program are the same step under other names.
+/* program_fold.c - recognises that two consecutive lists of a Program are the same step under other
+ * names.
  *
- * The lists (call them old and new) are walked side by side while a bijection between the storages of one and those of
- * the other grows; events likewise.  A storage that old uses before allocating it was handed to it by the past.  Where
- * new uses another one in its place, that other one must take its name before old runs again: a carry.  Then old is
- * played once more on the names alone: only if it runs and ends with the names it began with can it run a third time. */
+ * The lists (call them old and new) are walked side by side while a bijection between the storages
+ * of one and those of the other grows; events likewise.  A storage that old uses before allocating
+ * it was handed to it by the past.  Where new uses another one in its place, that other one must
+ * take its name before old runs again: a carry.  Then old is played once more on the names alone:
+ * only if it runs and ends with the names it began with can it run a third time. */
 #include <string.h>
 
 #include "program/program_fold.h"
@@ -24,10 +26,10 @@ FoldMark
 fold_mark(const Program *program)
 {
   return (FoldMark){
-    .storages = program->storages->len,
-    .tensors = program->tensors->len,
-    .operands = program->operands->len,
-    .events = program->events,
+      .storages = program->storages->len,
+      .tensors = program->tensors->len,
+      .operands = program->operands->len,
+      .events = program->events,
   };
 }
 
@@ -120,9 +122,9 @@ pair_ops(Fold *fold, const ProgramOp *old, const ProgramOp *new)
   const ProgramOpForm *form = &program_op_form[old->kind];
 
   return old->kind == new->kind && old->stream == new->stream && old->module == new->module &&
-         old->operands == new->operands &&
-         pair_argument(fold, old->kind, form->argument[0], old->a, new->a) && old->b == new->b &&
-         old->c == new->c && pair_operands(fold, old, new);
+         old->operands ==
+             new->operands &&pair_argument(fold, old->kind, form->argument[0], old->a, new->a) &&
+         old->b == new->b && old->c == new->c &&pair_operands(fold, old, new);
 }
 
 static gboolean
@@ -195,7 +197,8 @@ repeats(const Fold *fold, const OpList *old, const guint8 *alive)
   return runs && (names == 0 || memcmp(now, alive, names) == 0);
 }
 
-/* Whether each event that is carried on will have been recorded again by then, or carried there itself. */
+/* Whether each event that is carried on will have been recorded again by then, or carried there
+ * itself. */
 static gboolean
 events_repeat(const Fold *fold, const OpList *old)
 {
@@ -253,13 +256,13 @@ fold_last_list(Program *program, FoldMark mark, const guint8 *alive)
   OpList *old = g_ptr_array_index(program->lists, last - 1);
   const OpList *new = g_ptr_array_index(program->lists, last);
   Fold fold = {
-    .program = program,
-    .mark = mark,
-    .storages = renaming_new(program->storages->len),
-    .events = renaming_new((guint) program->events),
+      .program = program,
+      .mark = mark,
+      .storages = renaming_new(program->storages->len),
+      .events = renaming_new((guint) program->events),
   };
   gboolean same =
-    pair_lists(&fold, old, new) && repeats(&fold, old, alive) && events_repeat(&fold, old);
+      pair_lists(&fold, old, new) && repeats(&fold, old, alive) && events_repeat(&fold, old);
 
   if (same) {
     store_carries(old->carries, fold.storages.carries);
