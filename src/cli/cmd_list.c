@@ -193,8 +193,8 @@ check_kind(const char *kind, GError **error)
   g_autofree char *all = g_strjoinv(", ", (char **) (gpointer) kinds);
   const char *nearest = nearest_name(kind, kinds);
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "list: no kind '%s'%s%s%s; kinds are %s", kind, nearest ? "; did you mean '" : "",
-              nearest ? nearest : "", nearest ? "'?" : "", all);
+              "list: no kind '%s'%s%s%s; kinds are %s", kind, nearest ? " (did you mean '" : "",
+              nearest ? nearest : "", nearest ? "'?)" : "", all);
   return FALSE;
 }
 

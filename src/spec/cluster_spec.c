@@ -9,6 +9,8 @@
 #define GIGABIT (1e9 / 8)
 #define NS_PER_US 1e3
 #define GPUS_PER_NODE_MAX 1024
+/* Far above any GPU, far below what a sum of a few could overflow. */
+#define PROCESS_BYTES_MAX (1024 * GIB)
 
 /* What the files of the device and of the two fabrics say, for keys that the cluster leaves out. */
 typedef struct {
@@ -101,10 +103,12 @@ static void
 read_process_memory(JsonReader *reader, ClusterSpec *spec, const FabricDefaults *defaults)
 {
   g_autoptr(JsonReader) section = json_reader_section(reader, "process_memory");
+  gint64 context_bytes = spec->device ? spec->device->context_bytes : 0;
   spec->context_bytes =
-      json_reader_size(section, "context_bytes", spec->device ? spec->device->context_bytes : 0);
-  spec->nccl_bytes_per_communicator = json_reader_size(section, "nccl_bytes_per_communicator",
-                                                       defaults->intra.nccl_bytes_per_communicator);
+      json_reader_size_between(section, "context_bytes", context_bytes, 0, PROCESS_BYTES_MAX);
+  spec->nccl_bytes_per_communicator =
+      json_reader_size_between(section, "nccl_bytes_per_communicator",
+                               defaults->intra.nccl_bytes_per_communicator, 0, PROCESS_BYTES_MAX);
   json_reader_finish(section, NULL);
 }
 

@@ -81,19 +81,6 @@ fallback_value(const OptionInfo *option)
   return value;
 }
 
-static gint64
-read_size(JsonReader *reader, const OptionInfo *option, gint64 fallback)
-{
-  gint64 bytes = json_reader_size(reader, option->key, fallback);
-  gint64 max = option->max > 0 ? option->max : G_MAXINT64;
-  if (bytes == fallback || (bytes >= option->min && bytes <= max))
-    return bytes;
-  json_reader_fail(reader, option->key,
-                   "%" G_GINT64_FORMAT " bytes is not in %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
-                   bytes, option->min, max);
-  return fallback;
-}
-
 static void
 read_bool_or_int(JsonReader *reader, const OptionInfo *option, OptionValue *value)
 {
@@ -130,7 +117,8 @@ read_option(JsonReader *reader, const OptionInfo *option)
     value.number = json_reader_int(reader, option->key, value.number, option->min, option->max);
     break;
   case OPTION_SIZE:
-    value.number = read_size(reader, option, value.number);
+    value.number = json_reader_size_between(reader, option->key, value.number, option->min,
+                                            option->max > 0 ? option->max : G_MAXINT64);
     break;
   case OPTION_ENUM:
     value.number = json_reader_enum(reader, option->key, option->names, (int) value.number);

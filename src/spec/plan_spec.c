@@ -1,8 +1,6 @@
 /* plan_spec.c - reads how a network is trained, against the table of strategies. */
 #include "spec/plan_spec.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdarg.h>
 
 #include "base/units.h"
@@ -13,6 +11,7 @@
 #define MICRO_BATCH_MAX (1 << 20)
 #define ACCUMULATION_MAX (1 << 20)
 #define EVERY_MAX (1 << 20)
+#define CLIP_MAX 1e9
 #define SEQUENCE_LENGTH_DEFAULT 8192
 #define EVERY_DEFAULT 2
 /* PyTorch's CUDAAllocatorConfig: max_split_size_mb must be larger than kLargeBuffer (20 MiB). */
@@ -159,8 +158,8 @@ read_checkpointing(JsonReader *reader, PlanSpec *spec)
   refuse_without_policy(section, "around",
                         policy == CHECKPOINT_NONE && spec->checkpointing.around != AROUND_MODULE,
                         "full, every_n, fraction or selective_op");
-  if (policy == CHECKPOINT_FRACTION && !has_fraction)
-    json_reader_fail(section, "fraction", "is missing: policy fraction needs it");
+  if (policy == CHECKPOINT_FRACTION)
+    json_reader_require(section, "fraction");
   json_reader_finish(section, NULL);
 }
 
@@ -173,7 +172,7 @@ read_optimizer(JsonReader *reader, PlanSpec *spec)
       (OptimizerName) json_reader_enum(section, "name", optimizer_names, OPTIMIZER_ADAMW);
   spec->optimizer.implementation = (OptimizerCode) json_reader_enum(
       section, "implementation", optimizer_code_names, OPTIMIZER_FOREACH);
-  spec->optimizer.clip_grad_norm = json_reader_double(section, "clip_grad_norm", 0, 0, DBL_MAX);
+  spec->optimizer.clip_grad_norm = json_reader_double(section, "clip_grad_norm", 0, 0, CLIP_MAX);
   spec->optimizer.zero_grad =
       (ZeroGradAt) json_reader_enum(section, "zero_grad", zero_grad_names, ZERO_GRAD_START);
   json_reader_finish(section, NULL);
@@ -185,11 +184,12 @@ read_allocator(JsonReader *reader, PlanSpec *spec)
 {
   g_autoptr(JsonReader) section = json_reader_section(reader, "allocator");
   spec->allocator.expandable_segments = json_reader_bool(section, "expandable_segments", FALSE);
-  spec->allocator.max_split_size = json_reader_size(section, "max_split_size", G_MAXINT64);
-  if (spec->allocator.max_split_size < MAX_SPLIT_SIZE_MIN)
-    json_reader_fail(section, "max_split_size", "must be larger than 20 MiB, or null");
+  spec->allocator.max_split_size = json_reader_size_between(section, "max_split_size", G_MAXINT64,
+                                                            MAX_SPLIT_SIZE_MIN, G_MAXINT64);
   spec->allocator.garbage_collection_threshold =
-      json_reader_double(section, "garbage_collection_threshold", 0, 0, nextafter(1, 0));
+      json_reader_double(section, "garbage_collection_threshold", 0, 0, 1);
+  if (spec->allocator.garbage_collection_threshold >= 1)
+    json_reader_fail(section, "garbage_collection_threshold", "must be below 1");
   int divisions =
       (int) json_reader_int(section, "roundup_power2_divisions", 0, 0, POWER2_DIVISIONS_MAX);
   spec->allocator.roundup_power2_divisions = divisions;
