@@ -8,7 +8,7 @@
 #   skip NAME REASON             a case that cannot be tried here
 #   finish                       the last line of every test
 #
-# POSIX sh.  The tree is $top_srcdir, the program $highwater; nothing is written outside the scratch folder.
+# POSIX sh; variables named lib_... are its own.  The tree is $top_srcdir, the program $highwater; nothing is written outside the scratch folder.
 
 set -u
 : "${top_srcdir:?make check sets it; by hand: top_srcdir=/path/to/source sh TEST}"
@@ -32,17 +32,17 @@ report() {
   echo "$2 $cases - $1"
   if [ "$2" = "not ok" ]; then
     echo "# exit status $status"
-    for file in out err; do
-      [ -s "$file" ] && head -n 20 "$file" | sed "s/^/# $file: /"
+    for lib_file in out err; do
+      [ -s "$lib_file" ] && head -n 20 "$lib_file" | sed "s/^/# $lib_file: /"
     done
   fi
   return 0
 }
 
 ok() {
-  name=$1
+  lib_name=$1
   shift
-  if "$@"; then report "$name" ok; else report "$name" "not ok"; fi
+  if "$@"; then report "$lib_name" ok; else report "$lib_name" "not ok"; fi
 }
 
 run() {
@@ -59,10 +59,10 @@ is_answer() {
 }
 
 answers() {
-  name=$1 expected=$2
+  lib_name=$1 lib_expected=$2
   shift 2
   run "$@"
-  ok "$name" is_answer "$expected"
+  ok "$lib_name" is_answer "$lib_expected"
 }
 
 is_refusal() {
@@ -71,10 +71,10 @@ is_refusal() {
 }
 
 refuses() {
-  name=$1 text=$2
+  lib_name=$1 lib_text=$2
   shift 2
   run "$@"
-  ok "$name" is_refusal "$text"
+  ok "$lib_name" is_refusal "$lib_text"
 }
 
 skip() {
