@@ -1,11 +1,12 @@
-/* check_executor.c - the executor on hand-written Programs whose timelines are worked out on paper in the
- * comments: host and streams, events, communicators, allocator costs, out of memory, steps.
+/* check_executor.c - the executor on hand-written Programs whose timelines are worked out on paper
+ * in the comments: host and streams, events, communicators, allocator costs, out of memory, steps.
  *
- * On the device of this test a kernel of n bytes takes n ns, a collective of n bytes over two ranks n / 2 ns,
- * cudaMalloc 7 ns and cudaFree 3 ns after the device is idle, and one host op 1 ns.  Not pinned: what real
- * profiles say. */
+ * On the device of this test a kernel of n bytes takes n ns, a collective of n bytes over two ranks
+ * n / 2 ns, cudaMalloc 7 ns and cudaFree 3 ns after the device is idle, and one host op 1 ns.  Not
+ * pinned: what real profiles say. */
 #include <string.h>
 
+#include "collective/collective.h"
 #include "compute/kernel_model.h"
 #include "exec/executor.h"
 #include "program/program_builder.h"
@@ -13,8 +14,10 @@
 
 /* ---- a machine with round figures ---- */
 
+static char machine_name[] = "paper";
+
 static DeviceProfile device = {
-    .name = (char *) "paper",
+    .name = machine_name,
     .memory_bytes = G_MAXINT64 / 4,
     .sms = 1,
     .max_threads_per_sm = 1,
@@ -37,7 +40,7 @@ static DeviceProfile device = {
 };
 
 static const ClusterSpec cluster = {
-    .name = (char *) "paper",
+    .name = machine_name,
     .device = &device,
     .gpus_per_node = 8,
     .nics = 8,
@@ -153,7 +156,8 @@ count_spans(const Recording *r, SpanKind kind)
   return n;
 }
 
-/* From here on times count from the start of step 1, which is 0: constructions here take no time. */
+/* From here on times count from the start of step 1, which is 0: constructions here take no time.
+ */
 static void
 assert_span(const Recording *r, const char *name, int n, SimTime start, SimTime end)
 {
@@ -379,8 +383,8 @@ END_TEST
 
 START_TEST(collectives_of_two_communicators_share_their_link)
 {
-  /* Both stay inside a node.  A alone takes 100, B too.  A from 0, B from 50: A has 50 left, at half speed
-   * 50-150; B has done 50 by then and the rest alone, 150-200. */
+  /* Both stay inside a node.  A alone takes 100, B too.  A from 0, B from 50: A has 50 left, at
+   * half speed 50-150; B has done 50 by then and the rest alone, 150-200. */
   ProgramBuilder *b = script();
   begin_step(b);
   collective(b, STREAM_ALL_GATHER, "one", 100);
@@ -463,7 +467,8 @@ START_TEST(the_first_step_begins_when_the_constructed_model_is_there)
 }
 END_TEST
 
-/* A step that replaces what the one before left, as gradients are: allocates the new, frees the old. */
+/* A step that replaces what the one before left, as gradients are: allocates the new, frees the
+ * old. */
 static void
 replace(ProgramBuilder *b, gint32 *held)
 {
@@ -506,8 +511,8 @@ END_TEST
 
 START_TEST(memory_changes_on_the_hosts_timeline)
 {
-  /* 4 MiB comes from a segment of 20 MiB (PyTorch's size for 1-10 MiB): one cudaMalloc, 7 ns, on an idle
-   * device.  The device works until 1000, which nothing here waits for. */
+  /* 4 MiB comes from a segment of 20 MiB (PyTorch's size for 1-10 MiB): one cudaMalloc, 7 ns, on an
+   * idle device.  The device works until 1000, which nothing here waits for. */
   ProgramBuilder *b = script();
   begin_step(b);
   gint32 x = storage(b, 4 * MIB - 100, CATEGORY_ACTIVATION, "x");
@@ -552,8 +557,8 @@ START_TEST(memory_that_is_not_the_devices_never_reaches_the_allocator)
 {
   ProgramBuilder *b = script();
   begin_step(b);
-  Storage pinned = {.bytes = MIB, .space = SPACE_PINNED, .module = -1,
-                    .what = program_builder_name(b, "pinned")};
+  Storage pinned = {
+      .bytes = MIB, .space = SPACE_PINNED, .module = -1, .what = program_builder_name(b, "pinned")};
   gint32 p = program_builder_storage(b, &pinned);
   gint32 empty = storage(b, 0, CATEGORY_OTHER, "empty");
   program_builder_alloc(b, p);
@@ -613,9 +618,9 @@ END_TEST
 
 START_TEST(memory_used_on_another_stream_is_free_when_that_stream_has_passed)
 {
-  /* x (16 MiB, its segment is just that: multiples of 2 MiB from 10 MiB on) comes at 7; k uses it on copy_in
-   * until 207.  It is freed at 7.  y of the same size at 17 cannot have it: a second segment, which waits for
-   * the device until 207 and takes 7: 214.  z at 214 gets x's place. */
+  /* x (16 MiB, its segment is just that: multiples of 2 MiB from 10 MiB on) comes at 7; k uses it
+   * on copy_in until 207.  It is freed at 7.  y of the same size at 17 cannot have it: a second
+   * segment, which waits for the device until 207 and takes 7: 214.  z at 214 gets x's place. */
   ProgramBuilder *b = script();
   begin_step(b);
   gint32 x = storage(b, 16 * MIB, CATEGORY_OTHER, "x");
@@ -739,8 +744,8 @@ END_TEST
 
 START_TEST(a_retry_waits_frees_what_is_cached_and_allocates)
 {
-  /* Limit 40 MiB.  Step 1: a of 20 MiB at 7, freed and cached.  Step 2: k 7-107; b of 30 MiB at 7 does not
-   * fit beside it: cudaFree waits until 107 and takes 3, cudaMalloc 7: 117.  One retry. */
+  /* Limit 40 MiB.  Step 1: a of 20 MiB at 7, freed and cached.  Step 2: k 7-107; b of 30 MiB at 7
+   * does not fit beside it: cudaFree waits until 107 and takes 3, cudaMalloc 7: 117.  One retry. */
   ProgramBuilder *b = script();
   gint32 x = storage(b, 20 * MIB, CATEGORY_OTHER, "a");
   gint32 y = storage(b, 30 * MIB, CATEGORY_OTHER, "b");
@@ -770,8 +775,8 @@ END_TEST
 
 START_TEST(a_retry_waits_for_memory_that_other_streams_still_use)
 {
-  /* Limit 20 MiB.  x is used on copy_in until 207 and freed at 7; y of the same size at 7: the allocator
-   * synchronizes with x's event (207), frees x's segment (3) and allocates (7): 217. */
+  /* Limit 20 MiB.  x is used on copy_in until 207 and freed at 7; y of the same size at 7: the
+   * allocator synchronizes with x's event (207), frees x's segment (3) and allocates (7): 217. */
   ProgramBuilder *b = script();
   gint32 x = storage(b, 20 * MIB, CATEGORY_OTHER, "x");
   gint32 y = storage(b, 20 * MIB, CATEGORY_OTHER, "y");
@@ -870,9 +875,8 @@ test_suite(void)
   } cases[] = {
       {"host and streams",
        {the_machine_of_this_test_has_round_figures,
-        each_kind_of_host_work_costs_what_the_profile_says,
-        a_slow_host_leaves_gaps_between_kernels, a_fast_host_runs_ahead_and_kernels_queue,
-        a_step_ends_no_earlier_than_its_host,
+        each_kind_of_host_work_costs_what_the_profile_says, a_slow_host_leaves_gaps_between_kernels,
+        a_fast_host_runs_ahead_and_kernels_queue, a_step_ends_no_earlier_than_its_host,
         a_stream_waits_for_the_record_that_was_last_when_it_was_told_to,
         event_synchronize_holds_the_host_until_the_event,
         a_synchronization_that_finds_the_device_done_costs_nothing,
@@ -880,8 +884,7 @@ test_suite(void)
         a_copy_is_a_span_of_its_own_kind_and_bears_the_module}},
       {"communicators",
        {a_communicator_runs_its_collectives_in_order_of_issue_over_two_streams,
-        collectives_of_two_communicators_share_their_link,
-        a_collective_of_one_rank_takes_no_time}},
+        collectives_of_two_communicators_share_their_link, a_collective_of_one_rank_takes_no_time}},
       {"steps",
        {steps_follow_each_other_without_draining_the_device,
         only_the_last_steps_spans_are_kept_unless_asked_for,
