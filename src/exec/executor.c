@@ -27,6 +27,31 @@ check_program_rules(const Program *program)
     g_error("the Program breaks its rules: %s", error->message);
 }
 
+static gboolean
+keeps_spans(const Executor *executor, int step)
+{
+  return executor->config->keep_spans || step == executor->program->steps;
+}
+
+/* What the steps will leave in the Recording is known beforehand. */
+static void
+reserve_recording(Executor *executor)
+{
+  const Program *program = executor->program;
+  guint memory = 0, ranges = 0, spans = 0;
+  for (int step = 0; step < program->steps; step++) {
+    guint counts[PROGRAM_OP_COUNT] = {0};
+    const GArray *ops = program_step(program, step)->ops;
+    for (guint i = 0; i < ops->len; i++)
+      counts[g_array_index(ops, ProgramOp, i).kind]++;
+    memory += counts[PROGRAM_ALLOC] + counts[PROGRAM_FREE];
+    ranges += counts[PROGRAM_RANGE_PUSH];
+    if (keeps_spans(executor, step + 1))
+      spans += counts[PROGRAM_LAUNCH] + counts[PROGRAM_COPY] + counts[PROGRAM_COLLECTIVE];
+  }
+  recorder_reserve(executor->rank.recorder, memory, ranges, spans);
+}
+
 /* Builds the model as if memory had no end, then waits for the device, as a training script does
  * before its loop. */
 static gboolean
@@ -48,8 +73,7 @@ static gboolean
 run_step(Executor *executor, int step)
 {
   Rank *rank = &executor->rank;
-  span_log_begin(&rank->spans, step,
-                 executor->config->keep_spans || step == executor->program->steps);
+  span_log_begin(&rank->spans, step, keeps_spans(executor, step));
   recorder_begin_step(rank->recorder, rank->host.now);
   gboolean goes_on = rank_run(rank, program_step(executor->program, step - 1));
   recorder_end_step(rank->recorder, rank->host.now);
@@ -129,6 +153,7 @@ executor_run(const Program *program, const ExecutorConfig *config)
   allocator.memory_limit = G_MAXINT64;
   rank_init(&executor.rank, program, config->cluster, &allocator, engine, executor.recording);
   gboolean goes_on = run_construction(&executor);
+  reserve_recording(&executor);
   for (int step = 1; step <= program->steps && goes_on; step++)
     goes_on = run_step(&executor, step);
   finish(&executor);

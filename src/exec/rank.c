@@ -148,6 +148,7 @@ rank_init(Rank *rank, const Program *program, const ClusterSpec *cluster,
                           .engine = engine,
                           .recording = recording,
                           .recorder = rank->recorder};
+  span_log_init(&rank->spans);
   host_thread_init(&rank->host, engine, &rank->spans, cluster->device);
   gpu_init(&rank->gpu, engine, &rank->spans, program, cluster->device);
   communicators_init(&rank->communicators, engine, &rank->spans, program, cluster);
@@ -167,6 +168,7 @@ rank_clear(Rank *rank)
   device_memory_clear(&rank->memory);
   communicators_clear(&rank->communicators);
   gpu_clear(&rank->gpu);
+  span_log_clear(&rank->spans);
   recorder_free(rank->recorder);
   labels_clear(&rank->labels);
   g_free(rank->waits);

@@ -4,10 +4,21 @@
 /* The device runs behind the host, so work is known by step and op: 32 bits each. */
 #define TAG_OP_BITS 32
 
-static const OpList *
-list_of_step(const Program *program, int step)
+void
+span_log_init(SpanLog *log)
 {
-  return step == 0 ? g_ptr_array_index(program->lists, 0) : program_step(program, step - 1);
+  log->step_ops = g_new(const ProgramOp *, (gsize) log->program->steps + 1);
+  for (int step = 0; step <= log->program->steps; step++) {
+    const OpList *list = step == 0 ? g_ptr_array_index(log->program->lists, 0)
+                                   : program_step(log->program, step - 1);
+    log->step_ops[step] = (const ProgramOp *) (gconstpointer) list->ops->data;
+  }
+}
+
+void
+span_log_clear(SpanLog *log)
+{
+  g_free(log->step_ops);
 }
 
 void
@@ -26,8 +37,7 @@ tag_step(guint64 tag)
 static const ProgramOp *
 tag_op(const SpanLog *log, guint64 tag)
 {
-  const OpList *list = list_of_step(log->program, tag_step(tag));
-  return &g_array_index(list->ops, ProgramOp, (guint32) tag);
+  return log->step_ops[tag_step(tag)] + (guint32) tag;
 }
 
 /* A collective runs on its communicator's queue, but what issued it waits: a stream does one thing.
@@ -85,8 +95,7 @@ span_log_observe(SpanLog *log, const ProgramOp *op, Work *work)
 {
   if (!log->keeps)
     return;
-  const OpList *list = list_of_step(log->program, log->step);
-  guint index = (guint) (op - (const ProgramOp *) (gconstpointer) list->ops->data);
+  guint index = (guint) (op - log->step_ops[log->step]);
   work->started = on_started;
   work->finished = on_finished;
   work->user = log;

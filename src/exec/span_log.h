@@ -13,10 +13,15 @@ typedef struct {
   Engine *engine;
   Recording *recording;
   Recorder *recorder;
+  const ProgramOp **step_ops;    /* of each step; 0: the construction */
   int step;                      /* being issued; 0: the construction */
   gboolean keeps;                /* whether its spans are wanted */
   SimTime started[STREAM_COUNT]; /* of what runs now */
 } SpanLog;
+
+/* program, labels, engine, recording and recorder are set already; the rest is filled in. */
+void span_log_init(SpanLog *log);
+void span_log_clear(SpanLog *log);
 
 /* The ops that follow belong to this step. */
 void span_log_begin(SpanLog *log, int step, gboolean keeps);

@@ -102,12 +102,10 @@ make_program(void)
 {
   ProgramBuilder *b = program_builder_new();
   program_builder_begin_list(b);
-  for (int i = 0; i < STEPS; i++) {
-    program_builder_begin_list(b);
-    add_step(b);
+  program_builder_begin_list(b);
+  add_step(b);
+  for (int i = 0; i < STEPS; i++)
     program_builder_add_step(b);
-    program_builder_fold_last_list(b);
-  }
   return program_builder_finish(b);
 }
 
