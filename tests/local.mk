@@ -5,13 +5,14 @@ CHECKS = \
   tests/check_cluster_spec \
   tests/check_json \
   tests/check_output \
-  tests/check_recording \
   tests/check_plan_spec \
+  tests/check_recording \
   tests/check_specs \
   tests/check_units
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
+  tests/cli/list.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
@@ -20,12 +21,21 @@ SHELL_TESTS = \
   tests/registry.sh
 
 # Headers that several tests share, data: a release holds only what is named somewhere.
-TEST_EXTRAS =
+TEST_EXTRAS = \
+  tests/plan_tables.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
-  tests/fuzz/fuzz_json
+  tests/fuzz/fuzz_cluster \
+  tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_network \
+  tests/fuzz/fuzz_plan \
+  tests/fuzz/fuzz_recording
+tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
