@@ -80,8 +80,18 @@ libhighwater_a_SOURCES += \
 
 # program
 libhighwater_a_SOURCES += \
-  src/program/program.h \
-  src/program/program_builder.h
+  src/program/access_map.c src/program/access_map.h \
+  src/program/program.c src/program/program.h \
+  src/program/program_agreement.c \
+  src/program/program_builder.c src/program/program_builder.h \
+  src/program/program_check.c \
+  src/program/program_fold.c src/program/program_fold.h \
+  src/program/program_ids.c src/program/program_ids.h \
+  src/program/program_listing.c \
+  src/program/program_parse.c \
+  src/program/program_print.c \
+  src/program/program_scan.c src/program/program_scan.h \
+  src/program/program_schema.c src/program/program_schema.h
 
 # compute
 libhighwater_a_SOURCES += \

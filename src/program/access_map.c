@@ -24,7 +24,7 @@ struct _AccessMap {
 };
 
 void
-clock_join(Clock *clock, const Clock *other)
+access_clock_join(Clock *clock, const Clock *other)
 {
   for (int i = 0; i < STREAM_COUNT; i++)
     clock->at[i] = MAX(clock->at[i], other->at[i]);
