@@ -30,14 +30,20 @@ event_before(const Event *a, const Event *b)
 
 /* ---- heap ---- */
 
+/* Stands after the last event, so that each node with a child has four. */
+static const Event never = {SIM_TIME_MAX, G_MAXUINT64};
+
 static void
 heap_reserve(EventQueue *queue, gsize capacity)
 {
   /* heap[0] is the last event of a cache line, so that heap[1] opens the next. */
-  gpointer block = g_malloc((capacity + ARITY) * sizeof(Event) + CACHE_LINE);
+  gsize events = capacity + ARITY - 1;
+  gpointer block = g_malloc(events * sizeof(Event) + 2 * CACHE_LINE);
   gsize line = ((gsize) block + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
   Event *heap = (Event *) (line + CACHE_LINE) - 1;
 
+  for (gsize i = queue->heap_count; i < events; i++)
+    heap[i] = never;
   if (queue->heap_count > 0)
     memcpy(heap, queue->heap, queue->heap_count * sizeof(Event));
   g_free(queue->heap_block);
@@ -68,18 +74,7 @@ earliest_of_four(const Event *heap, gsize first)
   gsize left = event_before(&child[1], &child[0]);
   gsize right = 2 + event_before(&child[3], &child[2]);
 
-  return first + left + (right - left) * event_before(&child[right], &child[left]);
-}
-
-/* The same where the heap ends before the fourth child. */
-static inline gsize
-earliest_of_last(const Event *heap, gsize first, gsize count)
-{
-  gsize best = first;
-
-  for (gsize child = first + 1; child < count; child++)
-    best = event_before(&heap[child], &heap[best]) ? child : best;
-  return best;
+  return first + (left ^ ((left ^ right) & -event_before(&child[right], &child[left])));
 }
 
 /* Fills the hole at the root: the earliest children move up all the way to a leaf, then event,
@@ -87,17 +82,10 @@ earliest_of_last(const Event *heap, gsize first, gsize count)
 static inline void
 refill_root(Event *heap, gsize count, Event event)
 {
-  gsize hole = 0, first = 1;
+  gsize hole = 0;
 
-  while (first + ARITY <= count) {
+  for (gsize first = 1; first < count; first = ARITY * hole + 1) {
     gsize child = earliest_of_four(heap, first);
-
-    heap[hole] = heap[child];
-    hole = child;
-    first = ARITY * hole + 1;
-  }
-  if (first < count) {
-    gsize child = earliest_of_last(heap, first, count);
 
     heap[hole] = heap[child];
     hole = child;
@@ -123,12 +111,22 @@ heap_push(EventQueue *queue, Event event)
 static inline void
 heap_settle(EventQueue *queue)
 {
+  Event last;
+
   if (!queue->root_taken)
     return;
   queue->root_taken = FALSE;
-  queue->heap_count--;
+  last = queue->heap[--queue->heap_count];
+  queue->heap[queue->heap_count] = never;
   if (queue->heap_count > 0)
-    refill_root(queue->heap, queue->heap_count, queue->heap[queue->heap_count]);
+    refill_root(queue->heap, queue->heap_count, last);
+}
+
+/* Time of the earliest event in the heap, SIM_TIME_MAX when it is empty. */
+static inline SimTime
+heap_time(const EventQueue *queue)
+{
+  return queue->heap[queue->root_taken ? earliest_of_four(queue->heap, 1) : 0].time;
 }
 
 /* ---- lane ---- */
@@ -205,12 +203,13 @@ event_queue_push(EventQueue *queue, SimTime time, guint target)
 gboolean
 event_queue_pop(EventQueue *queue, Event *event)
 {
-  heap_settle(queue);
-  /* What the heap holds for this very time was inserted while it lay ahead: before all of the lane. */
-  if (queue->lane_count > 0 && (queue->heap_count == 0 || queue->heap[0].time > queue->now)) {
+  /* What the heap holds for this very time was inserted while it lay ahead: before all of the lane.
+   */
+  if (queue->lane_count > 0 && heap_time(queue) > queue->now) {
     *event = lane_pop(queue);
     return TRUE;
   }
+  heap_settle(queue);
   if (queue->heap_count == 0)
     return FALSE;
   *event = queue->heap[0];
@@ -220,12 +219,9 @@ event_queue_pop(EventQueue *queue, Event *event)
 }
 
 SimTime
-event_queue_next_time(EventQueue *queue)
+event_queue_next_time(const EventQueue *queue)
 {
-  if (queue->lane_count > 0)
-    return queue->now;
-  heap_settle(queue);
-  return queue->heap_count > 0 ? queue->heap[0].time : SIM_TIME_MAX;
+  return queue->lane_count > 0 ? queue->now : heap_time(queue);
 }
 
 void

@@ -41,11 +41,12 @@ void event_queue_clear(EventQueue *queue);
 /* Inserts an event at a time that is not before event_queue_now().  Returns its id. */
 guint64 event_queue_push(EventQueue *queue, SimTime time, guint target);
 
-/* Takes the earliest event out; of equal times, the one inserted first.  FALSE when none is left. */
+/* Takes the earliest event out; of equal times, the one inserted first.  FALSE when none is left.
+ */
 gboolean event_queue_pop(EventQueue *queue, Event *event);
 
 /* Time of the earliest event, SIM_TIME_MAX when there is none. */
-SimTime event_queue_next_time(EventQueue *queue);
+SimTime event_queue_next_time(const EventQueue *queue);
 
 /* Moves the clock forward to a time that no pending event precedes. */
 void event_queue_advance(EventQueue *queue, SimTime time);
