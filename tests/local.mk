@@ -6,12 +6,12 @@ CHECKS = \
   tests/check_json \
   tests/check_output \
   tests/check_plan_spec \
-  tests/check_recording \
-  tests/check_specs \
   tests/check_program \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
+  tests/check_recording \
+  tests/check_specs \
   tests/check_units
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
@@ -34,13 +34,13 @@ FUZZERS = \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
+  tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
-  tests/fuzz/fuzz_program
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 
 # Benchmarks: tests/bench/bench_NAME.c.
