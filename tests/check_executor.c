@@ -507,6 +507,37 @@ START_TEST(what_a_folded_step_leaves_is_what_it_finds_when_it_runs_again)
 }
 END_TEST
 
+/* A step that waits for what the one before recorded on another stream. */
+static void
+wait_for_previous(ProgramBuilder *b, gint32 *recorded)
+{
+  gint32 next = program_builder_event(b);
+  begin_step(b);
+  if (*recorded >= 0)
+    program_builder_wait(b, STREAM_COMPUTE, *recorded);
+  kernel(b, STREAM_COMPUTE, 1, "k");
+  kernel(b, STREAM_COPY_IN, 30, "c");
+  program_builder_record(b, STREAM_COPY_IN, next);
+  *recorded = next;
+}
+
+START_TEST(a_folded_step_waits_for_the_event_of_the_step_before)
+{
+  /* copy_in  c 0-30, 30-60, 60-90, 90-120, one a step
+   * compute  k 0-1, then each behind the c of the step before: 30, 60, 90 */
+  ProgramBuilder *b = script();
+  gint32 recorded = -1;
+  for (int i = 0; i < 3; i++)
+    wait_for_previous(b, &recorded);
+  ck_assert(program_builder_fold_last_list(b));
+  program_builder_add_step(b);
+  g_autoptr(Recording) r = run_unlimited(b);
+  assert_span(r, "k", 0, 0, 1);
+  for (int i = 1; i < 4; i++)
+    assert_span(r, "k", i, 30 * i, 30 * i + 1);
+}
+END_TEST
+
 /* ---- memory ---- */
 
 START_TEST(memory_changes_on_the_hosts_timeline)
@@ -598,10 +629,12 @@ END_TEST
 
 START_TEST(mapping_an_expandable_segment_waits_for_nothing)
 {
-  /* 4 MiB are one page of 20 MiB: 7 ns while k still runs. */
+  /* 4 MiB are one page of 20 MiB: 7 ns while k still runs.  What ended before, at 3, comes before
+   * it in the Recording. */
   ProgramBuilder *b = script();
   begin_step(b);
   kernel(b, STREAM_COMPUTE, 100, "k");
+  kernel(b, STREAM_ALL_GATHER, 3, "early");
   host(b, 10);
   program_builder_alloc(b, storage(b, 4 * MIB, CATEGORY_OTHER, "x"));
   kernel(b, STREAM_COPY_IN, 1, "l");
@@ -609,6 +642,8 @@ START_TEST(mapping_an_expandable_segment_waits_for_nothing)
   config.allocator.expandable_segments = TRUE;
   config.allocator.device_total_bytes = 80 * GIB;
   g_autoptr(Recording) r = run(b, &config);
+  assert_span(r, "early", 0, 0, 3);
+  assert_span(r, "cuMemMap", 0, 10, 17);
   assert_span(r, "l", 0, 17, 18);
   const SegmentEvent *segment = &g_array_index(r->segments, SegmentEvent, 0);
   ck_assert_int_eq(segment->action, SEGMENT_MAP);
@@ -889,7 +924,8 @@ test_suite(void)
        {steps_follow_each_other_without_draining_the_device,
         only_the_last_steps_spans_are_kept_unless_asked_for,
         the_first_step_begins_when_the_constructed_model_is_there,
-        what_a_folded_step_leaves_is_what_it_finds_when_it_runs_again}},
+        what_a_folded_step_leaves_is_what_it_finds_when_it_runs_again,
+        a_folded_step_waits_for_the_event_of_the_step_before}},
       {"memory",
        {memory_changes_on_the_hosts_timeline,
         memory_that_is_not_the_devices_never_reaches_the_allocator,
