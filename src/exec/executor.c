@@ -4,6 +4,9 @@
 
 #include "exec/rank.h"
 
+/* With HIGHWATER_CHECK=1 the allocator is checked every so many ops. */
+#define CHECK_EVERY 1000
+
 typedef struct {
   const Program *program;
   const ExecutorConfig *config;
@@ -131,7 +134,7 @@ describe_run(const ExecutorConfig *config)
   Recording *recording = recording_new();
   g_free(recording->title);
   recording->title = g_strdup(config->title != NULL ? config->title : "");
-  recording->capacity_bytes = config->allocator.memory_limit;
+  recording->capacity_bytes = MIN(config->allocator.memory_limit, config->allocator.process_limit);
   recording->outside_allocator_bytes = config->outside_allocator_bytes;
   for (int i = 0; i < STREAM_COUNT; i++)
     g_ptr_array_add(recording->streams, g_strdup(program_stream_name((StreamId) i)));
@@ -152,6 +155,8 @@ executor_run(const Program *program, const ExecutorConfig *config)
   AllocatorConfig allocator = config->allocator;
   allocator.memory_limit = G_MAXINT64;
   rank_init(&executor.rank, program, config->cluster, &allocator, engine, executor.recording);
+  if (checks_asked_for())
+    executor.rank.check_every = CHECK_EVERY;
   gboolean goes_on = run_construction(&executor);
   reserve_recording(&executor);
   for (int step = 1; step <= program->steps && goes_on; step++)

@@ -1,9 +1,6 @@
 /* rank.c - what each op of a Program does: one function each, in a table. */
 #include "exec/rank.h"
 
-/* With HIGHWATER_CHECK=1 the allocator is checked every so many ops. */
-#define CHECK_EVERY 1000
-
 G_STATIC_ASSERT((int) RECORDED_PHASE == (int) RANGE_PHASE);
 G_STATIC_ASSERT((int) RECORDED_MODULE == (int) RANGE_MODULE);
 G_STATIC_ASSERT((int) RECORDED_HOOK == (int) RANGE_HOOK);
@@ -158,8 +155,6 @@ rank_init(Rank *rank, const Program *program, const ClusterSpec *cluster,
                                 .gpu = &rank->gpu,
                                 .recorder = rank->recorder};
   device_memory_init(&rank->memory, allocator, cluster->device);
-  if (g_strcmp0(g_getenv("HIGHWATER_CHECK"), "1") == 0)
-    rank->ops_to_check = CHECK_EVERY;
 }
 
 void
@@ -186,9 +181,9 @@ rank_run(Rank *rank, const OpList *list)
   for (guint i = 0; i < list->ops->len; i++) {
     if (!run_op[ops[i].kind](rank, &ops[i]))
       return FALSE;
-    if (rank->ops_to_check > 0 && --rank->ops_to_check == 0) {
+    if (rank->check_every > 0 && ++rank->unchecked == rank->check_every) {
       caching_allocator_check(rank->memory.allocator);
-      rank->ops_to_check = CHECK_EVERY;
+      rank->unchecked = 0;
     }
   }
   return TRUE;

@@ -19,7 +19,8 @@ typedef struct {
   DeviceMemory memory;
   Recorder *recorder;
   const OpList *last_list; /* executed before, if any */
-  guint ops_to_check;      /* checks the allocator after that many ops; 0: never */
+  guint check_every;       /* checks the allocator after so many ops; 0 (the default): never */
+  guint unchecked;         /* ops since */
   char *waits;             /* NULL, or for what the host waits for ever */
 } Rank;
 
