@@ -14,7 +14,7 @@ typedef struct {
   ProgramBuilder *builder;
   int step; /* from 1; 0: construction */
   gint32 kernel, module;
-  gint32 kept[4]; /* storages or events, -1: none */
+  gint32 kept[STEPS + 1]; /* storages or events, -1: none */
 } Script;
 
 static gint32
@@ -310,7 +310,31 @@ two_steps_late(Script *script)
   script->kept[0] = allocate(script, "result");
 }
 
-/* The same of an event. */
+/* A stock that shrinks: each step frees one more of what the construction made. */
+static void
+shrinking_stock(Script *script)
+{
+  if (script->step > 0)
+    program_builder_release(script->builder, script->kept[script->step]);
+  for (int i = 0; script->step == 0 && i <= STEPS; i++)
+    script->kept[i] = allocate(script, "stock");
+}
+
+/* Each step records one event; every other one waits for it, the rest for an old one. */
+static void
+two_events_for_one(Script *script)
+{
+  for (int i = 0; i < 2 && script->step == 0; i++) {
+    script->kept[i] = program_builder_event(script->builder);
+    program_builder_record(script->builder, STREAM_COMPUTE, script->kept[i]);
+  }
+  if (script->step == 0)
+    return;
+  program_builder_record(script->builder, STREAM_COMPUTE, script->kept[0]);
+  program_builder_event_sync(script->builder, script->kept[script->step % 2]);
+}
+
+/* An event that is awaited two steps after its record. */
 static void
 two_steps_late_event(Script *script)
 {
@@ -355,6 +379,8 @@ static const FoldCase cases[] = {
     {two_for_one, 0, 0, 0},
     {two_steps_late, 0, 0, 0},
     {two_steps_late_event, 0, 0, 0},
+    {shrinking_stock, 0, 0, 0},
+    {two_events_for_one, 0, 0, 0},
 };
 
 /* Builds STEPS steps; with folding, stops lowering at the first step that folds and asks for the
@@ -362,7 +388,8 @@ static const FoldCase cases[] = {
 static Program *
 build(void (*run)(Script *script), gboolean fold, int *folded_at)
 {
-  Script script = {.builder = program_builder_new(), .module = -1, .kept = {-1, -1, -1, -1}};
+  Script script = {
+      .builder = program_builder_new(), .module = -1, .kept = {-1, -1, -1, -1, -1, -1}};
   Kernel kernel = {.kind = KERNEL_MEMORY, .launches = 1};
   gboolean folded = FALSE;
 
