@@ -49,7 +49,16 @@ libhighwater_a_SOURCES += \
 
 # engine
 libhighwater_a_SOURCES += \
-  src/engine/engine.h
+  src/engine/engine.c src/engine/engine.h src/engine/engine_private.h \
+  src/engine/event_queue.c src/engine/event_queue.h \
+  src/engine/item_queue.c src/engine/item_queue.h \
+  src/engine/pool.c src/engine/pool.h \
+  src/engine/rate_group.c src/engine/rate_group.h \
+  src/engine/rendezvous.c src/engine/rendezvous.h \
+  src/engine/shared_link.c src/engine/shared_link.h \
+  src/engine/stream.c src/engine/stream.h \
+  src/engine/stuck_report.c \
+  src/engine/sync_point.c src/engine/sync_point.h
 
 # spec
 libhighwater_a_SOURCES += \

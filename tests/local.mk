@@ -3,6 +3,8 @@
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
   tests/check_cluster_spec \
+  tests/check_engine \
+  tests/check_event_queue \
   tests/check_json \
   tests/check_output \
   tests/check_plan_spec \
@@ -10,7 +12,9 @@ CHECKS = \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
+  tests/check_rate_group \
   tests/check_recording \
+  tests/check_shared_link \
   tests/check_specs \
   tests/check_units
 
@@ -46,9 +50,11 @@ tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
   tests/bench/bench_command \
+  tests/bench/bench_engine \
   tests/bench/bench_json \
   tests/bench/bench_program
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
+tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
 tests_bench_bench_program_LDADD = $(BENCH_LDADD)
 
@@ -72,7 +78,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/program_text.h
+tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h tests/program_text.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

@@ -34,7 +34,7 @@ typedef struct {
 typedef struct _ItemChunk {
   struct _ItemChunk *next;
   guint end; /* bytes written; only once there is a next one */
-  char items[ITEM_CHUNK_BYTES];
+  guint64 items[ITEM_CHUNK_BYTES / sizeof(guint64)];
 } ItemChunk;
 
 /* Fields are private.  All zero is an empty queue.  Chunks come from a pool of ItemChunk. */
@@ -46,7 +46,7 @@ typedef struct {
 static inline Item *
 item_at(ItemChunk *chunk, guint offset)
 {
-  return (Item *) (gpointer) (chunk->items + offset);
+  return (Item *) (gpointer) ((char *) chunk->items + offset);
 }
 
 static inline guint

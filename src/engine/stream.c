@@ -219,11 +219,13 @@ stream_begin_work(Stream *stream, SimTime duration)
   const Work *work = stream_work(stream);
 
   stream->state = STREAM_RUNNING;
-  begin_phase(stream, PHASE_DURATION, (double) duration);
   if (work->group != NULL) {
+    begin_phase(stream, PHASE_DURATION, (double) duration);
     stream->rate = 0;
     rate_group_add(work->group, stream);
   } else {
+    stream->phase = PHASE_DURATION;
+    stream->alarm_id = 0;
     stream->rate = 1;
     set_end(stream, engine_time(stream->engine) + duration);
   }

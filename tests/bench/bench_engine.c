@@ -1,14 +1,12 @@
-/* bench_engine.c - events a second of the engine: the bare queue, streams with works and sync
- * points, and works whose rates and shares change all the time. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
+/* bench_engine.c - events a second of the engine on one core: the bare queue, streams with works
+ * and sync points, and works whose rates and shares keep changing. */
+#include "bench.h"
 #include "engine/engine.h"
 #include "engine/event_queue.h"
+#include <time.h>
 
 /* Each figure is the best of so many runs: others use the machine too. */
-#define REPEATS 5
+#define RUNS 7
 
 static double
 cpu_seconds(void)
@@ -38,7 +36,7 @@ next_random(guint64 *state)
 static double
 hold(int pending)
 {
-  const int holds = 3000000;
+  const int holds = 1000000;
   guint64 random = 88172645463325252u;
   EventQueue queue;
   Event event;
@@ -61,6 +59,7 @@ hold(int pending)
 
 /* How far submission runs ahead: works in the queues when a batch begins. */
 #define AHEAD 4096
+#define WORKS (64 * AHEAD)
 
 typedef struct {
   Engine *engine;
@@ -127,49 +126,59 @@ submit_rounds(Net *net)
   }
 }
 
-/* Events a second, submission included.  *items_per_event: how many items an event moves. */
+/* Events a second, submission included. */
 static double
-run_net(int streams, gboolean rated, double *items_per_event)
+run_net(int streams, gboolean rated)
 {
-  const int batches = (rated ? 100000 : 1000000) / AHEAD;
+  const int batches = WORKS / AHEAD;
   Net net = net_new(streams, rated);
   double seconds = cpu_seconds();
-  guint64 events;
+  double events;
 
   for (int i = 0; i < batches; i++) {
     submit_rounds(&net);
     engine_run(net.engine);
   }
   seconds = cpu_seconds() - seconds;
-  events = engine_event_count(net.engine);
-  *items_per_event = 3.0 * batches * AHEAD / (double) events;
+  events = (double) engine_event_count(net.engine);
   net_clear(&net);
-  return (double) events / seconds;
+  return events / seconds;
 }
+
+static double
+run_works_and_points(int streams)
+{
+  return run_net(streams, FALSE);
+}
+
+static double
+run_rates_and_link(int streams)
+{
+  return run_net(streams, TRUE);
+}
+
+static const struct {
+  const char *name;
+  double (*run)(int size); /* events a second */
+  int sizes[5];            /* up to the first 0 */
+} cases[] = {
+    {"engine-queue", hold, {16, 256, 1024, 16384, 262144}},
+    {"engine-streams", run_works_and_points, {4, 64, 1024}},
+    {"engine-rates", run_rates_and_link, {2, 8, 32}},
+};
 
 int
 main(void)
 {
-  static const int pending[] = {16, 256, 1024, 4096, 65536, 1048576};
-  static const int streams[] = {4, 64, 1024};
-  double items = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    for (guint k = 0; k < G_N_ELEMENTS(cases[i].sizes) && cases[i].sizes[k] > 0; k++) {
+      g_autofree char *name = g_strdup_printf("%s-%d", cases[i].name, cases[i].sizes[k]);
+      double best = 0;
 
-  for (guint i = 0; i < G_N_ELEMENTS(pending); i++) {
-    double best = 0;
-
-    for (int repeat = 0; repeat < REPEATS; repeat++)
-      best = MAX(best, hold(pending[i]));
-    printf("queue, %7d pending           %6.1f million events/s\n", pending[i], best / 1e6);
+      for (int run = 0; run < RUNS; run++)
+        best = MAX(best, cases[i].run(cases[i].sizes[k]));
+      bench_figure(name, best / 1e6, "Mevents/s");
+    }
   }
-  for (guint i = 0; i < 2 * G_N_ELEMENTS(streams); i++) {
-    gboolean rated = i >= G_N_ELEMENTS(streams);
-    int count = rated ? 1 << (2 * (i - G_N_ELEMENTS(streams)) + 1) : streams[i];
-    double best = 0;
-
-    for (int repeat = 0; repeat < REPEATS; repeat++)
-      best = MAX(best, run_net(count, rated, &items));
-    printf("%4d streams, %-17s %6.1f million events/s (%.1f items an event)\n", count,
-           rated ? "rates and a link" : "works and points", best / 1e6, items);
-  }
-  return EXIT_SUCCESS;
+  return 0;
 }
