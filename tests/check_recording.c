@@ -261,7 +261,7 @@ static const struct {
     {"[1,2,400,", "[1,2,1,", "key 'steps': row 1 is not in order"},
     {"[3,12,0,", "[3,12,3,", "key 'ranges': row 1: kind is out of range"},
     {"[3,12,0,", "[3,2,0,", "key 'ranges': row 1 is not in order"},
-    {"[3,12,0,1,-1,", "[3,12,0,1,40000,", "key 'ranges': row 1: micro_batch is out of range"},
+    {"[3,12,0,1,-1,", "[3,12,0,1,3000000000,", "key 'ranges': row 1: micro_batch is out of range"},
     {"[1,2,4096,", "[1,4,4096,", "key 'segments': row 1: action is out of range"},
     {"[0,0,1000,", "[0,1,1000,", "key 'memory': row 1 is not the next allocation"},
     {"[0,0,1000,", "[0,0,0,", "key 'memory': row 1 frees what was not allocated"},

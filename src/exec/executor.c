@@ -144,6 +144,7 @@ describe_run(const ExecutorConfig *config)
 Recording *
 executor_run(const Program *program, const ExecutorConfig *config)
 {
+  g_assert(program->steps <= G_MAXINT16); /* as wide as a step's number is in the Recording */
   if (checks_asked_for())
     check_program_rules(program);
   g_autoptr(Engine) engine = engine_new();

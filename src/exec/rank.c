@@ -101,7 +101,7 @@ static gboolean
 run_range_push(Rank *rank, const ProgramOp *op)
 {
   Range range = {.kind = (guint8) op->b,
-                 .micro_batch = (gint16) op->c,
+                 .micro_batch = op->c,
                  .name = labels_name(&rank->labels, op->a),
                  .module = labels_module(&rank->labels, op->module)};
   recorder_push(rank->recorder, rank->host.now, &range);

@@ -5,7 +5,7 @@
 typedef struct {
   guint range; /* index into ranges */
   gint32 phase, module;
-  gint16 micro_batch;
+  gint32 micro_batch;
 } Frame;
 
 struct _Recorder {
@@ -69,7 +69,7 @@ static Frame
 current_frame(const Recorder *recorder)
 {
   if (recorder->frames->len == 0)
-    return (Frame){.phase = -1, .module = -1};
+    return (Frame){.phase = -1, .module = -1, .micro_batch = -1};
   return g_array_index(recorder->frames, Frame, recorder->frames->len - 1);
 }
 
