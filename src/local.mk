@@ -119,11 +119,11 @@ libhighwater_a_SOURCES += \
 
 # compute
 libhighwater_a_SOURCES += \
-  src/compute/kernel_model.h
+  src/compute/kernel_model.c src/compute/kernel_model.h
 
 # collective
 libhighwater_a_SOURCES += \
-  src/collective/collective.h
+  src/collective/collective.c src/collective/collective.h
 
 # strategy
 

@@ -3,9 +3,11 @@
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
   tests/check_cluster_spec \
+  tests/check_collective \
   tests/check_engine \
   tests/check_event_queue \
   tests/check_json \
+  tests/check_kernel_model \
   tests/check_output \
   tests/check_plan_spec \
   tests/check_program \
