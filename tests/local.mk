@@ -6,6 +6,7 @@ CHECKS = \
   tests/check_collective \
   tests/check_engine \
   tests/check_event_queue \
+  tests/check_executor \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_output \
@@ -53,10 +54,12 @@ tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 BENCHMARKS = \
   tests/bench/bench_command \
   tests/bench/bench_engine \
+  tests/bench/bench_executor \
   tests/bench/bench_json \
   tests/bench/bench_program
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
 tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
+tests_bench_bench_executor_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
 tests_bench_bench_program_LDADD = $(BENCH_LDADD)
 
