@@ -16,7 +16,7 @@ STRATEGIES =
 FAMILIES =
 
 COMMANDS = \
-  src/cli/cmd_list.c
+  src/cli/cmd_list.c \
   src/cli/cmd_replay.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
