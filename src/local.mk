@@ -82,7 +82,12 @@ libhighwater_a_SOURCES += \
 
 # record
 libhighwater_a_SOURCES += \
-  src/record/recording.h
+  src/record/recorder.c src/record/recorder.h \
+  src/record/recording.c src/record/recording.h \
+  src/record/recording_check.c \
+  src/record/recording_columns.c src/record/recording_columns.h \
+  src/record/recording_load.c \
+  src/record/recording_save.c
 
 # memory
 libhighwater_a_SOURCES += \
@@ -162,7 +167,14 @@ libhighwater_a_SOURCES += \
 
 # exec
 libhighwater_a_SOURCES += \
-  src/exec/executor.h
+  src/exec/communicator.c src/exec/communicator.h \
+  src/exec/device_memory.c src/exec/device_memory.h \
+  src/exec/executor.c src/exec/executor.h \
+  src/exec/gpu.c src/exec/gpu.h \
+  src/exec/host_thread.c src/exec/host_thread.h \
+  src/exec/labels.c src/exec/labels.h \
+  src/exec/rank.c src/exec/rank.h \
+  src/exec/span_log.c src/exec/span_log.h
 
 # import
 libhighwater_a_SOURCES += \

@@ -6,6 +6,7 @@ CHECKS = \
   tests/check_collective \
   tests/check_engine \
   tests/check_event_queue \
+  tests/check_executor \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_output \
@@ -15,6 +16,7 @@ CHECKS = \
   tests/check_program_order \
   tests/check_program_text \
   tests/check_rate_group \
+  tests/check_recording \
   tests/check_shared_link \
   tests/check_specs \
   tests/check_units
@@ -41,23 +43,27 @@ FUZZERS = \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
-  tests/fuzz/fuzz_program
+  tests/fuzz/fuzz_program \
+  tests/fuzz/fuzz_recording
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
   tests/bench/bench_allocator \
   tests/bench/bench_command \
   tests/bench/bench_engine \
+  tests/bench/bench_executor \
   tests/bench/bench_json \
   tests/bench/bench_program
 tests_bench_bench_allocator_LDADD = $(BENCH_LDADD)
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
 tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
+tests_bench_bench_executor_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
 tests_bench_bench_program_LDADD = $(BENCH_LDADD)
 
