@@ -9,7 +9,8 @@
 
 typedef enum { SPAN_KERNEL, SPAN_COPY, SPAN_COLLECTIVE, SPAN_HOST_BLOCKED, SPAN_LOST } SpanKind;
 
-/* Work on a stream.  name and module are string ids of the Recording (-1: none). */
+/* Work on a stream.  name, module and group are string ids of the Recording (-1: none).  A collective's name is its kind
+ * as program_collective_name() has it. */
 typedef struct {
   SimTime start, end;
   guint8 kind;   /* SpanKind */
@@ -17,6 +18,8 @@ typedef struct {
   gint16 step;   /* from 1; 0: construction */
   gint32 name, module;
   gint32 communicator; /* string id, collectives only; else -1 */
+  gint32 group;        /* collectives: the group it serves, Collective.name; else -1 */
+  gint32 phase;        /* 1 + index into ranges of the phase that issued it; 0: not known */
   gint64 bytes;        /* collectives: as nccl-tests counts them */
   double flops;
 } Span;
