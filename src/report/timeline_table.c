@@ -1,0 +1,167 @@
+/* timeline_table.c - memory by category over the host's time, one row a change; phases, steps and marks beside it. */
+#include "report/timeline_table.h"
+#include "program/program.h"
+
+/* Rows that one stretch of a thinned table can keep. */
+enum { ROWS_OF_STRETCH = 4 };
+
+typedef struct {
+  const Recording *recording;
+  GString *out;
+  gint64 categories[CATEGORY_COUNT]; /* now; they sum to allocated */
+} Timeline;
+
+static const MemoryEvent *
+event_at(const Recording *recording, guint i)
+{
+  return &g_array_index(recording->memory, MemoryEvent, i);
+}
+
+static void
+append_time(GString *out, SimTime time)
+{
+  g_string_append_printf(out, "%" G_GINT64_FORMAT ".%09" G_GINT64_FORMAT, time / 1000000000,
+                         time % 1000000000);
+}
+
+/* ---- which rows ---- */
+
+static void
+keep_extremes(const Recording *recording, guint begin, guint end, GByteArray *keep)
+{
+  guint high = begin, low = begin, reserved = begin;
+  for (guint i = begin; i < end; i++) {
+    const MemoryEvent *event = event_at(recording, i);
+    if (event->allocated_after > event_at(recording, high)->allocated_after)
+      high = i;
+    if (event->allocated_after < event_at(recording, low)->allocated_after)
+      low = i;
+    if (event->reserved_after > event_at(recording, reserved)->reserved_after)
+      reserved = i;
+  }
+  keep->data[end - 1] = keep->data[high] = keep->data[low] = keep->data[reserved] = TRUE;
+}
+
+/* One flag an event.  Stretches are equally many events, so that busy moments keep more rows than quiet ones. */
+static GByteArray *
+choose_rows(const Recording *recording, guint max_rows)
+{
+  guint count = recording->memory->len;
+  GByteArray *keep = g_byte_array_sized_new(count);
+  g_byte_array_set_size(keep, count);
+  for (guint i = 0; i < count; i++)
+    keep->data[i] = count <= max_rows;
+  if (count <= max_rows)
+    return keep;
+  guint stretches = max_rows / ROWS_OF_STRETCH;
+  for (guint i = 0; i < stretches; i++) {
+    guint begin = (guint) ((guint64) count * i / stretches);
+    guint end = (guint) ((guint64) count * (i + 1) / stretches);
+    keep_extremes(recording, begin, end, keep);
+  }
+  return keep;
+}
+
+/* ---- blocks ---- */
+
+static void
+append_row(const Timeline *timeline, SimTime time, gint64 allocated, gint64 reserved)
+{
+  append_time(timeline->out, time);
+  g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, allocated,
+                         reserved);
+  for (int i = 0; i < CATEGORY_COUNT; i++)
+    g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT, timeline->categories[i]);
+  g_string_append_c(timeline->out, '\n');
+}
+
+static void
+append_memory(Timeline *timeline, guint max_rows)
+{
+  const Recording *recording = timeline->recording;
+  g_string_append(timeline->out, "# memory\n# time_s allocated_bytes reserved_bytes");
+  for (int i = 0; i < CATEGORY_COUNT; i++)
+    g_string_append_printf(timeline->out, " %s", category_name((Category) i));
+  g_string_append_c(timeline->out, '\n');
+  if (recording->memory->len == 0)
+    return;
+  /* What was there before the recording began belongs to nothing known. */
+  const MemoryEvent *first = event_at(recording, 0);
+  timeline->categories[CATEGORY_OTHER] = first->allocated_after - first->block_bytes;
+  g_autoptr(GByteArray) keep = choose_rows(recording, max_rows);
+  for (guint i = 0; i < recording->memory->len; i++) {
+    const MemoryEvent *event = event_at(recording, i);
+    timeline->categories[event->category] += event->block_bytes;
+    if (keep->data[i])
+      append_row(timeline, event->time, event->allocated_after, event->reserved_after);
+  }
+}
+
+static void
+append_phases(const Timeline *timeline)
+{
+  const Recording *recording = timeline->recording;
+  GString *out = timeline->out;
+  g_string_append(out, "\n\n# phases\n# start_s end_s step micro_batch name peak_allocated_bytes "
+                       "peak_reserved_bytes\n");
+  for (guint i = 0; i < recording->ranges->len; i++) {
+    const Range *range = &g_array_index(recording->ranges, Range, i);
+    if (range->kind != RANGE_PHASE)
+      continue;
+    append_time(out, range->start);
+    g_string_append_c(out, ' ');
+    append_time(out, range->end);
+    g_string_append_printf(out, " %d %d %s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n",
+                           range->step, range->micro_batch, recording_text(recording, range->name),
+                           range->peak_allocated, range->peak_reserved);
+  }
+}
+
+static void
+append_steps(const Timeline *timeline)
+{
+  const Recording *recording = timeline->recording;
+  g_string_append(timeline->out, "\n\n# steps\n# start_s end_s step peak_allocated_bytes "
+                                 "peak_reserved_bytes\n");
+  for (guint i = 0; i < recording->steps->len; i++) {
+    const StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
+    append_time(timeline->out, step->start);
+    g_string_append_c(timeline->out, ' ');
+    append_time(timeline->out, step->end);
+    g_string_append_printf(timeline->out, " %d %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n",
+                           step->index, step->peak_allocated, step->peak_reserved);
+  }
+}
+
+static void
+append_mark(const Timeline *timeline, const char *name, SimTime time, gint64 bytes)
+{
+  g_string_append_printf(timeline->out, "%s ", name);
+  append_time(timeline->out, time);
+  g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT "\n", bytes);
+}
+
+static void
+append_marks(const Timeline *timeline)
+{
+  const Recording *recording = timeline->recording;
+  g_string_append(timeline->out, "\n\n# marks\n# name time_s bytes\n");
+  append_mark(timeline, "capacity", 0, recording->capacity_bytes);
+  append_mark(timeline, "peak", recording->peak.time, recording->peak.allocated);
+  guint events = recording->memory->len;
+  if (recording->out_of_memory.happened)
+    append_mark(timeline, "out_of_memory", events ? event_at(recording, events - 1)->time : 0,
+                recording->out_of_memory.reserved_bytes + recording->out_of_memory.segment_bytes);
+}
+
+void
+timeline_table(const Recording *recording, guint max_rows, GString *out)
+{
+  g_assert(max_rows >= 2 * ROWS_OF_STRETCH);
+  Timeline timeline = {.recording = recording, .out = out};
+  g_string_append(out, "# highwater-timeline-1\n\n\n");
+  append_memory(&timeline, max_rows);
+  append_phases(&timeline);
+  append_steps(&timeline);
+  append_marks(&timeline);
+}
