@@ -38,10 +38,12 @@ libhighwater_a_SOURCES = $(STRATEGIES) $(FAMILIES) $(COMMANDS)
 # base
 libhighwater_a_SOURCES += \
   src/base/category.c src/base/category.h \
-  src/base/json_reader.h \
+  src/base/json_document.c src/base/json_document.h \
+  src/base/json_reader.c src/base/json_reader.h \
+  src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
-  src/base/output_file.h \
-  src/base/text_table.h \
+  src/base/output_file.c src/base/output_file.h \
+  src/base/text_table.c src/base/text_table.h \
   src/base/units.c src/base/units.h
 
 # engine

@@ -2,6 +2,8 @@
 # added to CHECKS, a new tests/cli/NAME.sh (see cli/lib.sh) to SHELL_TESTS; nothing else is needed.
 
 CHECKS = \
+  tests/check_json \
+  tests/check_output \
   tests/check_units
 
 SHELL_TESTS =

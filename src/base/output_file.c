@@ -1,0 +1,152 @@
+/* output_file.c - writes beside the target, then renames. */
+#include "base/output_file.h"
+#include "base/units.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct _OutputFile {
+  char *path;
+  char *temporary; /* NULL: written directly */
+  FILE *stream;
+};
+
+static gboolean
+fail(const char *path, int reason, GError **error)
+{
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: cannot be written: %s",
+              g_str_equal(path, "-") ? "standard output" : path, g_strerror(reason));
+  return FALSE;
+}
+
+/* Pipes, terminals and /dev/null cannot be replaced by a rename; the reader at the other end must
+ * get the bytes. */
+static gboolean
+is_written_directly(const char *path)
+{
+  struct stat status;
+  return g_str_equal(path, "-") || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+}
+
+/* The permissions of a new file, which mkstemp() does not give: those of the file replaced, else of
+ * the umask. */
+static mode_t
+permissions_for(const char *path)
+{
+  struct stat status;
+  if (stat(path, &status) == 0)
+    return status.st_mode & 0777;
+  mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+static FILE *
+open_temporary(const char *path, char *temporary)
+{
+  int fd = g_mkstemp(temporary);
+  if (fd < 0)
+    return NULL;
+  FILE *stream = fchmod(fd, permissions_for(path)) == 0 ? fdopen(fd, "w") : NULL;
+  if (!stream) {
+    int reason = errno;
+    close(fd);
+    g_unlink(temporary);
+    errno = reason;
+  }
+  return stream;
+}
+
+OutputFile *
+output_file_open(const char *path, GError **error)
+{
+  g_autofree char *temporary = NULL;
+  FILE *stream;
+  if (g_str_equal(path, "-")) {
+    stream = stdout;
+  } else if (is_written_directly(path)) {
+    stream = fopen(path, "w");
+  } else {
+    temporary = g_strconcat(path, ".XXXXXX", NULL);
+    stream = open_temporary(path, temporary);
+  }
+  if (!stream) {
+    fail(path, errno, error);
+    return NULL;
+  }
+  OutputFile *file = g_new0(OutputFile, 1);
+  file->path = g_strdup(path);
+  file->temporary = g_steal_pointer(&temporary);
+  file->stream = stream;
+  return file;
+}
+
+FILE *
+output_file_stream(OutputFile *file)
+{
+  return file->stream;
+}
+
+static void
+output_file_free(OutputFile *file)
+{
+  g_free(file->temporary);
+  g_free(file->path);
+  g_free(file);
+}
+
+/* Flushes and closes (standard output stays open); FALSE and errno when a write failed, now or
+ * before. */
+static gboolean
+close_stream(OutputFile *file)
+{
+  errno = 0;
+  gboolean ok = fflush(file->stream) == 0 && !ferror(file->stream);
+  int reason = errno;
+  if (file->stream != stdout && fclose(file->stream) != 0 && ok) {
+    ok = FALSE;
+    reason = errno;
+  }
+  file->stream = NULL;
+  errno = reason ? reason : EIO;
+  return ok;
+}
+
+gboolean
+output_file_commit(OutputFile *file, GError **error)
+{
+  gboolean ok = close_stream(file);
+  if (ok && file->temporary)
+    ok = g_rename(file->temporary, file->path) == 0;
+  if (!ok) {
+    fail(file->path, errno, error);
+    if (file->temporary)
+      g_unlink(file->temporary);
+  }
+  output_file_free(file);
+  return ok;
+}
+
+void
+output_file_discard(OutputFile *file)
+{
+  if (!file)
+    return;
+  close_stream(file);
+  if (file->temporary)
+    g_unlink(file->temporary);
+  output_file_free(file);
+}
+
+gboolean
+output_file_write(const char *path, const char *text, gsize length, GError **error)
+{
+  OutputFile *file = output_file_open(path, error);
+  if (!file)
+    return FALSE;
+  fwrite(text, 1, length,
+         file->stream); /* a short count leaves the stream's error flag, which commit reports */
+  return output_file_commit(file, error);
+}
