@@ -62,7 +62,12 @@ libhighwater_a_SOURCES += \
 
 # record
 libhighwater_a_SOURCES += \
-  src/record/recording.h
+  src/record/recorder.c src/record/recorder.h \
+  src/record/recording.c src/record/recording.h \
+  src/record/recording_check.c \
+  src/record/recording_columns.c src/record/recording_columns.h \
+  src/record/recording_load.c \
+  src/record/recording_save.c
 
 # memory
 libhighwater_a_SOURCES += \

@@ -1,4 +1,5 @@
-/* recording.h - what happened: spans on streams, allocations, marks.  Simulated and measured runs alike. */
+/* recording.h - what happened in a run, simulated or measured: spans on streams, allocations,
+ * marks. */
 #ifndef HIGHWATER_RECORD_RECORDING_H
 #define HIGHWATER_RECORD_RECORDING_H
 
@@ -9,8 +10,9 @@
 
 typedef enum { SPAN_KERNEL, SPAN_COPY, SPAN_COLLECTIVE, SPAN_HOST_BLOCKED, SPAN_LOST } SpanKind;
 
-/* Work on a stream.  name, module and group are string ids of the Recording (-1: none).  A collective's name is its kind
- * as program_collective_name() has it. */
+/* Work on a stream, or what holds the host up.  name (the kernel, "all_gather", "cudaMalloc") and
+ * module (on whose behalf; of a collective, the group it serves) are string ids of the Recording,
+ * -1: none. */
 typedef struct {
   SimTime start, end;
   guint8 kind;   /* SpanKind */
@@ -18,7 +20,6 @@ typedef struct {
   gint16 step;   /* from 1; 0: construction */
   gint32 name, module;
   gint32 communicator; /* string id, collectives only; else -1 */
-  gint32 group;        /* collectives: the group it serves, Collective.name; else -1 */
   gint32 phase;        /* 1 + index into ranges of the phase that issued it; 0: not known */
   gint64 bytes;        /* collectives: as nccl-tests counts them */
   double flops;
@@ -31,11 +32,11 @@ typedef struct {
   gint64 block_bytes;     /* rounded size, same sign */
   gint64 allocated_after, reserved_after;
   guint64 address;
-  gint32 allocation;      /* number of the allocation, from 0: pairs an allocation with its free */
-  guint8 category;        /* Category */
+  gint32 allocation; /* number of the allocation, from 0: pairs an allocation with its free */
+  guint8 category;   /* Category */
   guint8 stream;
   gint16 step;
-  gint32 module, what;    /* string ids */
+  gint32 module, what; /* string ids */
 } MemoryEvent;
 
 /* Segments coming and going (cudaMalloc, cudaFree, map, unmap: SegmentAction of memory/). */
@@ -46,10 +47,13 @@ typedef struct {
   guint8 action, stream;
 } SegmentEvent;
 
+/* What a Range is; the same numbers as RangeKind of program/. */
+typedef enum { RECORDED_PHASE, RECORDED_MODULE, RECORDED_HOOK, RECORDED_RANGE_KINDS } RecordedRange;
+
 /* A named interval of the host's timeline. */
 typedef struct {
   SimTime start, end;
-  guint8 kind;  /* RangeKind of program/ */
+  guint8 kind; /* RecordedRange */
   gint16 step;
   gint16 micro_batch;
   gint32 name, module;
@@ -57,9 +61,12 @@ typedef struct {
   gint64 start_allocated, end_allocated, peak_allocated, peak_reserved;
 } Range;
 
+/* Steps follow each other without draining the device: a step starts when the host begins to issue
+ * it, which may be before the end of the previous one.  Its duration is recording_step_duration().
+ */
 typedef struct {
-  int index; /* from 1 */
-  SimTime start, end; /* end: all streams done */
+  int index;          /* from 1 */
+  SimTime start, end; /* end: all that it issued is done, on every stream */
   gint64 peak_allocated, peak_reserved;
   gint64 end_allocated;
   gint64 allocator_retries; /* in this step */
@@ -90,22 +97,23 @@ typedef struct {
 } PeakRecord;
 
 typedef struct {
-  char *title;           /* "llama-3-8b, fsdp2 ..." */
-  GPtrArray *strings;    /* char * */
-  GPtrArray *streams;    /* char *: stream names */
-  GArray *spans;         /* Span, by end time */
-  GArray *memory;        /* MemoryEvent, in host order */
-  GArray *segments;      /* SegmentEvent */
-  GArray *ranges;        /* Range, by start */
-  GArray *steps;         /* StepRecord */
-  GArray *cached;        /* gint64 per stream: bytes reserved but not allocated at the end of the last step */
+  char *title;        /* "llama-3-8b, fsdp2 ..." */
+  GPtrArray *strings; /* char * */
+  GPtrArray *streams; /* char *: stream names */
+  GArray *spans;      /* Span, by end time */
+  GArray *memory;     /* MemoryEvent, in host order */
+  GArray *segments;   /* SegmentEvent */
+  GArray *ranges;     /* Range, by start */
+  GArray *steps;      /* StepRecord */
+  GArray *cached;     /* gint64 per stream: bytes cached (reserved, not active) at the end */
   PeakRecord peak;
   OutOfMemoryRecord out_of_memory;
   gint64 capacity_bytes; /* limit of the allocator */
   gint64 outside_allocator_bytes;
   gint64 construction_allocated, construction_reserved;
   gint64 at_rest_bytes;
-  char *stuck;           /* NULL, or the engine's report of parties that never came */
+  char *stuck;            /* NULL, or the engine's report of parties that never came */
+  GHashTable *string_ids; /* private: text -> id + 1 */
 } Recording;
 
 Recording *recording_new(void);
@@ -116,8 +124,26 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recording, recording_free)
 gint32 recording_string(Recording *recording, const char *text);
 const char *recording_text(const Recording *recording, gint32 id);
 
-/* A RUN directory's file: one JSON document with everything above (format "highwater-recording-1"). */
+/* Time between the end of step i (index into steps) and that of the one before; of the first: its
+ * end - start. */
+SimTime recording_step_duration(const Recording *recording, guint i);
+
+/* Tensors alive after the first `events` memory events, largest first, equal sizes in order of
+ * allocation.  LiveTensor; free with g_array_unref. */
+GArray *recording_live(const Recording *recording, guint events);
+
+/* NULL, or the first rule broken between its values (caller frees), *key then names the part:
+ * allocations are numbered in order and freed once as they were, times of events do not go back,
+ * spans, ranges and steps are in order. */
+char *recording_check(const Recording *recording, const char **key);
+
+/* A RUN directory's file: one JSON document with everything above (format "highwater-recording-1").
+ */
 gboolean recording_save(const Recording *recording, const char *path, GError **error);
+/* Every id, index and pairing in the file is checked.  NULL and error ("FILE: key 'memory': row 3:
+ * ...") otherwise. */
 Recording *recording_load(const char *path, GError **error);
+/* The same from memory; name is used in messages. */
+Recording *recording_parse(const char *name, const char *text, gsize length, GError **error);
 
 #endif

@@ -21,7 +21,7 @@ phases_of_step(const Recording *recording, int step)
   GArray *phases = g_array_new(FALSE, TRUE, sizeof(PhaseSummary));
   for (guint i = 0; i < recording->ranges->len; i++) {
     const Range *range = &g_array_index(recording->ranges, Range, i);
-    if (range->kind != RANGE_PHASE || range->step != step)
+    if (range->kind != RECORDED_PHASE || range->step != step)
       continue;
     PhaseSummary phase = {
         .name = recording_text(recording, range->name),
@@ -37,30 +37,31 @@ phases_of_step(const Recording *recording, int step)
   return phases;
 }
 
-/* A step's cost runs from the end of its predecessor when its host began earlier than that: in a
- * loop without synchronization the host issues the next step while the device still works on this
- * one. */
+static gboolean
+is_complete(const Recording *recording, const StepRecord *step)
+{
+  const OutOfMemoryRecord *oom = &recording->out_of_memory;
+  return !recording->stuck && !(oom->happened && oom->step == step->index);
+}
+
 static void
 collect_steps(ReportModel *model)
 {
   const Recording *recording = model->recording;
-  SimTime previous_end = G_MININT64;
   for (guint i = 0; i < recording->steps->len; i++) {
     const StepRecord *record = &g_array_index(recording->steps, StepRecord, i);
     StepSummary step = {
         .index = record->index,
-        .complete = !recording->stuck && !(recording->out_of_memory.happened &&
-                                           recording->out_of_memory.step == record->index),
-        .start = MAX(record->start, previous_end),
+        .complete = is_complete(recording, record),
+        .start = record->end - recording_step_duration(recording, i),
+        .duration = recording_step_duration(recording, i),
         .peak_allocated = record->peak_allocated,
         .peak_reserved = record->peak_reserved,
         .allocator_retries = record->allocator_retries,
         .phases = phases_of_step(recording, record->index),
     };
-    step.duration = MAX(record->end - step.start, 0);
-    previous_end = MAX(record->end, previous_end);
     if (step.complete)
-      model->last_step = (int) model->steps->len;
+      model->last_step = (int) i;
     model->allocator_retries += step.allocator_retries;
     model->peak_reserved = MAX(model->peak_reserved, step.peak_reserved);
     g_array_append_val(model->steps, step);
@@ -156,7 +157,7 @@ report_model_new(const Recording *recording, const RunInfo *info)
   model->groups = g_array_new(FALSE, TRUE, sizeof(GroupSummary));
   model->warnings = g_ptr_array_new_with_free_func(g_free);
 
-  model->peak_allocated = recording->peak.allocated;
+  model->peak_allocated = MAX(recording->peak.allocated, recording->construction_allocated);
   model->peak_reserved = recording->construction_reserved;
   collect_steps(model);
   model->headroom = recording->capacity_bytes - model->peak_reserved;

@@ -27,14 +27,18 @@ prefix_length(const char *path, const char *prefix)
   return (int) length;
 }
 
+/* The group of that name, else the one with the longest module path that `name` lies under. */
 static int
-find_group_of_path(const RunInfo *info, const char *path)
+find_group(const RunInfo *info, const char *name)
 {
   int found = GROUP_NONE, longest = -1;
   for (guint i = 0; i < info->groups->len; i++) {
-    const GPtrArray *modules = g_array_index(info->groups, GroupInfo, i).modules;
+    const GroupInfo *group = &g_array_index(info->groups, GroupInfo, i);
+    if (g_str_equal(group->name, name))
+      return (int) i;
+    const GPtrArray *modules = group->modules;
     for (guint j = 0; j < modules->len; j++) {
-      int length = prefix_length(path, g_ptr_array_index(modules, j));
+      int length = prefix_length(name, g_ptr_array_index(modules, j));
       if (length > longest) {
         longest = length;
         found = (int) i;
@@ -44,25 +48,16 @@ find_group_of_path(const RunInfo *info, const char *path)
   return found;
 }
 
+/* The group that a kernel computes for, or that a collective serves. */
 static int
-find_group_of_name(const RunInfo *info, const char *name)
-{
-  for (guint i = 0; i < info->groups->len; i++)
-    if (g_str_equal(g_array_index(info->groups, GroupInfo, i).name, name))
-      return (int) i;
-  return GROUP_NONE;
-}
-
-/* The group a kernel computes for, by its module. */
-static int
-group_of_kernel(GroupWalk *walk, const Span *span)
+group_of(GroupWalk *walk, const Span *span)
 {
   if (span->module < 0)
     return GROUP_NONE;
   gint32 *known = &walk->group_of_module[span->module];
   if (*known == GROUP_UNKNOWN)
     *known =
-        find_group_of_path(walk->model->info, recording_text(walk->model->recording, span->module));
+        find_group(walk->model->info, recording_text(walk->model->recording, span->module));
   return *known;
 }
 
@@ -110,7 +105,7 @@ static void
 add_collective(GroupWalk *walk, const Span *span)
 {
   const Recording *recording = walk->model->recording;
-  int position = find_group_of_name(walk->model->info, report_text(recording, span->group, ""));
+  int position = group_of(walk, span);
   if (position == GROUP_NONE)
     return;
   GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
@@ -131,7 +126,7 @@ add_collective(GroupWalk *walk, const Span *span)
 static void
 add_kernel(GroupWalk *walk, const Span *span)
 {
-  int position = group_of_kernel(walk, span);
+  int position = group_of(walk, span);
   if (position != GROUP_NONE) {
     GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
     GroupPass *pass = pass_of(walk, group, span);

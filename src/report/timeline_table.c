@@ -1,6 +1,5 @@
 /* timeline_table.c - memory by category over the host's time, one row a change; phases, steps and marks beside it. */
 #include "report/timeline_table.h"
-#include "program/program.h"
 
 /* Rows that one stretch of a thinned table can keep. */
 enum { ROWS_OF_STRETCH = 4 };
@@ -106,7 +105,7 @@ append_phases(const Timeline *timeline)
                        "peak_reserved_bytes\n");
   for (guint i = 0; i < recording->ranges->len; i++) {
     const Range *range = &g_array_index(recording->ranges, Range, i);
-    if (range->kind != RANGE_PHASE)
+    if (range->kind != RECORDED_PHASE)
       continue;
     append_time(out, range->start);
     g_string_append_c(out, ' ');

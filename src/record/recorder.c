@@ -1,0 +1,282 @@
+/* recorder.c - ranges, peaks and memory events of a run, as they happen. */
+#include "record/recorder.h"
+
+/* An open range, and where the host is while it is the innermost one. */
+typedef struct {
+  guint range; /* index into ranges */
+  gint32 phase, module;
+  gint16 micro_batch;
+} Frame;
+
+struct _Recorder {
+  Recording *recording;
+  RecorderLevel level;
+  gpointer user;
+  int step;
+  gint64 retries_before;             /* of the step's start */
+  GArray *frames;                    /* Frame: open ranges, innermost last */
+  GArray *births;                    /* guint: memory event that began allocation i */
+  gint64 live_bytes[CATEGORY_COUNT]; /* rounded */
+  guint peak_events;                 /* how many memory events led to the peak */
+};
+
+Recorder *
+recorder_new(Recording *recording, RecorderLevel level, gpointer user)
+{
+  Recorder *recorder = g_new0(Recorder, 1);
+  recorder->recording = recording;
+  recorder->level = level;
+  recorder->user = user;
+  recorder->frames = g_array_new(FALSE, FALSE, sizeof(Frame));
+  recorder->births = g_array_new(FALSE, FALSE, sizeof(guint));
+  return recorder;
+}
+
+void
+recorder_free(Recorder *recorder)
+{
+  if (recorder == NULL)
+    return;
+  g_array_unref(recorder->frames);
+  g_array_unref(recorder->births);
+  g_free(recorder);
+}
+
+/* Where the host is. */
+static Frame
+current_frame(const Recorder *recorder)
+{
+  if (recorder->frames->len == 0)
+    return (Frame){.phase = -1, .module = -1};
+  return g_array_index(recorder->frames, Frame, recorder->frames->len - 1);
+}
+
+static Range *
+frame_range(const Recorder *recorder, guint i)
+{
+  guint range = g_array_index(recorder->frames, Frame, i).range;
+  return &g_array_index(recorder->recording->ranges, Range, range);
+}
+
+static StepRecord *
+current_step(const Recorder *recorder)
+{
+  GArray *steps = recorder->recording->steps;
+  return &g_array_index(steps, StepRecord, steps->len - 1);
+}
+
+/* Reading the level restarts the maxima, so they are given to all that is open: phases and the
+ * step. */
+static MemoryLevel
+read_level(Recorder *recorder)
+{
+  MemoryLevel level = recorder->level(recorder->user);
+  for (guint i = 0; i < recorder->frames->len; i++) {
+    Range *range = frame_range(recorder, i);
+    if (range->kind != RECORDED_PHASE)
+      continue;
+    range->peak_allocated = MAX(range->peak_allocated, level.peak_allocated);
+    range->peak_reserved = MAX(range->peak_reserved, level.peak_reserved);
+  }
+  if (recorder->step > 0) {
+    StepRecord *step = current_step(recorder);
+    step->peak_allocated = MAX(step->peak_allocated, level.peak_allocated);
+    step->peak_reserved = MAX(step->peak_reserved, level.peak_reserved);
+  }
+  return level;
+}
+
+/* Remembers this instant if memory was never higher in any step.  Only the instant: who was alive
+ * follows from the events, once. */
+static void
+mark_peak(Recorder *recorder, const MemoryEvent *now)
+{
+  PeakRecord *peak = &recorder->recording->peak;
+  if (recorder->step == 0 || (peak->step > 0 && now->allocated_after <= peak->allocated))
+    return;
+  Frame frame = current_frame(recorder);
+  recorder->peak_events = recorder->recording->memory->len;
+  peak->step = recorder->step;
+  peak->phase = frame.phase;
+  peak->module = frame.module >= 0 ? frame.module : now->module;
+  peak->micro_batch = frame.micro_batch;
+  peak->time = now->time;
+  peak->allocated = now->allocated_after;
+  peak->reserved = now->reserved_after;
+}
+
+/* Gradients are what zero_grad() drops; everything else stays between steps. */
+static gint64
+at_rest_bytes(const Recorder *recorder, gint64 allocated)
+{
+  return allocated - recorder->live_bytes[CATEGORY_SHARDED_GRADIENT] -
+         recorder->live_bytes[CATEGORY_UNSHARDED_GRADIENT];
+}
+
+void
+recorder_end_construction(Recorder *recorder)
+{
+  MemoryLevel level = read_level(recorder);
+  recorder->recording->construction_allocated = level.allocated;
+  recorder->recording->construction_reserved = level.reserved;
+  recorder->recording->at_rest_bytes = at_rest_bytes(recorder, level.allocated);
+}
+
+void
+recorder_begin_step(Recorder *recorder, SimTime time)
+{
+  MemoryLevel level = read_level(recorder);
+  StepRecord step = {.index = ++recorder->step,
+                     .start = time,
+                     .end = time,
+                     .peak_allocated = level.allocated,
+                     .peak_reserved = level.reserved};
+  g_array_append_val(recorder->recording->steps, step);
+  recorder->retries_before = level.retries;
+  MemoryEvent now = {.time = time,
+                     .allocated_after = level.allocated,
+                     .reserved_after = level.reserved,
+                     .module = -1};
+  mark_peak(recorder, &now);
+}
+
+void
+recorder_end_step(Recorder *recorder, SimTime time)
+{
+  while (recorder->frames->len > 0)
+    recorder_pop(recorder, time);
+  MemoryLevel level = read_level(recorder);
+  StepRecord *step = current_step(recorder);
+  step->end = time;
+  step->end_allocated = level.allocated;
+  step->allocator_retries = level.retries - recorder->retries_before;
+  recorder->recording->at_rest_bytes = at_rest_bytes(recorder, level.allocated);
+}
+
+void
+recorder_step_done(Recorder *recorder, guint i, SimTime time)
+{
+  g_array_index(recorder->recording->steps, StepRecord, i).end = time;
+}
+
+void
+recorder_push(Recorder *recorder, SimTime time, const Range *range)
+{
+  Frame frame = current_frame(recorder);
+  Range opened = {.start = time,
+                  .end = time,
+                  .kind = range->kind,
+                  .step = (gint16) recorder->step,
+                  .micro_batch = range->micro_batch,
+                  .name = range->name,
+                  .module = range->module};
+  if (range->kind == RECORDED_PHASE) {
+    MemoryLevel level = read_level(recorder);
+    opened.start_allocated = opened.peak_allocated = level.allocated;
+    opened.peak_reserved = level.reserved;
+    frame.phase = range->name;
+    frame.micro_batch = range->micro_batch;
+  } else if (range->kind == RECORDED_MODULE) {
+    frame.module = range->module >= 0 ? range->module : range->name;
+  }
+  frame.range = recorder->recording->ranges->len;
+  g_array_append_val(recorder->recording->ranges, opened);
+  g_array_append_val(recorder->frames, frame);
+}
+
+void
+recorder_pop(Recorder *recorder, SimTime time)
+{
+  g_assert(recorder->frames->len > 0);
+  Range *range = frame_range(recorder, recorder->frames->len - 1);
+  range->end = time;
+  if (range->kind == RECORDED_PHASE)
+    range->end_allocated = read_level(recorder).allocated;
+  g_array_set_size(recorder->frames, recorder->frames->len - 1);
+}
+
+gint32
+recorder_phase(const Recorder *recorder)
+{
+  for (guint i = recorder->frames->len; i > 0; i--)
+    if (frame_range(recorder, i - 1)->kind == RECORDED_PHASE)
+      return (gint32) g_array_index(recorder->frames, Frame, i - 1).range + 1;
+  return 0;
+}
+
+gint32
+recorder_allocate(Recorder *recorder, const MemoryEvent *event)
+{
+  GArray *memory = recorder->recording->memory;
+  guint birth = memory->len;
+  gint32 allocation = (gint32) recorder->births->len;
+  g_array_append_vals(memory, event, 1);
+  MemoryEvent *added = &g_array_index(memory, MemoryEvent, birth);
+  added->allocation = allocation;
+  added->step = (gint16) recorder->step;
+  g_array_append_val(recorder->births, birth);
+  recorder->live_bytes[event->category] += event->block_bytes;
+  mark_peak(recorder, added);
+  return allocation;
+}
+
+void
+recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 allocated,
+                 gint64 reserved)
+{
+  GArray *memory = recorder->recording->memory;
+  MemoryEvent event =
+      g_array_index(memory, MemoryEvent, g_array_index(recorder->births, guint, allocation));
+  recorder->live_bytes[event.category] -= event.block_bytes;
+  event.time = time;
+  event.requested_bytes = -event.requested_bytes;
+  event.block_bytes = -event.block_bytes;
+  event.allocated_after = allocated;
+  event.reserved_after = reserved;
+  event.step = (gint16) recorder->step;
+  g_array_append_val(memory, event);
+}
+
+void
+recorder_segment(Recorder *recorder, const SegmentEvent *event)
+{
+  g_array_append_vals(recorder->recording->segments, event, 1);
+}
+
+void
+recorder_span(Recorder *recorder, const Span *span)
+{
+  GArray *spans = recorder->recording->spans;
+  g_assert(spans->len == 0 || g_array_index(spans, Span, spans->len - 1).end <= span->end);
+  g_array_append_vals(spans, span, 1);
+}
+
+void
+recorder_out_of_memory(Recorder *recorder, const OutOfMemoryRecord *record)
+{
+  Frame frame = current_frame(recorder);
+  OutOfMemoryRecord *out = &recorder->recording->out_of_memory;
+  *out = *record;
+  out->happened = TRUE;
+  out->step = recorder->step;
+  out->phase = frame.phase;
+  if (frame.module >= 0)
+    out->module = frame.module;
+}
+
+void
+recorder_finish(Recorder *recorder)
+{
+  PeakRecord *peak = &recorder->recording->peak;
+  if (peak->step == 0)
+    return; /* no step ran */
+  g_array_unref(peak->live);
+  peak->live = recording_live(recorder->recording, recorder->peak_events);
+  gint64 sum = 0;
+  for (guint i = 0; i < peak->live->len; i++) {
+    const LiveTensor *tensor = &g_array_index(peak->live, LiveTensor, i);
+    peak->categories[tensor->category] += tensor->bytes;
+    sum += tensor->bytes;
+  }
+  g_assert(sum == peak->allocated);
+}

@@ -1,0 +1,105 @@
+/* recording_check.c - what must hold between the parts of a Recording, whoever made it. */
+#include "record/recording.h"
+
+/* An allocation is numbered in order, and freed at most once with the bytes it had.  births: the
+ * event of each allocation that lives, else G_MAXUINT. */
+static const char *
+check_pairing(const Recording *recording, GArray *births, guint i)
+{
+  const MemoryEvent *event = &g_array_index(recording->memory, MemoryEvent, i);
+  if (event->requested_bytes > 0) {
+    if (event->allocation != (gint64) births->len || event->block_bytes <= 0)
+      return "is not the next allocation";
+    g_array_append_val(births, i);
+    return NULL;
+  }
+  if (event->allocation < 0 || (guint) event->allocation >= births->len)
+    return "frees what was not allocated";
+  guint *birth = &g_array_index(births, guint, event->allocation);
+  if (*birth == G_MAXUINT)
+    return "frees what is free";
+  const MemoryEvent *begin = &g_array_index(recording->memory, MemoryEvent, *birth);
+  *birth = G_MAXUINT;
+  if (begin->requested_bytes != -event->requested_bytes ||
+      begin->block_bytes != -event->block_bytes || begin->category != event->category)
+    return "does not match its allocation";
+  return NULL;
+}
+
+static char *
+check_memory(const Recording *recording)
+{
+  g_autoptr(GArray) births = g_array_new(FALSE, FALSE, sizeof(guint));
+  SimTime before = 0;
+  for (guint i = 0; i < recording->memory->len; i++) {
+    SimTime time = g_array_index(recording->memory, MemoryEvent, i).time;
+    const char *wrong =
+        time < before ? "is earlier than the one before" : check_pairing(recording, births, i);
+    if (wrong != NULL)
+      return g_strdup_printf("row %u %s", i + 1, wrong);
+    before = time;
+  }
+  return NULL;
+}
+
+static char *
+check_spans(const Recording *recording)
+{
+  SimTime before = 0;
+  for (guint i = 0; i < recording->spans->len; i++) {
+    const Span *span = &g_array_index(recording->spans, Span, i);
+    if (span->start > span->end || span->end < before)
+      return g_strdup_printf("row %u is not in order of the ends", i + 1);
+    if (span->phase < 0 || (guint) span->phase > recording->ranges->len)
+      return g_strdup_printf("row %u names a phase that is not in ranges", i + 1);
+    before = span->end;
+  }
+  return NULL;
+}
+
+static char *
+check_ranges(const Recording *recording)
+{
+  SimTime before = 0;
+  for (guint i = 0; i < recording->ranges->len; i++) {
+    const Range *range = &g_array_index(recording->ranges, Range, i);
+    if (range->start > range->end || range->start < before)
+      return g_strdup_printf("row %u is not in order of the starts", i + 1);
+    before = range->start;
+  }
+  return NULL;
+}
+
+static char *
+check_steps(const Recording *recording)
+{
+  for (guint i = 0; i < recording->steps->len; i++) {
+    const StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
+    if (step->index != (int) i + 1 || step->start > step->end ||
+        (i > 0 && (step[-1].start > step->start || step[-1].end > step->end)))
+      return g_strdup_printf("row %u is not in order: steps count from 1", i + 1);
+  }
+  return NULL;
+}
+
+char *
+recording_check(const Recording *recording, const char **key)
+{
+  static const struct {
+    const char *key;
+    char *(*check)(const Recording *recording);
+  } rules[] = {
+      {"memory", check_memory},
+      {"spans", check_spans},
+      {"ranges", check_ranges},
+      {"steps", check_steps},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
+    char *wrong = rules[i].check(recording);
+    if (wrong != NULL) {
+      *key = rules[i].key;
+      return wrong;
+    }
+  }
+  return NULL;
+}
