@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
   int index;         /* from 1 */
   gboolean complete; /* FALSE: memory ran out in it */
-  SimTime start; /* when it began to cost time: not before its predecessor's streams were done */
+  SimTime start;     /* when its time begins to count: at the end of its predecessor */
   SimTime duration;
   gint64 peak_allocated, peak_reserved, allocator_retries;
   GArray *phases; /* PhaseSummary */

@@ -56,8 +56,7 @@ group_of(GroupWalk *walk, const Span *span)
     return GROUP_NONE;
   gint32 *known = &walk->group_of_module[span->module];
   if (*known == GROUP_UNKNOWN)
-    *known =
-        find_group(walk->model->info, recording_text(walk->model->recording, span->module));
+    *known = find_group(walk->model->info, recording_text(walk->model->recording, span->module));
   return *known;
 }
 

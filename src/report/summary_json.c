@@ -19,6 +19,16 @@ add_int(cJSON *object, const char *key, gint64 value)
   cJSON_AddRawToObject(object, key, digits);
 }
 
+/* A figure that depends on the allocator's limit: null when there is none. */
+static void
+add_limit(cJSON *object, const char *key, gint64 value, gint64 capacity)
+{
+  if (capacity < G_MAXINT64)
+    add_int(object, key, value);
+  else
+    cJSON_AddNullToObject(object, key);
+}
+
 static void
 add_seconds(cJSON *object, const char *key, SimTime ns)
 {
@@ -165,7 +175,7 @@ add_memory(cJSON *report, const ReportModel *model)
 {
   const Recording *recording = model->recording;
   cJSON *memory = cJSON_AddObjectToObject(report, "memory");
-  add_int(memory, "capacity_bytes", recording->capacity_bytes);
+  add_limit(memory, "capacity_bytes", recording->capacity_bytes, recording->capacity_bytes);
   add_int(memory, "at_rest_bytes", recording->at_rest_bytes);
   add_int(memory, "peak_allocated_bytes", model->peak_allocated);
   add_int(memory, "peak_reserved_bytes", model->peak_reserved);
@@ -326,7 +336,7 @@ summary_json(const ReportModel *model)
   cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
   add_text(report, "verdict", report_verdict_name(model->verdict));
   add_int(report, "allocator_retries", model->allocator_retries);
-  add_int(report, "headroom_bytes", model->headroom);
+  add_limit(report, "headroom_bytes", model->headroom, model->recording->capacity_bytes);
   if (info->equivalent_zero_stage >= 0)
     add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
   else

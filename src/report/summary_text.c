@@ -116,7 +116,10 @@ print_verdict(const Screen *screen)
   g_autofree char *reserved = format_bytes(model->peak_reserved);
   g_autofree char *capacity = format_bytes(model->recording->capacity_bytes);
   g_autofree char *room = format_bytes(model->headroom);
-  g_string_append_printf(screen->out, "%s reserved of %s, %s to spare", reserved, capacity, room);
+  if (model->recording->capacity_bytes < G_MAXINT64)
+    g_string_append_printf(screen->out, "%s reserved of %s, %s to spare", reserved, capacity, room);
+  else
+    g_string_append_printf(screen->out, "%s reserved, of memory without limit", reserved);
   if (model->info->rank_without_room >= 0)
     g_string_append_printf(screen->out, " on rank %d, but rank %d runs out of memory",
                            model->info->rank, model->info->rank_without_room);

@@ -1,4 +1,5 @@
-/* timeline_table.c - memory by category over the host's time, one row a change; phases, steps and marks beside it. */
+/* timeline_table.c - memory by category over the host's time, one row a change; phases, steps and
+ * marks beside it. */
 #include "report/timeline_table.h"
 
 /* Rows that one stretch of a thinned table can keep. */
@@ -41,7 +42,8 @@ keep_extremes(const Recording *recording, guint begin, guint end, GByteArray *ke
   keep->data[end - 1] = keep->data[high] = keep->data[low] = keep->data[reserved] = TRUE;
 }
 
-/* One flag an event.  Stretches are equally many events, so that busy moments keep more rows than quiet ones. */
+/* One flag an event.  Stretches are equally many events, so that busy moments keep more rows than
+ * quiet ones. */
 static GByteArray *
 choose_rows(const Recording *recording, guint max_rows)
 {
@@ -145,7 +147,8 @@ append_marks(const Timeline *timeline)
 {
   const Recording *recording = timeline->recording;
   g_string_append(timeline->out, "\n\n# marks\n# name time_s bytes\n");
-  append_mark(timeline, "capacity", 0, recording->capacity_bytes);
+  if (recording->capacity_bytes < G_MAXINT64)
+    append_mark(timeline, "capacity", 0, recording->capacity_bytes);
   append_mark(timeline, "peak", recording->peak.time, recording->peak.allocated);
   guint events = recording->memory->len;
   if (recording->out_of_memory.happened)
@@ -158,7 +161,10 @@ timeline_table(const Recording *recording, guint max_rows, GString *out)
 {
   g_assert(max_rows >= 2 * ROWS_OF_STRETCH);
   Timeline timeline = {.recording = recording, .out = out};
-  g_string_append(out, "# highwater-timeline-1\n\n\n");
+  g_autofree char *title = g_strdup(recording->title);
+  for (char *c = title; *c; c++)
+    *c = g_ascii_iscntrl(*c) ? ' ' : *c;
+  g_string_append_printf(out, TIMELINE_FORMAT "%s\n\n\n", title);
   append_memory(&timeline, max_rows);
   append_phases(&timeline);
   append_steps(&timeline);
