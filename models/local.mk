@@ -1,15 +1,49 @@
 # models/local.mk - the presets and the figures' scripts, installed as they lie here.
 networkdir = $(pkgdatadir)/network
-dist_network_DATA =
+dist_network_DATA = \
+  models/network/gpt2-xl.json \
+  models/network/gpt2.json \
+  models/network/llama-2-13b.json \
+  models/network/llama-2-7b.json \
+  models/network/llama-3-70b.json \
+  models/network/llama-3-8b.json \
+  models/network/llama-3.1-405b.json \
+  models/network/llama-3.2-1b.json \
+  models/network/mistral-7b.json \
+  models/network/qwen2.5-7b.json \
+  models/network/tiny.json
 
 clusterdir = $(pkgdatadir)/cluster
-dist_cluster_DATA =
+dist_cluster_DATA = \
+  models/cluster/a100-80gb-8.json \
+  models/cluster/h100-8.json \
+  models/cluster/h200-8.json
 
 devicedir = $(pkgdatadir)/device
-dist_device_DATA =
+dist_device_DATA = \
+  models/device/a100-sxm-40gb.json \
+  models/device/a100-sxm-80gb.json \
+  models/device/b200-sxm-180gb.json \
+  models/device/h100-sxm-80gb.json \
+  models/device/h200-sxm-141gb.json
+
+fabricdir = $(pkgdatadir)/fabric
+dist_fabric_DATA = \
+  models/fabric/efa.json \
+  models/fabric/infiniband.json \
+  models/fabric/nvlink.json \
+  models/fabric/nvswitch.json \
+  models/fabric/pcie.json \
+  models/fabric/roce.json \
+  models/fabric/slingshot.json \
+  models/fabric/tcp.json
 
 plandir = $(pkgdatadir)/plan
-dist_plan_DATA =
+dist_plan_DATA = \
+  models/plan/ddp.json \
+  models/plan/fsdp2-no-reshard.json \
+  models/plan/fsdp2.json \
+  models/plan/hsdp.json
 
 plotsdir = $(pkgdatadir)/plots
 dist_plots_DATA =

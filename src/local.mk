@@ -15,7 +15,8 @@ STRATEGIES =
 
 FAMILIES =
 
-COMMANDS =
+COMMANDS = \
+  src/cli/cmd_list.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
 EXTRA_DIST += src/make-registry.sh
@@ -52,13 +53,15 @@ libhighwater_a_SOURCES += \
 
 # spec
 libhighwater_a_SOURCES += \
-  src/spec/cluster_spec.h \
-  src/spec/device_profile.h \
-  src/spec/dtype.h \
-  src/spec/network_spec.h \
-  src/spec/option.h \
-  src/spec/plan_spec.h \
-  src/spec/preset.h
+  src/spec/cluster_spec.c src/spec/cluster_spec.h \
+  src/spec/device_profile.c src/spec/device_profile.h \
+  src/spec/dtype.c src/spec/dtype.h \
+  src/spec/fabric.c src/spec/fabric.h \
+  src/spec/network_spec.c src/spec/network_spec.h \
+  src/spec/option.c src/spec/option.h \
+  src/spec/plan_spec.c src/spec/plan_spec.h \
+  src/spec/preset.c src/spec/preset.h \
+  src/spec/profile_fields.c src/spec/profile_fields.h
 
 # record
 libhighwater_a_SOURCES += \

@@ -2,8 +2,11 @@
 # added to CHECKS, a new tests/cli/NAME.sh (see cli/lib.sh) to SHELL_TESTS; nothing else is needed.
 
 CHECKS = \
+  tests/check_cluster_spec \
   tests/check_json \
   tests/check_output \
+  tests/check_plan_spec \
+  tests/check_specs \
   tests/check_units
 
 SHELL_TESTS =

@@ -8,6 +8,9 @@
 /* Whole numbers up to here are exact in a double, which is what cJSON keeps. */
 #define LARGEST_WHOLE ((double) ((gint64) 1 << 53))
 
+/* JSON has no comments; our files put them in keys that nobody reads ("_source"). */
+#define COMMENT_PREFIX '_'
+
 struct _JsonReader {
   JsonDocument *doc;
   const cJSON *object; /* NULL: an absent section */
@@ -254,24 +257,39 @@ json_reader_size(JsonReader *reader, const char *key, gint64 fallback)
   return fallback;
 }
 
-static void
-require(JsonReader *reader, const char *key)
+gint64
+json_reader_size_between(JsonReader *reader, const char *key, gint64 fallback, gint64 min,
+                         gint64 max)
 {
-  if (!json_reader_has(reader, key))
-    json_document_fail(reader->doc, "key '%s%s' is missing", reader->path, key);
+  gint64 bytes = json_reader_size(reader, key, fallback);
+  if (bytes == fallback || (bytes >= min && bytes <= max))
+    return bytes;
+  json_reader_fail(reader, key,
+                   "%" G_GINT64_FORMAT " bytes is not in %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
+                   bytes, min, max);
+  return fallback;
+}
+
+gboolean
+json_reader_require(JsonReader *reader, const char *key)
+{
+  if (json_reader_has(reader, key))
+    return TRUE;
+  json_document_fail(reader->doc, "key '%s%s' is missing", reader->path, key);
+  return FALSE;
 }
 
 gint64
 json_reader_required_int(JsonReader *reader, const char *key, gint64 min, gint64 max)
 {
-  require(reader, key);
+  json_reader_require(reader, key);
   return json_reader_int(reader, key, min, min, max);
 }
 
 const char *
 json_reader_required_string(JsonReader *reader, const char *key)
 {
-  require(reader, key);
+  json_reader_require(reader, key);
   return json_reader_string(reader, key, "");
 }
 
@@ -303,7 +321,7 @@ json_reader_finish(JsonReader *reader, GError **error)
 {
   const cJSON *item = reader->object && !reader->allow_unknown ? reader->object->child : NULL;
   for (; item && !json_document_error(reader->doc); item = item->next)
-    if (!is_known(reader, item->string))
+    if (item->string[0] != COMMENT_PREFIX && !is_known(reader, item->string))
       refuse_unknown(reader, item->string);
   const GError *first = json_document_error(reader->doc);
   if (first)

@@ -46,6 +46,11 @@ const char *json_reader_string(JsonReader *reader, const char *key, const char *
 int json_reader_enum(JsonReader *reader, const char *key, const char *const *names, int fallback);
 /* Size in bytes: a whole number, or a string for parse_size(). */
 gint64 json_reader_size(JsonReader *reader, const char *key, gint64 fallback);
+/* Size in [min, max]; a fallback outside is allowed. */
+gint64 json_reader_size_between(JsonReader *reader, const char *key, gint64 fallback, gint64 min,
+                                gint64 max);
+/* TRUE when the key is present and not null, else an error. */
+gboolean json_reader_require(JsonReader *reader, const char *key);
 /* The same for keys that must be there; after an error they give min and "". */
 gint64 json_reader_required_int(JsonReader *reader, const char *key, gint64 min, gint64 max);
 const char *json_reader_required_string(JsonReader *reader, const char *key);
@@ -58,7 +63,8 @@ void json_reader_fail(JsonReader *reader, const char *key, const char *format, .
 /* Lets unknown keys of this object pass (Hugging Face configs). */
 void json_reader_allow_unknown(JsonReader *reader);
 
-/* Ends reading of this object: unknown keys are an error.  Returns FALSE and sets error when
+/* Ends reading of this object: unknown keys are an error, except those that begin with an
+ * underscore, which are comments.  Returns FALSE and sets error when
  * anything in the document went wrong so far: "FILE: key 'mesh.shard': 0 is not in 1..1048576".
  * error may be NULL for inner sections. */
 gboolean json_reader_finish(JsonReader *reader, GError **error);

@@ -5,9 +5,7 @@
 #include <glib.h>
 
 #include "spec/device_profile.h"
-
-typedef enum { FABRIC_NVSWITCH, FABRIC_NVLINK, FABRIC_PCIE } IntraFabric;
-typedef enum { FABRIC_INFINIBAND, FABRIC_ROCE, FABRIC_EFA, FABRIC_SLINGSHOT, FABRIC_TCP } InterFabric;
+#include "spec/fabric.h"
 
 typedef struct {
   char *name;
@@ -15,15 +13,15 @@ typedef struct {
   int gpus_per_node;
   IntraFabric intra_node;
   InterFabric inter_node;
-  int nics;                 /* per node */
-  double nic_bandwidth;     /* bytes per second of one NIC */
-  /* section "nccl": alpha-beta of this first model, per link kind */
-  double intra_busbw;       /* bytes per second of bus bandwidth; default: the device's nvlink_busbw */
-  double inter_efficiency;  /* fraction of the NICs' bandwidth reached, default 0.93 */
+  int nics;             /* per node */
+  double nic_bandwidth; /* bytes per second of one NIC */
+  /* section "nccl": alpha-beta of this first model, per link kind; defaults: the two fabrics' */
+  double intra_busbw;      /* bytes per second of bus bandwidth inside a node */
+  double inter_efficiency; /* fraction of the NICs' bandwidth reached */
   double base_latency_ns, intra_hop_ns, inter_hop_ns;
   /* section "process_memory": bytes outside the caching allocator */
-  gint64 context_bytes;     /* default: the device's */
-  gint64 nccl_bytes_per_communicator;
+  gint64 context_bytes;               /* default: the device's */
+  gint64 nccl_bytes_per_communicator; /* default: the intra-node fabric's */
 } ClusterSpec;
 
 /* Loads a preset name or file ("-": standard input). */

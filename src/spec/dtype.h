@@ -4,14 +4,14 @@
 
 #include <glib.h>
 
-#define DTYPES(X)                                                                                                      \
-  X(FP32, "fp32", 4)                                                                                                   \
-  X(BF16, "bf16", 2)                                                                                                   \
-  X(FP16, "fp16", 2)                                                                                                   \
-  X(COMPLEX64, "complex64", 8)                                                                                         \
-  X(INT64, "int64", 8)                                                                                                 \
-  X(INT32, "int32", 4)                                                                                                 \
-  X(UINT8, "uint8", 1)                                                                                                 \
+#define DTYPES(X)                                                                                  \
+  X(FP32, "fp32", 4)                                                                               \
+  X(BF16, "bf16", 2)                                                                               \
+  X(FP16, "fp16", 2)                                                                               \
+  X(COMPLEX64, "complex64", 8)                                                                     \
+  X(INT64, "int64", 8)                                                                             \
+  X(INT32, "int32", 4)                                                                             \
+  X(UINT8, "uint8", 1)                                                                             \
   X(BOOL, "bool", 1)
 
 typedef enum {

@@ -1,7 +1,8 @@
 /* network_spec.h - a model description as given: a config.json and whose implementation it is.
  *
- * Which fields a family reads is the family's own business (network/family_*.c); this holds the document, the
- * implementation, and getters that follow Hugging Face's habits (aliases, null for default). */
+ * Which fields a family reads is the family's own business (network/family_*.c); this holds the
+ * document, the implementation, and getters that follow Hugging Face's habits (aliases, null for
+ * default). */
 #ifndef HIGHWATER_SPEC_NETWORK_SPEC_H
 #define HIGHWATER_SPEC_NETWORK_SPEC_H
 
@@ -39,23 +40,28 @@ typedef struct {
 } Implementation;
 
 typedef struct {
-  char *name;          /* preset name, or file name without folder and .json */
-  char *family;        /* "model_type", or "family" ("blocks"); as written */
+  char *name;   /* preset name, or file name without folder and .json */
+  char *family; /* "model_type", or "family" ("blocks"); as written */
   Implementation implementation;
   JsonDocument *document;
-  JsonReader *reader;  /* of the top object; "implementation" already read */
+  JsonReader *reader; /* of the top object; "implementation" already read */
 } NetworkSpec;
 
-/* Loads a preset name or a file ("-": standard input).  Refuses quantization, adapters and a missing model_type with a
- * line that names file and key.  Unknown keys are left to the family. */
+/* Loads a preset name or a file ("-": standard input).  Refuses quantization, adapters and a
+ * missing model_type with a line that names file and key.  Unknown keys are left to the family. */
 NetworkSpec *network_spec_load(const char *preset_or_path, GError **error);
 /* The same from memory; name for messages. */
 NetworkSpec *network_spec_parse(const char *name, const char *text, gsize length, GError **error);
+/* "torchtitan", as written in a network file. */
+const char *implementation_code_name(ImplementationCode code);
+/* TRUE for our own format ("family": ...): unknown keys are errors there, the family ends with
+ * json_reader_finish(). */
+gboolean network_spec_is_own_format(NetworkSpec *spec);
 void network_spec_free(NetworkSpec *spec);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(NetworkSpec, network_spec_free)
 
-/* Integer field in 1..2^40 under the first of the names ("hidden_size|n_embd") that is present and not null; fallback
- * when none is (fallback < 0: the field is required). */
+/* Integer field in 1..2^40 under the first of the names ("hidden_size|n_embd") that is present and
+ * not null; fallback when none is (fallback < 0: the field is required). */
 gint64 network_spec_int(NetworkSpec *spec, const char *names, gint64 fallback);
 double network_spec_double(NetworkSpec *spec, const char *names, double fallback);
 gboolean network_spec_bool(NetworkSpec *spec, const char *names, gboolean fallback);

@@ -1,25 +1,29 @@
-/* option.h - options that a strategy declares in a table: parsed, checked, listed and documented from it. */
+/* option.h - options that a strategy declares in a table: parsed, checked, listed and documented
+ * from it. */
 #ifndef HIGHWATER_SPEC_OPTION_H
 #define HIGHWATER_SPEC_OPTION_H
 
 #include <glib.h>
 
+#include "base/json_reader.h"
+
 typedef enum {
-  OPTION_BOOL,         /* true | false */
-  OPTION_INT,          /* whole number in [min, max] */
-  OPTION_SIZE,         /* bytes, or "25MiB" */
-  OPTION_ENUM,         /* one of `names` (NULL-terminated) */
-  OPTION_BOOL_OR_INT,  /* true | false | whole number in [min, max] | null */
+  OPTION_BOOL,        /* true | false */
+  OPTION_INT,         /* whole number in [min, max] */
+  OPTION_SIZE,        /* bytes, or "25MiB", in [min, max] (max 0: no limit) */
+  OPTION_ENUM,        /* one of `names` (NULL-terminated) */
+  OPTION_BOOL_OR_INT, /* true | false | whole number in [min, max] | null */
 } OptionType;
 
 /* One option of a section of the plan. */
 typedef struct {
   const char *key;
   OptionType type;
-  const char *fallback;       /* the default, as JSON text: "1", "true", "null", "\"root\"" */
-  gint64 min, max;            /* OPTION_INT, OPTION_BOOL_OR_INT */
-  const char *const *names;   /* OPTION_ENUM */
-  const char *summary;        /* one line for `list` and the manual */
+  const char
+      *fallback;   /* the default, as JSON text: "1", "true", "null", "\"root\"", "\"25MiB\"" */
+  gint64 min, max; /* OPTION_INT, OPTION_SIZE, OPTION_BOOL_OR_INT */
+  const char *const *names; /* OPTION_ENUM */
+  const char *summary;      /* one line for `list` and the manual */
 } OptionInfo;
 
 /* A section of the plan ("fsdp", "ddp"); may be shared by strategies. */
@@ -29,10 +33,26 @@ typedef struct {
 } OptionSection;
 
 typedef struct {
-  gboolean given;   /* written in the plan */
-  gboolean is_null; /* OPTION_BOOL_OR_INT: null */
+  gboolean given; /* written in the plan */
+  gboolean
+      is_null; /* no value: null, where the default is null or OPTION_BOOL_OR_INT was given null */
   gboolean is_bool; /* OPTION_BOOL_OR_INT: true or false, in `number` */
   gint64 number;    /* bool, int, size, or index into names */
 } OptionValue;
+
+/* Number of options in a section's table. */
+guint option_section_length(const OptionSection *section);
+/* Index of the key in the section's table, or -1. */
+int option_section_index(const OptionSection *section, const char *key);
+
+/* Reads every option of the section from the reader of that section (an empty one gives the
+ * defaults).  Wrong values are left in the reader's document as its error; unknown keys are not:
+ * finish the reader.  The array is parallel to section->options; the caller frees it with g_free.
+ */
+OptionValue *option_section_read(JsonReader *reader, const OptionSection *section);
+
+/* What may be written: "true | false", "0 to 16", "bytes or \"25MiB\"", "root | own".  Caller
+ * frees. */
+char *option_allowed(const OptionInfo *option);
 
 #endif

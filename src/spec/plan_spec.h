@@ -1,4 +1,5 @@
-/* plan_spec.h - how the network is trained: strategy, mesh, batch, precision, checkpointing, optimizer, allocator. */
+/* plan_spec.h - how the network is trained: strategy, mesh, batch, precision, checkpointing,
+ * optimizer, allocator. */
 #ifndef HIGHWATER_SPEC_PLAN_SPEC_H
 #define HIGHWATER_SPEC_PLAN_SPEC_H
 
@@ -17,7 +18,12 @@ typedef enum {
 } CheckpointPolicy;
 typedef enum { AROUND_MODULE, AROUND_FSDP } CheckpointAround;
 typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_NONE } OptimizerName;
-typedef enum { OPTIMIZER_FUSED, OPTIMIZER_FOREACH, OPTIMIZER_FORLOOP, OPTIMIZER_COMPOSER } OptimizerCode;
+typedef enum {
+  OPTIMIZER_FUSED,
+  OPTIMIZER_FOREACH,
+  OPTIMIZER_FORLOOP,
+  OPTIMIZER_COMPOSER
+} OptimizerCode;
 typedef enum { ZERO_GRAD_START, ZERO_GRAD_END } ZeroGradAt;
 typedef enum { RETAIN_CLONE, RETAIN_UNSHARDED } RetainAs;
 typedef enum { RETAIN_END_OF_FORWARD, RETAIN_END_OF_BACKWARD, RETAIN_END_OF_STEP } RetainUntil;
@@ -30,11 +36,13 @@ typedef struct {
 } RetainSpec;
 
 typedef struct {
-  char *name;      /* preset name, or file name without folder and .json */
-  char *file;      /* for messages */
-  char *strategy;  /* "fsdp2" */
+  char *name;           /* preset name, or file name without folder and .json */
+  char *file;           /* for messages */
+  char *strategy;       /* "fsdp2" */
   int shard, replicate; /* mesh: ranks = shard * replicate */
-  int micro_batch, sequence_length;
+  int micro_batch;      /* sequences a rank computes at once */
+  int sequence_length;  /* tokens */
+  gboolean sequence_length_given;
   struct {
     int steps;
     gboolean sync_every_step, reshard_after_backward, set_last_backward;
@@ -42,7 +50,7 @@ typedef struct {
   } accumulation;
   struct {
     DType parameters, compute, reduce;
-    DType output;        /* valid when has_output */
+    DType output; /* valid when has_output */
     gboolean has_output, autocast;
     gboolean compute_given, reduce_given;
   } precision;
@@ -65,27 +73,35 @@ typedef struct {
     int roundup_power2_divisions;
   } allocator;
   gboolean compile_per_block;
-  GPtrArray *retain;       /* RetainSpec * */
+  GPtrArray *retain; /* RetainSpec * */
   /* The strategy's own section: values parallel to section->options. */
   const OptionSection *section; /* NULL: the strategy has none */
   OptionValue *options;
 } PlanSpec;
 
-/* What a plan is read against: every strategy and its section (NULL section: none).  Ends with a NULL strategy. */
+/* What a plan is read against: every strategy and its section (NULL section: none).  Ends with a
+ * NULL strategy. */
 typedef struct {
   const char *strategy;
   const OptionSection *section;
 } PlanStrategy;
 
-/* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in order, and reads it.
- * Defaults are the frameworks'.  Errors: an unknown key or strategy, a value out of range, a section that the strategy
- * does not use, reserved keys (trainable, offload, phases, failure, ranks), a mesh that overflows. */
-PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments, const PlanStrategy *strategies,
-                         GError **error);
-PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length, const char *const *assignments,
-                          const PlanStrategy *strategies, GError **error);
+/* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
+ * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
+ * out of range, a section that the strategy does not use, reserved keys (trainable, offload,
+ * phases, failure, ranks), a mesh that overflows. */
+PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
+                         const PlanStrategy *strategies, GError **error);
+PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,
+                          const char *const *assignments, const PlanStrategy *strategies,
+                          GError **error);
 void plan_spec_free(PlanSpec *spec);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PlanSpec, plan_spec_free)
+
+/* Names as written in plans: "every_n", "adamw", "foreach". */
+const char *plan_checkpoint_policy_name(CheckpointPolicy policy);
+const char *plan_optimizer_name(OptimizerName name);
+const char *plan_optimizer_code_name(OptimizerCode code);
 
 /* Value of an option of the strategy's section; the key must be in its table. */
 const OptionValue *plan_spec_option(const PlanSpec *spec, const char *key);
@@ -96,8 +112,7 @@ plan_spec_number(const PlanSpec *spec, const char *key)
 }
 
 /* Reports that this plan asks for what its strategy cannot do: "FILE: key 'KEY': MESSAGE". */
-void plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const char *format, ...)
-    G_GNUC_PRINTF(4, 5);
-
+void plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const char *format,
+                      ...) G_GNUC_PRINTF(4, 5);
 
 #endif

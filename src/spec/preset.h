@@ -4,15 +4,17 @@
 
 #include <glib.h>
 
-/* Folder of one kind ("network", "cluster", "plan", "device"): $HIGHWATER_MODELS/KIND if that is set, else the installed
- * PKGDATADIR/KIND if it exists, else models/KIND of the source tree the program was built from.  Caller frees. */
+/* Folder of one kind ("network", "cluster", "plan", "device", "fabric"): $HIGHWATER_MODELS/KIND if
+ * that is set, else the installed PKGDATADIR/KIND if it exists, else models/KIND of the source tree
+ * the program was built from.  Caller frees. */
 char *preset_folder(const char *kind);
-/* Path of a preset, or of the file itself when it has a '/', ends in ".json", or is "-".  NULL and an error that names
- * the nearest preset when there is none.  Caller frees. */
+/* Path of a preset, or of the file itself when it has a '/', ends in ".json", or is "-", or when a
+ * file of that name is there and no preset.  NULL and an error that names the nearest preset when
+ * there is neither.  Caller frees. */
 char *preset_find(const char *kind, const char *preset_or_path, GError **error);
 /* Names of all presets of a kind, sorted, NULL-terminated.  Free with g_strfreev. */
 char **preset_names(const char *kind);
-/* "llama-3-8b" of "models/network/llama-3-8b.json".  Caller frees. */
+/* "llama-3-8b" of "models/network/llama-3-8b.json", "stdin" of "-".  Caller frees. */
 char *preset_name_of(const char *path);
 
 #endif

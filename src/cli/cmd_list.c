@@ -1,0 +1,227 @@
+/* cmd_list.c - highwater list: what ships with the program, a line each. */
+#include "base/json_reader.h"
+#include "base/nearest_name.h"
+#include "base/text_table.h"
+#include "base/units.h"
+#include "cli/registry.h"
+#include "spec/option.h"
+#include "spec/preset.h"
+#include <stdio.h>
+
+/* One line of the list, and the options below it. */
+typedef struct {
+  char *name;
+  char *summary;
+  const OptionSection *section; /* what may be set for it in a plan, or NULL */
+} ListItem;
+
+/* One kind of thing that can be listed.  collect adds its items in the order they are shown. */
+typedef struct {
+  const char *kind;
+  const char *title;
+  void (*collect)(const char *kind, GPtrArray *items);
+} ListTable;
+
+static void
+item_free(gpointer data)
+{
+  ListItem *item = data;
+  g_free(item->name);
+  g_free(item->summary);
+  g_free(item);
+}
+
+static void
+add_item(GPtrArray *items, const char *name, const char *summary, const OptionSection *section)
+{
+  ListItem *item = g_new(ListItem, 1);
+  *item = (ListItem){g_strdup(name), g_strdup(summary), section};
+  g_ptr_array_add(items, item);
+}
+
+/* A preset's "_summary".  A broken file must not hide the others, so its error is its summary. */
+static char *
+preset_summary(const char *kind, const char *name)
+{
+  g_autoptr(GError) error = NULL;
+  g_autofree char *path = preset_find(kind, name, &error);
+  g_autoptr(JsonDocument) document = path ? json_document_load(path, &error) : NULL;
+  if (!document)
+    return g_strdup(error->message);
+  const cJSON *summary = cJSON_GetObjectItemCaseSensitive(json_document_root(document), "_summary");
+  return g_strdup(cJSON_IsString(summary) ? summary->valuestring : "");
+}
+
+static void
+collect_presets(const char *kind, GPtrArray *items)
+{
+  g_auto(GStrv) names = preset_names(kind);
+  for (guint i = 0; names[i]; i++) {
+    g_autofree char *summary = preset_summary(kind, names[i]);
+    add_item(items, names[i], summary, NULL);
+  }
+}
+
+static const ListTable tables[] = {
+    {"network", "Networks (highwater run NETWORK)", collect_presets},
+    {"plan", "Plans (--plan)", collect_presets},
+    {"cluster", "Clusters (--cluster)", collect_presets},
+    {"device", "Devices (\"device\" of a cluster)", collect_presets},
+    {"fabric", "Fabrics (\"intra_node\" and \"inter_node\" of a cluster)", collect_presets},
+};
+
+static GPtrArray *
+collect(const ListTable *table)
+{
+  GPtrArray *items = g_ptr_array_new_with_free_func(item_free);
+  table->collect(table->kind, items);
+  return items;
+}
+
+static void
+print_options(const OptionSection *section, GString *out)
+{
+  g_autoptr(TextTable) rows = text_table_new("llll");
+  for (const OptionInfo *option = section->options; option->key; option++) {
+    g_autofree char *key = g_strdup_printf("%s.%s", section->name, option->key);
+    g_autofree char *allowed = option_allowed(option);
+    g_autofree char *fallback = g_strdup_printf("(%s)", option->fallback);
+    text_table_row(rows, key, allowed, fallback, option->summary, NULL);
+  }
+  text_table_print(rows, 6, out);
+}
+
+/* One table over all items keeps the summaries in a column; with options below, each item is a
+ * table of its own. */
+static void
+print_text(const ListTable *table, GString *out)
+{
+  g_autoptr(GPtrArray) items = collect(table);
+  g_string_append_printf(out, "%s\n", table->title);
+  g_autoptr(TextTable) rows = text_table_new("ll");
+  for (guint i = 0; i < items->len; i++) {
+    const ListItem *item = g_ptr_array_index(items, i);
+    text_table_row(rows, item->name, item->summary, NULL);
+  }
+  text_table_print(rows, 2, out);
+  for (guint i = 0; i < items->len; i++) {
+    const ListItem *item = g_ptr_array_index(items, i);
+    if (!item->section)
+      continue;
+    g_string_append_printf(out, "\n    options of %s\n", item->name);
+    print_options(item->section, out);
+  }
+}
+
+static cJSON *
+options_json(const OptionSection *section)
+{
+  cJSON *array = cJSON_CreateArray();
+  for (const OptionInfo *option = section->options; option->key; option++) {
+    g_autofree char *key = g_strdup_printf("%s.%s", section->name, option->key);
+    g_autofree char *allowed = option_allowed(option);
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "key", key);
+    cJSON_AddStringToObject(object, "allowed", allowed);
+    cJSON_AddItemToObject(object, "default", cJSON_Parse(option->fallback));
+    cJSON_AddStringToObject(object, "summary", option->summary);
+    cJSON_AddItemToArray(array, object);
+  }
+  return array;
+}
+
+static cJSON *
+table_json(const ListTable *table)
+{
+  g_autoptr(GPtrArray) items = collect(table);
+  cJSON *array = cJSON_CreateArray();
+  for (guint i = 0; i < items->len; i++) {
+    const ListItem *item = g_ptr_array_index(items, i);
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "name", item->name);
+    cJSON_AddStringToObject(object, "summary", item->summary);
+    if (item->section)
+      cJSON_AddItemToObject(object, "options", options_json(item->section));
+    cJSON_AddItemToArray(array, object);
+  }
+  return array;
+}
+
+static gboolean
+is_wanted(const ListTable *table, const char *kind)
+{
+  return !kind || g_str_equal(table->kind, kind);
+}
+
+static void
+print_all_text(const char *kind)
+{
+  g_autoptr(GString) out = g_string_new(NULL);
+  for (gsize i = 0; i < G_N_ELEMENTS(tables); i++) {
+    if (!is_wanted(&tables[i], kind))
+      continue;
+    if (out->len > 0)
+      g_string_append_c(out, '\n');
+    print_text(&tables[i], out);
+  }
+  fputs(out->str, stdout);
+}
+
+static void
+print_all_json(const char *kind)
+{
+  cJSON *root = cJSON_CreateObject();
+  cJSON_AddStringToObject(root, "format", "highwater-list-1");
+  for (gsize i = 0; i < G_N_ELEMENTS(tables); i++)
+    if (is_wanted(&tables[i], kind))
+      cJSON_AddItemToObject(root, tables[i].kind, table_json(&tables[i]));
+  char *text = cJSON_Print(root);
+  puts(text);
+  cJSON_free(text);
+  cJSON_Delete(root);
+}
+
+static gboolean
+check_kind(const char *kind, GError **error)
+{
+  const char *kinds[G_N_ELEMENTS(tables) + 1] = {NULL};
+  for (gsize i = 0; i < G_N_ELEMENTS(tables); i++) {
+    kinds[i] = tables[i].kind;
+    if (is_wanted(&tables[i], kind))
+      return TRUE;
+  }
+  g_autofree char *all = g_strjoinv(", ", (char **) (gpointer) kinds);
+  const char *nearest = nearest_name(kind, kinds);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+              "list: no kind '%s'%s%s%s; kinds are %s", kind, nearest ? " (did you mean '" : "",
+              nearest ? nearest : "", nearest ? "'?)" : "", all);
+  return FALSE;
+}
+
+static int
+cmd_list_run(int argc, char **argv, GError **error)
+{
+  gboolean json = FALSE;
+  const GOptionEntry entries[] = {
+      {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON instead of text", NULL},
+      {NULL},
+  };
+  g_auto(GStrv) positionals = NULL;
+  if (!command_parse(&command_list, argc, argv, entries, 0, 1, &positionals, error))
+    return EXIT_ANSWER_YES;
+  const char *kind = positionals[0];
+  if (!check_kind(kind, error))
+    return EXIT_BAD_INPUT;
+  if (json)
+    print_all_json(kind);
+  else
+    print_all_text(kind);
+  return EXIT_ANSWER_YES;
+}
+
+const Command command_list = {
+    .name = "list",
+    .arguments = "[KIND] [--json]",
+    .summary = "Presets of each kind, with a line each",
+    .run = cmd_list_run,
+};

@@ -1,0 +1,169 @@
+/* option.c - options that a strategy declares in a table: parsed and described from it. */
+#include "spec/option.h"
+
+#include <string.h>
+
+#include "base/units.h"
+
+guint
+option_section_length(const OptionSection *section)
+{
+  guint n = 0;
+  while (section->options[n].key)
+    n++;
+  return n;
+}
+
+int
+option_section_index(const OptionSection *section, const char *key)
+{
+  for (int i = 0; section->options[i].key; i++)
+    if (g_str_equal(section->options[i].key, key))
+      return i;
+  return -1;
+}
+
+static int
+name_index(const char *const *names, const char *name, gsize length)
+{
+  for (int i = 0; names[i]; i++)
+    if (strlen(names[i]) == length && strncmp(names[i], name, length) == 0)
+      return i;
+  return -1;
+}
+
+/* The text between the quotes of a JSON string without escapes: tables hold nothing else. */
+static char *
+unquote(const char *json)
+{
+  gsize length = strlen(json);
+  g_assert(length >= 2 && json[0] == '"' && json[length - 1] == '"');
+  return g_strndup(json + 1, length - 2);
+}
+
+static gint64
+fallback_size(const char *json)
+{
+  if (json[0] != '"')
+    return g_ascii_strtoll(json, NULL, 10);
+  g_autofree char *text = unquote(json);
+  gint64 bytes = 0;
+  g_assert(parse_size(text, &bytes, NULL));
+  return bytes;
+}
+
+static gint64
+fallback_name(const OptionInfo *option)
+{
+  g_autofree char *name = unquote(option->fallback);
+  int index = name_index(option->names, name, strlen(name));
+  g_assert(index >= 0);
+  return index;
+}
+
+/* The default, from its JSON text.  A malformed one is a mistake in the table, hence the
+ * assertions. */
+static OptionValue
+fallback_value(const OptionInfo *option)
+{
+  OptionValue value = {0};
+  const char *json = option->fallback;
+  if (g_str_equal(json, "null")) {
+    value.is_null = TRUE;
+  } else if (g_str_equal(json, "true") || g_str_equal(json, "false")) {
+    value.is_bool = TRUE;
+    value.number = json[0] == 't';
+  } else if (option->type == OPTION_ENUM) {
+    value.number = fallback_name(option);
+  } else {
+    value.number = fallback_size(json);
+  }
+  return value;
+}
+
+static void
+read_bool_or_int(JsonReader *reader, const OptionInfo *option, OptionValue *value)
+{
+  const cJSON *raw = json_reader_raw(reader, option->key);
+  value->is_null = cJSON_IsNull(raw);
+  value->is_bool = cJSON_IsBool(raw);
+  if (value->is_null)
+    value->number = 0;
+  else if (value->is_bool)
+    value->number = cJSON_IsTrue(raw);
+  else if (cJSON_IsNumber(raw))
+    value->number = json_reader_int(reader, option->key, 0, option->min, option->max);
+  else
+    json_reader_fail(reader, option->key,
+                     "must be true, false, null or a whole number in %" G_GINT64_FORMAT
+                     "..%" G_GINT64_FORMAT,
+                     option->min, option->max);
+}
+
+static OptionValue
+read_option(JsonReader *reader, const OptionInfo *option)
+{
+  OptionValue value = fallback_value(option);
+  const cJSON *raw = json_reader_raw(reader, option->key);
+  if (!raw || (cJSON_IsNull(raw) && option->type != OPTION_BOOL_OR_INT))
+    return value;
+  value.given = TRUE;
+  value.is_null = FALSE;
+  switch (option->type) {
+  case OPTION_BOOL:
+    value.number = json_reader_bool(reader, option->key, value.number != 0);
+    break;
+  case OPTION_INT:
+    value.number = json_reader_int(reader, option->key, value.number, option->min, option->max);
+    break;
+  case OPTION_SIZE:
+    value.number = json_reader_size_between(reader, option->key, value.number, option->min,
+                                            option->max > 0 ? option->max : G_MAXINT64);
+    break;
+  case OPTION_ENUM:
+    value.number = json_reader_enum(reader, option->key, option->names, (int) value.number);
+    break;
+  case OPTION_BOOL_OR_INT:
+    read_bool_or_int(reader, option, &value);
+    break;
+  }
+  return value;
+}
+
+OptionValue *
+option_section_read(JsonReader *reader, const OptionSection *section)
+{
+  guint n = option_section_length(section);
+  OptionValue *values = g_new0(OptionValue, n + 1);
+  for (guint i = 0; i < n; i++)
+    values[i] = read_option(reader, &section->options[i]);
+  return values;
+}
+
+static char *
+join_names(const char *const *names)
+{
+  GString *text = g_string_new(NULL);
+  for (int i = 0; names[i]; i++)
+    g_string_append_printf(text, "%s%s", i > 0 ? " | " : "", names[i]);
+  return g_string_free(text, FALSE);
+}
+
+char *
+option_allowed(const OptionInfo *option)
+{
+  switch (option->type) {
+  case OPTION_BOOL:
+    return g_strdup("true | false");
+  case OPTION_INT:
+    return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT, option->min, option->max);
+  case OPTION_SIZE:
+    return g_strdup("bytes, or \"25MiB\"");
+  case OPTION_ENUM:
+    return join_names(option->names);
+  case OPTION_BOOL_OR_INT:
+    return g_strdup_printf("true | false | null | %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
+                           option->min, option->max);
+  }
+  g_assert_not_reached();
+}

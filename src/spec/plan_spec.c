@@ -1,0 +1,385 @@
+/* plan_spec.c - reads how a network is trained, against the table of strategies. */
+#include "spec/plan_spec.h"
+
+#include <stdarg.h>
+
+#include "base/units.h"
+#include "spec/preset.h"
+
+#define MESH_DIM_MAX (1 << 20)
+#define MESH_RANKS_MAX (1 << 24)
+#define MICRO_BATCH_MAX (1 << 20)
+#define ACCUMULATION_MAX (1 << 20)
+#define EVERY_MAX (1 << 20)
+#define CLIP_MAX 1e9
+#define SEQUENCE_LENGTH_DEFAULT 8192
+#define EVERY_DEFAULT 2
+/* PyTorch's CUDAAllocatorConfig: max_split_size_mb must be larger than kLargeBuffer (20 MiB). */
+#define MAX_SPLIT_SIZE_MIN (20 * MIB + 1)
+/* PyTorch's CUDAAllocatorConfig: the number of divisions is a power of 2 (0 is off). */
+#define POWER2_DIVISIONS_MAX (1 << 20)
+
+static const char *const policy_names[] = {"none",     "full",         "every_n",
+                                           "fraction", "selective_op", NULL};
+static const char *const around_names[] = {"module", "fsdp", NULL};
+static const char *const optimizer_names[] = {"adamw", "adam", "sgd", "none", NULL};
+static const char *const optimizer_code_names[] = {"fused", "foreach", "forloop", "composer", NULL};
+static const char *const zero_grad_names[] = {"start", "end", NULL};
+static const char *const retain_as_names[] = {"clone", "unsharded", NULL};
+static const char *const retain_until_names[] = {"end_of_forward", "end_of_backward", "end_of_step",
+                                                 NULL};
+static const char *const compile_names[] = {"none", "per_block", NULL};
+
+/* Part of the format, but nothing simulates them yet. */
+static const char *const reserved_keys[] = {"trainable", "offload", "phases", "failure", "ranks"};
+
+const char *
+plan_checkpoint_policy_name(CheckpointPolicy policy)
+{
+  return policy_names[policy];
+}
+
+const char *
+plan_optimizer_name(OptimizerName name)
+{
+  return optimizer_names[name];
+}
+
+const char *
+plan_optimizer_code_name(OptimizerCode code)
+{
+  return optimizer_code_names[code];
+}
+
+static void
+read_mesh(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) mesh = json_reader_section(reader, "mesh");
+  spec->shard = (int) json_reader_int(mesh, "shard", 1, 1, MESH_DIM_MAX);
+  spec->replicate = (int) json_reader_int(mesh, "replicate", 1, 1, MESH_DIM_MAX);
+  gint64 ranks = (gint64) spec->shard * spec->replicate;
+  if (ranks > MESH_RANKS_MAX)
+    json_reader_fail(reader, "mesh",
+                     "%d shards x %d replicas are %" G_GINT64_FORMAT " ranks, more than %d",
+                     spec->shard, spec->replicate, ranks, MESH_RANKS_MAX);
+  json_reader_finish(mesh, NULL);
+}
+
+static void
+read_batch(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) batch = json_reader_section(reader, "batch");
+  spec->micro_batch = (int) json_reader_int(batch, "micro_batch", 1, 1, MICRO_BATCH_MAX);
+  spec->sequence_length_given = json_reader_has(batch, "sequence_length");
+  spec->sequence_length =
+      (int) json_reader_int(batch, "sequence_length", SEQUENCE_LENGTH_DEFAULT, 1, G_MAXINT32);
+  json_reader_finish(batch, NULL);
+}
+
+/* Defaults as in a plain loop over FSDP2 or DDP modules without no_sync: every micro-batch reduces
+ * its gradients. */
+static void
+read_accumulation(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) section = json_reader_section(reader, "accumulation");
+  spec->accumulation.steps = (int) json_reader_int(section, "steps", 1, 1, ACCUMULATION_MAX);
+  spec->accumulation.sync_every_step_given = json_reader_has(section, "sync_every_step");
+  spec->accumulation.sync_every_step = json_reader_bool(section, "sync_every_step", TRUE);
+  spec->accumulation.reshard_after_backward_given =
+      json_reader_has(section, "reshard_after_backward");
+  spec->accumulation.reshard_after_backward =
+      json_reader_bool(section, "reshard_after_backward", TRUE);
+  spec->accumulation.set_last_backward_given = json_reader_has(section, "set_last_backward");
+  spec->accumulation.set_last_backward = json_reader_bool(section, "set_last_backward", FALSE);
+  json_reader_finish(section, NULL);
+}
+
+/* A floating-point dtype.  Returns whether the key is given. */
+static gboolean
+read_dtype(JsonReader *reader, const char *key, DType fallback, DType *dtype)
+{
+  *dtype = fallback;
+  const char *name = json_reader_string(reader, key, NULL);
+  if (!name)
+    return FALSE;
+  int found = dtype_from_name(name);
+  if (found == DTYPE_FP32 || found == DTYPE_BF16 || found == DTYPE_FP16)
+    *dtype = (DType) found;
+  else
+    json_reader_fail(reader, key, "'%s' is not one of fp32, bf16, fp16", name);
+  return TRUE;
+}
+
+/* torch.distributed.fsdp.MixedPrecisionPolicy: param_dtype None computes in the parameters' dtype,
+ * reduce_dtype None reduces in the dtype of the gradients, which is the compute dtype there and the
+ * parameters' under autocast. */
+static void
+read_precision(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) section = json_reader_section(reader, "precision");
+  read_dtype(section, "parameters", DTYPE_FP32, &spec->precision.parameters);
+  spec->precision.compute_given =
+      read_dtype(section, "compute", spec->precision.parameters, &spec->precision.compute);
+  spec->precision.autocast = json_reader_bool(section, "autocast", FALSE);
+  DType gradients = spec->precision.autocast ? spec->precision.parameters : spec->precision.compute;
+  spec->precision.reduce_given = read_dtype(section, "reduce", gradients, &spec->precision.reduce);
+  spec->precision.has_output =
+      read_dtype(section, "output", spec->precision.compute, &spec->precision.output);
+  if (spec->precision.autocast && dtype_size(spec->precision.compute) != 2)
+    json_reader_fail(section, "autocast", "needs 'compute' bf16 or fp16");
+  json_reader_finish(section, NULL);
+}
+
+/* An option that only one policy has: elsewhere its default may be repeated, nothing else. */
+static void
+refuse_without_policy(JsonReader *reader, const char *key, gboolean differs, const char *policies)
+{
+  if (differs)
+    json_reader_fail(reader, key, "has a meaning only with policy %s", policies);
+}
+
+static void
+read_checkpointing(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) section = json_reader_section(reader, "activation_checkpointing");
+  CheckpointPolicy policy =
+      (CheckpointPolicy) json_reader_enum(section, "policy", policy_names, CHECKPOINT_NONE);
+  gboolean has_fraction = json_reader_has(section, "fraction");
+  spec->checkpointing.policy = policy;
+  spec->checkpointing.every = (int) json_reader_int(section, "every", EVERY_DEFAULT, 1, EVERY_MAX);
+  spec->checkpointing.fraction = json_reader_double(section, "fraction", 0, 0, 1);
+  spec->checkpointing.around =
+      (CheckpointAround) json_reader_enum(section, "around", around_names, AROUND_MODULE);
+  refuse_without_policy(section, "every",
+                        policy != CHECKPOINT_EVERY_N && spec->checkpointing.every != EVERY_DEFAULT,
+                        "every_n");
+  refuse_without_policy(section, "fraction", policy != CHECKPOINT_FRACTION && has_fraction,
+                        "fraction");
+  refuse_without_policy(section, "around",
+                        policy == CHECKPOINT_NONE && spec->checkpointing.around != AROUND_MODULE,
+                        "full, every_n, fraction or selective_op");
+  if (policy == CHECKPOINT_FRACTION)
+    json_reader_require(section, "fraction");
+  json_reader_finish(section, NULL);
+}
+
+/* torch.optim.AdamW on CUDA without arguments takes its foreach implementation. */
+static void
+read_optimizer(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) section = json_reader_section(reader, "optimizer");
+  spec->optimizer.name =
+      (OptimizerName) json_reader_enum(section, "name", optimizer_names, OPTIMIZER_ADAMW);
+  spec->optimizer.implementation = (OptimizerCode) json_reader_enum(
+      section, "implementation", optimizer_code_names, OPTIMIZER_FOREACH);
+  spec->optimizer.clip_grad_norm = json_reader_double(section, "clip_grad_norm", 0, 0, CLIP_MAX);
+  spec->optimizer.zero_grad =
+      (ZeroGradAt) json_reader_enum(section, "zero_grad", zero_grad_names, ZERO_GRAD_START);
+  json_reader_finish(section, NULL);
+}
+
+/* PYTORCH_ALLOC_CONF's defaults and limits. */
+static void
+read_allocator(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) section = json_reader_section(reader, "allocator");
+  spec->allocator.expandable_segments = json_reader_bool(section, "expandable_segments", FALSE);
+  spec->allocator.max_split_size = json_reader_size_between(section, "max_split_size", G_MAXINT64,
+                                                            MAX_SPLIT_SIZE_MIN, G_MAXINT64);
+  spec->allocator.garbage_collection_threshold =
+      json_reader_double(section, "garbage_collection_threshold", 0, 0, 1);
+  if (spec->allocator.garbage_collection_threshold >= 1)
+    json_reader_fail(section, "garbage_collection_threshold", "must be below 1");
+  int divisions =
+      (int) json_reader_int(section, "roundup_power2_divisions", 0, 0, POWER2_DIVISIONS_MAX);
+  spec->allocator.roundup_power2_divisions = divisions;
+  if (divisions & (divisions - 1))
+    json_reader_fail(section, "roundup_power2_divisions", "%d is not a power of 2", divisions);
+  json_reader_finish(section, NULL);
+}
+
+static void
+retain_spec_free(gpointer data)
+{
+  RetainSpec *retain = data;
+  g_free(retain->group);
+  g_free(retain);
+}
+
+static void
+read_retain(JsonReader *reader, PlanSpec *spec)
+{
+  guint n = json_reader_array_length(reader, "retain");
+  for (guint i = 0; i < n; i++) {
+    g_autoptr(JsonReader) element = json_reader_element(reader, "retain", i);
+    RetainSpec *retain = g_new0(RetainSpec, 1);
+    retain->group = g_strdup(json_reader_required_string(element, "group"));
+    retain->as = (RetainAs) json_reader_enum(element, "as", retain_as_names, RETAIN_CLONE);
+    retain->until =
+        (RetainUntil) json_reader_enum(element, "until", retain_until_names, RETAIN_END_OF_STEP);
+    g_ptr_array_add(spec->retain, retain);
+    json_reader_finish(element, NULL);
+  }
+}
+
+/* "fsdp2, fsdp1": the strategies that have the section.  Caller frees. */
+static char *
+strategies_with_section(const PlanStrategy *strategies, const char *section)
+{
+  GString *names = g_string_new(NULL);
+  for (; strategies->strategy; strategies++)
+    if (strategies->section && g_str_equal(strategies->section->name, section))
+      g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "", strategies->strategy);
+  return g_string_free(names, FALSE);
+}
+
+/* A plan that names no strategy trains on one rank, as PyTorch without a wrapper does. */
+static const PlanStrategy *
+read_strategy(JsonReader *reader, PlanSpec *spec, const PlanStrategy *strategies)
+{
+  guint n = 0, fallback = 0;
+  while (strategies[n].strategy)
+    n++;
+  g_assert(n > 0);
+  g_autofree const char **names = g_new0(const char *, n + 1);
+  for (guint i = 0; i < n; i++) {
+    names[i] = strategies[i].strategy;
+    if (g_str_equal(names[i], "none"))
+      fallback = i;
+  }
+  int chosen = json_reader_enum(reader, "strategy", names, (int) fallback);
+  spec->strategy = g_strdup(strategies[chosen].strategy);
+  return &strategies[chosen];
+}
+
+/* Whether the key is written, without making it a known key: those are suggested for misspelt ones.
+ */
+static gboolean
+is_written(JsonDocument *document, const char *key)
+{
+  return cJSON_GetObjectItemCaseSensitive(json_document_root(document), key) != NULL;
+}
+
+static void
+read_section(JsonReader *reader, PlanSpec *spec, const OptionSection *section)
+{
+  spec->section = section;
+  if (!section)
+    return;
+  g_autoptr(JsonReader) options = json_reader_section(reader, section->name);
+  spec->options = option_section_read(options, section);
+  json_reader_finish(options, NULL);
+}
+
+static void
+refuse_other_sections(JsonDocument *document, JsonReader *reader, const PlanSpec *spec,
+                      const PlanStrategy *strategies)
+{
+  for (const PlanStrategy *other = strategies; other->strategy; other++) {
+    const char *name = other->section ? other->section->name : NULL;
+    if (!name || (spec->section && g_str_equal(name, spec->section->name)))
+      continue;
+    if (!is_written(document, name) || !json_reader_has(reader, name))
+      continue;
+    g_autofree char *users = strategies_with_section(strategies, name);
+    json_reader_fail(reader, name, "strategy '%s' does not use this section, only %s",
+                     spec->strategy, users);
+  }
+}
+
+static void
+refuse_reserved(JsonDocument *document, JsonReader *reader)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS(reserved_keys); i++)
+    if (is_written(document, reserved_keys[i]) && json_reader_has(reader, reserved_keys[i]))
+      json_reader_fail(reader, reserved_keys[i], "not yet supported");
+}
+
+/* Takes name and document. */
+static PlanSpec *
+plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assignments,
+                        const PlanStrategy *strategies, GError **error)
+{
+  g_autoptr(JsonDocument) document = owned;
+  g_autoptr(PlanSpec) spec = g_new0(PlanSpec, 1);
+  spec->name = name;
+  spec->file = g_strdup(json_document_name(document));
+  spec->retain = g_ptr_array_new_with_free_func(retain_spec_free);
+  for (; assignments && *assignments; assignments++)
+    if (!json_document_set(document, *assignments, error))
+      return NULL;
+
+  g_autoptr(JsonReader) reader = json_reader_new(document);
+  const PlanStrategy *strategy = read_strategy(reader, spec, strategies);
+  read_mesh(reader, spec);
+  read_batch(reader, spec);
+  read_accumulation(reader, spec);
+  read_precision(reader, spec);
+  read_checkpointing(reader, spec);
+  read_optimizer(reader, spec);
+  read_allocator(reader, spec);
+  spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
+  read_retain(reader, spec);
+  read_section(reader, spec, strategy->section);
+  refuse_other_sections(document, reader, spec, strategies);
+  refuse_reserved(document, reader);
+  if (!json_reader_finish(reader, error))
+    return NULL;
+  return g_steal_pointer(&spec);
+}
+
+PlanSpec *
+plan_spec_load(const char *preset_or_path, const char *const *assignments,
+               const PlanStrategy *strategies, GError **error)
+{
+  g_autofree char *path = preset_find("plan", preset_or_path, error);
+  if (!path)
+    return NULL;
+  JsonDocument *document = json_document_load(path, error);
+  if (!document)
+    return NULL;
+  return plan_spec_from_document(preset_name_of(path), document, assignments, strategies, error);
+}
+
+PlanSpec *
+plan_spec_parse(const char *name, const char *text, gsize length, const char *const *assignments,
+                const PlanStrategy *strategies, GError **error)
+{
+  JsonDocument *document = json_document_parse(name, text, length, error);
+  if (!document)
+    return NULL;
+  return plan_spec_from_document(preset_name_of(name), document, assignments, strategies, error);
+}
+
+void
+plan_spec_free(PlanSpec *spec)
+{
+  if (!spec)
+    return;
+  g_ptr_array_unref(spec->retain);
+  g_free(spec->options);
+  g_free(spec->strategy);
+  g_free(spec->file);
+  g_free(spec->name);
+  g_free(spec);
+}
+
+const OptionValue *
+plan_spec_option(const PlanSpec *spec, const char *key)
+{
+  g_assert(spec->section);
+  int index = option_section_index(spec->section, key);
+  g_assert(index >= 0);
+  return &spec->options[index];
+}
+
+void
+plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const char *format, ...)
+{
+  va_list arguments;
+  va_start(arguments, format);
+  g_autofree char *message = g_strdup_vprintf(format, arguments);
+  va_end(arguments);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: key '%s': %s", spec->file, key,
+              message);
+}

@@ -1,0 +1,86 @@
+/* preset.c - where shipped JSON files are found. */
+#include "spec/preset.h"
+
+#include <string.h>
+
+#include "base/nearest_name.h"
+#include "base/units.h"
+
+#define SUFFIX ".json"
+
+char *
+preset_folder(const char *kind)
+{
+  const char *models = g_getenv("HIGHWATER_MODELS");
+  if (models && *models)
+    return g_build_filename(models, kind, NULL);
+  g_autofree char *installed = g_build_filename(PKGDATADIR, kind, NULL);
+  if (g_file_test(installed, G_FILE_TEST_IS_DIR))
+    return g_steal_pointer(&installed);
+  return g_build_filename(SOURCE_DIR, "models", kind, NULL);
+}
+
+static int
+compare_names(gconstpointer a, gconstpointer b)
+{
+  return strcmp(*(const char *const *) a, *(const char *const *) b);
+}
+
+char **
+preset_names(const char *kind)
+{
+  g_autoptr(GPtrArray) names = g_ptr_array_new();
+  g_autofree char *folder = preset_folder(kind);
+  GDir *dir = g_dir_open(folder, 0, NULL);
+  if (dir) {
+    const char *entry;
+    while ((entry = g_dir_read_name(dir)))
+      if (entry[0] != '.' && g_str_has_suffix(entry, SUFFIX))
+        g_ptr_array_add(names, preset_name_of(entry));
+    g_dir_close(dir);
+  }
+  g_ptr_array_sort(names, compare_names);
+  g_ptr_array_add(names, NULL);
+  return (char **) g_ptr_array_free(g_steal_pointer(&names), FALSE);
+}
+
+static gboolean
+is_path(const char *text)
+{
+  return g_str_equal(text, "-") || strchr(text, '/') || g_str_has_suffix(text, SUFFIX);
+}
+
+char *
+preset_find(const char *kind, const char *preset_or_path, GError **error)
+{
+  if (is_path(preset_or_path))
+    return g_strdup(preset_or_path);
+
+  g_autofree char *folder = preset_folder(kind);
+  g_autofree char *file = g_strconcat(preset_or_path, SUFFIX, NULL);
+  g_autofree char *path = g_build_filename(folder, file, NULL);
+  if (*preset_or_path && g_file_test(path, G_FILE_TEST_IS_REGULAR))
+    return g_steal_pointer(&path);
+  if (g_file_test(preset_or_path, G_FILE_TEST_IS_REGULAR))
+    return g_strdup(preset_or_path);
+
+  g_auto(GStrv) names = preset_names(kind);
+  const char *nearest = nearest_name(preset_or_path, (const char *const *) names);
+  g_autofree char *hint = nearest
+                              ? g_strdup_printf("did you mean '%s'?", nearest)
+                              : g_strdup_printf("presets are listed by 'highwater list %s'", kind);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+              "%s: no such %s preset, and no file of that name; %s", preset_or_path, kind, hint);
+  return NULL;
+}
+
+char *
+preset_name_of(const char *path)
+{
+  if (g_str_equal(path, "-"))
+    return g_strdup("stdin");
+  g_autofree char *base = g_path_get_basename(path);
+  if (g_str_has_suffix(base, SUFFIX) && strlen(base) > strlen(SUFFIX))
+    base[strlen(base) - strlen(SUFFIX)] = '\0';
+  return g_steal_pointer(&base);
+}
