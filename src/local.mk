@@ -16,7 +16,9 @@ STRATEGIES =
 FAMILIES =
 
 COMMANDS = \
-  src/cli/cmd_list.c
+  src/cli/cmd_run.c \
+  src/cli/cmd_list.c \
+  src/cli/cmd_plot.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
 EXTRA_DIST += src/make-registry.sh
@@ -100,7 +102,21 @@ libhighwater_a_SOURCES += \
   src/exec/executor.h
 
 # report
+libhighwater_a_SOURCES += \
+  src/report/gnuplot.c src/report/gnuplot.h \
+  src/report/interval_set.c src/report/interval_set.h \
+  src/report/run_directory.c src/report/run_directory.h \
+  src/report/run_info.c src/report/run_info.h \
+  src/report/summary.c src/report/summary.h \
+  src/report/summary_groups.c src/report/summary_parts.h \
+  src/report/summary_json.c src/report/summary_json.h \
+  src/report/summary_text.c src/report/summary_text.h \
+  src/report/summary_text_explain.c src/report/summary_text_parts.h \
+  src/report/summary_text_tables.c \
+  src/report/summary_time.c \
+  src/report/timeline_table.c src/report/timeline_table.h
 
 # cli
 libhighwater_a_SOURCES += \
-  src/cli/command.c src/cli/command.h
+  src/cli/command.c src/cli/command.h \
+  src/cli/run_simulation.c src/cli/run_simulation.h

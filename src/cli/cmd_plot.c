@@ -2,7 +2,7 @@
 #include "base/category.h"
 #include "base/nearest_name.h"
 #include "base/units.h"
-#include "cli/command.h"
+#include "cli/registry.h"
 #include "report/gnuplot.h"
 #include "report/run_directory.h"
 #include "report/timeline_table.h"
