@@ -27,7 +27,8 @@ AM_CONDITIONAL([HAVE_NCCL], [test "$highwater_nccl" != no])
 AC_DEFUN([HIGHWATER_FIND_CUDA], [
 AS_IF([test "$highwater_cuda" = yes],
   [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH$PATH_SEPARATOR/usr/local/cuda/bin])
-   highwater_cuda=`AS_DIRNAME(["$NVCC"])`/..],
+   highwater_cuda=`AS_DIRNAME(["$NVCC"])`
+   highwater_cuda=`AS_DIRNAME(["$highwater_cuda"])`],
   [test -n "$NVCC" || test ! -x "$highwater_cuda/bin/nvcc" || NVCC=$highwater_cuda/bin/nvcc])
 AS_IF([test -z "$NVCC"], [AC_MSG_ERROR([--with-cuda: no nvcc found; give the toolkit's folder])])
 AS_IF([test ! -f "$highwater_cuda/include/cuda_runtime_api.h"],

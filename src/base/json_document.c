@@ -101,7 +101,7 @@ parse_value(const char *name, const char *text, gsize length, GError **error)
 JsonDocument *
 json_document_parse(const char *name, const char *text, gsize length, GError **error)
 {
-  cJSON *root = parse_value(name, text, length, error);
+  cJSON *root = parse_value(name, text ? text : "", length, error);
   if (!root)
     return NULL;
   if (!cJSON_IsObject(root)) {
@@ -233,7 +233,7 @@ static char **
 split_path(const char *path, gsize length)
 {
   g_autofree char *copy = g_strndup(path, length);
-  g_auto(GStrv) keys = g_strsplit(copy, ".", -1);
+  g_auto(GStrv) keys = g_strsplit(copy, ".", JSON_MAX_DEPTH + 1);
   guint count = g_strv_length(keys);
   if (count == 0 || count > JSON_MAX_DEPTH || !g_utf8_validate(copy, -1, NULL))
     return NULL;

@@ -19,7 +19,7 @@ const char *json_text_name(const char *path);
  * is missing, truncated, too large, has duplicate keys, or is not an object at top level: "FILE:
  * line L: ...". */
 JsonDocument *json_document_load(const char *path, GError **error);
-/* The same from memory; name is used in messages. */
+/* The same from memory (NULL is empty text); name is used in messages. */
 JsonDocument *json_document_parse(const char *name, const char *text, gsize length, GError **error);
 const char *json_document_name(const JsonDocument *doc);
 /* The tree itself, borrowed; edits (--set) are allowed before reading starts. */

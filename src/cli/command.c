@@ -8,7 +8,7 @@ context_new(const Command *command, const GOptionEntry *entries, gboolean *help)
 {
   const GOptionEntry own[] = {
       {"help", 'h', 0, G_OPTION_ARG_NONE, help, "Show this help", NULL},
-      {NULL},
+      {0},
   };
   /* GOption's own --help would end the program inside the library. */
   GOptionContext *context = g_option_context_new(NULL);
