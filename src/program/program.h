@@ -1,8 +1,9 @@
-/* program.h - what one rank's host issues, step by step: a closed set of ops on storages, streams, events and
- * communicators.
+/* program.h - what one rank's host issues, step by step: a closed set of ops on storages, streams,
+ * events and communicators.
  *
- * A Program has a construction list and one list per distinct step.  Lists are flat arrays of ProgramOp; names are ids
- * into the Program's tables.  It is plain data: built once (program_builder.h), then printed, checked and executed. */
+ * A Program has a construction list and one list per distinct step.  Lists are flat arrays of
+ * ProgramOp; names are ids into the Program's tables.  It is plain data: built once
+ * (program_builder.h), then printed, checked and executed. */
 #ifndef HIGHWATER_PROGRAM_PROGRAM_H
 #define HIGHWATER_PROGRAM_PROGRAM_H
 
@@ -12,12 +13,12 @@
 #include "spec/dtype.h"
 
 /* Streams of a rank.  Their order is that of creation. */
-#define PROGRAM_STREAMS(X)                                                                                             \
-  X(COMPUTE, "compute")                                                                                                \
-  X(COPY_IN, "copy_in")                                                                                                \
-  X(ALL_GATHER, "all_gather")                                                                                          \
-  X(REDUCE_SCATTER, "reduce_scatter")                                                                                  \
-  X(ALL_REDUCE, "all_reduce")                                                                                          \
+#define PROGRAM_STREAMS(X)                                                                         \
+  X(COMPUTE, "compute")                                                                            \
+  X(COPY_IN, "copy_in")                                                                            \
+  X(ALL_GATHER, "all_gather")                                                                      \
+  X(REDUCE_SCATTER, "reduce_scatter")                                                              \
+  X(ALL_REDUCE, "all_reduce")                                                                      \
   X(HOST, "host")
 
 typedef enum {
@@ -27,52 +28,94 @@ typedef enum {
       STREAM_COUNT
 } StreamId;
 
-/* One list gives the enum, the printer's and the parser's names.  What a, b, c mean:
- *   HOST_WORK     a: HostWork kind, b: count                        host time
- *   LAUNCH        a: kernel id, operands                            a kernel on stream
- *   COPY          a: kernel id, operands                            a copy kernel or DMA on stream
- *   COLLECTIVE    a: collective id, operands                        on stream, through its communicator
- *   EVENT_RECORD  a: event id                                       on stream
- *   STREAM_WAIT   a: event id                                       stream waits
- *   EVENT_SYNC    a: event id                                       the host waits
- *   STREAM_SYNC                                                     the host waits for all of stream
- *   ALLOC         a: storage id                                     on stream
- *   FREE          a: storage id
- *   RECORD_STREAM a: storage id                                     used on stream too
- *   EMPTY_CACHE                                                     torch.cuda.empty_cache()
- *   RANGE_PUSH    a: name id, b: RangeKind
+/* The closed set of ops.  One list gives the enum, the printer, the parser, the checker's ranges
+ * and the folding: X(NAME, "text", whether stream matters, what a is, what b is, what c is, whether
+ * it has operands) a, b and c are ids into the Program's tables (or counts); those that are NONE
+ * are 0, and a stream that does not matter is that of the storage (FREE) or STREAM_HOST. HOST_WORK
+ * host time LAUNCH         a kernel on stream COPY           a copy kernel or DMA on stream
+ *   COLLECTIVE     on stream, through its communicator
+ *   EVENT_RECORD   on stream
+ *   STREAM_WAIT    stream waits for the event's last record
+ *   EVENT_SYNC     the host waits
+ *   STREAM_SYNC    the host waits for all of stream
+ *   ALLOC          on stream
+ *   FREE
+ *   RECORD_STREAM  the storage is used on stream too
+ *   EMPTY_CACHE    torch.cuda.empty_cache()
+ *   RANGE_PUSH     a named interval of the host begins; a phase has its micro-batch in c (-1: none)
  *   RANGE_POP */
-#define PROGRAM_OPS(X)                                                                                                 \
-  X(HOST_WORK, "host_work")                                                                                            \
-  X(LAUNCH, "launch")                                                                                                  \
-  X(COPY, "copy")                                                                                                      \
-  X(COLLECTIVE, "collective")                                                                                          \
-  X(EVENT_RECORD, "event_record")                                                                                      \
-  X(STREAM_WAIT, "stream_wait")                                                                                        \
-  X(EVENT_SYNC, "event_sync")                                                                                          \
-  X(STREAM_SYNC, "stream_sync")                                                                                        \
-  X(ALLOC, "alloc")                                                                                                    \
-  X(FREE, "free")                                                                                                      \
-  X(RECORD_STREAM, "record_stream")                                                                                    \
-  X(EMPTY_CACHE, "empty_cache")                                                                                        \
-  X(RANGE_PUSH, "range_push")                                                                                          \
-  X(RANGE_POP, "range_pop")
+#define PROGRAM_OPS(X)                                                                             \
+  X(HOST_WORK, "host_work", NO_STREAM, HOST_WORK, COUNT, NONE, NO_OPERANDS)                        \
+  X(LAUNCH, "launch", STREAM, KERNEL, NONE, NONE, OPERANDS)                                        \
+  X(COPY, "copy", STREAM, KERNEL, NONE, NONE, OPERANDS)                                            \
+  X(COLLECTIVE, "collective", STREAM, COLLECTIVE, NONE, NONE, OPERANDS)                            \
+  X(EVENT_RECORD, "event_record", STREAM, EVENT, NONE, NONE, NO_OPERANDS)                          \
+  X(STREAM_WAIT, "stream_wait", STREAM, EVENT, NONE, NONE, NO_OPERANDS)                            \
+  X(EVENT_SYNC, "event_sync", NO_STREAM, EVENT, NONE, NONE, NO_OPERANDS)                           \
+  X(STREAM_SYNC, "stream_sync", STREAM, NONE, NONE, NONE, NO_OPERANDS)                             \
+  X(ALLOC, "alloc", STREAM, STORAGE, NONE, NONE, NO_OPERANDS)                                      \
+  X(FREE, "free", STREAM, STORAGE, NONE, NONE, NO_OPERANDS)                                        \
+  X(RECORD_STREAM, "record_stream", STREAM, STORAGE, NONE, NONE, NO_OPERANDS)                      \
+  X(EMPTY_CACHE, "empty_cache", NO_STREAM, NONE, NONE, NONE, NO_OPERANDS)                          \
+  X(RANGE_PUSH, "range_push", NO_STREAM, NAME, RANGE_KIND, MICRO_BATCH, NO_OPERANDS)               \
+  X(RANGE_POP, "range_pop", NO_STREAM, NONE, NONE, NONE, NO_OPERANDS)
 
 typedef enum {
-#define X(name, text) PROGRAM_##name,
+#define X(name, text, stream, a, b, c, operands) PROGRAM_##name,
   PROGRAM_OPS(X)
 #undef X
       PROGRAM_OP_COUNT
 } ProgramOpKind;
 
+/* What a value in an op or a table row is: how it is written, and its range. */
+typedef enum {
+  VALUE_NONE,
+  VALUE_COUNT,       /* 0 .. 2^31 - 1 */
+  VALUE_POSITIVE,    /* 1 .. 2^31 - 1 */
+  VALUE_INTEGER,     /* 0 .. 2^63 - 1 */
+  VALUE_REAL,        /* a finite double >= 0 */
+  VALUE_SHORT,       /* 0 .. 2^16 - 1 */
+  VALUE_MICRO_BATCH, /* -1 (none), 0 .. */
+  VALUE_NAME,        /* ids of the tables */
+  VALUE_ANY_NAME,    /* or -1 */
+  VALUE_ANY_MODULE,  /* or -1 */
+  VALUE_COMMUNICATOR,
+  VALUE_LAYOUT,
+  VALUE_KERNEL,
+  VALUE_COLLECTIVE,
+  VALUE_STORAGE,
+  VALUE_TENSOR,
+  VALUE_EVENT,
+  VALUE_STREAM, /* the enums, written by name */
+  VALUE_HOST_WORK,
+  VALUE_RANGE_KIND,
+  VALUE_SPACE,
+  VALUE_CATEGORY,
+  VALUE_DTYPE,
+  VALUE_KERNEL_KIND,
+  VALUE_COLLECTIVE_KIND,
+  VALUE_ROLE,
+  VALUE_KIND_COUNT
+} ValueKind;
+
+/* A row of PROGRAM_OPS. */
+typedef struct {
+  const char *name;
+  gboolean stream;    /* printed and parsed */
+  gboolean operands;  /* may have them */
+  guint8 argument[3]; /* ValueKind of a, b, c */
+} ProgramOpForm;
+
+extern const ProgramOpForm program_op_form[PROGRAM_OP_COUNT];
+
 /* Host work kinds; the device profile has the time of each. */
-#define HOST_WORKS(X)                                                                                                  \
-  X(OP_FORWARD, "op_forward")       /* one eager op with its autograd bookkeeping */                                   \
-  X(OP_BACKWARD, "op_backward")     /* one autograd node */                                                            \
-  X(HOOK, "hook")                   /* one framework hook of a group */                                                \
-  X(COLLECTIVE_CALL, "collective_call")                                                                                \
-  X(OPTIMIZER, "optimizer")         /* per parameter of an optimizer step */                                           \
-  X(MODULE, "module")               /* Python overhead of one module call */
+#define HOST_WORKS(X)                                                                              \
+  X(OP_FORWARD, "op_forward")   /* one eager op with its autograd bookkeeping */                   \
+  X(OP_BACKWARD, "op_backward") /* one autograd node */                                            \
+  X(HOOK, "hook")               /* one framework hook of a group */                                \
+  X(COLLECTIVE_CALL, "collective_call")                                                            \
+  X(OPTIMIZER, "optimizer") /* per parameter of an optimizer step */                               \
+  X(MODULE, "module")       /* Python overhead of one module call */
 
 typedef enum {
 #define X(name, text) HOST_WORK_##name,
@@ -81,10 +124,17 @@ typedef enum {
       HOST_WORK_COUNT
 } HostWork;
 
+#define RANGE_KINDS(X)                                                                             \
+  X(PHASE, "phase")   /* zero_grad, forward, backward, clip, optimizer: name is one of these;      \
+                         micro-batch in c */                                                       \
+  X(MODULE, "module") /* a module's forward, recomputation or backward */                          \
+  X(HOOK, "hook")     /* a framework hook, named as in the framework (unshard, post_backward ...) */
+
 typedef enum {
-  RANGE_PHASE,  /* zero_grad, forward, backward, clip, optimizer: name is one of these; micro-batch in c */
-  RANGE_MODULE, /* a module's forward, recomputation or backward */
-  RANGE_HOOK,   /* a framework hook, named as in the framework (unshard, post_backward ...) */
+#define X(name, text) RANGE_##name,
+  RANGE_KINDS(X)
+#undef X
+      RANGE_KIND_COUNT
 } RangeKind;
 
 typedef struct {
@@ -93,19 +143,29 @@ typedef struct {
   guint16 operands; /* how many, from operand[first_operand] */
   gint32 first_operand;
   gint32 a, b, c;
-  gint32 module;    /* id of the module on whose behalf, or -1 */
+  gint32 module; /* id of the module on whose behalf, or -1 */
 } ProgramOp;
 
-typedef enum { SPACE_DEVICE, SPACE_PINNED, SPACE_HOST } Space;
+#define SPACES(X)                                                                                  \
+  X(DEVICE, "device")                                                                              \
+  X(PINNED, "pinned")                                                                              \
+  X(HOST, "host")
+
+typedef enum {
+#define X(name, text) SPACE_##name,
+  SPACES(X)
+#undef X
+      SPACE_COUNT
+} Space;
 
 /* What is allocated. */
 typedef struct {
-  gint64 bytes;   /* as requested of the allocator */
-  guint8 space;   /* Space */
+  gint64 bytes;    /* as requested of the allocator */
+  guint8 space;    /* Space */
   guint8 category; /* Category */
-  guint8 stream;  /* StreamId that owns it */
-  gint32 module;  /* id, or -1 */
-  gint32 what;    /* name id: "log_softmax", "wq.weight", "unsharded parameters of layers.3" */
+  guint8 stream;   /* StreamId that owns it */
+  gint32 module;   /* id, or -1 */
+  gint32 what;     /* name id: "log_softmax", "wq.weight", "unsharded parameters of layers.3" */
 } Storage;
 
 #define TENSOR_MAX_DIMS 5
@@ -125,7 +185,17 @@ typedef struct {
   gint64 offset; /* elements */
 } Tensor;
 
-typedef enum { ROLE_READ, ROLE_WRITE, ROLE_ACCUMULATE } Role;
+#define ROLES(X)                                                                                   \
+  X(READ, "read")                                                                                  \
+  X(WRITE, "write")                                                                                \
+  X(ACCUMULATE, "accumulate") /* reads and writes */
+
+typedef enum {
+#define X(name, text) ROLE_##name,
+  ROLES(X)
+#undef X
+      ROLE_COUNT
+} Role;
 
 typedef struct {
   gint32 tensor;
@@ -133,12 +203,12 @@ typedef struct {
 } Operand;
 
 /* Kernel kinds: what the kernel model distinguishes. */
-#define KERNEL_KINDS(X)                                                                                                \
-  X(MEMORY, "memory")                       /* bound by bytes: element-wise, norms, casts, reductions */               \
-  X(GEMM, "gemm")                           /* m, n, k */                                                              \
-  X(ATTENTION_FORWARD, "attention_forward") /* m: batch*heads, n: length, k: head dim */                               \
-  X(ATTENTION_BACKWARD, "attention_backward")                                                                          \
-  X(OPTIMIZER, "optimizer")                                                                                            \
+#define KERNEL_KINDS(X)                                                                            \
+  X(MEMORY, "memory") /* bound by bytes: element-wise, norms, casts, reductions */                 \
+  X(GEMM, "gemm")     /* m, n, k */                                                                \
+  X(ATTENTION_FORWARD, "attention_forward") /* m: batch*heads, n: length, k: head dim */           \
+  X(ATTENTION_BACKWARD, "attention_backward")                                                      \
+  X(OPTIMIZER, "optimizer")                                                                        \
   X(COPY, "copy")
 
 typedef enum {
@@ -148,22 +218,23 @@ typedef enum {
       KERNEL_KIND_COUNT
 } KernelKind;
 
-/* A kernel as the host launches it; durations come from the device profile at execution.  Equal ones are shared. */
+/* A kernel as the host launches it; durations come from the device profile at execution.  Equal
+ * ones are shared. */
 typedef struct {
-  guint8 kind;       /* KernelKind */
-  guint8 dtype;      /* DType of the computation */
-  guint16 variant;   /* attention: AttentionKernel of network/; else 0 */
-  gint32 name;       /* name id: "mm", "flash_attention_backward" */
-  gint32 launches;   /* device kernels in it, >= 1 */
+  guint8 kind;     /* KernelKind */
+  guint8 dtype;    /* DType of the computation */
+  guint16 variant; /* attention: AttentionKernel of network/; else 0 */
+  gint32 name;     /* name id: "mm", "flash_attention_backward" */
+  gint32 launches; /* device kernels in it, >= 1 */
   gint64 m, n, k;
   double flops;
-  double bytes;      /* read and written */
+  double bytes; /* read and written */
 } Kernel;
 
-#define COLLECTIVE_KINDS(X)                                                                                            \
-  X(ALL_GATHER, "all_gather")                                                                                          \
-  X(REDUCE_SCATTER, "reduce_scatter")                                                                                  \
-  X(ALL_REDUCE, "all_reduce")                                                                                          \
+#define COLLECTIVE_KINDS(X)                                                                        \
+  X(ALL_GATHER, "all_gather")                                                                      \
+  X(REDUCE_SCATTER, "reduce_scatter")                                                              \
+  X(ALL_REDUCE, "all_reduce")                                                                      \
   X(BROADCAST, "broadcast")
 
 typedef enum {
@@ -173,9 +244,10 @@ typedef enum {
       COLLECTIVE_KIND_COUNT
 } CollectiveKind;
 
-/* One collective operation.  bytes: the full gathered or reduced buffer, as nccl-tests counts it. */
+/* One collective operation.  bytes: the full gathered or reduced buffer, as nccl-tests counts it.
+ */
 typedef struct {
-  guint8 kind;         /* CollectiveKind */
+  guint8 kind; /* CollectiveKind */
   guint8 dtype;
   gint32 communicator; /* index */
   gint32 name;         /* name id of the group it serves, or -1 */
@@ -184,35 +256,39 @@ typedef struct {
 
 /* A communicator of `ranks` members, `nodes` nodes apart: ranks/nodes of them on each node. */
 typedef struct {
-  gint32 name;  /* "shard", "replicate" */
+  gint32 name; /* "shard", "replicate" */
   int ranks;
-  int stride;   /* distance between the global ranks of neighbours: 1 for the shard group, shard for the replicate group */
+  int stride; /* distance between the global ranks of neighbours: 1 for the shard group, shard for
+                 the replicate group */
 } Communicator;
 
-/* Renames storages before a list is executed again: what the last run knew as `from` is now `to`. */
+/* Renames storages (or events) before a list is executed again: what the last run knew as `from` is
+ * now `to`.  All carries of a list happen at once, so chains and swaps are possible. */
 typedef struct {
   gint32 from, to;
 } Carry;
 
 typedef struct {
-  GArray *ops;    /* ProgramOp */
-  GArray *carries; /* Carry: applied when the list runs right after itself */
+  GArray *ops;           /* ProgramOp */
+  GArray *carries;       /* Carry of storages: applied when the list runs right after itself */
+  GArray *event_carries; /* Carry of events, likewise; only where a step waits for what an earlier
+                            one recorded */
 } OpList;
 
 typedef struct {
-  GPtrArray *names;        /* char *, id -> text */
-  GArray *storages;        /* Storage */
-  GArray *layouts;         /* Layout */
-  GArray *tensors;         /* Tensor */
-  GArray *operands;        /* Operand */
-  GArray *kernels;         /* Kernel */
-  GArray *collectives;     /* Collective */
-  GArray *communicators;   /* Communicator */
-  GPtrArray *modules;      /* char *, id -> dotted path ("layers.3.attention.wq") */
-  int events;              /* number of event ids */
-  GPtrArray *lists;        /* OpList *: lists[0] is the construction, lists[i] a distinct step */
-  int steps;               /* how many steps were asked for */
-  GArray *step_list;       /* int: step k (from 0) executes lists[step_list[k]] */
+  GPtrArray *names;      /* char *, id -> text */
+  GArray *storages;      /* Storage */
+  GArray *layouts;       /* Layout */
+  GArray *tensors;       /* Tensor */
+  GArray *operands;      /* Operand */
+  GArray *kernels;       /* Kernel */
+  GArray *collectives;   /* Collective */
+  GArray *communicators; /* Communicator */
+  GPtrArray *modules;    /* char *, id -> dotted path ("layers.3.attention.wq") */
+  int events;            /* number of event ids */
+  GPtrArray *lists;      /* OpList *: lists[0] is the construction, lists[i] a distinct step */
+  int steps;             /* how many steps were asked for */
+  GArray *step_list;     /* int: step k (from 0) executes lists[step_list[k]] */
 } Program;
 
 Program *program_new(void);
@@ -224,21 +300,36 @@ const char *program_stream_name(StreamId stream);
 const char *program_host_work_name(HostWork kind);
 const char *program_kernel_kind_name(KernelKind kind);
 const char *program_collective_name(CollectiveKind kind);
+const char *program_range_kind_name(RangeKind kind);
+const char *program_space_name(Space space);
+const char *program_role_name(Role role);
+
+/* Text of a name or module id; "-" for -1. */
+const char *program_text(const Program *program, gint32 name);
+const char *program_module_path(const Program *program, gint32 module);
+
+OpList *op_list_new(void);
+void op_list_free(OpList *list);
 
 /* The list of step k (from 0). */
 const OpList *program_step(const Program *program, int step);
 
 /* Text form (one op a line, tables first): printing what was parsed gives the same text. */
 void program_print(const Program *program, GString *out);
-/* Only one list, human oriented: tensors and storages spelled out.  list: index into program->lists. */
+/* Only one list, human oriented: tensors and storages spelled out.  list: index into
+ * program->lists. */
 void program_print_list(const Program *program, int list, GString *out);
+/* The list's allocations and frees in order, one a line: sign, requested bytes, stream, category,
+ * module, what. */
+void program_print_allocations(const Program *program, const OpList *list, GString *out);
 /* Parses program_print()'s form.  NULL and error ("NAME: line L: ...") when malformed. */
 Program *program_parse(const char *name, const char *text, GError **error);
 
-/* Checks the rules below over the construction and all steps in order; FALSE and error naming step, op and storage:
- * use before alloc or after free in host order; double alloc or free; a read that no happens-before path (host order of
- * issue, stream order, record/wait, host syncs) orders after its write, and a write not ordered after earlier reads;
- * unbalanced ranges; unknown ids; waiting for an event never recorded. */
+/* Checks the rules below over the construction and all steps in order; FALSE and error naming step,
+ * op and storage: use before alloc or after free in host order; double alloc or free; a read that
+ * no happens-before path (host order of issue, stream order, record/wait, host syncs) orders after
+ * its write, and a write not ordered after earlier reads; unbalanced ranges; unknown ids; waiting
+ * for an event never recorded. */
 gboolean program_check(const Program *program, GError **error);
 /* Checks that two ranks' programs agree on every communicator: order, kind, bytes, dtype. */
 gboolean program_check_agreement(const Program *a, const Program *b, GError **error);

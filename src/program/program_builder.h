@@ -14,8 +14,8 @@ void program_builder_free(ProgramBuilder *builder);
 
 /* Starts the next list (the first call: the construction). */
 void program_builder_begin_list(ProgramBuilder *builder);
-/* Compares list with its predecessor: when both are the same up to a renaming of storages, events and tensors, drops the
- * last list, stores the carries in its predecessor and returns TRUE. */
+/* Compares list with its predecessor: when both are the same up to a renaming of storages, events
+ * and tensors, drops the last list, stores the carries in its predecessor and returns TRUE. */
 gboolean program_builder_fold_last_list(ProgramBuilder *builder);
 /* Says that the next step executes the last list. */
 void program_builder_add_step(ProgramBuilder *builder);
@@ -23,16 +23,20 @@ void program_builder_add_step(ProgramBuilder *builder);
 /* Ids of shared tables. */
 gint32 program_builder_name(ProgramBuilder *builder, const char *text);
 gint32 program_builder_module(ProgramBuilder *builder, const char *path);
-gint32 program_builder_communicator(ProgramBuilder *builder, const char *name, int ranks, int stride);
+gint32 program_builder_communicator(ProgramBuilder *builder, const char *name, int ranks,
+                                    int stride);
 gint32 program_builder_kernel(ProgramBuilder *builder, const Kernel *kernel);
 gint32 program_builder_event(ProgramBuilder *builder);
 gint32 program_builder_storage(ProgramBuilder *builder, const Storage *storage);
 /* A view; layout is copied and shared. */
-gint32 program_builder_tensor(ProgramBuilder *builder, gint32 storage, gint64 offset, const Layout *layout);
+gint32 program_builder_tensor(ProgramBuilder *builder, gint32 storage, gint64 offset,
+                              const Layout *layout);
 /* A contiguous one-dimensional view of elements of a storage. */
-gint32 program_builder_flat_tensor(ProgramBuilder *builder, gint32 storage, gint64 offset, gint64 elements, DType dtype);
+gint32 program_builder_flat_tensor(ProgramBuilder *builder, gint32 storage, gint64 offset,
+                                   gint64 elements, DType dtype);
 
-/* What follows is done on behalf of this module (-1: none), until changed.  Returns the previous one. */
+/* What follows is done on behalf of this module (-1: none), until changed.  Returns the previous
+ * one. */
 gint32 program_builder_set_module(ProgramBuilder *builder, gint32 module);
 
 /* Operands of the next LAUNCH, COPY or COLLECTIVE. */
@@ -43,7 +47,8 @@ void program_builder_release(ProgramBuilder *builder, gint32 storage);
 void program_builder_record_stream(ProgramBuilder *builder, gint32 storage, StreamId stream);
 void program_builder_launch(ProgramBuilder *builder, StreamId stream, gint32 kernel);
 void program_builder_copy(ProgramBuilder *builder, StreamId stream, gint32 kernel);
-void program_builder_collective(ProgramBuilder *builder, StreamId stream, const Collective *collective);
+void program_builder_collective(ProgramBuilder *builder, StreamId stream,
+                                const Collective *collective);
 void program_builder_record(ProgramBuilder *builder, StreamId stream, gint32 event);
 void program_builder_wait(ProgramBuilder *builder, StreamId stream, gint32 event);
 void program_builder_event_sync(ProgramBuilder *builder, gint32 event);
@@ -51,7 +56,8 @@ void program_builder_stream_sync(ProgramBuilder *builder, StreamId stream);
 void program_builder_host_work(ProgramBuilder *builder, HostWork kind, int count);
 void program_builder_empty_cache(ProgramBuilder *builder);
 /* micro_batch only for phases. */
-void program_builder_push(ProgramBuilder *builder, RangeKind kind, const char *name, int micro_batch);
+void program_builder_push(ProgramBuilder *builder, RangeKind kind, const char *name,
+                          int micro_batch);
 void program_builder_pop(ProgramBuilder *builder);
 
 /* The Program so far, borrowed. */
