@@ -82,7 +82,7 @@ libhighwater_a_SOURCES += \
 
 # program
 libhighwater_a_SOURCES += \
-  src/program/program.h \
+  src/program/program.c src/program/program.h \
   src/program/program_builder.h
 
 # compute
