@@ -1,6 +1,6 @@
 # timeline.gnuplot - memory over the host's time: categories stacked, reserved and capacity lines, phases, the peak.
 #
-# Reads timeline.tsv of a RUN (doc/formats.md).  Set by `highwater plot`: terminal and output, `table`, `title`, and
+# Reads timeline.tsv of a RUN (doc/formats.md), whose rows are the corners of the staircase.  Set by `highwater plot`: terminal and output, `table`, `title`, and
 # `categories`, the names of the columns from the fourth on.
 
 # Families share a hue: what stays is blue, what is gathered orange, buffers violet, the step's own green and yellow.
@@ -71,7 +71,8 @@ stacked(n) = sum [i=1:n] y(column(int(word(used, i)) + 3))
 name_of(i) = word(categories, int(word(used, i)))
 colour_of(i) = word(category_colours, int(word(used, i)))
 step_name(n) = sprintf("step %d", n)
-capacity_name = "capacity " . size(capacity) . (has_capacity_line ? "" : ", far above")
+capacity_name = has_capacity_line ? "capacity " . size(capacity) : \
+  capacity > 0 ? "capacity " . size(capacity) . ", far above" : "capacity without limit"
 
 # The peak's label goes where no line crosses it: under the reserved line, over it, or over the capacity line.
 line = 0.05 * top
@@ -82,10 +83,11 @@ is_late = t(peak_time) > 0.5 * t(end)
 
 if (is_text) {
   set key below
-  set label 1 peak_label at t(peak_time), label_y center
-  plot table index "memory" using (t($1)):(y($3)) with steps title "reserved", \
-    "" index "memory" using (t($1)):(y($2)) with steps title "allocated", \
-    "" index "steps" using (t(($1 + $2) / 2)):(top + strip):(fitting(step_name($3), $1, $2)) \
+  set label 1 peak_label at t(peak_time), label_y center front
+  plot table index "memory" using (t($1)):(y($3)) with lines title "reserved", \
+    "" index "memory" using (t($1)):(y($2)) with lines title "allocated", \
+    (has_capacity_line ? y(capacity) : NaN) with lines title capacity_name, \
+    table index "steps" using (t(($1 + $2) / 2)):(top + strip):(fitting(step_name($3), $1, $2)) \
       with labels notitle
 } else {
   set key outside right top vertical Left reverse samplen 1.5 width -2 spacing 1.15
@@ -106,10 +108,10 @@ if (is_text) {
       (t(($1 + $2) / 2)):(top / 2):(t($1)):(t($2)):(0):(top):(phase_tint(strcol(5))) \
       with boxxyerror lc rgb variable notitle, \
     for [i=words(used):1:-1] "" index "memory" using (t($1)):(stacked(i)) \
-      with fillsteps lc rgb colour_of(i) title name_of(i), \
-    "" index "memory" using (t($1)):(y($3)) with steps lc rgb "#000000" lw 1.5 title "reserved", \
+      with filledcurves y1=0 lc rgb colour_of(i) title name_of(i), \
+    "" index "memory" using (t($1)):(y($3)) with lines lc rgb "#000000" lw 1.5 title "reserved", \
     (has_capacity_line ? y(capacity) : NaN) with lines lc rgb "#c00000" lw 1.5 dt 2 \
-      title (capacity > 0 ? capacity_name : "no capacity given"), \
+      title capacity_name, \
     for [i=1:words(phases)] keyentry with boxes lc rgb phase_tint(word(phases, i)) \
       title word(phases, i), \
     table index "phases" using \

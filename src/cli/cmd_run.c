@@ -156,8 +156,9 @@ write_timeline(const RunOptions *options, const RunResult *result, GError **erro
 {
   if (!options->timeline)
     return TRUE;
+  const TimelineStyle style = {.max_changes = TIMELINE_CHANGES};
   g_autoptr(GString) table = g_string_new(NULL);
-  timeline_table(result->recording, TIMELINE_ROWS, table);
+  timeline_table(result->recording, &style, table);
   return output_file_write(options->timeline, table->str, table->len, error);
 }
 

@@ -59,8 +59,9 @@ write_files(const char *folder, const Recording *recording, const RunDocuments *
             GError **error)
 {
   g_autofree char *path = g_build_filename(folder, RUN_RECORDING, NULL);
+  const TimelineStyle style = {.max_changes = TIMELINE_FIGURE_CHANGES, .corners = TRUE};
   g_autoptr(GString) timeline = g_string_new(NULL);
-  timeline_table(recording, TIMELINE_FIGURE_ROWS, timeline);
+  timeline_table(recording, &style, timeline);
   return recording_save(recording, path, error) &&
          write_document(folder, RUN_TIMELINE, timeline->str, error) &&
          write_document(folder, RUN_REPORT, documents->report, error) &&

@@ -8,8 +8,13 @@ enum { ROWS_OF_STRETCH = 4 };
 typedef struct {
   const Recording *recording;
   GString *out;
-  gint64 categories[CATEGORY_COUNT]; /* now; they sum to allocated */
 } Timeline;
+
+/* Memory at a moment. */
+typedef struct {
+  gint64 allocated, reserved;
+  gint64 categories[CATEGORY_COUNT]; /* they sum to allocated */
+} MemoryState;
 
 static const MemoryEvent *
 event_at(const Recording *recording, guint i)
@@ -45,16 +50,16 @@ keep_extremes(const Recording *recording, guint begin, guint end, GByteArray *ke
 /* One flag an event.  Stretches are equally many events, so that busy moments keep more rows than
  * quiet ones. */
 static GByteArray *
-choose_rows(const Recording *recording, guint max_rows)
+choose_rows(const Recording *recording, guint max_changes)
 {
   guint count = recording->memory->len;
   GByteArray *keep = g_byte_array_sized_new(count);
   g_byte_array_set_size(keep, count);
   for (guint i = 0; i < count; i++)
-    keep->data[i] = count <= max_rows;
-  if (count <= max_rows)
+    keep->data[i] = count <= max_changes;
+  if (count <= max_changes)
     return keep;
-  guint stretches = max_rows / ROWS_OF_STRETCH;
+  guint stretches = max_changes / ROWS_OF_STRETCH;
   for (guint i = 0; i < stretches; i++) {
     guint begin = (guint) ((guint64) count * i / stretches);
     guint end = (guint) ((guint64) count * (i + 1) / stretches);
@@ -66,18 +71,18 @@ choose_rows(const Recording *recording, guint max_rows)
 /* ---- blocks ---- */
 
 static void
-append_row(const Timeline *timeline, SimTime time, gint64 allocated, gint64 reserved)
+append_row(const Timeline *timeline, SimTime time, const MemoryState *state)
 {
   append_time(timeline->out, time);
-  g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, allocated,
-                         reserved);
+  g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, state->allocated,
+                         state->reserved);
   for (int i = 0; i < CATEGORY_COUNT; i++)
-    g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT, timeline->categories[i]);
+    g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT, state->categories[i]);
   g_string_append_c(timeline->out, '\n');
 }
 
 static void
-append_memory(Timeline *timeline, guint max_rows)
+append_memory(const Timeline *timeline, const TimelineStyle *style)
 {
   const Recording *recording = timeline->recording;
   g_string_append(timeline->out, "# memory\n# time_s allocated_bytes reserved_bytes");
@@ -88,13 +93,22 @@ append_memory(Timeline *timeline, guint max_rows)
     return;
   /* What was there before the recording began belongs to nothing known. */
   const MemoryEvent *first = event_at(recording, 0);
-  timeline->categories[CATEGORY_OTHER] = first->allocated_after - first->block_bytes;
-  g_autoptr(GByteArray) keep = choose_rows(recording, max_rows);
+  MemoryState state = {
+      .categories[CATEGORY_OTHER] = first->allocated_after - first->block_bytes,
+  };
+  MemoryState shown = state;
+  g_autoptr(GByteArray) keep = choose_rows(recording, style->max_changes);
   for (guint i = 0; i < recording->memory->len; i++) {
     const MemoryEvent *event = event_at(recording, i);
-    timeline->categories[event->category] += event->block_bytes;
-    if (keep->data[i])
-      append_row(timeline, event->time, event->allocated_after, event->reserved_after);
+    state.categories[event->category] += event->block_bytes;
+    state.allocated = event->allocated_after;
+    state.reserved = event->reserved_after;
+    if (!keep->data[i])
+      continue;
+    if (style->corners && i > 0)
+      append_row(timeline, event->time, &shown);
+    append_row(timeline, event->time, &state);
+    shown = state;
   }
 }
 
@@ -157,15 +171,15 @@ append_marks(const Timeline *timeline)
 }
 
 void
-timeline_table(const Recording *recording, guint max_rows, GString *out)
+timeline_table(const Recording *recording, const TimelineStyle *style, GString *out)
 {
-  g_assert(max_rows >= 2 * ROWS_OF_STRETCH);
-  Timeline timeline = {.recording = recording, .out = out};
+  g_assert(style->max_changes >= 2 * ROWS_OF_STRETCH);
+  const Timeline timeline = {.recording = recording, .out = out};
   g_autofree char *title = g_strdup(recording->title);
   for (char *c = title; *c; c++)
     *c = g_ascii_iscntrl(*c) ? ' ' : *c;
   g_string_append_printf(out, TIMELINE_FORMAT "%s\n\n\n", title);
-  append_memory(&timeline, max_rows);
+  append_memory(&timeline, style);
   append_phases(&timeline);
   append_steps(&timeline);
   append_marks(&timeline);

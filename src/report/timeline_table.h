@@ -7,13 +7,20 @@
 /* How a table begins; the recording's title follows on the line. */
 #define TIMELINE_FORMAT "# highwater-timeline-1: "
 
-/* Most rows of `run --timeline`, and of a RUN directory's timeline.tsv, which figures read. */
-enum { TIMELINE_ROWS = 1 << 20, TIMELINE_FIGURE_ROWS = 4096 };
+/* Most changes in the table of `run --timeline`, and in a RUN directory's timeline.tsv. */
+enum { TIMELINE_CHANGES = 1 << 20, TIMELINE_FIGURE_CHANGES = 2048 };
+
+typedef struct {
+  guint max_changes; /* at least 8 */
+  /* Every change is two rows, what was and what is: a line through the rows is the true staircase.
+   * Else one row. */
+  gboolean corners;
+} TimelineStyle;
 
 /* Appends the table to out: blocks "memory", "phases", "steps", "marks" (doc/formats.md), separated
- * by two empty lines as gnuplot's `index` wants.  A recording with more than max_rows (at least 8)
- * changes of allocated memory is thinned: every row that stays is a true one, and the highest and
- * lowest allocated and the highest reserved of each stretch stay, so no peak is lost. */
-void timeline_table(const Recording *recording, guint max_rows, GString *out);
+ * by two empty lines as gnuplot's `index` wants.  A recording with more changes of allocated memory
+ * is thinned: every row that stays is a true one, and the highest and lowest allocated and the
+ * highest reserved of each stretch stay, so no peak is lost. */
+void timeline_table(const Recording *recording, const TimelineStyle *style, GString *out);
 
 #endif
