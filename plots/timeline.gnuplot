@@ -90,6 +90,7 @@ if (is_text) {
     table index "steps" using (t(($1 + $2) / 2)):(top + strip):(fitting(step_name($3), $1, $2)) \
       with labels notitle
 } else {
+  # Behind the areas, the outline of what is allocated keeps moments visible that are shorter than a pixel.
   set key outside right top vertical Left reverse samplen 1.5 width -2 spacing 1.15
   set label 1 "" at t(peak_time), y(peak) point pt 7 ps 1.1 lc rgb "#c00000" front
   if (is_late) {
@@ -107,6 +108,7 @@ if (is_text) {
     table index "phases" using \
       (t(($1 + $2) / 2)):(top / 2):(t($1)):(t($2)):(0):(top):(phase_tint(strcol(5))) \
       with boxxyerror lc rgb variable notitle, \
+    "" index "memory" using (t($1)):(y($2)) with lines lc rgb "#777777" lw 0.7 notitle, \
     for [i=words(used):1:-1] "" index "memory" using (t($1)):(stacked(i)) \
       with filledcurves y1=0 lc rgb colour_of(i) title name_of(i), \
     "" index "memory" using (t($1)):(y($3)) with lines lc rgb "#000000" lw 1.5 title "reserved", \
