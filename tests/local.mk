@@ -6,8 +6,11 @@ CHECKS = \
   tests/check_json \
   tests/check_output \
   tests/check_plan_spec \
+  tests/check_reports \
   tests/check_specs \
   tests/check_units
+
+tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
@@ -60,7 +63,7 @@ check_LIBRARIES += tests/libreplay.a
 tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
-EXTRA_DIST += $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
+EXTRA_DIST += $(SHELL_TESTS) tests/cli/lib.sh tests/data tests/golden tests/fuzz/corpus \
   tests/bench/compare.sh tests/bench/recorded.txt
 
 if HAVE_CHECK

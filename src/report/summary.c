@@ -218,6 +218,19 @@ report_text(const Recording *recording, gint32 id, const char *otherwise)
   return text && *text ? text : otherwise;
 }
 
+void
+report_append_place(const Recording *recording, int step, gint32 phase, gint32 module, GString *out)
+{
+  if (step > 0)
+    g_string_append_printf(out, "step %d, %s", step,
+                           report_text(recording, phase, "between phases"));
+  else
+    g_string_append(out, "construction");
+  const char *path = report_text(recording, module, NULL);
+  if (path)
+    g_string_append_printf(out, " of %s", path);
+}
+
 char *
 report_model_out_of_memory(const ReportModel *model)
 {
@@ -230,18 +243,9 @@ report_model_out_of_memory(const ReportModel *model)
   g_autofree char *room = format_bytes(MAX(oom->limit_bytes - oom->reserved_bytes, 0));
   g_autofree char *limit = format_bytes(oom->limit_bytes);
   g_autofree char *allocated = format_bytes(oom->allocated_bytes);
-  GString *text = g_string_new("out of memory in ");
-  if (oom->step > 0)
-    g_string_append_printf(text, "step %d, %s", oom->step,
-                           report_text(recording, oom->phase, "between phases"));
-  else
-    g_string_append(text, "construction");
-  const char *module = report_text(recording, oom->module, NULL);
-  if (module)
-    g_string_append_printf(text, " of %s", module);
-  g_string_append_printf(text,
-                         ": %s asks for %s, a segment of %s; %s of %s is not reserved, %s is "
-                         "allocated",
+  GString *text = g_string_new(NULL);
+  report_append_place(recording, oom->step, oom->phase, oom->module, text);
+  g_string_append_printf(text, ": %s asks for %s, a segment of %s; %s of %s left, %s allocated",
                          report_text(recording, oom->what, "a tensor"), requested, segment, room,
                          limit, allocated);
   return g_string_free(text, FALSE);

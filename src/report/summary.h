@@ -43,7 +43,8 @@ typedef struct {
 /* The step's time is compute + exposed + host_bound: moments when the compute stream is busy, when
  * it is not and a collective runs, and when neither. */
 typedef struct {
-  gboolean known;                       /* FALSE: no step was completed; the rest is 0 */
+  gboolean known;    /* FALSE: no step was completed; the rest is 0 */
+  gboolean is_split; /* FALSE: the recording has no spans of the step; compute and so on are 0 */
   SimTime step, compute, communication; /* communication: at least one collective runs */
   SimTime exposed, host_bound;
   double tokens_per_s; /* of this rank; 0: not known */
@@ -103,6 +104,10 @@ const char *report_bound_name(Bound bound);
 
 /* The last complete step, or NULL. */
 const StepSummary *report_model_last_step(const ReportModel *model);
+
+/* Appends where the host was: "step 2, backward of layers.3", "construction". */
+void report_append_place(const Recording *recording, int step, gint32 phase, gint32 module,
+                         GString *out);
 
 /* Out of memory in one line: where, what asked for how much, how much there was.  NULL when it did
  * not happen.  Caller frees. */

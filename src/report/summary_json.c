@@ -226,17 +226,18 @@ add_time(cJSON *report, const TimeSummary *time)
 {
   const struct {
     const char *key;
+    gboolean known;
     SimTime time;
   } durations[] = {
-      {"step_s", time->step},
-      {"compute_s", time->compute},
-      {"communication_s", time->communication},
-      {"exposed_communication_s", time->exposed},
-      {"host_bound_s", time->host_bound},
+      {"step_s", time->known, time->step},
+      {"compute_s", time->is_split, time->compute},
+      {"communication_s", time->is_split, time->communication},
+      {"exposed_communication_s", time->is_split, time->exposed},
+      {"host_bound_s", time->is_split, time->host_bound},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
-    if (time->known)
+    if (durations[i].known)
       add_seconds(object, durations[i].key, durations[i].time);
     else
       cJSON_AddNullToObject(object, durations[i].key);
@@ -244,7 +245,7 @@ add_time(cJSON *report, const TimeSummary *time)
   add_known(object, "tokens_per_s_per_gpu", time->tokens_per_s);
   add_known(object, "mfu", time->mfu);
   add_known(object, "hfu", time->hfu);
-  add_text(object, "bound_by", time->known ? report_bound_name(time->bound) : NULL);
+  add_text(object, "bound_by", time->is_split ? report_bound_name(time->bound) : NULL);
 }
 
 static void

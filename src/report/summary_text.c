@@ -142,17 +142,30 @@ print_peak(const Screen *screen)
   g_autofree char *allocated = format_bytes(peak->allocated);
   print_label(screen, "PEAK", NULL);
   g_string_append_printf(screen->out, "%s allocated", allocated);
-  if (peak->step > 0)
-    g_string_append_printf(screen->out, " in step %d, %s", peak->step,
-                           report_text(recording, peak->phase, "between phases"));
-  else
-    g_string_append(screen->out, " in construction");
-  const char *module = report_text(recording, peak->module, NULL);
-  if (module)
-    g_string_append_printf(screen->out, " of %s", module);
+  g_string_append(screen->out, " in ");
+  report_append_place(recording, peak->step, peak->phase, peak->module, screen->out);
   if (screen->model->info->accumulation_steps > 1 && peak->step > 0)
     g_string_append_printf(screen->out, ", micro-batch %d", peak->micro_batch);
   g_string_append_c(screen->out, '\n');
+}
+
+static void
+print_bound(const Screen *screen)
+{
+  const TimeSummary *time = &screen->model->time;
+  SimTime shares[] = {[BOUND_COMPUTE] = time->compute,
+                      [BOUND_COMMUNICATION] = time->exposed,
+                      [BOUND_HOST] = time->host_bound};
+  g_string_append_printf(screen->out, "%sbound by %s (%.0f %%), ", screen->glyphs->separator,
+                         report_bound_name(time->bound),
+                         100.0 * (double) shares[time->bound] / (double) MAX(time->step, 1));
+  if (time->exposed > 0) {
+    g_autofree char *exposed = format_duration(time->exposed);
+    g_string_append_printf(screen->out, "%s of communication exposed", exposed);
+  } else {
+    g_string_append(screen->out,
+                    time->communication > 0 ? "no communication exposed" : "no communication");
+  }
 }
 
 static void
@@ -173,15 +186,9 @@ print_step(const Screen *screen)
   }
   if (time->mfu > 0)
     g_string_append_printf(screen->out, "%sMFU %.0f %%", separator, 100 * time->mfu);
-  SimTime shares[] = {[BOUND_COMPUTE] = time->compute,
-                      [BOUND_COMMUNICATION] = time->exposed,
-                      [BOUND_HOST] = time->host_bound};
-  g_autofree char *exposed = format_duration(time->exposed);
-  g_string_append_printf(screen->out, "%sbound by %s (%.0f %%), ", separator,
-                         report_bound_name(time->bound),
-                         100.0 * (double) shares[time->bound] / (double) MAX(time->step, 1));
-  g_string_append_printf(screen->out, "%s of communication exposed\n",
-                         time->exposed > 0 ? exposed : "nothing");
+  if (time->is_split)
+    print_bound(screen);
+  g_string_append_c(screen->out, '\n');
 }
 
 void

@@ -113,18 +113,18 @@ print_cached(const Screen *screen)
   if (total == 0)
     return;
   g_autofree char *sum = format_bytes(total);
-  g_string_append_printf(screen->out, "Reserved but not allocated after the last step: %s", sum);
-  const char *before = " (";
+  g_string_append_printf(screen->out, "Reserved but not allocated at the end: %s", sum);
+  const char *before = ", of which ";
   for (guint i = 0; i < streams; i++) {
     gint64 bytes = g_array_index(recording->cached, gint64, i);
     if ((double) bytes < small_share * (double) total)
       continue;
     g_autofree char *size = format_bytes(bytes);
-    g_string_append_printf(screen->out, "%s%s in the pool of stream %s", before, size,
+    g_string_append_printf(screen->out, "%s%s in the pool of %s", before, size,
                            (const char *) g_ptr_array_index(recording->streams, i));
     before = ", ";
   }
-  g_string_append(screen->out, ")\n");
+  g_string_append_c(screen->out, '\n');
 }
 
 /* ---- by phase ---- */

@@ -7,6 +7,7 @@ typedef struct {
   SimTime start, end;
   int index;
   int compute_stream;
+  gboolean has_spans;
   IntervalSet *compute, *collectives;
   GPtrArray *lanes; /* IntervalSet *: when each of model->communication runs, parallel to it */
 } StepTimes;
@@ -94,11 +95,12 @@ fill_time(ReportModel *model, const StepTimes *times)
   const RunInfo *info = model->info;
   TimeSummary *time = &model->time;
   time->known = TRUE;
+  time->is_split = times->has_spans;
   time->step = times->end - times->start;
   time->compute = interval_set_length(times->compute);
   time->communication = interval_set_length(times->collectives);
   time->exposed = time->communication - interval_set_overlap(times->collectives, times->compute);
-  time->host_bound = time->step - time->compute - time->exposed;
+  time->host_bound = times->has_spans ? time->step - time->compute - time->exposed : 0;
   time->bound = largest_share(time);
   double seconds = (double) time->step * 1e-9;
   if (seconds <= 0)
@@ -128,8 +130,10 @@ summary_time(ReportModel *model)
   };
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
-    if (span->step == times.index)
-      add_span(model, &times, span);
+    if (span->step != times.index)
+      continue;
+    times.has_spans = TRUE;
+    add_span(model, &times, span);
   }
   fill_time(model, &times);
   for (guint i = 0; i < times.lanes->len; i++) {
