@@ -31,11 +31,11 @@ stats table index "marks" using ( \
   strcol(1) eq "peak" ? (peak_time = column(2), peak = column(3)) : \
   strcol(1) eq "out_of_memory" ? (failed_time = column(2), failed = column(3)) : 0) nooutput
 
+stats table index "phases" using 2 nooutput
+if (STATS_records > 0 && STATS_max > end) { end = STATS_max }
 phases = ""
-stats table index "phases" using \
+if (STATS_records > 0) stats table index "phases" using \
   (found(phases, strcol(5)) ? 0 : strlen(phases = phases . " " . strcol(5))) nooutput
-first_step = begin
-stats table index "steps" using (column(3) == 1 ? (first_step = column(1)) : 0) nooutput
 
 unit_of(x) = x >= 2.0**30 ? 2.0**30 : x >= 2.0**20 ? 2.0**20 : 2.0**10
 unit_name(x) = x >= 2.0**30 ? "GiB" : x >= 2.0**20 ? "MiB" : "KiB"
@@ -70,7 +70,7 @@ fitting(text, from, to) = to - from > width(text) ? text : ""
 stacked(n) = sum [i=1:n] y(column(int(word(used, i)) + 3))
 name_of(i) = word(categories, int(word(used, i)))
 colour_of(i) = word(category_colours, int(word(used, i)))
-step_name(n) = sprintf("step %d", n)
+step_name(n) = n == 0 ? "construction" : sprintf("step %d", n)
 capacity_name = has_capacity_line ? "capacity " . size(capacity) : \
   capacity > 0 ? "capacity " . size(capacity) . ", far above" : "capacity without limit"
 
@@ -87,7 +87,7 @@ if (is_text) {
   plot table index "memory" using (t($1)):(y($3)) with lines title "reserved", \
     "" index "memory" using (t($1)):(y($2)) with lines title "allocated", \
     (has_capacity_line ? y(capacity) : NaN) with lines title capacity_name, \
-    table index "steps" using (t(($1 + $2) / 2)):(top + strip):(fitting(step_name($3), $1, $2)) \
+    table index "steps" using (t(($1 + $2) / 2)):(top + strip):(fitting(step_name($4), $1, $2)) \
       with labels notitle
 } else {
   # Behind the areas, the outline of what is allocated keeps moments visible that are shorter than a pixel.
@@ -120,7 +120,5 @@ if (is_text) {
       (t(($1 + $2) / 2)):(top + strip / 2):(fitting(strcol(5), $1, $2)) with labels notitle, \
     "" index "steps" using (t($1)):(top + 2 * strip) with impulses lc rgb "#555555" notitle, \
     "" index "steps" using (t(($1 + $2) / 2)):(top + 1.5 * strip): \
-      (fitting(step_name($3), $1, $2)) with labels notitle, \
-    "" index "steps" every ::0::0 using (t((begin + $1) / 2)):(top + 1.5 * strip): \
-      (fitting("construction", begin, $1)) with labels notitle
+      (fitting(step_name($4), $1, $2)) with labels notitle
 }

@@ -752,8 +752,10 @@ START_TEST(phases_steps_and_marks_are_blocks_of_their_own)
   g_autofree char *phase = g_strjoinv(" ", g_ptr_array_index(phases, 5));
   ck_assert_str_eq(phase, "0.002050000 0.002200000 2 0 backward 1610612736 1992294400");
   g_autoptr(GPtrArray) steps = rows_of_block(table->str, "steps");
-  ck_assert_uint_eq(steps->len, 2);
-  ck_assert_str_eq(cell(steps, 1, 1), "0.003000000");
+  ck_assert_uint_eq(steps->len, 3);
+  ck_assert_str_eq(cell(steps, 0, 1), "0.001000000"); /* construction */
+  g_autofree char *step = g_strjoinv(" ", g_ptr_array_index(steps, 2));
+  ck_assert_str_eq(step, "0.001800000 0.002300000 0.003000000 2 1610612736 1992294400");
   g_autoptr(GPtrArray) marks = rows_of_block(table->str, "marks");
   ck_assert_uint_eq(marks->len, 3);
   ck_assert_str_eq(cell(marks, 0, 0), "capacity");

@@ -132,19 +132,55 @@ append_phases(const Timeline *timeline)
   }
 }
 
+/* When the host had issued a step: the end of its last phase. */
+static SimTime
+host_end(const Recording *recording, const StepRecord *step)
+{
+  SimTime end = step->start;
+  for (guint i = 0; i < recording->ranges->len; i++) {
+    const Range *range = &g_array_index(recording->ranges, Range, i);
+    if (range->kind == RECORDED_PHASE && range->step == step->index)
+      end = MAX(end, range->end);
+  }
+  return end;
+}
+
+static void
+append_step(const Timeline *timeline, const StepRecord *step, SimTime host_end)
+{
+  const SimTime times[] = {step->start, host_end, step->end};
+  for (guint t = 0; t < G_N_ELEMENTS(times); t++) {
+    append_time(timeline->out, times[t]);
+    g_string_append_c(timeline->out, ' ');
+  }
+  g_string_append_printf(timeline->out, "%d %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n",
+                         step->index, step->peak_allocated, step->peak_reserved);
+}
+
+/* Construction is step 0: it lasts until the first step begins or the recording ends. */
+static StepRecord
+construction(const Recording *recording)
+{
+  guint events = recording->memory->len;
+  SimTime end = events > 0 ? event_at(recording, events - 1)->time : 0;
+  if (recording->steps->len > 0)
+    end = g_array_index(recording->steps, StepRecord, 0).start;
+  return (StepRecord){.end = end,
+                      .peak_allocated = recording->construction_allocated,
+                      .peak_reserved = recording->construction_reserved};
+}
+
 static void
 append_steps(const Timeline *timeline)
 {
   const Recording *recording = timeline->recording;
-  g_string_append(timeline->out, "\n\n# steps\n# start_s end_s step peak_allocated_bytes "
-                                 "peak_reserved_bytes\n");
+  g_string_append(timeline->out, "\n\n# steps\n# start_s host_end_s end_s step "
+                                 "peak_allocated_bytes peak_reserved_bytes\n");
+  const StepRecord before = construction(recording);
+  append_step(timeline, &before, before.end);
   for (guint i = 0; i < recording->steps->len; i++) {
     const StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
-    append_time(timeline->out, step->start);
-    g_string_append_c(timeline->out, ' ');
-    append_time(timeline->out, step->end);
-    g_string_append_printf(timeline->out, " %d %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n",
-                           step->index, step->peak_allocated, step->peak_reserved);
+    append_step(timeline, step, host_end(recording, step));
   }
 }
 
