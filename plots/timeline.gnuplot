@@ -32,9 +32,9 @@ stats table index "marks" using ( \
   strcol(1) eq "out_of_memory" ? (failed_time = column(2), failed = column(3)) : 0) nooutput
 
 stats table index "phases" using 2 nooutput
-if (STATS_records > 0 && STATS_max > end) { end = STATS_max }
+if (STATS_max > end) { end = STATS_max }
 phases = ""
-if (STATS_records > 0) stats table index "phases" using \
+stats table index "phases" using \
   (found(phases, strcol(5)) ? 0 : strlen(phases = phases . " " . strcol(5))) nooutput
 
 unit_of(x) = x >= 2.0**30 ? 2.0**30 : x >= 2.0**20 ? 2.0**20 : 2.0**10
@@ -70,7 +70,7 @@ fitting(text, from, to) = to - from > width(text) ? text : ""
 stacked(n) = sum [i=1:n] y(column(int(word(used, i)) + 3))
 name_of(i) = word(categories, int(word(used, i)))
 colour_of(i) = word(category_colours, int(word(used, i)))
-step_name(n) = n == 0 ? "construction" : sprintf("step %d", n)
+step_name(n) = n == 0 ? "" : sprintf("step %d", n)
 capacity_name = has_capacity_line ? "capacity " . size(capacity) : \
   capacity > 0 ? "capacity " . size(capacity) . ", far above" : "capacity without limit"
 

@@ -211,6 +211,27 @@ START_TEST(a_figure_tells_peak_capacity_phases_and_steps)
 }
 END_TEST
 
+START_TEST(a_run_that_ended_in_construction_is_drawn)
+{
+  if (!has_gnuplot())
+    return;
+  g_autofree char *run = path_of("run");
+  Recording *recording = fixture_recording();
+  fixture_run_out_of_memory(recording);
+  g_array_set_size(recording->ranges, 0);
+  g_array_set_size(recording->spans, 0);
+  g_array_set_size(recording->steps, 0);
+  g_array_set_size(recording->memory, 1);
+  ck_assert(run_directory_write(run, recording, &(RunDocuments){.report = "{}"}, NULL));
+  recording_free(recording);
+  Outcome outcome =
+      highwater_plot((const char *const[]){"timeline", "run", "-o", "figure.svg", NULL});
+  ck_assert_str_eq(outcome.err, "");
+  ck_assert_int_eq(outcome.status, 0);
+  outcome_clear(&outcome);
+}
+END_TEST
+
 START_TEST(dumb_draws_in_the_terminal)
 {
   if (!has_gnuplot())
@@ -323,6 +344,7 @@ test_suite(void)
   tcase_add_checked_fixture(plot, make_folder, drop_folder);
   tcase_add_loop_test(plot, the_suffix_says_how_a_figure_is_drawn, 0, G_N_ELEMENTS(figures));
   tcase_add_test(plot, a_figure_tells_peak_capacity_phases_and_steps);
+  tcase_add_test(plot, a_run_that_ended_in_construction_is_drawn);
   tcase_add_test(plot, dumb_draws_in_the_terminal);
   tcase_add_test(plot, a_title_with_quotes_is_drawn_as_it_is);
   tcase_add_loop_test(plot, wrong_usage_and_input_is_one_line_and_leaves_no_file, 0,

@@ -112,23 +112,46 @@ append_memory(const Timeline *timeline, const TimelineStyle *style)
   }
 }
 
+/* Construction is step 0 and its phase: it lasts until the first step begins or the recording ends.
+ */
+static StepRecord
+construction(const Recording *recording)
+{
+  guint events = recording->memory->len;
+  SimTime end = events > 0 ? event_at(recording, events - 1)->time : 0;
+  if (recording->steps->len > 0)
+    end = g_array_index(recording->steps, StepRecord, 0).start;
+  return (StepRecord){.end = end,
+                      .peak_allocated = recording->construction_allocated,
+                      .peak_reserved = recording->construction_reserved};
+}
+
+static void
+append_phase(const Timeline *timeline, const Range *range, const char *name)
+{
+  append_time(timeline->out, range->start);
+  g_string_append_c(timeline->out, ' ');
+  append_time(timeline->out, range->end);
+  g_string_append_printf(timeline->out, " %d %d %s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n",
+                         range->step, range->micro_batch, name, range->peak_allocated,
+                         range->peak_reserved);
+}
+
 static void
 append_phases(const Timeline *timeline)
 {
   const Recording *recording = timeline->recording;
-  GString *out = timeline->out;
-  g_string_append(out, "\n\n# phases\n# start_s end_s step micro_batch name peak_allocated_bytes "
-                       "peak_reserved_bytes\n");
+  g_string_append(timeline->out, "\n\n# phases\n# start_s end_s step micro_batch name "
+                                 "peak_allocated_bytes peak_reserved_bytes\n");
+  const StepRecord before = construction(recording);
+  const Range first = {.end = before.end,
+                       .peak_allocated = before.peak_allocated,
+                       .peak_reserved = before.peak_reserved};
+  append_phase(timeline, &first, "construction");
   for (guint i = 0; i < recording->ranges->len; i++) {
     const Range *range = &g_array_index(recording->ranges, Range, i);
-    if (range->kind != RECORDED_PHASE)
-      continue;
-    append_time(out, range->start);
-    g_string_append_c(out, ' ');
-    append_time(out, range->end);
-    g_string_append_printf(out, " %d %d %s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n",
-                           range->step, range->micro_batch, recording_text(recording, range->name),
-                           range->peak_allocated, range->peak_reserved);
+    if (range->kind == RECORDED_PHASE)
+      append_phase(timeline, range, recording_text(recording, range->name));
   }
 }
 
@@ -155,19 +178,6 @@ append_step(const Timeline *timeline, const StepRecord *step, SimTime host_end)
   }
   g_string_append_printf(timeline->out, "%d %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n",
                          step->index, step->peak_allocated, step->peak_reserved);
-}
-
-/* Construction is step 0: it lasts until the first step begins or the recording ends. */
-static StepRecord
-construction(const Recording *recording)
-{
-  guint events = recording->memory->len;
-  SimTime end = events > 0 ? event_at(recording, events - 1)->time : 0;
-  if (recording->steps->len > 0)
-    end = g_array_index(recording->steps, StepRecord, 0).start;
-  return (StepRecord){.end = end,
-                      .peak_allocated = recording->construction_allocated,
-                      .peak_reserved = recording->construction_reserved};
 }
 
 static void
