@@ -23,6 +23,9 @@ SHELL_TESTS = \
   tests/manual.sh \
   tests/registry.sh
 
+# Headers that several tests share, data: a release holds only what is named somewhere.
+TEST_EXTRAS = tests/data
+
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
   tests/fuzz/fuzz_json
@@ -65,7 +68,7 @@ check_LIBRARIES += tests/libreplay.a
 tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
-EXTRA_DIST += $(SHELL_TESTS) tests/cli/lib.sh tests/data tests/golden tests/fuzz/corpus \
+EXTRA_DIST += $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
   tests/bench/compare.sh tests/bench/recorded.txt
 
 if HAVE_CHECK

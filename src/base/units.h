@@ -38,7 +38,7 @@ gboolean parse_size(const char *text, gint64 *bytes, GError **error);
 /* "37.3 GiB", "416 MiB", "512 B": about three significant digits.  Caller frees. */
 char *format_bytes(gint64 bytes);
 
-/* "1.31 s", "40.2 ms", "13 us".  Caller frees. */
+/* "1.31 s", "40.2 ms", "13.0 us".  Caller frees. */
 char *format_duration(SimTime ns);
 
 /* "8.03 B", "137 M", "512": a count of parameters or elements.  Caller frees. */

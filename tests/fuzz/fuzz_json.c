@@ -61,8 +61,7 @@ LLVMFuzzerTestOneInput(const guint8 *data, gsize size)
     g_assert(bytes >= 0);
 
   g_autoptr(JsonDocument) edited = json_document_parse("edited", "{\"a\": {\"b\": 1}}", 15, NULL);
-  if (json_document_set(edited, text, NULL))
-    check_round_trip(edited);
+  json_document_set(edited, text, NULL); /* may nest deeper than a file: no round trip */
 
   g_autoptr(GError) error = NULL;
   g_autoptr(JsonDocument) doc = json_document_parse("input", (const char *) data, size, &error);
