@@ -51,7 +51,16 @@ libhighwater_a_SOURCES += \
 
 # engine
 libhighwater_a_SOURCES += \
-  src/engine/engine.h
+  src/engine/engine.c src/engine/engine.h src/engine/engine_private.h \
+  src/engine/event_queue.c src/engine/event_queue.h \
+  src/engine/item_queue.c src/engine/item_queue.h \
+  src/engine/pool.c src/engine/pool.h \
+  src/engine/rate_group.c src/engine/rate_group.h \
+  src/engine/rendezvous.c src/engine/rendezvous.h \
+  src/engine/shared_link.c src/engine/shared_link.h \
+  src/engine/stream.c src/engine/stream.h \
+  src/engine/stuck_report.c \
+  src/engine/sync_point.c src/engine/sync_point.h
 
 # spec
 libhighwater_a_SOURCES += \
@@ -82,8 +91,18 @@ libhighwater_a_SOURCES += \
 
 # program
 libhighwater_a_SOURCES += \
+  src/program/access_map.c src/program/access_map.h \
   src/program/program.c src/program/program.h \
-  src/program/program_builder.h
+  src/program/program_agreement.c \
+  src/program/program_builder.c src/program/program_builder.h \
+  src/program/program_check.c \
+  src/program/program_fold.c src/program/program_fold.h \
+  src/program/program_ids.c src/program/program_ids.h \
+  src/program/program_listing.c \
+  src/program/program_parse.c \
+  src/program/program_print.c \
+  src/program/program_scan.c src/program/program_scan.h \
+  src/program/program_schema.c src/program/program_schema.h
 
 # compute
 libhighwater_a_SOURCES += \
@@ -99,7 +118,14 @@ libhighwater_a_SOURCES += \
 
 # exec
 libhighwater_a_SOURCES += \
-  src/exec/executor.h
+  src/exec/communicator.c src/exec/communicator.h \
+  src/exec/device_memory.c src/exec/device_memory.h \
+  src/exec/executor.c src/exec/executor.h \
+  src/exec/gpu.c src/exec/gpu.h \
+  src/exec/host_thread.c src/exec/host_thread.h \
+  src/exec/labels.c src/exec/labels.h \
+  src/exec/rank.c src/exec/rank.h \
+  src/exec/span_log.c src/exec/span_log.h
 
 # report
 libhighwater_a_SOURCES += \

@@ -3,11 +3,20 @@
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
   tests/check_cluster_spec \
+  tests/check_engine \
+  tests/check_event_queue \
   tests/check_json \
   tests/check_output \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_reports \
+  tests/check_program \
+  tests/check_program_fold \
+  tests/check_program_order \
+  tests/check_program_text \
+  tests/check_rate_group \
+  tests/check_recording \
+  tests/check_shared_link \
   tests/check_specs \
   tests/check_units
 
@@ -16,6 +25,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
+  tests/cli/list.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
@@ -24,19 +34,35 @@ SHELL_TESTS = \
   tests/registry.sh
 
 # Headers that several tests share, data: a release holds only what is named somewhere.
-TEST_EXTRAS = tests/data
+TEST_EXTRAS = \
+  tests/data \
+  tests/plan_tables.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
-  tests/fuzz/fuzz_json
+  tests/fuzz/fuzz_cluster \
+  tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_network \
+  tests/fuzz/fuzz_plan \
+  tests/fuzz/fuzz_program \
+  tests/fuzz/fuzz_recording
+tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
   tests/bench/bench_command \
-  tests/bench/bench_json
+  tests/bench/bench_engine \
+  tests/bench/bench_json \
+  tests/bench/bench_program
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
+tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
+tests_bench_bench_program_LDADD = $(BENCH_LDADD)
 
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
@@ -58,7 +84,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h tests/program_text.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

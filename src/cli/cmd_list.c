@@ -204,7 +204,7 @@ cmd_list_run(int argc, char **argv, GError **error)
   gboolean json = FALSE;
   const GOptionEntry entries[] = {
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON instead of text", NULL},
-      {NULL},
+      {0},
   };
   g_auto(GStrv) positionals = NULL;
   if (!command_parse(&command_list, argc, argv, entries, 0, 1, &positionals, error))

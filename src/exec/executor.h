@@ -1,4 +1,4 @@
-/* executor.h - runs a Program on a simulated rank: host, streams, communicators, caching allocator. */
+/* executor.h - runs a Program on a simulated rank: host, streams, communicators, allocator. */
 #ifndef HIGHWATER_EXEC_EXECUTOR_H
 #define HIGHWATER_EXEC_EXECUTOR_H
 
@@ -9,13 +9,16 @@
 
 typedef struct {
   const ClusterSpec *cluster;
-  AllocatorConfig allocator;   /* memory_limit applies after construction */
+  AllocatorConfig allocator; /* memory_limit applies after construction */
   gint64 outside_allocator_bytes;
-  gboolean keep_spans;         /* FALSE: spans are summed, not kept (the Recording's spans stay, but only of the last step) */
-  const char *title;
+  gboolean keep_spans; /* FALSE: of the last step asked for; none if the run ends before */
+  const char *title;   /* may be NULL */
 } ExecutorConfig;
 
-/* Executes the construction and every step.  Out of memory ends the run and is in the Recording.  Never fails. */
+/* Executes the construction and every step, at most 32767 of them.  Out of memory ends the run and
+ * is in the Recording; so is a wait that nothing ends.  Never fails.  The caller frees the
+ * Recording.  With HIGHWATER_CHECK=1 in the environment a Program that breaks its rules, or an
+ * allocator that breaks its own, ends the process with a message. */
 Recording *executor_run(const Program *program, const ExecutorConfig *config);
 
 #endif

@@ -14,15 +14,27 @@ typedef struct _CachingAllocator CachingAllocator;
 typedef gint32 BlockHandle;
 #define BLOCK_NONE ((BlockHandle) -1)
 
+/* roundup_power2_divisions can differ by size: one value for each power of two from 1 MiB (and all
+ * below) to 32 GiB (and all above). */
+#define ALLOCATOR_SIZE_CLASSES 16
+
 typedef struct {
-  gint64 memory_limit;                  /* bytes of segments the device can hold; G_MAXINT64: no limit */
+  gint64 memory_limit; /* bytes the device can hold; G_MAXINT64: no limit */
+  /* Bytes of segments this process may have (set_per_process_memory_fraction); G_MAXINT64: no such
+   * limit.  Garbage collection works only under it, as in PyTorch. */
+  gint64 process_limit;
   gboolean expandable_segments;
-  gint64 device_total_bytes;            /* size of an expandable reservation is 1 1/8 of it */
-  gint64 max_split_size;                /* bytes; G_MAXINT64: no limit (the default) */
-  gint64 max_non_split_rounding;        /* bytes; 20 MiB by default */
-  double garbage_collection_threshold;  /* 0: off */
-  int roundup_power2_divisions;         /* 0: off; else one value for all sizes */
-  gint64 large_segment_size;            /* bytes; 20 MiB by default */
+  gint64 device_total_bytes;           /* size of an expandable reservation is 1 1/8 of it */
+  gint64 max_split_size;               /* bytes; G_MAXINT64: no limit (the default) */
+  gint64 max_non_split_rounding;       /* bytes; 20 MiB by default */
+  double garbage_collection_threshold; /* share of process_limit; 0: off */
+  int roundup_power2_divisions;        /* 0: off; else one value for all sizes */
+  /* By size; used in place of roundup_power2_divisions when that is -1. */
+  int roundup_power2_by_size[ALLOCATOR_SIZE_CLASSES];
+  gint64 large_segment_size; /* bytes; 20 MiB by default */
+  /* cudaMalloc's addresses go up from here, reservations of expandable segments down; a multiple of
+   * 2 MiB, or 0 for the usual place. */
+  guint64 address_base;
 } AllocatorConfig;
 
 /* PyTorch's defaults, without a limit. */
@@ -39,7 +51,8 @@ typedef enum {
  * operations unobserved. */
 typedef struct {
   gpointer user;
-  /* Records an event on stream now; returns its token. */
+  /* Records an event on stream now; returns its token.  Each event is given back once, by event_done
+   * answering TRUE or by synchronize_event. */
   guint64 (*record_event)(gpointer user, int stream);
   /* TRUE when the event has completed. */
   gboolean (*event_done)(gpointer user, guint64 event);
@@ -47,6 +60,9 @@ typedef struct {
   void (*synchronize_event)(gpointer user, guint64 event);
   /* A segment came or went (cudaMalloc, cudaFree, map, unmap), with its address and size in bytes. */
   void (*segment)(gpointer user, SegmentAction action, int stream, guint64 address, gint64 bytes);
+  /* Where the driver puts the next segment or reservation of that size, when that is known (a replay
+   * of what a real one did).  FALSE, or an address that is taken: first fit decides. */
+  gboolean (*place)(gpointer user, int stream, gint64 bytes, guint64 *address);
 } AllocatorHost;
 
 /* Counters as torch.cuda.memory_stats has them: bytes unless said otherwise. */
@@ -76,7 +92,7 @@ typedef struct {
 typedef struct {
   gint64 requested_bytes; /* the tensor's size */
   gint64 segment_bytes;   /* what cudaMalloc was asked for */
-  gint64 limit_bytes;
+  gint64 limit_bytes;     /* the lower of the device's and the process's limit */
   gint64 allocated_bytes;
   gint64 reserved_bytes;
 } AllocatorFailure;
@@ -95,7 +111,8 @@ void caching_allocator_release(CachingAllocator *allocator, BlockHandle block);
 void caching_allocator_record_stream(CachingAllocator *allocator, BlockHandle block, int stream);
 /* torch.cuda.empty_cache(). */
 void caching_allocator_empty_cache(CachingAllocator *allocator);
-/* Changes the limit from now on (a device that shrinks after construction). */
+/* Changes the device's limit from now on (a device that shrinks after construction); its total size
+ * is then at most that. */
 void caching_allocator_set_limit(CachingAllocator *allocator, gint64 bytes);
 
 /* Address and rounded size of a live block. */
@@ -117,7 +134,8 @@ typedef struct {
   gboolean small_pool, expandable;
   enum { BLOCK_INACTIVE, BLOCK_ALLOCATED, BLOCK_PENDING_FREE } state;
 } BlockInfo;
-void caching_allocator_visit(const CachingAllocator *allocator, void (*visit)(const BlockInfo *, gpointer), gpointer user);
+void caching_allocator_visit(const CachingAllocator *allocator,
+                             void (*visit)(const BlockInfo *, gpointer), gpointer user);
 
 /* Free bytes cached per stream: reserved but not active. */
 gint64 caching_allocator_cached_bytes(const CachingAllocator *allocator, int stream);

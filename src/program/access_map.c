@@ -12,7 +12,7 @@
 typedef struct {
   gint64 begin, end;
   gint32 previous, next;     /* by bytes; next also links free segments */
-  gint32 read[STREAM_COUNT]; /* the last read of each stream since the write; 0: none */
+  gint32 read[STREAM_COUNT]; /* the last read of each stream; 0: none */
   gint32 write;              /* work item of the last write; 0: before everything */
   gint8 writer;              /* its stream, or NO_STREAM: never written */
 } Segment;
@@ -24,7 +24,7 @@ struct _AccessMap {
 };
 
 void
-clock_join(Clock *clock, const Clock *other)
+access_clock_join(Clock *clock, const Clock *other)
 {
   for (int i = 0; i < STREAM_COUNT; i++)
     clock->at[i] = MAX(clock->at[i], other->at[i]);
@@ -242,9 +242,8 @@ access_map_write(AccessMap *map, const Access *access, StreamId *other)
       return ACCESS_AFTER_READ;
     }
   }
+  /* Earlier reads may stay: what is ordered after this write is ordered after them. */
   united = unite(map, first, access->end);
-  for (int i = 0; i < STREAM_COUNT; i++)
-    united->read[i] = 0;
   united->write = access->now->at[access->stream];
   united->writer = (gint8) access->stream;
   return ACCESS_ORDERED;

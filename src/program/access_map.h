@@ -14,7 +14,7 @@ typedef struct {
 } Clock;
 
 /* Sees all that other has seen too. */
-void clock_join(Clock *clock, const Clock *other);
+void access_clock_join(Clock *clock, const Clock *other);
 
 typedef enum {
   ACCESS_ORDERED,

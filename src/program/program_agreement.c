@@ -32,8 +32,8 @@ describe(const Collective *collective)
   if (collective == NULL)
     return g_strdup("nothing");
   return g_strdup_printf("%s of %" G_GINT64_FORMAT " bytes of %s",
-                         value_name(VALUE_COLLECTIVE_KIND, collective->kind), collective->bytes,
-                         value_name(VALUE_DTYPE, collective->dtype));
+                         program_value_name(VALUE_COLLECTIVE_KIND, collective->kind),
+                         collective->bytes, program_value_name(VALUE_DTYPE, collective->dtype));
 }
 
 static gboolean

@@ -152,6 +152,19 @@ program_builder_program(const ProgramBuilder *builder)
   return builder->program;
 }
 
+/* A list is about as long as the one before: makes room for it at once. */
+static OpList *
+list_like(const OpList *previous)
+{
+  OpList *list = op_list_new();
+
+  if (previous != NULL) {
+    g_array_set_size(list->ops, previous->ops->len);
+    g_array_set_size(list->ops, 0);
+  }
+  return list;
+}
+
 void
 program_builder_begin_list(ProgramBuilder *builder)
 {
@@ -159,9 +172,9 @@ program_builder_begin_list(ProgramBuilder *builder)
 
   g_assert(!builder->folded);
   g_assert((guint) builder->first_operand == program->operands->len);
-  builder->list = op_list_new();
+  builder->list = list_like(builder->list);
   g_ptr_array_add(program->lists, builder->list);
-  builder->mark = fold_mark(program);
+  builder->mark = program_fold_mark(program);
   g_byte_array_set_size(builder->alive_before, 0);
   g_byte_array_append(builder->alive_before, builder->alive->data, builder->alive->len);
 }
@@ -174,7 +187,7 @@ program_builder_fold_last_list(ProgramBuilder *builder)
   g_assert((guint) builder->first_operand == program->operands->len);
   if (program->lists->len < 3 || builder->folded)
     return FALSE;
-  if (!fold_last_list(program, builder->mark, builder->alive_before->data))
+  if (!program_fold_last_list(program, builder->mark, builder->alive_before->data))
     return FALSE;
   builder->folded = TRUE;
   builder->list = NULL;

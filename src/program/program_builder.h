@@ -12,10 +12,15 @@ Program *program_builder_finish(ProgramBuilder *builder);
 /* Discards everything. */
 void program_builder_free(ProgramBuilder *builder);
 
-/* Starts the next list (the first call: the construction). */
+/* Starts the next list (the first call: the construction).  Not after folding. */
 void program_builder_begin_list(ProgramBuilder *builder);
-/* Compares list with its predecessor: when both are the same up to a renaming of storages, events
- * and tensors, drops the last list, stores the carries in its predecessor and returns TRUE. */
+/* Compares the last list with its predecessor.  When both are the same up to a renaming of
+ * storages, tensors and events, and the predecessor with its carries can run for ever in place of
+ * what would follow: drops the last list, stores the carries in its predecessor and returns TRUE.
+ * Storages, tensors and events made since the last list began are gone then, so that no further
+ * list can be built; steps can still be added.  That later steps would repeat this one too is the
+ * caller's to know. FALSE, with nothing changed, for different lists, and for the first step (after
+ * the construction). */
 gboolean program_builder_fold_last_list(ProgramBuilder *builder);
 /* Says that the next step executes the last list. */
 void program_builder_add_step(ProgramBuilder *builder);

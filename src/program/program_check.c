@@ -55,7 +55,7 @@ fail(const Checker *checker, const char *format, ...)
       g_string_append_printf(
           message, " %s",
           program_text(program, g_array_index(program->kernels, Kernel, op->a).name));
-    g_string_append_printf(message, " on %s", value_name(VALUE_STREAM, op->stream));
+    g_string_append_printf(message, " on %s", program_value_name(VALUE_STREAM, op->stream));
     if (op->module >= 0)
       g_string_append_printf(message, " for %s", program_module_path(program, op->module));
     g_string_append_c(message, ')');
@@ -132,7 +132,7 @@ fail_access(const Checker *checker, gint32 storage, gboolean write, AccessResult
     return fail_storage(checker, storage, "reads", " before anything wrote it");
   why = g_strdup_printf(" although nothing orders this after the last %s of it on %s",
                         result == ACCESS_AFTER_WRITE ? "write" : "read",
-                        value_name(VALUE_STREAM, other));
+                        program_value_name(VALUE_STREAM, other));
   return fail_storage(checker, storage, write ? "writes" : "reads", why);
 }
 
@@ -164,28 +164,25 @@ check_operand(Checker *checker, const ProgramOp *op, const Operand *operand, gbo
 static gboolean
 check_work(Checker *checker, const ProgramOp *op)
 {
-  const Operand *operands =
-      (const Operand *) (gconstpointer) checker->program->operands->data + op->first_operand;
+  const GArray *operands = checker->program->operands;
   Clock *now = &checker->stream[op->stream];
 
-  clock_join(now, &checker->stream[STREAM_HOST]);
+  access_clock_join(now, &checker->stream[STREAM_HOST]);
   now->at[op->stream]++;
-  for (int i = 0; i < op->operands; i++)
-    if (!check_operand(checker, op, &operands[i], FALSE))
-      return FALSE;
-  for (int i = 0; i < op->operands; i++)
-    if (!check_operand(checker, op, &operands[i], TRUE))
-      return FALSE;
+  for (int pass = 0; pass < 2; pass++)
+    for (int i = 0; i < op->operands; i++)
+      if (!check_operand(checker, op, &g_array_index(operands, Operand, op->first_operand + i),
+                         pass == 1))
+        return FALSE;
   return TRUE;
 }
 
+/* What the host has seen by now is of no use to the event: whatever waits for it is issued later,
+ * and knows that. */
 static gboolean
 check_record(Checker *checker, const ProgramOp *op)
 {
-  Clock *event = &checker->event[op->a];
-
-  *event = checker->stream[op->stream];
-  clock_join(event, &checker->stream[STREAM_HOST]);
+  checker->event[op->a] = checker->stream[op->stream];
   checker->recorded[op->a] = TRUE;
   return TRUE;
 }
@@ -196,15 +193,15 @@ check_wait(Checker *checker, const ProgramOp *op)
 {
   if (!checker->recorded[op->a])
     return fail(checker, "waits for event %d, which was never recorded", op->a);
-  clock_join(&checker->stream[op->kind == PROGRAM_EVENT_SYNC ? STREAM_HOST : op->stream],
-             &checker->event[op->a]);
+  access_clock_join(&checker->stream[op->kind == PROGRAM_EVENT_SYNC ? STREAM_HOST : op->stream],
+                    &checker->event[op->a]);
   return TRUE;
 }
 
 static gboolean
 check_stream_sync(Checker *checker, const ProgramOp *op)
 {
-  clock_join(&checker->stream[STREAM_HOST], &checker->stream[op->stream]);
+  access_clock_join(&checker->stream[STREAM_HOST], &checker->stream[op->stream]);
   return TRUE;
 }
 
@@ -351,8 +348,8 @@ program_check(const Program *program, GError **error)
   if (!program_check_ids(program, error))
     return FALSE;
   for (guint i = 0; i < program->tensors->len; i++)
-    tensor_bytes(program, &g_array_index(program->tensors, Tensor, i), &tensors[i].begin,
-                 &tensors[i].end);
+    program_tensor_bytes(program, &g_array_index(program->tensors, Tensor, i), &tensors[i].begin,
+                         &tensors[i].end);
   checker.alive = alive;
   checker.recorded = recorded;
   checker.event = events;

@@ -23,7 +23,7 @@ typedef struct {
 } Fold;
 
 FoldMark
-fold_mark(const Program *program)
+program_fold_mark(const Program *program)
 {
   return (FoldMark){
       .storages = program->storages->len,
@@ -250,7 +250,7 @@ drop_last_list(Program *program, FoldMark mark)
 }
 
 gboolean
-fold_last_list(Program *program, FoldMark mark, const guint8 *alive)
+program_fold_last_list(Program *program, FoldMark mark, const guint8 *alive)
 {
   guint last = program->lists->len - 1;
   OpList *old = g_ptr_array_index(program->lists, last - 1);

@@ -11,13 +11,13 @@ typedef struct {
   int events;
 } FoldMark;
 
-FoldMark fold_mark(const Program *program);
+FoldMark program_fold_mark(const Program *program);
 
 /* Compares the last list with its predecessor.  When repeating the predecessor, with its carries,
  * does what the last list did, and can go on doing so for ever: drops the last list and every row
  * beyond mark (taken before the last list began), stores the carries in the predecessor and returns
  * TRUE.  Else the program is unchanged. alive: for each storage before mark, whether it was
  * allocated when the last list began. */
-gboolean fold_last_list(Program *program, FoldMark mark, const guint8 *alive);
+gboolean program_fold_last_list(Program *program, FoldMark mark, const guint8 *alive);
 
 #endif

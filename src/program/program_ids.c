@@ -36,17 +36,17 @@ static gboolean
 check_field(const Ranges *ranges, const Field *field, gconstpointer row)
 {
   if (field->kind == VALUE_REAL) {
-    double value = field_get_real(row, field);
+    double value = program_field_get_real(row, field);
 
     return isfinite(value) && value >= 0;
   }
-  return in_range(ranges, field->kind, field_get(row, field));
+  return in_range(ranges, field->kind, program_field_get(row, field));
 }
 
 static gboolean
 check_table(const Ranges *ranges, const TableForm *table)
 {
-  const GArray *rows = table_array(ranges->program, table);
+  const GArray *rows = program_table_array(ranges->program, table);
 
   for (guint i = 0; i < rows->len; i++)
     for (int j = 0; j < table->fields; j++)
@@ -65,7 +65,7 @@ check_layouts(const Ranges *ranges)
     gint64 span;
 
     if (layout->dims > TENSOR_MAX_DIMS || !in_range(ranges, VALUE_DTYPE, layout->dtype) ||
-        !layout_span(layout, &span))
+        !program_layout_span(layout, &span))
       return fail(ranges, "layout %u has no valid dtype, shape or stride", i);
   }
   return TRUE;
@@ -81,7 +81,7 @@ check_tensors(const Ranges *ranges)
     const Storage *storage = &g_array_index(program->storages, Storage, tensor->storage);
     gint64 begin, end;
 
-    if (!tensor_bytes(program, tensor, &begin, &end))
+    if (!program_tensor_bytes(program, tensor, &begin, &end))
       return fail(ranges, "tensor %u ends beyond 2^63 bytes", i);
     if (end > begin && end > storage->bytes)
       return fail(ranges,
@@ -178,7 +178,7 @@ program_check_ids(const Program *program, GError **error)
   Ranges ranges = {.program = program, .error = error};
 
   for (int i = 0; i < VALUE_KIND_COUNT; i++)
-    value_range(program, (ValueKind) i, &ranges.minimum[i], &ranges.maximum[i]);
+    program_value_range(program, (ValueKind) i, &ranges.minimum[i], &ranges.maximum[i]);
   if (!check_layouts(&ranges))
     return FALSE;
   for (int i = 0; i < TABLE_COUNT; i++)

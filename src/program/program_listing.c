@@ -34,9 +34,10 @@ describe_storage(const Program *program, const ProgramOp *op, GString *out)
   g_autofree char *size = format_bytes(storage->bytes);
 
   append_storage(program, op->a, out);
-  g_string_append_printf(out, " %s %s", size, value_name(VALUE_CATEGORY, storage->category));
+  g_string_append_printf(out, " %s %s", size,
+                         program_value_name(VALUE_CATEGORY, storage->category));
   if (storage->space != SPACE_DEVICE)
-    g_string_append_printf(out, " %s", value_name(VALUE_SPACE, storage->space));
+    g_string_append_printf(out, " %s", program_value_name(VALUE_SPACE, storage->space));
 }
 
 /* "read wq.weight#12 bf16[4096,4096]". */
@@ -46,11 +47,11 @@ append_operand(const Program *program, const Operand *operand, GString *out)
   const Tensor *tensor = &g_array_index(program->tensors, Tensor, operand->tensor);
   const Layout *layout = &g_array_index(program->layouts, Layout, tensor->layout);
 
-  g_string_append_printf(out, ", %s ", value_name(VALUE_ROLE, operand->role));
+  g_string_append_printf(out, ", %s ", program_value_name(VALUE_ROLE, operand->role));
   append_storage(program, tensor->storage, out);
   if (tensor->offset > 0)
     g_string_append_printf(out, "+%" G_GINT64_FORMAT, tensor->offset);
-  g_string_append_printf(out, " %s[", value_name(VALUE_DTYPE, layout->dtype));
+  g_string_append_printf(out, " %s[", program_value_name(VALUE_DTYPE, layout->dtype));
   for (int i = 0; i < layout->dims; i++)
     g_string_append_printf(out, "%s%" G_GINT64_FORMAT, i > 0 ? "," : "", layout->shape[i]);
   g_string_append_c(out, ']');
@@ -70,8 +71,8 @@ describe_kernel(const Program *program, const ProgramOp *op, GString *out)
   g_autofree char *bytes = format_bytes((gint64) MIN(kernel->bytes, 0x1p62));
 
   g_string_append_printf(out, "%s (%s %s", program_text(program, kernel->name),
-                         value_name(VALUE_KERNEL_KIND, kernel->kind),
-                         value_name(VALUE_DTYPE, kernel->dtype));
+                         program_value_name(VALUE_KERNEL_KIND, kernel->kind),
+                         program_value_name(VALUE_DTYPE, kernel->dtype));
   if (kernel->flops > 0)
     g_string_append_printf(out, ", %.3g FLOP", kernel->flops);
   g_string_append_printf(out, ", %s)", bytes);
@@ -87,10 +88,10 @@ describe_collective(const Program *program, const ProgramOp *op, GString *out)
   g_autofree char *bytes = format_bytes(collective->bytes);
 
   g_string_append_printf(out, "%s of %s over %s (%d ranks, %s, %s)",
-                         value_name(VALUE_COLLECTIVE_KIND, collective->kind),
+                         program_value_name(VALUE_COLLECTIVE_KIND, collective->kind),
                          program_text(program, collective->name),
                          program_text(program, communicator->name), communicator->ranks,
-                         value_name(VALUE_DTYPE, collective->dtype), bytes);
+                         program_value_name(VALUE_DTYPE, collective->dtype), bytes);
   append_operands(program, op, out);
 }
 
@@ -105,13 +106,13 @@ static void
 describe_host_work(const Program *program, const ProgramOp *op, GString *out)
 {
   (void) program;
-  g_string_append_printf(out, "%s x %d", value_name(VALUE_HOST_WORK, op->a), op->b);
+  g_string_append_printf(out, "%s x %d", program_value_name(VALUE_HOST_WORK, op->a), op->b);
 }
 
 static void
 describe_range(const Program *program, const ProgramOp *op, GString *out)
 {
-  g_string_append_printf(out, "%s %s", value_name(VALUE_RANGE_KIND, op->b),
+  g_string_append_printf(out, "%s %s", program_value_name(VALUE_RANGE_KIND, op->b),
                          program_text(program, op->a));
   if (op->c >= 0)
     g_string_append_printf(out, ", micro-batch %d", op->c);
@@ -142,7 +143,7 @@ program_print_list(const Program *program, int list, GString *out)
     const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
     const ProgramOpForm *form = &program_op_form[op->kind];
 
-    append_padded(out, value_name(VALUE_STREAM, op->stream), STREAM_WIDTH);
+    append_padded(out, program_value_name(VALUE_STREAM, op->stream), STREAM_WIDTH);
     append_padded(out, form->name, OP_WIDTH);
     describe[form->argument[0]](program, op, out);
     if (op->module >= 0)
@@ -165,8 +166,8 @@ program_print_allocations(const Program *program, const OpList *list, GString *o
       continue;
     g_string_append_printf(
         out, "%c %" G_GINT64_FORMAT " %s %s %s %s\n", op->kind == PROGRAM_ALLOC ? '+' : '-',
-        storage->bytes, value_name(VALUE_STREAM, storage->stream),
-        value_name(VALUE_CATEGORY, storage->category),
+        storage->bytes, program_value_name(VALUE_STREAM, storage->stream),
+        program_value_name(VALUE_CATEGORY, storage->category),
         program_module_path(program, storage->module), program_text(program, storage->what));
   }
 }

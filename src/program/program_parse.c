@@ -7,15 +7,15 @@
 static gboolean
 parse_name_row(Scanner *scanner)
 {
-  return scan_due_id(scanner, "name", scanner->program->names->len) &&
-         scan_text(scanner, scanner->program->names);
+  return program_scan_due_id(scanner, "name", scanner->program->names->len) &&
+         program_scan_text(scanner, scanner->program->names);
 }
 
 static gboolean
 parse_module_row(Scanner *scanner)
 {
-  return scan_due_id(scanner, "module", scanner->program->modules->len) &&
-         scan_text(scanner, scanner->program->modules);
+  return program_scan_due_id(scanner, "module", scanner->program->modules->len) &&
+         program_scan_text(scanner, scanner->program->modules);
 }
 
 /* "2,3,4" or nothing. */
@@ -31,13 +31,13 @@ parse_dimensions(Scanner *scanner, Token list, gint64 *values, guint8 *count)
     const char *comma = memchr(list.start, ',', (gsize) (stop - list.start));
     Token item = {list.start, (gsize) ((comma == NULL ? stop : comma) - list.start)};
 
-    if (!scan_value(scanner, VALUE_INTEGER, item, &values[(*count)++]))
+    if (!program_scan_value(scanner, VALUE_INTEGER, item, &values[(*count)++]))
       return FALSE;
     if (comma == NULL)
       return TRUE;
     list.start = comma + 1;
   }
-  return scan_fail(scanner, "more than %d dimensions", TENSOR_MAX_DIMS);
+  return program_scan_fail(scanner, "more than %d dimensions", TENSOR_MAX_DIMS);
 }
 
 static gboolean
@@ -49,19 +49,21 @@ parse_layout_row(Scanner *scanner)
   gint64 value;
   guint8 strides;
 
-  if (!scan_due_id(scanner, "layout", layouts->len) || !scan_key(scanner, "dtype", &dtype) ||
-      !scan_value(scanner, VALUE_DTYPE, dtype, &value) || !scan_key(scanner, "shape", &shape) ||
+  if (!program_scan_due_id(scanner, "layout", layouts->len) ||
+      !program_scan_key(scanner, "dtype", &dtype) ||
+      !program_scan_value(scanner, VALUE_DTYPE, dtype, &value) ||
+      !program_scan_key(scanner, "shape", &shape) ||
       !parse_dimensions(scanner, shape, layout.shape, &layout.dims) ||
-      !scan_key(scanner, "stride", &stride) ||
+      !program_scan_key(scanner, "stride", &stride) ||
       !parse_dimensions(scanner, stride, layout.stride, &strides))
     return FALSE;
   if (strides != layout.dims)
-    return scan_fail(scanner, "%d dimensions but %d strides", layout.dims, strides);
+    return program_scan_fail(scanner, "%d dimensions but %d strides", layout.dims, strides);
   layout.dtype = (guint8) value;
-  if (!layout_span(&layout, &value))
-    return scan_fail(scanner, "the layout spans more than 2^63 elements");
+  if (!program_layout_span(&layout, &value))
+    return program_scan_fail(scanner, "the layout spans more than 2^63 elements");
   g_array_append_val(layouts, layout);
-  return scan_end(scanner);
+  return program_scan_end(scanner);
 }
 
 static gboolean
@@ -71,17 +73,17 @@ parse_field(Scanner *scanner, const Field *field, gpointer row)
   gint64 value;
   double real = 0;
 
-  if (!scan_key(scanner, field->key, &token))
+  if (!program_scan_key(scanner, field->key, &token))
     return FALSE;
   if (field->kind == VALUE_REAL) {
-    if (!scan_real(scanner, token, &real))
+    if (!program_scan_real(scanner, token, &real))
       return FALSE;
-    field_set_real(row, field, real);
+    program_field_set_real(row, field, real);
     return TRUE;
   }
-  if (!scan_value(scanner, field->kind, token, &value))
+  if (!program_scan_value(scanner, field->kind, token, &value))
     return FALSE;
-  field_set(row, field, value);
+  program_field_set(row, field, value);
   return TRUE;
 }
 
@@ -97,36 +99,36 @@ typedef union {
 static gboolean
 parse_row(Scanner *scanner, const TableForm *table)
 {
-  GArray *rows = table_array(scanner->program, table);
+  GArray *rows = program_table_array(scanner->program, table);
   AnyRow row;
   gint64 begin, end;
 
   memset(&row, 0, sizeof row);
-  if (!scan_due_id(scanner, table->keyword, rows->len))
+  if (!program_scan_due_id(scanner, table->keyword, rows->len))
     return FALSE;
   for (int i = 0; i < table->fields; i++)
     if (!parse_field(scanner, &table->field[i], &row))
       return FALSE;
   if (table == &program_table[TABLE_TENSOR] &&
-      !tensor_bytes(scanner->program, &row.tensor, &begin, &end))
-    return scan_fail(scanner, "the tensor ends beyond 2^63 bytes");
+      !program_tensor_bytes(scanner->program, &row.tensor, &begin, &end))
+    return program_scan_fail(scanner, "the tensor ends beyond 2^63 bytes");
   g_array_append_vals(rows, &row, 1);
-  return scan_end(scanner);
+  return program_scan_end(scanner);
 }
 
 static gboolean
 parse_events(Scanner *scanner)
 {
-  Token token = scan_token(scanner);
+  Token token = program_scan_token(scanner);
   gint64 count;
 
-  if (!token_integer(token, &count) || count > PROGRAM_MAX_EVENTS)
-    return scan_fail(scanner, "'%.*s' is no number of events in 0..%d", TOKEN_ARGUMENTS(token),
-                     PROGRAM_MAX_EVENTS);
+  if (!program_token_integer(token, &count) || count > PROGRAM_MAX_EVENTS)
+    return program_scan_fail(scanner, "'%.*s' is no number of events in 0..%d",
+                             TOKEN_ARGUMENTS(token), PROGRAM_MAX_EVENTS);
   if (count < scanner->program->events)
-    return scan_fail(scanner, "there are %d events already", scanner->program->events);
+    return program_scan_fail(scanner, "there are %d events already", scanner->program->events);
   scanner->program->events = (int) count;
-  return scan_end(scanner);
+  return program_scan_end(scanner);
 }
 
 static gboolean
@@ -134,7 +136,7 @@ parse_list(Scanner *scanner)
 {
   scanner->list = op_list_new();
   g_ptr_array_add(scanner->program->lists, scanner->list);
-  return scan_end(scanner);
+  return program_scan_end(scanner);
 }
 
 static gboolean
@@ -142,10 +144,10 @@ parse_carry_of(Scanner *scanner, ValueKind kind, GArray *carries)
 {
   Carry carry;
 
-  if (!scan_id(scanner, kind, &carry.from) || !scan_id(scanner, kind, &carry.to))
+  if (!program_scan_id(scanner, kind, &carry.from) || !program_scan_id(scanner, kind, &carry.to))
     return FALSE;
   g_array_append_val(carries, carry);
-  return scan_end(scanner);
+  return program_scan_end(scanner);
 }
 
 static gboolean
@@ -165,15 +167,15 @@ parse_steps(Scanner *scanner)
 {
   Program *program = scanner->program;
 
-  while (!scan_at_end(scanner)) {
-    Token token = scan_token(scanner);
+  while (!program_scan_at_end(scanner)) {
+    Token token = program_scan_token(scanner);
     gint64 value;
     int list;
 
-    if (!token_integer(token, &value) || value < 1 || value >= program->lists->len)
-      return scan_fail(scanner,
-                       "'%.*s' is no list of a step; lists after the construction are 1..%d",
-                       TOKEN_ARGUMENTS(token), (int) program->lists->len - 1);
+    if (!program_token_integer(token, &value) || value < 1 || value >= program->lists->len)
+      return program_scan_fail(
+          scanner, "'%.*s' is no list of a step; lists after the construction are 1..%d",
+          TOKEN_ARGUMENTS(token), (int) program->lists->len - 1);
     list = (int) value;
     g_array_append_val(program->step_list, list);
     program->steps++;
@@ -185,17 +187,19 @@ parse_steps(Scanner *scanner)
 static gboolean
 parse_operand(Scanner *scanner)
 {
-  Token token = scan_token(scanner);
+  Token token = program_scan_token(scanner);
   Token id = {token.start + 1, token.length - 1};
   Operand operand = {.role = 0};
   gint64 tensor;
 
-  while (operand.role < ROLE_COUNT && value_name(VALUE_ROLE, operand.role)[0] != token.start[0])
+  while (operand.role < ROLE_COUNT &&
+         program_value_name(VALUE_ROLE, operand.role)[0] != token.start[0])
     operand.role++;
   if (operand.role == ROLE_COUNT)
-    return scan_fail(scanner, "'%.*s' is no operand; a role (r, w or a) and a tensor are due",
-                     TOKEN_ARGUMENTS(token));
-  if (!scan_value(scanner, VALUE_TENSOR, id, &tensor))
+    return program_scan_fail(scanner,
+                             "'%.*s' is no operand; a role (r, w or a) and a tensor are due",
+                             TOKEN_ARGUMENTS(token));
+  if (!program_scan_value(scanner, VALUE_TENSOR, id, &tensor))
     return FALSE;
   operand.tensor = (gint32) tensor;
   g_array_append_val(scanner->program->operands, operand);
@@ -208,10 +212,10 @@ parse_operands(Scanner *scanner, ProgramOp *op)
   guint first = scanner->program->operands->len;
 
   if (first >= G_MAXINT32 - G_MAXUINT16)
-    return scan_fail(scanner, "more than 2^31 operands");
-  while (!scan_at_end(scanner)) {
+    return program_scan_fail(scanner, "more than 2^31 operands");
+  while (!program_scan_at_end(scanner)) {
     if (op->operands == G_MAXUINT16)
-      return scan_fail(scanner, "more than %d operands", G_MAXUINT16);
+      return program_scan_fail(scanner, "more than %d operands", G_MAXUINT16);
     if (!parse_operand(scanner))
       return FALSE;
     op->operands++;
@@ -229,12 +233,12 @@ parse_module(Scanner *scanner, gint32 *module)
   gint64 value;
 
   *module = -1;
-  if (scan_at_end(scanner) || *scanner->cursor != '@')
+  if (program_scan_at_end(scanner) || *scanner->cursor != '@')
     return TRUE;
-  token = scan_token(scanner);
+  token = program_scan_token(scanner);
   token.start++;
   token.length--;
-  if (!scan_value(scanner, VALUE_ANY_MODULE, token, &value))
+  if (!program_scan_value(scanner, VALUE_ANY_MODULE, token, &value))
     return FALSE;
   *module = (gint32) value;
   return TRUE;
@@ -248,16 +252,16 @@ parse_op(Scanner *scanner, ProgramOpKind kind)
   gint32 *const arguments[] = {&op.a, &op.b, &op.c};
   gint32 stream = STREAM_HOST;
 
-  if (form->stream && !scan_id(scanner, VALUE_STREAM, &stream))
+  if (form->stream && !program_scan_id(scanner, VALUE_STREAM, &stream))
     return FALSE;
   op.stream = (guint8) stream;
   for (guint i = 0; i < G_N_ELEMENTS(arguments) && form->argument[i] != VALUE_NONE; i++)
-    if (!scan_id(scanner, form->argument[i], arguments[i]))
+    if (!program_scan_id(scanner, form->argument[i], arguments[i]))
       return FALSE;
   if (!parse_module(scanner, &op.module) || (form->operands && !parse_operands(scanner, &op)))
     return FALSE;
   g_array_append_val(scanner->list->ops, op);
-  return scan_end(scanner);
+  return program_scan_end(scanner);
 }
 
 /* Statements that are neither a plain table's row nor an op. */
@@ -281,35 +285,35 @@ parse_statement(Scanner *scanner, Token keyword)
   gboolean in_list = scanner->list != NULL;
 
   if (scanner->ended)
-    return scan_fail(scanner, "'%.*s' after the steps", TOKEN_ARGUMENTS(keyword));
+    return program_scan_fail(scanner, "'%.*s' after the steps", TOKEN_ARGUMENTS(keyword));
   for (int i = 0; in_list && i < PROGRAM_OP_COUNT; i++)
-    if (token_is(keyword, program_op_form[i].name))
+    if (program_token_is(keyword, program_op_form[i].name))
       return parse_op(scanner, (ProgramOpKind) i);
   for (int i = 0; !in_list && i < TABLE_COUNT; i++)
-    if (token_is(keyword, program_table[i].keyword))
+    if (program_token_is(keyword, program_table[i].keyword))
       return parse_row(scanner, &program_table[i]);
   for (guint i = 0; i < G_N_ELEMENTS(statements); i++)
-    if (statements[i].in_list == in_list && token_is(keyword, statements[i].keyword))
+    if (statements[i].in_list == in_list && program_token_is(keyword, statements[i].keyword))
       return statements[i].parse(scanner);
-  return scan_fail(scanner, "'%.*s' is no %s", TOKEN_ARGUMENTS(keyword),
-                   in_list ? "op; tables stand before the first list"
-                           : "table; ops stand in lists");
+  return program_scan_fail(scanner, "'%.*s' is no %s", TOKEN_ARGUMENTS(keyword),
+                           in_list ? "op; tables stand before the first list"
+                                   : "table; ops stand in lists");
 }
 
 /* One line, cursor and end set.  Empty ones and comments count as lines only. */
 static gboolean
 parse_line(Scanner *scanner)
 {
-  Token keyword = scan_token(scanner);
+  Token keyword = program_scan_token(scanner);
 
   if (keyword.length == 0 || keyword.start[0] == '#')
     return TRUE;
   if (scanner->begun)
     return parse_statement(scanner, keyword);
   scanner->begun = TRUE;
-  if (!token_is(keyword, PROGRAM_FORMAT))
-    return scan_fail(scanner, "a Program begins with '" PROGRAM_FORMAT "'");
-  return scan_end(scanner);
+  if (!program_token_is(keyword, PROGRAM_FORMAT))
+    return program_scan_fail(scanner, "a Program begins with '" PROGRAM_FORMAT "'");
+  return program_scan_end(scanner);
 }
 
 Program *
@@ -330,7 +334,7 @@ program_parse(const char *name, const char *text, GError **error)
   }
   scanner.line++;
   if (!scanner.ended) {
-    scan_fail(&scanner, "the text ends before the steps");
+    program_scan_fail(&scanner, "the text ends before the steps");
     return NULL;
   }
   return g_steal_pointer(&program);

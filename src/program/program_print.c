@@ -55,7 +55,7 @@ append_text(GString *out, const char *text)
 static void
 append_value(GString *out, ValueKind kind, gint64 value)
 {
-  const char *name = value_name(kind, value);
+  const char *name = program_value_name(kind, value);
 
   if (name != NULL)
     g_string_append(out, name);
@@ -98,7 +98,7 @@ print_layouts(const GArray *layouts, GString *out)
     g_string_append(out, "layout ");
     append_integer(out, i);
     g_string_append(out, " dtype=");
-    g_string_append(out, value_name(VALUE_DTYPE, layout->dtype));
+    g_string_append(out, program_value_name(VALUE_DTYPE, layout->dtype));
     append_dimensions(out, " shape=", layout->shape, layout->dims);
     append_dimensions(out, " stride=", layout->stride, layout->dims);
     g_string_append_c(out, '\n');
@@ -115,16 +115,16 @@ print_row(const TableForm *table, gconstpointer row, GString *out)
     g_string_append(out, field->key);
     g_string_append_c(out, '=');
     if (field->kind == VALUE_REAL)
-      append_real(out, field_get_real(row, field));
+      append_real(out, program_field_get_real(row, field));
     else
-      append_value(out, field->kind, field_get(row, field));
+      append_value(out, field->kind, program_field_get(row, field));
   }
 }
 
 static void
 print_table(const Program *program, const TableForm *table, GString *out)
 {
-  const GArray *rows = table_array(program, table);
+  const GArray *rows = program_table_array(program, table);
 
   for (guint i = 0; i < rows->len; i++) {
     g_string_append(out, table->keyword);
@@ -144,7 +144,7 @@ print_op(const Program *program, const ProgramOp *op, GString *out)
   g_string_append(out, form->name);
   if (form->stream) {
     g_string_append_c(out, ' ');
-    g_string_append(out, value_name(VALUE_STREAM, op->stream));
+    g_string_append(out, program_value_name(VALUE_STREAM, op->stream));
   }
   for (guint i = 0; i < G_N_ELEMENTS(arguments) && form->argument[i] != VALUE_NONE; i++) {
     g_string_append_c(out, ' ');
@@ -158,7 +158,7 @@ print_op(const Program *program, const ProgramOp *op, GString *out)
     const Operand *operand = &g_array_index(program->operands, Operand, op->first_operand + i);
 
     g_string_append_c(out, ' ');
-    g_string_append_c(out, value_name(VALUE_ROLE, operand->role)[0]);
+    g_string_append_c(out, program_value_name(VALUE_ROLE, operand->role)[0]);
     append_integer(out, operand->tensor);
   }
   g_string_append_c(out, '\n');

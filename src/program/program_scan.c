@@ -9,7 +9,7 @@
 #include "program/program_scan.h"
 
 gboolean
-scan_fail(const Scanner *scanner, const char *format, ...)
+program_scan_fail(const Scanner *scanner, const char *format, ...)
 {
   va_list arguments;
   g_autofree char *what = NULL;
@@ -23,7 +23,7 @@ scan_fail(const Scanner *scanner, const char *format, ...)
 }
 
 gboolean
-token_is(Token token, const char *text)
+program_token_is(Token token, const char *text)
 {
   return strlen(text) == token.length && memcmp(token.start, text, token.length) == 0;
 }
@@ -36,7 +36,7 @@ skip_blanks(Scanner *scanner)
 }
 
 Token
-scan_token(Scanner *scanner)
+program_scan_token(Scanner *scanner)
 {
   Token token;
 
@@ -49,22 +49,22 @@ scan_token(Scanner *scanner)
 }
 
 gboolean
-scan_at_end(Scanner *scanner)
+program_scan_at_end(Scanner *scanner)
 {
   skip_blanks(scanner);
   return scanner->cursor == scanner->end;
 }
 
 gboolean
-scan_end(Scanner *scanner)
+program_scan_end(Scanner *scanner)
 {
-  Token rest = scan_token(scanner);
+  Token rest = program_scan_token(scanner);
 
-  return rest.length == 0 || scan_fail(scanner, "unexpected '%.*s'", TOKEN_ARGUMENTS(rest));
+  return rest.length == 0 || program_scan_fail(scanner, "unexpected '%.*s'", TOKEN_ARGUMENTS(rest));
 }
 
 gboolean
-token_integer(Token token, gint64 *value)
+program_token_integer(Token token, gint64 *value)
 {
   *value = 0;
   for (gsize i = 0; i < token.length; i++) {
@@ -81,9 +81,9 @@ enum_value(const Scanner *scanner, ValueKind kind, Token token)
 {
   gint64 minimum, maximum;
 
-  value_range(scanner->program, kind, &minimum, &maximum);
+  program_value_range(scanner->program, kind, &minimum, &maximum);
   for (gint64 i = minimum; i <= maximum; i++)
-    if (token_is(token, value_name(kind, i)))
+    if (program_token_is(token, program_value_name(kind, i)))
       return i;
   return -1;
 }
@@ -98,76 +98,78 @@ parse_enum(Scanner *scanner, ValueKind kind, Token token, gint64 *value)
   if (*value >= 0)
     return TRUE;
   allowed = g_string_new(NULL);
-  value_range(scanner->program, kind, &minimum, &maximum);
+  program_value_range(scanner->program, kind, &minimum, &maximum);
   for (gint64 i = minimum; i <= maximum; i++)
-    g_string_append_printf(allowed, "%s%s", i > minimum ? ", " : "", value_name(kind, i));
-  return scan_fail(scanner, "'%.*s' is no %s; allowed: %s", TOKEN_ARGUMENTS(token),
-                   value_kind_name(kind), allowed->str);
+    g_string_append_printf(allowed, "%s%s", i > minimum ? ", " : "", program_value_name(kind, i));
+  return program_scan_fail(scanner, "'%.*s' is no %s; allowed: %s", TOKEN_ARGUMENTS(token),
+                           program_value_kind_name(kind), allowed->str);
 }
 
 gboolean
-scan_value(Scanner *scanner, ValueKind kind, Token token, gint64 *value)
+program_scan_value(Scanner *scanner, ValueKind kind, Token token, gint64 *value)
 {
   gint64 minimum, maximum;
 
-  if (value_name(kind, 0) != NULL)
+  if (program_value_name(kind, 0) != NULL)
     return parse_enum(scanner, kind, token, value);
-  value_range(scanner->program, kind, &minimum, &maximum);
-  if (minimum == -1 && token_is(token, "-")) {
+  program_value_range(scanner->program, kind, &minimum, &maximum);
+  if (minimum == -1 && program_token_is(token, "-")) {
     *value = -1;
     return TRUE;
   }
-  if (!token_integer(token, value))
-    return scan_fail(scanner, "'%.*s' is no %s", TOKEN_ARGUMENTS(token), value_kind_name(kind));
+  if (!program_token_integer(token, value))
+    return program_scan_fail(scanner, "'%.*s' is no %s", TOKEN_ARGUMENTS(token),
+                             program_value_kind_name(kind));
   if (*value < minimum || *value > maximum)
-    return scan_fail(scanner, "%s %.*s is not in %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
-                     value_kind_name(kind), TOKEN_ARGUMENTS(token), MAX(minimum, 0), maximum);
+    return program_scan_fail(scanner, "%s %.*s is not in %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
+                             program_value_kind_name(kind), TOKEN_ARGUMENTS(token), MAX(minimum, 0),
+                             maximum);
   return TRUE;
 }
 
 gboolean
-scan_id(Scanner *scanner, ValueKind kind, gint32 *id)
+program_scan_id(Scanner *scanner, ValueKind kind, gint32 *id)
 {
   gint64 value;
 
-  if (!scan_value(scanner, kind, scan_token(scanner), &value))
+  if (!program_scan_value(scanner, kind, program_scan_token(scanner), &value))
     return FALSE;
   *id = (gint32) value;
   return TRUE;
 }
 
 gboolean
-scan_real(Scanner *scanner, Token token, double *value)
+program_scan_real(Scanner *scanner, Token token, double *value)
 {
   char *end;
 
   if (token.length == 0 || !g_ascii_isdigit(token.start[0]))
-    return scan_fail(scanner, "'%.*s' is no number", TOKEN_ARGUMENTS(token));
+    return program_scan_fail(scanner, "'%.*s' is no number", TOKEN_ARGUMENTS(token));
   *value = g_ascii_strtod(token.start, &end);
   if (end != token.start + token.length || !isfinite(*value))
-    return scan_fail(scanner, "'%.*s' is no number", TOKEN_ARGUMENTS(token));
+    return program_scan_fail(scanner, "'%.*s' is no number", TOKEN_ARGUMENTS(token));
   return TRUE;
 }
 
 gboolean
-scan_due_id(Scanner *scanner, const char *keyword, guint due)
+program_scan_due_id(Scanner *scanner, const char *keyword, guint due)
 {
-  Token token = scan_token(scanner);
+  Token token = program_scan_token(scanner);
   gint64 id;
 
-  return (token_integer(token, &id) && id == due) ||
-         scan_fail(scanner, "%s '%.*s' where %s %u is due", keyword, TOKEN_ARGUMENTS(token),
-                   keyword, due);
+  return (program_token_integer(token, &id) && id == due) ||
+         program_scan_fail(scanner, "%s '%.*s' where %s %u is due", keyword, TOKEN_ARGUMENTS(token),
+                           keyword, due);
 }
 
 gboolean
-scan_key(Scanner *scanner, const char *key, Token *value)
+program_scan_key(Scanner *scanner, const char *key, Token *value)
 {
-  Token token = scan_token(scanner);
+  Token token = program_scan_token(scanner);
   gsize length = strlen(key);
 
   if (token.length <= length || memcmp(token.start, key, length) != 0 || token.start[length] != '=')
-    return scan_fail(scanner, "'%.*s' where '%s=' is due", TOKEN_ARGUMENTS(token), key);
+    return program_scan_fail(scanner, "'%.*s' where '%s=' is due", TOKEN_ARGUMENTS(token), key);
   *value = (Token){token.start + length + 1, token.length - length - 1};
   return TRUE;
 }
@@ -197,24 +199,24 @@ next_character(Scanner *scanner)
 }
 
 gboolean
-scan_text(Scanner *scanner, GPtrArray *texts)
+program_scan_text(Scanner *scanner, GPtrArray *texts)
 {
   g_autoptr(GString) text = g_string_new(NULL);
 
   skip_blanks(scanner);
   if (scanner->cursor == scanner->end || *scanner->cursor != '"')
-    return scan_fail(scanner, "a text in quotes is due");
+    return program_scan_fail(scanner, "a text in quotes is due");
   scanner->cursor++;
   while (scanner->cursor < scanner->end && *scanner->cursor != '"') {
     int character = next_character(scanner);
 
     if (character < 0)
-      return scan_fail(scanner, "bad character or escape in the text");
+      return program_scan_fail(scanner, "bad character or escape in the text");
     g_string_append_c(text, (char) character);
   }
   if (scanner->cursor == scanner->end)
-    return scan_fail(scanner, "the text has no closing quote");
+    return program_scan_fail(scanner, "the text has no closing quote");
   scanner->cursor++;
   g_ptr_array_add(texts, g_string_free(g_steal_pointer(&text), FALSE));
-  return scan_end(scanner);
+  return program_scan_end(scanner);
 }

@@ -27,27 +27,27 @@ typedef struct {
 
 /* Sets the error "NAME: line L: ..." and returns FALSE, as all functions below do where the text is
  * malformed. */
-gboolean scan_fail(const Scanner *scanner, const char *format, ...) G_GNUC_PRINTF(2, 3);
+gboolean program_scan_fail(const Scanner *scanner, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
 /* The next word of the line; empty at its end. */
-Token scan_token(Scanner *scanner);
+Token program_scan_token(Scanner *scanner);
 /* Whether only blanks are left; the cursor then stands at the end, else at the next word. */
-gboolean scan_at_end(Scanner *scanner);
-gboolean scan_end(Scanner *scanner);
-gboolean token_is(Token token, const char *text);
+gboolean program_scan_at_end(Scanner *scanner);
+gboolean program_scan_end(Scanner *scanner);
+gboolean program_token_is(Token token, const char *text);
 /* A whole decimal number below 2^63; sets no error. */
-gboolean token_integer(Token token, gint64 *value);
+gboolean program_token_integer(Token token, gint64 *value);
 
 /* A value of that kind, in its range: a name, a number, or "-" for -1. */
-gboolean scan_value(Scanner *scanner, ValueKind kind, Token token, gint64 *value);
+gboolean program_scan_value(Scanner *scanner, ValueKind kind, Token token, gint64 *value);
 /* The next word as such a value. */
-gboolean scan_id(Scanner *scanner, ValueKind kind, gint32 *id);
-gboolean scan_real(Scanner *scanner, Token token, double *value);
+gboolean program_scan_id(Scanner *scanner, ValueKind kind, gint32 *id);
+gboolean program_scan_real(Scanner *scanner, Token token, double *value);
 /* The id that opens a table's row: must be the next one due. */
-gboolean scan_due_id(Scanner *scanner, const char *keyword, guint due);
+gboolean program_scan_due_id(Scanner *scanner, const char *keyword, guint due);
 /* "KEY=..." gives what follows the sign. */
-gboolean scan_key(Scanner *scanner, const char *key, Token *value);
+gboolean program_scan_key(Scanner *scanner, const char *key, Token *value);
 /* A text in quotes, added to texts. */
-gboolean scan_text(Scanner *scanner, GPtrArray *texts);
+gboolean program_scan_text(Scanner *scanner, GPtrArray *texts);
 
 #endif

@@ -66,13 +66,13 @@ member(gconstpointer row, gsize offset)
 }
 
 GArray *
-table_array(const Program *program, const TableForm *table)
+program_table_array(const Program *program, const TableForm *table)
 {
   return *(GArray *const *) member(program, table->array);
 }
 
 gint64
-field_get(gconstpointer row, const Field *field)
+program_field_get(gconstpointer row, const Field *field)
 {
   gconstpointer at = member(row, field->offset);
 
@@ -89,7 +89,7 @@ field_get(gconstpointer row, const Field *field)
 }
 
 void
-field_set(gpointer row, const Field *field, gint64 value)
+program_field_set(gpointer row, const Field *field, gint64 value)
 {
   gpointer at = (guint8 *) row + field->offset;
 
@@ -110,13 +110,13 @@ field_set(gpointer row, const Field *field, gint64 value)
 }
 
 double
-field_get_real(gconstpointer row, const Field *field)
+program_field_get_real(gconstpointer row, const Field *field)
 {
   return *(const double *) member(row, field->offset);
 }
 
 void
-field_set_real(gpointer row, const Field *field, double value)
+program_field_set_real(gpointer row, const Field *field, double value)
 {
   *(double *) ((guint8 *) row + field->offset) = value;
 }
@@ -189,7 +189,7 @@ static const ValueForm value_form[VALUE_KIND_COUNT] = {
 };
 
 void
-value_range(const Program *program, ValueKind kind, gint64 *minimum, gint64 *maximum)
+program_value_range(const Program *program, ValueKind kind, gint64 *minimum, gint64 *maximum)
 {
   const ValueForm *form = &value_form[kind];
 
@@ -211,7 +211,7 @@ value_range(const Program *program, ValueKind kind, gint64 *minimum, gint64 *max
 }
 
 const char *
-value_name(ValueKind kind, gint64 value)
+program_value_name(ValueKind kind, gint64 value)
 {
   const char *const *names = value_form[kind].names;
 
@@ -219,13 +219,13 @@ value_name(ValueKind kind, gint64 value)
 }
 
 const char *
-value_kind_name(ValueKind kind)
+program_value_kind_name(ValueKind kind)
 {
   return value_form[kind].name;
 }
 
 gboolean
-layout_span(const Layout *layout, gint64 *elements)
+program_layout_span(const Layout *layout, gint64 *elements)
 {
   gint64 last = 0;
   gboolean empty = FALSE;
@@ -255,11 +255,12 @@ static const guint8 dtype_bytes[DTYPE_COUNT] = {
 };
 
 gboolean
-tensor_bytes(const Program *program, const Tensor *tensor, gint64 *begin, gint64 *end)
+program_tensor_bytes(const Program *program, const Tensor *tensor, gint64 *begin, gint64 *end)
 {
   const Layout *layout = &g_array_index(program->layouts, Layout, tensor->layout);
   gint64 span, size = dtype_bytes[layout->dtype];
 
-  return layout_span(layout, &span) && !__builtin_mul_overflow(tensor->offset, size, begin) &&
+  return program_layout_span(layout, &span) &&
+         !__builtin_mul_overflow(tensor->offset, size, begin) &&
          !__builtin_mul_overflow(span, size, &span) && !__builtin_add_overflow(*begin, span, end);
 }

@@ -40,27 +40,28 @@ typedef enum {
 extern const TableForm program_table[TABLE_COUNT];
 
 /* The table's array in this Program. */
-GArray *table_array(const Program *program, const TableForm *table);
+GArray *program_table_array(const Program *program, const TableForm *table);
 
 /* Members as integers; VALUE_REAL ones as doubles. */
-gint64 field_get(gconstpointer row, const Field *field);
-void field_set(gpointer row, const Field *field, gint64 value);
-double field_get_real(gconstpointer row, const Field *field);
-void field_set_real(gpointer row, const Field *field, double value);
+gint64 program_field_get(gconstpointer row, const Field *field);
+void program_field_set(gpointer row, const Field *field, gint64 value);
+double program_field_get_real(gconstpointer row, const Field *field);
+void program_field_set_real(gpointer row, const Field *field, double value);
 
 /* The smallest and largest value of that kind that this Program knows (maximum < minimum: none
  * yet). */
-void value_range(const Program *program, ValueKind kind, gint64 *minimum, gint64 *maximum);
+void program_value_range(const Program *program, ValueKind kind, gint64 *minimum, gint64 *maximum);
 /* Text of a value of an enumerated kind; NULL for kinds written as numbers. */
-const char *value_name(ValueKind kind, gint64 value);
+const char *program_value_name(ValueKind kind, gint64 value);
 /* What a kind is called in messages: "storage". */
-const char *value_kind_name(ValueKind kind);
+const char *program_value_kind_name(ValueKind kind);
 
 /* Elements from the first to one beyond the last that a view of this layout touches, 0 when it has
  * no element.  FALSE when a dimension or stride is negative, or the span is beyond 2^63. */
-gboolean layout_span(const Layout *layout, gint64 *elements);
+gboolean program_layout_span(const Layout *layout, gint64 *elements);
 /* The bytes [begin, end) of its storage that a tensor touches at most (begin == end: none).  FALSE
  * when they are beyond 2^63.  The tensor's ids must be valid. */
-gboolean tensor_bytes(const Program *program, const Tensor *tensor, gint64 *begin, gint64 *end);
+gboolean program_tensor_bytes(const Program *program, const Tensor *tensor, gint64 *begin,
+                              gint64 *end);
 
 #endif

@@ -5,7 +5,7 @@
 typedef struct {
   guint range; /* index into ranges */
   gint32 phase, module;
-  gint16 micro_batch;
+  gint32 micro_batch;
 } Frame;
 
 struct _Recorder {
@@ -42,12 +42,34 @@ recorder_free(Recorder *recorder)
   g_free(recorder);
 }
 
+/* Appending by hand spares a call of memcpy() for each of 10^5 events. */
+#define APPEND(array, type, value)                                                                 \
+  (g_array_set_size((array), (array)->len + 1),                                                    \
+   g_array_index((array), type, (array)->len - 1) = (value))
+
+static void
+reserve(GArray *array, guint more)
+{
+  guint length = array->len;
+  g_array_set_size(array, length + more);
+  g_array_set_size(array, length);
+}
+
+void
+recorder_reserve(Recorder *recorder, guint memory, guint ranges, guint spans)
+{
+  reserve(recorder->recording->memory, memory);
+  reserve(recorder->births, memory);
+  reserve(recorder->recording->ranges, ranges);
+  reserve(recorder->recording->spans, spans);
+}
+
 /* Where the host is. */
 static Frame
 current_frame(const Recorder *recorder)
 {
   if (recorder->frames->len == 0)
-    return (Frame){.phase = -1, .module = -1};
+    return (Frame){.phase = -1, .module = -1, .micro_batch = -1};
   return g_array_index(recorder->frames, Frame, recorder->frames->len - 1);
 }
 
@@ -180,8 +202,8 @@ recorder_push(Recorder *recorder, SimTime time, const Range *range)
     frame.module = range->module >= 0 ? range->module : range->name;
   }
   frame.range = recorder->recording->ranges->len;
-  g_array_append_val(recorder->recording->ranges, opened);
-  g_array_append_val(recorder->frames, frame);
+  APPEND(recorder->recording->ranges, Range, opened);
+  APPEND(recorder->frames, Frame, frame);
 }
 
 void
@@ -210,11 +232,11 @@ recorder_allocate(Recorder *recorder, const MemoryEvent *event)
   GArray *memory = recorder->recording->memory;
   guint birth = memory->len;
   gint32 allocation = (gint32) recorder->births->len;
-  g_array_append_vals(memory, event, 1);
+  APPEND(memory, MemoryEvent, *event);
   MemoryEvent *added = &g_array_index(memory, MemoryEvent, birth);
   added->allocation = allocation;
   added->step = (gint16) recorder->step;
-  g_array_append_val(recorder->births, birth);
+  APPEND(recorder->births, guint, birth);
   recorder->live_bytes[event->category] += event->block_bytes;
   mark_peak(recorder, added);
   return allocation;
@@ -234,7 +256,7 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
   event.allocated_after = allocated;
   event.reserved_after = reserved;
   event.step = (gint16) recorder->step;
-  g_array_append_val(memory, event);
+  APPEND(memory, MemoryEvent, event);
 }
 
 void
@@ -248,7 +270,7 @@ recorder_span(Recorder *recorder, const Span *span)
 {
   GArray *spans = recorder->recording->spans;
   g_assert(spans->len == 0 || g_array_index(spans, Span, spans->len - 1).end <= span->end);
-  g_array_append_vals(spans, span, 1);
+  APPEND(spans, Span, *span);
 }
 
 void

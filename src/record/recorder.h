@@ -26,6 +26,9 @@ Recorder *recorder_new(Recording *recording, RecorderLevel level, gpointer user)
 void recorder_free(Recorder *recorder);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recorder, recorder_free)
 
+/* About so many memory events, ranges and spans are to come: saves growing. */
+void recorder_reserve(Recorder *recorder, guint memory, guint ranges, guint spans);
+
 /* Construction is over: its levels, and at_rest_bytes if no step follows. */
 void recorder_end_construction(Recorder *recorder);
 /* Steps count from 1; the host begins to issue this one. */

@@ -55,7 +55,7 @@ typedef struct {
   SimTime start, end;
   guint8 kind; /* RecordedRange */
   gint16 step;
-  gint16 micro_batch;
+  gint32 micro_batch; /* -1: none */
   gint32 name, module;
   /* phases only, bytes */
   gint64 start_allocated, end_allocated, peak_allocated, peak_reserved;
@@ -89,7 +89,7 @@ typedef struct {
 typedef struct {
   int step;
   gint32 phase, module; /* string ids: where the host was */
-  gint16 micro_batch;
+  gint32 micro_batch;   /* -1: none */
   SimTime time;
   gint64 allocated, reserved;
   gint64 categories[CATEGORY_COUNT]; /* sums to allocated */

@@ -4,10 +4,8 @@
 #include "base/json_reader.h"
 #include "base/units.h"
 #include "spec/preset.h"
+#include "spec/profile_fields.h"
 
-#define GIGA 1e9
-#define GIGABIT (1e9 / 8)
-#define NS_PER_US 1e3
 #define GPUS_PER_NODE_MAX 1024
 /* Far above any GPU, far below what a sum of a few could overflow. */
 #define PROCESS_BYTES_MAX (1024 * GIB)
@@ -40,8 +38,6 @@ static void
 read_device(JsonReader *reader, ClusterSpec *spec)
 {
   const char *name = json_reader_required_string(reader, "device");
-  if (!name)
-    return;
   if (g_str_equal(name, "-")) {
     json_reader_fail(reader, "device", "cannot be standard input");
     return;

@@ -6,10 +6,6 @@
 #include "spec/preset.h"
 #include "spec/profile_fields.h"
 
-#define TERA 1e12
-#define GIGA 1e9
-#define NS_PER_US 1e3
-
 #define INT(name, low, high)                                                                       \
   {                                                                                                \
 #name, PROFILE_INT, G_STRUCT_OFFSET(DeviceProfile, name), 1, low, high                         \

@@ -6,9 +6,6 @@
 #include "spec/preset.h"
 #include "spec/profile_fields.h"
 
-#define GIGA 1e9
-#define GIGABIT (1e9 / 8)
-#define NS_PER_US 1e3
 #define MICROSECONDS_MAX 1e6
 
 const char *const intra_fabric_names[] = {"nvswitch", "nvlink", "pcie", NULL};

@@ -7,6 +7,12 @@
 
 #include "base/json_reader.h"
 
+/* Units of files in units of our structs: bytes and FLOPs per second, ns. */
+#define TERA 1e12
+#define GIGA 1e9
+#define GIGABIT (1e9 / 8)
+#define NS_PER_US 1e3
+
 typedef enum {
   PROFILE_INT,    /* int */
   PROFILE_BYTES,  /* gint64; bytes or "80GiB" */

@@ -1,0 +1,34 @@
+/* communicator.h - collectives: each communicator is a FIFO behind whatever streams issue to it.
+ *
+ * A collective begins when the stream that issued it has come to it, its predecessors on the same
+ * communicator are done, and all ranks are there; the stream goes on when it is done. Communicators
+ * overlap, and those over the same links share them. */
+#ifndef HIGHWATER_EXEC_COMMUNICATOR_H
+#define HIGHWATER_EXEC_COMMUNICATOR_H
+
+#include "collective/collective.h"
+#include "exec/gpu.h"
+
+typedef struct {
+  GroupShape shape;
+  Stream *queue;
+  Rendezvous *rendezvous; /* of all rank classes */
+  SharedLink *link;       /* NULL: no other communicator uses the same */
+} CommunicatorQueue;
+
+typedef struct {
+  Engine *engine;
+  SpanLog *spans;
+  const Program *program;
+  const ClusterSpec *cluster;
+  CommunicatorQueue *queues; /* of each communicator of the Program */
+} Communicators;
+
+void communicators_init(Communicators *set, Engine *engine, SpanLog *spans, const Program *program,
+                        const ClusterSpec *cluster);
+void communicators_clear(Communicators *set);
+
+/* Issues a COLLECTIVE on its stream of the device; now is the host's time. */
+void communicators_issue(Communicators *set, Gpu *gpu, SimTime now, const ProgramOp *op);
+
+#endif

@@ -1,0 +1,169 @@
+/* executor.c - a whole run: construction, steps one after another, and what is known only at the
+ * end. */
+#include "exec/executor.h"
+
+#include "exec/rank.h"
+
+/* With HIGHWATER_CHECK=1 the allocator is checked every so many ops. */
+#define CHECK_EVERY 1000
+
+typedef struct {
+  const Program *program;
+  const ExecutorConfig *config;
+  Recording *recording;
+  Engine *engine;
+  Rank rank;
+  GPtrArray *ends; /* SyncPoint *: STREAM_COUNT a step, that say when it is done */
+} Executor;
+
+static gboolean
+checks_asked_for(void)
+{
+  return g_strcmp0(g_getenv("HIGHWATER_CHECK"), "1") == 0;
+}
+
+static void
+check_program_rules(const Program *program)
+{
+  g_autoptr(GError) error = NULL;
+  if (!program_check(program, &error))
+    g_error("the Program breaks its rules: %s", error->message);
+}
+
+static gboolean
+keeps_spans(const Executor *executor, int step)
+{
+  return executor->config->keep_spans || step == executor->program->steps;
+}
+
+/* What the steps will leave in the Recording is known beforehand. */
+static void
+reserve_recording(Executor *executor)
+{
+  const Program *program = executor->program;
+  guint memory = 0, ranges = 0, spans = 0;
+  for (int step = 0; step < program->steps; step++) {
+    guint counts[PROGRAM_OP_COUNT] = {0};
+    const GArray *ops = program_step(program, step)->ops;
+    for (guint i = 0; i < ops->len; i++)
+      counts[g_array_index(ops, ProgramOp, i).kind]++;
+    memory += counts[PROGRAM_ALLOC] + counts[PROGRAM_FREE];
+    ranges += counts[PROGRAM_RANGE_PUSH];
+    if (keeps_spans(executor, step + 1))
+      spans += counts[PROGRAM_LAUNCH] + counts[PROGRAM_COPY] + counts[PROGRAM_COLLECTIVE];
+  }
+  recorder_reserve(executor->rank.recorder, memory, ranges, spans);
+}
+
+/* Builds the model as if memory had no end, then waits for the device, as a training script does
+ * before its loop. */
+static gboolean
+run_construction(Executor *executor)
+{
+  Rank *rank = &executor->rank;
+  span_log_begin(&rank->spans, 0, executor->config->keep_spans);
+  gboolean goes_on = rank_run(rank, g_ptr_array_index(executor->program->lists, 0));
+  SyncPoint *ends[STREAM_COUNT];
+  gpu_mark_all(&rank->gpu, rank->host.now, ends);
+  goes_on = host_thread_wait(&rank->host, ends, STREAM_COUNT) && goes_on;
+  recorder_end_construction(rank->recorder);
+  caching_allocator_set_limit(rank->memory.allocator, executor->config->allocator.memory_limit);
+  return goes_on;
+}
+
+/* step: from 1. */
+static gboolean
+run_step(Executor *executor, int step)
+{
+  Rank *rank = &executor->rank;
+  span_log_begin(&rank->spans, step, keeps_spans(executor, step));
+  recorder_begin_step(rank->recorder, rank->host.now);
+  gboolean goes_on = rank_run(rank, program_step(executor->program, step - 1));
+  recorder_end_step(rank->recorder, rank->host.now);
+  SyncPoint *ends[STREAM_COUNT];
+  gpu_mark_all(&rank->gpu, rank->host.now, ends);
+  for (int i = 0; i < STREAM_COUNT; i++)
+    g_ptr_array_add(executor->ends, ends[i]);
+  /* Keeps what is queued short; the device is not drained. */
+  host_thread_look(&rank->host);
+  return goes_on;
+}
+
+static void
+record_step_ends(Executor *executor)
+{
+  SimTime last = engine_now(executor->engine);
+  for (guint i = 0; i < executor->recording->steps->len; i++) {
+    SimTime done = 0;
+    for (guint j = 0; j < STREAM_COUNT; j++) {
+      SyncPoint *end = g_ptr_array_index(executor->ends, i * STREAM_COUNT + j);
+      done = MAX(done, sync_point_fired(end) ? sync_point_time(end) : last);
+    }
+    recorder_step_done(executor->rank.recorder, i, done);
+  }
+}
+
+static void
+record_stuck(Executor *executor)
+{
+  g_autofree char *report = engine_stuck_report(executor->engine);
+  const char *host = executor->rank.waits;
+  if (host == NULL && report[0] == '\0')
+    return;
+  executor->recording->stuck =
+      g_strconcat(host != NULL ? host : "", host != NULL && report[0] != '\0' ? "\n" : "",
+                  g_strchomp(report), NULL);
+}
+
+static void
+finish(Executor *executor)
+{
+  engine_run(executor->engine);
+  record_stuck(executor);
+  record_step_ends(executor);
+  for (int i = 0; i < STREAM_COUNT; i++) {
+    gint64 bytes = caching_allocator_cached_bytes(executor->rank.memory.allocator, i);
+    g_array_append_val(executor->recording->cached, bytes);
+  }
+  recorder_finish(executor->rank.recorder);
+}
+
+static Recording *
+describe_run(const ExecutorConfig *config)
+{
+  Recording *recording = recording_new();
+  g_free(recording->title);
+  recording->title = g_strdup(config->title != NULL ? config->title : "");
+  recording->capacity_bytes = MIN(config->allocator.memory_limit, config->allocator.process_limit);
+  recording->outside_allocator_bytes = config->outside_allocator_bytes;
+  for (int i = 0; i < STREAM_COUNT; i++)
+    g_ptr_array_add(recording->streams, g_strdup(program_stream_name((StreamId) i)));
+  return recording;
+}
+
+Recording *
+executor_run(const Program *program, const ExecutorConfig *config)
+{
+  g_assert(program->steps <= G_MAXINT16); /* as wide as a step's number is in the Recording */
+  if (checks_asked_for())
+    check_program_rules(program);
+  g_autoptr(Engine) engine = engine_new();
+  Executor executor = {.program = program,
+                       .config = config,
+                       .recording = describe_run(config),
+                       .engine = engine,
+                       .ends = g_ptr_array_new()};
+  AllocatorConfig allocator = config->allocator;
+  allocator.memory_limit = G_MAXINT64;
+  rank_init(&executor.rank, program, config->cluster, &allocator, engine, executor.recording);
+  if (checks_asked_for())
+    executor.rank.check_every = CHECK_EVERY;
+  gboolean goes_on = run_construction(&executor);
+  reserve_recording(&executor);
+  for (int step = 1; step <= program->steps && goes_on; step++)
+    goes_on = run_step(&executor, step);
+  finish(&executor);
+  rank_clear(&executor.rank);
+  g_ptr_array_unref(executor.ends);
+  return executor.recording;
+}

@@ -1,0 +1,80 @@
+/* gpu.c - launches and events as items on the engine's streams. */
+#include "exec/gpu.h"
+
+#include "compute/kernel_model.h"
+
+void
+gpu_init(Gpu *gpu, Engine *engine, SpanLog *spans, const Program *program,
+         const DeviceProfile *device)
+{
+  *gpu = (Gpu){.engine = engine, .spans = spans, .n_events = program->events};
+  for (int i = 0; i < STREAM_COUNT; i++)
+    gpu->streams[i] = stream_new(engine, program_stream_name((StreamId) i));
+  gpu->kernel_ns = g_new(SimTime, program->kernels->len);
+  for (guint i = 0; i < program->kernels->len; i++)
+    gpu->kernel_ns[i] = kernel_model_duration(device, &g_array_index(program->kernels, Kernel, i));
+  gpu->events = g_new0(SyncPoint *, (gsize) program->events);
+}
+
+void
+gpu_clear(Gpu *gpu)
+{
+  g_free(gpu->kernel_ns);
+  g_free(gpu->events);
+}
+
+void
+gpu_launch(Gpu *gpu, SimTime now, const ProgramOp *op)
+{
+  Work work = {.duration = gpu->kernel_ns[op->a]};
+  span_log_observe(gpu->spans, op, &work);
+  stream_submit(gpu->streams[op->stream], now, &work);
+}
+
+void
+gpu_record(Gpu *gpu, SimTime now, StreamId stream, gint32 event)
+{
+  /* A new point each time: who waited for an earlier record may still be in a queue. */
+  gpu->events[event] = sync_point_new(gpu->engine, "event", event);
+  stream_record(gpu->streams[stream], now, gpu->events[event]);
+}
+
+SyncPoint *
+gpu_event(Gpu *gpu, gint32 event)
+{
+  if (gpu->events[event] == NULL)
+    gpu->events[event] = sync_point_new(gpu->engine, "event", event);
+  return gpu->events[event];
+}
+
+void
+gpu_wait(Gpu *gpu, SimTime now, StreamId stream, gint32 event)
+{
+  stream_wait(gpu->streams[stream], now, gpu_event(gpu, event));
+}
+
+SyncPoint *
+gpu_mark(Gpu *gpu, SimTime now, StreamId stream)
+{
+  SyncPoint *point = sync_point_new(gpu->engine, "end of stream", stream);
+  stream_record(gpu->streams[stream], now, point);
+  return point;
+}
+
+void
+gpu_mark_all(Gpu *gpu, SimTime now, SyncPoint *points[STREAM_COUNT])
+{
+  for (int i = 0; i < STREAM_COUNT; i++)
+    points[i] = gpu_mark(gpu, now, (StreamId) i);
+}
+
+void
+gpu_carry(Gpu *gpu, const GArray *carries)
+{
+  /* All at once: a name may be given away and taken over. */
+  g_autofree SyncPoint **moved = g_new(SyncPoint *, carries->len);
+  for (guint i = 0; i < carries->len; i++)
+    moved[i] = gpu->events[g_array_index(carries, Carry, i).from];
+  for (guint i = 0; i < carries->len; i++)
+    gpu->events[g_array_index(carries, Carry, i).to] = moved[i];
+}

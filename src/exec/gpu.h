@@ -1,0 +1,40 @@
+/* gpu.h - a rank's device: streams that run what the host issues, and CUDA events. */
+#ifndef HIGHWATER_EXEC_GPU_H
+#define HIGHWATER_EXEC_GPU_H
+
+#include "engine/engine.h"
+#include "exec/span_log.h"
+#include "program/program.h"
+#include "spec/device_profile.h"
+
+typedef struct {
+  Engine *engine;
+  SpanLog *spans;
+  Stream *streams[STREAM_COUNT];
+  SimTime *kernel_ns; /* of each kernel of the Program, alone */
+  SyncPoint **events; /* what each event was last recorded as; NULL: never */
+  int n_events;
+} Gpu;
+
+void gpu_init(Gpu *gpu, Engine *engine, SpanLog *spans, const Program *program,
+              const DeviceProfile *device);
+void gpu_clear(Gpu *gpu);
+
+/* Issues a LAUNCH or COPY; now is the host's time. */
+void gpu_launch(Gpu *gpu, SimTime now, const ProgramOp *op);
+/* cudaEventRecord and cudaStreamWaitEvent. */
+void gpu_record(Gpu *gpu, SimTime now, StreamId stream, gint32 event);
+void gpu_wait(Gpu *gpu, SimTime now, StreamId stream, gint32 event);
+/* What the event was last recorded as.  One that was never recorded is a point that never fires, so
+ * that waiting for it shows in the engine's report. */
+SyncPoint *gpu_event(Gpu *gpu, gint32 event);
+
+/* A point that fires when the stream has done all that was issued so far; of no event. */
+SyncPoint *gpu_mark(Gpu *gpu, SimTime now, StreamId stream);
+/* The same on every stream. */
+void gpu_mark_all(Gpu *gpu, SimTime now, SyncPoint *points[STREAM_COUNT]);
+
+/* Renames events (Carry). */
+void gpu_carry(Gpu *gpu, const GArray *carries);
+
+#endif

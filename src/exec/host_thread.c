@@ -1,0 +1,39 @@
+/* host_thread.c - the host's clock: costs from the device profile, waits from the engine. */
+#include "exec/host_thread.h"
+
+void
+host_thread_init(HostThread *host, Engine *engine, SpanLog *spans, const DeviceProfile *device)
+{
+  *host = (HostThread){
+      .engine = engine,
+      .spans = spans,
+      .work_ns =
+          {
+              [HOST_WORK_OP_FORWARD] = device->host_op_forward_ns,
+              [HOST_WORK_OP_BACKWARD] = device->host_op_backward_ns,
+              [HOST_WORK_HOOK] = device->host_hook_ns,
+              [HOST_WORK_COLLECTIVE_CALL] = device->host_collective_ns,
+              [HOST_WORK_OPTIMIZER] = device->host_optimizer_ns,
+              [HOST_WORK_MODULE] = device->host_module_ns,
+          },
+  };
+}
+
+void
+host_thread_look(HostThread *host)
+{
+  engine_run_to(host->engine, host->now);
+}
+
+gboolean
+host_thread_wait(HostThread *host, SyncPoint *const *points, guint n)
+{
+  gboolean all = TRUE;
+  for (guint i = 0; i < n; i++) {
+    if (engine_run_until(host->engine, points[i]))
+      host->now = MAX(host->now, sync_point_time(points[i]));
+    else
+      all = FALSE;
+  }
+  return all;
+}

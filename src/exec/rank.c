@@ -1,0 +1,190 @@
+/* rank.c - what each op of a Program does: one function each, in a table. */
+#include "exec/rank.h"
+
+G_STATIC_ASSERT((int) RECORDED_PHASE == (int) RANGE_PHASE);
+G_STATIC_ASSERT((int) RECORDED_MODULE == (int) RANGE_MODULE);
+G_STATIC_ASSERT((int) RECORDED_HOOK == (int) RANGE_HOOK);
+
+static gboolean
+run_host_work(Rank *rank, const ProgramOp *op)
+{
+  host_thread_work(&rank->host, (HostWork) op->a, op->b);
+  return TRUE;
+}
+
+static gboolean
+run_launch(Rank *rank, const ProgramOp *op)
+{
+  gpu_launch(&rank->gpu, rank->host.now, op);
+  return TRUE;
+}
+
+static gboolean
+run_collective(Rank *rank, const ProgramOp *op)
+{
+  communicators_issue(&rank->communicators, &rank->gpu, rank->host.now, op);
+  return TRUE;
+}
+
+static gboolean
+run_event_record(Rank *rank, const ProgramOp *op)
+{
+  gpu_record(&rank->gpu, rank->host.now, (StreamId) op->stream, op->a);
+  return TRUE;
+}
+
+static gboolean
+run_stream_wait(Rank *rank, const ProgramOp *op)
+{
+  gpu_wait(&rank->gpu, rank->host.now, (StreamId) op->stream, op->a);
+  return TRUE;
+}
+
+static gboolean
+wait_for(Rank *rank, SyncPoint *point, const char *call)
+{
+  SimTime start = rank->host.now;
+  if (!host_thread_wait(&rank->host, &point, 1))
+    return FALSE;
+  span_log_host(&rank->spans, SPAN_HOST_BLOCKED, call, start, rank->host.now);
+  return TRUE;
+}
+
+static gboolean
+run_event_sync(Rank *rank, const ProgramOp *op)
+{
+  if (wait_for(rank, gpu_event(&rank->gpu, op->a), "cudaEventSynchronize"))
+    return TRUE;
+  rank->waits = g_strdup_printf("host waits for event %d", op->a);
+  return FALSE;
+}
+
+static gboolean
+run_stream_sync(Rank *rank, const ProgramOp *op)
+{
+  SyncPoint *end = gpu_mark(&rank->gpu, rank->host.now, (StreamId) op->stream);
+  if (wait_for(rank, end, "cudaStreamSynchronize"))
+    return TRUE;
+  rank->waits =
+      g_strdup_printf("host waits for stream %s", program_stream_name((StreamId) op->stream));
+  return FALSE;
+}
+
+static gboolean
+run_alloc(Rank *rank, const ProgramOp *op)
+{
+  return device_memory_allocate(&rank->memory, op);
+}
+
+static gboolean
+run_free(Rank *rank, const ProgramOp *op)
+{
+  device_memory_release(&rank->memory, op->a);
+  return TRUE;
+}
+
+static gboolean
+run_record_stream(Rank *rank, const ProgramOp *op)
+{
+  device_memory_record_stream(&rank->memory, op->a, (StreamId) op->stream);
+  return TRUE;
+}
+
+static gboolean
+run_empty_cache(Rank *rank, G_GNUC_UNUSED const ProgramOp *op)
+{
+  caching_allocator_empty_cache(rank->memory.allocator);
+  return TRUE;
+}
+
+static gboolean
+run_range_push(Rank *rank, const ProgramOp *op)
+{
+  Range range = {.kind = (guint8) op->b,
+                 .micro_batch = op->c,
+                 .name = labels_name(&rank->labels, op->a),
+                 .module = labels_module(&rank->labels, op->module)};
+  recorder_push(rank->recorder, rank->host.now, &range);
+  return TRUE;
+}
+
+static gboolean
+run_range_pop(Rank *rank, G_GNUC_UNUSED const ProgramOp *op)
+{
+  recorder_pop(rank->recorder, rank->host.now);
+  return TRUE;
+}
+
+/* Issues one op; FALSE ends the run. */
+static gboolean (*const run_op[PROGRAM_OP_COUNT])(Rank *rank, const ProgramOp *op) = {
+    [PROGRAM_HOST_WORK] = run_host_work,
+    [PROGRAM_LAUNCH] = run_launch,
+    [PROGRAM_COPY] = run_launch,
+    [PROGRAM_COLLECTIVE] = run_collective,
+    [PROGRAM_EVENT_RECORD] = run_event_record,
+    [PROGRAM_STREAM_WAIT] = run_stream_wait,
+    [PROGRAM_EVENT_SYNC] = run_event_sync,
+    [PROGRAM_STREAM_SYNC] = run_stream_sync,
+    [PROGRAM_ALLOC] = run_alloc,
+    [PROGRAM_FREE] = run_free,
+    [PROGRAM_RECORD_STREAM] = run_record_stream,
+    [PROGRAM_EMPTY_CACHE] = run_empty_cache,
+    [PROGRAM_RANGE_PUSH] = run_range_push,
+    [PROGRAM_RANGE_POP] = run_range_pop,
+};
+
+void
+rank_init(Rank *rank, const Program *program, const ClusterSpec *cluster,
+          const AllocatorConfig *allocator, Engine *engine, Recording *recording)
+{
+  *rank = (Rank){.program = program};
+  labels_init(&rank->labels, program, recording);
+  rank->recorder = recorder_new(recording, device_memory_level, &rank->memory);
+  rank->spans = (SpanLog){.program = program,
+                          .labels = &rank->labels,
+                          .engine = engine,
+                          .recording = recording,
+                          .recorder = rank->recorder};
+  span_log_init(&rank->spans);
+  host_thread_init(&rank->host, engine, &rank->spans, cluster->device);
+  gpu_init(&rank->gpu, engine, &rank->spans, program, cluster->device);
+  communicators_init(&rank->communicators, engine, &rank->spans, program, cluster);
+  rank->memory = (DeviceMemory){.program = program,
+                                .labels = &rank->labels,
+                                .host = &rank->host,
+                                .gpu = &rank->gpu,
+                                .recorder = rank->recorder};
+  device_memory_init(&rank->memory, allocator, cluster->device);
+}
+
+void
+rank_clear(Rank *rank)
+{
+  device_memory_clear(&rank->memory);
+  communicators_clear(&rank->communicators);
+  gpu_clear(&rank->gpu);
+  span_log_clear(&rank->spans);
+  recorder_free(rank->recorder);
+  labels_clear(&rank->labels);
+  g_free(rank->waits);
+}
+
+gboolean
+rank_run(Rank *rank, const OpList *list)
+{
+  if (list == rank->last_list) {
+    device_memory_carry(&rank->memory, list->carries);
+    gpu_carry(&rank->gpu, list->event_carries);
+  }
+  rank->last_list = list;
+  const ProgramOp *ops = (const ProgramOp *) (gconstpointer) list->ops->data;
+  for (guint i = 0; i < list->ops->len; i++) {
+    if (!run_op[ops[i].kind](rank, &ops[i]))
+      return FALSE;
+    if (rank->check_every > 0 && ++rank->unchecked == rank->check_every) {
+      caching_allocator_check(rank->memory.allocator);
+      rank->unchecked = 0;
+    }
+  }
+  return TRUE;
+}

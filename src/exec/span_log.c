@@ -1,0 +1,121 @@
+/* span_log.c - spans of kernels, copies, collectives and of the host's waits. */
+#include "exec/span_log.h"
+
+/* The device runs behind the host, so work is known by step and op: 32 bits each. */
+#define TAG_OP_BITS 32
+
+void
+span_log_init(SpanLog *log)
+{
+  log->step_ops = g_new(const ProgramOp *, (gsize) log->program->steps + 1);
+  for (int step = 0; step <= log->program->steps; step++) {
+    const OpList *list = step == 0 ? g_ptr_array_index(log->program->lists, 0)
+                                   : program_step(log->program, step - 1);
+    log->step_ops[step] = (const ProgramOp *) (gconstpointer) list->ops->data;
+  }
+}
+
+void
+span_log_clear(SpanLog *log)
+{
+  g_free(log->step_ops);
+}
+
+void
+span_log_begin(SpanLog *log, int step, gboolean keeps)
+{
+  log->step = step;
+  log->keeps = keeps;
+}
+
+static int
+tag_step(guint64 tag)
+{
+  return (int) (tag >> TAG_OP_BITS);
+}
+
+static const ProgramOp *
+tag_op(const SpanLog *log, guint64 tag)
+{
+  return log->step_ops[tag_step(tag)] + (guint32) tag;
+}
+
+/* A collective runs on its communicator's queue, but what issued it waits: a stream does one thing.
+ */
+static void
+on_started(gpointer user, guint64 tag)
+{
+  SpanLog *log = user;
+  log->started[tag_op(log, tag)->stream] = engine_now(log->engine);
+}
+
+static void
+describe_kernel(const SpanLog *log, const ProgramOp *op, Span *span)
+{
+  const Kernel *kernel = &g_array_index(log->program->kernels, Kernel, op->a);
+  span->kind = op->kind == PROGRAM_COPY ? SPAN_COPY : SPAN_KERNEL;
+  span->name = labels_name(log->labels, kernel->name);
+  span->flops = kernel->flops;
+}
+
+static void
+describe_collective(const SpanLog *log, const ProgramOp *op, Span *span)
+{
+  const Collective *collective = &g_array_index(log->program->collectives, Collective, op->a);
+  const Communicator *communicator =
+      &g_array_index(log->program->communicators, Communicator, collective->communicator);
+  span->kind = SPAN_COLLECTIVE;
+  span->name = recording_string(log->recording, program_collective_name(collective->kind));
+  if (op->module < 0)
+    span->module = labels_name(log->labels, collective->name);
+  span->communicator = labels_name(log->labels, communicator->name);
+  span->bytes = collective->bytes;
+}
+
+static void
+on_finished(gpointer user, guint64 tag)
+{
+  SpanLog *log = user;
+  const ProgramOp *op = tag_op(log, tag);
+  Span span = {.start = log->started[op->stream],
+               .end = engine_now(log->engine),
+               .stream = op->stream,
+               .step = (gint16) tag_step(tag),
+               .module = labels_module(log->labels, op->module),
+               .communicator = -1};
+  if (op->kind == PROGRAM_COLLECTIVE)
+    describe_collective(log, op, &span);
+  else
+    describe_kernel(log, op, &span);
+  recorder_span(log->recorder, &span);
+}
+
+void
+span_log_observe(SpanLog *log, const ProgramOp *op, Work *work)
+{
+  if (!log->keeps)
+    return;
+  guint index = (guint) (op - log->step_ops[log->step]);
+  work->started = on_started;
+  work->finished = on_finished;
+  work->user = log;
+  work->tag = (guint64) log->step << TAG_OP_BITS | index;
+}
+
+void
+span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimTime end)
+{
+  if (!log->keeps || start == end)
+    return;
+  /* Spans are in order of their ends: first whatever the device ends before. */
+  engine_run_to(log->engine, end);
+  Span span = {.start = start,
+               .end = end,
+               .kind = (guint8) kind,
+               .stream = STREAM_HOST,
+               .step = (gint16) log->step,
+               .name = recording_string(log->recording, what),
+               .module = -1,
+               .communicator = -1};
+  recorder_span(log->recorder, &span);
+}

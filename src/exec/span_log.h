@@ -1,0 +1,36 @@
+/* span_log.h - turns the beginnings and ends of a rank's work into Spans. */
+#ifndef HIGHWATER_EXEC_SPAN_LOG_H
+#define HIGHWATER_EXEC_SPAN_LOG_H
+
+#include "engine/engine.h"
+#include "exec/labels.h"
+#include "program/program.h"
+#include "record/recorder.h"
+
+typedef struct {
+  const Program *program;
+  const Labels *labels;
+  Engine *engine;
+  Recording *recording;
+  Recorder *recorder;
+  const ProgramOp **step_ops;    /* of each step; 0: the construction */
+  int step;                      /* being issued; 0: the construction */
+  gboolean keeps;                /* whether its spans are wanted */
+  SimTime started[STREAM_COUNT]; /* of what runs now */
+} SpanLog;
+
+/* program, labels, engine, recording and recorder are set already; the rest is filled in. */
+void span_log_init(SpanLog *log);
+void span_log_clear(SpanLog *log);
+
+/* The ops that follow belong to this step. */
+void span_log_begin(SpanLog *log, int step, gboolean keeps);
+
+/* Has the engine report work, which executes op (one of the step's list), if the step's spans are
+ * wanted. */
+void span_log_observe(SpanLog *log, const ProgramOp *op, Work *work);
+
+/* The host was held up in what (a CUDA call) from start to end; nothing if that is no time. */
+void span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimTime end);
+
+#endif

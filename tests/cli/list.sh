@@ -1,0 +1,31 @@
+# list.sh - highwater list: every preset with a line, text and JSON; wrong kinds; a broken file among the presets.
+. "$top_srcdir/tests/cli/lib.sh"
+
+answers "everything is listed" 0 list
+cp out all
+for kind in network plan cluster device fabric; do
+  answers "$kind presets are listed" 0 list "$kind"
+  for file in "$top_srcdir/models/$kind"/*.json; do
+    name=${file##*/}
+    ok "$kind ${name%.json} has a line" grep -qE "^  ${name%.json} +[A-Za-z0-9]" out
+    ok "$kind ${name%.json} is among all" grep -qE "^  ${name%.json} " all
+  done
+done
+ok "no line is wider than a terminal" sh -c '! grep -qE "^.{101}" all'
+
+answers "the list can be JSON" 0 list network --json
+ok "the JSON says its format" prints highwater-list-1
+ok "the JSON has the presets" prints llama-3.1-405b
+ok "the JSON of one kind has no other" sh -c '! grep -q h100-8 out'
+
+refuses "an unknown kind names the nearest" "no kind 'networks' (did you mean 'network'?)" list networks
+refuses "one kind at most" "too many arguments" list network plan
+
+mkdir -p models/plan
+echo '{"_summary": "mine"}' >models/plan/good.json
+echo '{' >models/plan/broken.json
+HIGHWATER_MODELS=$scratch/models
+answers "a broken file does not hide the others" 0 list plan
+ok "the good preset has its line" grep -qE "^  good +mine" out
+ok "the broken one says why" grep -qE "^  broken +.*line" out
+finish
