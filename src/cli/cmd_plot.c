@@ -110,7 +110,7 @@ plot(int argc, char **argv, GError **error)
        "Write the figure to FILE; its suffix says how: .png, .svg, .pdf", "FILE"},
       {"terminal", 0, 0, G_OPTION_ARG_STRING, &terminal,
        "Draw as png, svg, pdf, or dumb: in text, here unless -o is given", "NAME"},
-      {NULL},
+      {.long_name = NULL},
   };
   g_auto(GStrv) positionals = NULL;
   if (!command_parse(&command_plot, argc, argv, entries, 2, 2, &positionals, error))

@@ -239,7 +239,7 @@ run(int argc, char **argv, GError **error)
        "DIR"},
       {"verbose", 0, 0, G_OPTION_ARG_NONE, &options.verbose,
        "Add tables of steps, phases, tensors, modules and groups", NULL},
-      {NULL},
+      {.long_name = NULL},
   };
   g_auto(GStrv) positionals = NULL;
   int status = EXIT_ANSWER_YES;

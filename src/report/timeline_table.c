@@ -22,6 +22,21 @@ event_at(const Recording *recording, guint i)
   return &g_array_index(recording->memory, MemoryEvent, i);
 }
 
+/* A table is a few million numbers; printf is slow at them. */
+static void
+append_number(GString *out, gint64 number)
+{
+  char digits[24];
+  char *start = digits + sizeof digits;
+  guint64 rest = number < 0 ? -(guint64) number : (guint64) number;
+  do
+    *--start = (char) ('0' + rest % 10);
+  while ((rest /= 10) > 0);
+  if (number < 0)
+    *--start = '-';
+  g_string_append_len(out, start, digits + sizeof digits - start);
+}
+
 static void
 append_time(GString *out, SimTime time)
 {
@@ -74,10 +89,14 @@ static void
 append_row(const Timeline *timeline, SimTime time, const MemoryState *state)
 {
   append_time(timeline->out, time);
-  g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, state->allocated,
-                         state->reserved);
-  for (int i = 0; i < CATEGORY_COUNT; i++)
-    g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT, state->categories[i]);
+  g_string_append_c(timeline->out, ' ');
+  append_number(timeline->out, state->allocated);
+  g_string_append_c(timeline->out, ' ');
+  append_number(timeline->out, state->reserved);
+  for (int i = 0; i < CATEGORY_COUNT; i++) {
+    g_string_append_c(timeline->out, ' ');
+    append_number(timeline->out, state->categories[i]);
+  }
   g_string_append_c(timeline->out, '\n');
 }
 
