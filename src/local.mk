@@ -19,6 +19,8 @@ COMMANDS = \
   src/cli/cmd_run.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c
+  src/cli/cmd_list.c \
+  src/cli/cmd_replay.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
 EXTRA_DIST += src/make-registry.sh
@@ -85,7 +87,21 @@ libhighwater_a_SOURCES += \
 
 # memory
 libhighwater_a_SOURCES += \
-  src/memory/caching_allocator.h
+  src/memory/address_space.c src/memory/address_space.h \
+  src/memory/allocator_check.c \
+  src/memory/allocator_events.c \
+  src/memory/allocator_internal.h \
+  src/memory/allocator_options.c src/memory/allocator_options.h \
+  src/memory/allocator_release.c \
+  src/memory/allocator_restore.c src/memory/allocator_restore.h \
+  src/memory/allocator_sizes.c \
+  src/memory/allocator_stats.c \
+  src/memory/allocator_visit.c \
+  src/memory/block_pool.c \
+  src/memory/caching_allocator.c src/memory/caching_allocator.h \
+  src/memory/expandable_segments.c \
+  src/memory/free_set.c src/memory/free_set.h \
+  src/memory/segments.c
 
 # network
 
@@ -106,11 +122,11 @@ libhighwater_a_SOURCES += \
 
 # compute
 libhighwater_a_SOURCES += \
-  src/compute/kernel_model.h
+  src/compute/kernel_model.c src/compute/kernel_model.h
 
 # collective
 libhighwater_a_SOURCES += \
-  src/collective/collective.h
+  src/collective/collective.c src/collective/collective.h
 
 # strategy
 
@@ -142,7 +158,20 @@ libhighwater_a_SOURCES += \
   src/report/summary_time.c \
   src/report/timeline_table.c src/report/timeline_table.h
 
+# import
+libhighwater_a_SOURCES += \
+  src/import/allocation_trace.c src/import/allocation_trace.h \
+  src/import/allocation_trace_internal.h \
+  src/import/allocation_trace_json.c \
+  src/import/allocation_trace_link.c \
+  src/import/allocation_trace_list.c \
+  src/import/byte_source.c src/import/byte_source.h \
+  src/import/json_pull.c src/import/json_pull.h \
+  src/import/trace_replay.c src/import/trace_replay.h
+
 # cli
 libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/run_simulation.c src/cli/run_simulation.h
+  src/cli/replay_report.c src/cli/replay_report.h \
+  src/cli/replay_report_json.c

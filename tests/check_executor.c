@@ -1,8 +1,8 @@
 /* check_executor.c - the executor on hand-written Programs whose timelines are worked out on paper
  * in the comments: host and streams, events, communicators, allocator costs, out of memory, steps.
  *
- * On the device of this test a kernel of n bytes takes n ns, a collective of n bytes over two ranks
- * n / 2 ns, cudaMalloc 7 ns and cudaFree 3 ns after the device is idle, and one host op 1 ns.  Not
+ * On the device of this test a kernel of n bytes takes n ns, collectives have no latency,
+ * cudaMalloc takes 7 ns and cudaFree 3 ns after the device is idle, and one host op 1 ns.  Not
  * pinned: what real profiles say. */
 #include <string.h>
 
@@ -68,16 +68,23 @@ kernel(ProgramBuilder *b, StreamId stream, int ns, const char *name)
   program_builder_launch(b, stream, program_builder_kernel(b, &k));
 }
 
-/* An all-gather over two ranks of the communicator, which takes ns. */
+/* An all-gather over two ranks of the communicator. */
 static void
-collective(ProgramBuilder *b, StreamId stream, const char *communicator, int ns)
+collective(ProgramBuilder *b, StreamId stream, const char *communicator, gint64 bytes)
 {
   Collective c = {.kind = COLLECTIVE_ALL_GATHER,
                   .dtype = DTYPE_UINT8,
                   .communicator = program_builder_communicator(b, communicator, 2, 1),
                   .name = program_builder_name(b, "group"),
-                  .bytes = 2 * ns};
+                  .bytes = bytes};
   program_builder_collective(b, stream, &c);
+}
+
+/* How long it takes alone. */
+static SimTime
+gather_time(gint64 bytes)
+{
+  return collective_duration(&cluster, COLLECTIVE_ALL_GATHER, group_shape(&cluster, 2, 1), bytes);
 }
 
 static gint32
@@ -186,8 +193,10 @@ START_TEST(the_machine_of_this_test_has_round_figures)
 {
   Kernel k = {.kind = KERNEL_MEMORY, .dtype = DTYPE_FP32, .launches = 1, .bytes = 100};
   ck_assert_int_eq(kernel_model_duration(&device, &k), 100);
-  GroupShape two = group_shape(&cluster, 2, 1);
-  ck_assert_int_eq(collective_duration(&cluster, COLLECTIVE_ALL_GATHER, two, 200), 100);
+  CollectiveCost cost =
+      collective_cost(&cluster, COLLECTIVE_ALL_GATHER, group_shape(&cluster, 2, 1));
+  ck_assert_double_eq(cost.latency_ns, 0);
+  ck_assert_int_gt(gather_time(1000), 100);
 }
 END_TEST
 
@@ -402,25 +411,26 @@ END_TEST
 
 START_TEST(a_communicator_runs_its_collectives_in_order_of_issue_over_two_streams)
 {
-  /* all_gather      k 0-20, A 20-30, l 30-31
-   * reduce_scatter  (B issued after A on an idle stream) B 30-35, m 35-36 */
+  /* all_gather      k 0-20, A behind it, l behind A
+   * reduce_scatter  B, issued after A to an idle stream: behind A; m behind B */
   ProgramBuilder *b = script();
   begin_step(b);
   kernel(b, STREAM_ALL_GATHER, 20, "k");
-  collective(b, STREAM_ALL_GATHER, "shard", 10);
-  collective(b, STREAM_REDUCE_SCATTER, "shard", 5);
+  collective(b, STREAM_ALL_GATHER, "shard", 2000);
+  collective(b, STREAM_REDUCE_SCATTER, "shard", 1000);
   kernel(b, STREAM_ALL_GATHER, 1, "l");
   kernel(b, STREAM_REDUCE_SCATTER, 1, "m");
   g_autoptr(Recording) r = run_unlimited(b);
-  assert_span(r, "all_gather", 0, 20, 30);
-  assert_span(r, "all_gather", 1, 30, 35);
-  assert_span(r, "l", 0, 30, 31);
-  assert_span(r, "m", 0, 35, 36);
+  SimTime end_a = 20 + gather_time(2000), end_b = end_a + gather_time(1000);
+  assert_span(r, "all_gather", 0, 20, end_a);
+  assert_span(r, "all_gather", 1, end_a, end_b);
+  assert_span(r, "l", 0, end_a, end_a + 1);
+  assert_span(r, "m", 0, end_b, end_b + 1);
   const Span *first = span(r, "all_gather", 0), *second = span(r, "all_gather", 1);
   ck_assert_int_eq(first->kind, SPAN_COLLECTIVE);
   ck_assert_int_eq(first->stream, STREAM_ALL_GATHER);
   ck_assert_int_eq(second->stream, STREAM_REDUCE_SCATTER);
-  ck_assert_int_eq(first->bytes, 20);
+  ck_assert_int_eq(first->bytes, 2000);
   ck_assert_str_eq(recording_text(r, first->communicator), "shard");
   ck_assert_str_eq(recording_text(r, first->module), "group");
 }
@@ -428,16 +438,61 @@ END_TEST
 
 START_TEST(collectives_of_two_communicators_share_their_link)
 {
-  /* Both stay inside a node.  A alone takes 100, B too.  A from 0, B from 50: A has 50 left, at
-   * half speed 50-150; B has done 50 by then and the rest alone, 150-200. */
+  /* Both stay inside a node, each takes t alone, without latency.  A from 0, B from h = t / 2: A
+   * has t - h left, at half speed until 2t - h; B has done t - h by then and the rest, h, alone:
+   * until 2t. */
+  SimTime t = gather_time(100000), h = t / 2;
   ProgramBuilder *b = script();
   begin_step(b);
-  collective(b, STREAM_ALL_GATHER, "one", 100);
-  kernel(b, STREAM_ALL_REDUCE, 50, "k");
-  collective(b, STREAM_ALL_REDUCE, "two", 100);
+  collective(b, STREAM_ALL_GATHER, "one", 100000);
+  kernel(b, STREAM_ALL_REDUCE, (int) h, "k");
+  collective(b, STREAM_ALL_REDUCE, "two", 100000);
   g_autoptr(Recording) r = run_unlimited(b);
-  assert_span(r, "all_gather", 0, 0, 150);
-  assert_span(r, "all_gather", 1, 50, 200);
+  assert_span(r, "all_gather", 0, 0, 2 * t - h);
+  assert_span(r, "all_gather", 1, h, 2 * t);
+}
+END_TEST
+
+START_TEST(latency_is_not_shared)
+{
+  /* Each takes t alone, a latency of l and t - l over the link; both from 0: l, then twice t - l.
+   */
+  ClusterSpec slow = cluster;
+  slow.base_latency_ns = 3000;
+  GroupShape two = group_shape(&slow, 2, 1);
+  SimTime t = collective_duration(&slow, COLLECTIVE_ALL_GATHER, two, 100000);
+  SimTime l = (SimTime) collective_cost(&slow, COLLECTIVE_ALL_GATHER, two).latency_ns;
+  ck_assert_int_gt(l, 0);
+  ck_assert_int_gt(t, l);
+  ProgramBuilder *b = script();
+  begin_step(b);
+  collective(b, STREAM_ALL_GATHER, "one", 100000);
+  collective(b, STREAM_ALL_REDUCE, "two", 100000);
+  ExecutorConfig config = unlimited();
+  config.cluster = &slow;
+  g_autoptr(Recording) r = run(b, &config);
+  assert_span(r, "all_gather", 0, 0, l + 2 * (t - l));
+  assert_span(r, "all_gather", 1, 0, l + 2 * (t - l));
+}
+END_TEST
+
+START_TEST(communicators_inside_nodes_and_between_them_share_nothing)
+{
+  /* shard: ranks 0 and 1 of a node; replicate: ranks 0 and 8, one on each of two nodes. */
+  ProgramBuilder *b = script();
+  begin_step(b);
+  collective(b, STREAM_ALL_GATHER, "shard", 100000);
+  Collective c = {.kind = COLLECTIVE_ALL_REDUCE,
+                  .dtype = DTYPE_FP32,
+                  .communicator = program_builder_communicator(b, "replicate", 2, 8),
+                  .name = -1,
+                  .bytes = 100000};
+  program_builder_collective(b, STREAM_ALL_REDUCE, &c);
+  g_autoptr(Recording) r = run_unlimited(b);
+  assert_span(r, "all_gather", 0, 0, gather_time(100000));
+  assert_span(
+      r, "all_reduce", 0, 0,
+      collective_duration(&cluster, COLLECTIVE_ALL_REDUCE, group_shape(&cluster, 2, 8), 100000));
 }
 END_TEST
 
@@ -966,7 +1021,9 @@ test_suite(void)
         a_copy_is_a_span_of_its_own_kind_and_bears_the_module}},
       {"communicators",
        {a_communicator_runs_its_collectives_in_order_of_issue_over_two_streams,
-        collectives_of_two_communicators_share_their_link, a_collective_of_one_rank_takes_no_time}},
+        collectives_of_two_communicators_share_their_link, latency_is_not_shared,
+        communicators_inside_nodes_and_between_them_share_nothing,
+        a_collective_of_one_rank_takes_no_time}},
       {"steps",
        {steps_follow_each_other_without_draining_the_device,
         only_the_last_steps_spans_are_kept_unless_asked_for,

@@ -3,9 +3,12 @@
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
   tests/check_cluster_spec \
+  tests/check_collective \
   tests/check_engine \
   tests/check_event_queue \
+  tests/check_executor \
   tests/check_json \
+  tests/check_kernel_model \
   tests/check_output \
   tests/check_plan_spec \
   tests/check_plot \
@@ -58,10 +61,12 @@ tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 BENCHMARKS = \
   tests/bench/bench_command \
   tests/bench/bench_engine \
+  tests/bench/bench_executor \
   tests/bench/bench_json \
   tests/bench/bench_program
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
 tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
+tests_bench_bench_executor_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
 tests_bench_bench_program_LDADD = $(BENCH_LDADD)
 

@@ -6,7 +6,9 @@
 #include "program/program.h"
 #include "spec/device_profile.h"
 
-/* Duration of one kernel alone on the device. */
+/* Duration of one kernel alone on the device, the gaps after its launches included:
+ *   max(flops at the rate of its kind, bytes at the memory's rate, floor) + gap,
+ * floor and gap for each of its launches.  Monotone in flops, bytes, launches and shape. */
 SimTime kernel_model_duration(const DeviceProfile *device, const Kernel *kernel);
 
 #endif

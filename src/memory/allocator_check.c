@@ -26,10 +26,10 @@ broken(const char *format, ...)
   abort();
 }
 
-#define REQUIRE(condition, ...) \
-  do { \
-    if (!(condition)) \
-      broken(__VA_ARGS__); \
+#define REQUIRE(condition, ...)                                                                    \
+  do {                                                                                             \
+    if (!(condition))                                                                              \
+      broken(__VA_ARGS__);                                                                         \
   } while (0)
 
 static void
@@ -78,8 +78,8 @@ check_block(const CachingAllocator *allocator, BlockHandle index, Tally *tally)
   const Block *block = block_at(allocator, index);
   REQUIRE(block->bytes % MIN_BLOCK_BYTES == 0 && block->address % (guint64) MIN_BLOCK_BYTES == 0,
           "block %d is not on 512 bytes", index);
-  REQUIRE(block->stream < allocator->n_streams && block->pool < POOL_COUNT,
-          "block %d has no pool", index);
+  REQUIRE(block->stream < allocator->n_streams && block->pool < POOL_COUNT, "block %d has no pool",
+          index);
   REQUIRE(block->mapped || (block->reservation >= 0 && block_is_idle(block)),
           "block %d is in use or of cudaMalloc, but not mapped", index);
   REQUIRE(!(block->allocated && block->events > 0), "block %d is live and waits for events", index);
@@ -244,10 +244,8 @@ caching_allocator_check(const CachingAllocator *allocator)
   g_autofree guint *free_blocks = g_new0(guint, MAX(n_sets, 1));
   g_autofree guint *unmapped = g_new0(guint, MAX(n_sets, 1));
   g_autoptr(GArray) ranges = g_array_new(FALSE, FALSE, sizeof(AddressRange));
-  Tally tally = {.cached = cached,
-                 .free_blocks = free_blocks,
-                 .unmapped = unmapped,
-                 .segment_ranges = ranges};
+  Tally tally = {
+      .cached = cached, .free_blocks = free_blocks, .unmapped = unmapped, .segment_ranges = ranges};
 
   gint32 used = 0, reached = 0;
   for (BlockHandle i = 0; i < allocator->n_blocks; i++) {

@@ -1,4 +1,5 @@
-/* allocator_events.c - memory used on several streams: recorded uses, and frees that wait for events.
+/* allocator_events.c - memory used on several streams: recorded uses, and frees that wait for
+ * events.
  *
  * c10/cuda/CUDACachingAllocator.cpp: recordStream, insert_events, process_events,
  * synchronize_and_free_events. */

@@ -1,4 +1,5 @@
-/* allocator_internal.h - the state behind caching_allocator.h, shared by the files of the allocator.
+/* allocator_internal.h - the state behind caching_allocator.h, shared by the files of the
+ * allocator.
  *
  * Blocks live in one array and are named by index.  A segment is a chain of blocks that are
  * neighbours in address (prev, next): one cudaMalloc, or one address reservation of an expandable
@@ -13,11 +14,11 @@
 #include "memory/free_set.h"
 
 /* c10/core/AllocatorConfig.h */
-#define MIN_BLOCK_BYTES ((gint64) 512)   /* kMinBlockSize: rounding and smallest remainder */
-#define SMALL_REQUEST_BYTES MIB          /* kSmallSize: up to here the small pool */
-#define SMALL_SEGMENT_BYTES (2 * MIB)    /* kSmallBuffer */
-#define MIN_LARGE_SEGMENT (10 * MIB)     /* kMinLargeAlloc: from here a segment of its own */
-#define LARGE_SEGMENT_GRANULE (2 * MIB)  /* kRoundLarge */
+#define MIN_BLOCK_BYTES ((gint64) 512)  /* kMinBlockSize: rounding and smallest remainder */
+#define SMALL_REQUEST_BYTES MIB         /* kSmallSize: up to here the small pool */
+#define SMALL_SEGMENT_BYTES (2 * MIB)   /* kSmallBuffer */
+#define MIN_LARGE_SEGMENT (10 * MIB)    /* kMinLargeAlloc: from here a segment of its own */
+#define LARGE_SEGMENT_GRANULE (2 * MIB) /* kRoundLarge */
 /* No device comes near: a larger request can only fail, and sums of some stay below 2^63. */
 #define LARGEST_REQUEST ((gint64) 1 << 56)
 
@@ -25,15 +26,15 @@ typedef enum { POOL_SMALL, POOL_LARGE, POOL_COUNT } PoolKind;
 
 typedef struct {
   guint64 address;
-  gint64 bytes;           /* 0: the entry is unused, `next` leads to the next unused one */
+  gint64 bytes; /* 0: the entry is unused, `next` leads to the next unused one */
   gint64 requested_bytes;
   gint64 idle_since;      /* the pool's search count when the block became free */
   BlockHandle prev, next; /* neighbours in the segment */
   gint32 reservation;     /* index, or -1: a cudaMalloc segment */
   gint32 stream;
-  gint32 uses;            /* first of the recorded streams in `uses`, or -1 */
-  gint32 events;          /* events outstanding before the block is free */
-  guint8 pool;            /* PoolKind */
+  gint32 uses;   /* first of the recorded streams in `uses`, or -1 */
+  gint32 events; /* events outstanding before the block is free */
+  guint8 pool;   /* PoolKind */
   guint8 allocated, mapped;
 } Block;
 G_STATIC_ASSERT(sizeof(Block) == 64);
@@ -84,13 +85,13 @@ struct _CachingAllocator {
 
   StreamPools **streams; /* by stream number */
   int n_streams;
-  gint64 n_pending;                 /* entries in all pending queues */
-  gint64 search_count[POOL_COUNT];  /* get_free_blocks_call_count */
+  gint64 n_pending;                /* entries in all pending queues */
+  gint64 search_count[POOL_COUNT]; /* get_free_blocks_call_count */
 
-  AddressSpace segments;     /* of cudaMalloc */
-  AddressSpace reservable;   /* of cuMemAddressReserve */
-  gint64 device_bytes;       /* physical memory taken from the device */
-  gboolean check_always;     /* HIGHWATER_CHECK=1 */
+  AddressSpace segments;   /* of cudaMalloc */
+  AddressSpace reservable; /* of cuMemAddressReserve */
+  gint64 device_bytes;     /* physical memory taken from the device */
+  gboolean check_always;   /* HIGHWATER_CHECK=1 */
 };
 
 /* One call of malloc. */
@@ -109,21 +110,19 @@ gboolean allocator_should_split(const AllocatorConfig *config, const Block *bloc
 /* ---- block_pool.c */
 StreamPools *block_pool_stream(CachingAllocator *allocator, int stream);
 /* A new block with everything but its place in a chain zero: free, mapped, in no set. */
-BlockHandle block_new(CachingAllocator *allocator, const Block *like, guint64 address, gint64 bytes);
+BlockHandle block_new(CachingAllocator *allocator, const Block *like, guint64 address,
+                      gint64 bytes);
 void block_recycle(CachingAllocator *allocator, BlockHandle block);
 /* Puts block between two neighbours (or NONE). */
 void block_link(CachingAllocator *allocator, BlockHandle block, BlockHandle prev, BlockHandle next);
-gboolean block_is_split(const Block *block);
-/* Neither allocated nor waiting for events: free or unmapped. */
-gboolean block_is_idle(const Block *block);
 /* Into and out of the set of free blocks, or of unmapped ones. */
 void block_pool_insert(CachingAllocator *allocator, BlockHandle block);
 void block_pool_remove(CachingAllocator *allocator, BlockHandle block);
 /* Lets into absorb its neighbour other when that is idle and mapped likewise; returns the bytes
  * absorbed, or 0.  into is in no set. */
 gint64 block_absorb(CachingAllocator *allocator, BlockHandle into, BlockHandle other);
-/* Cuts the low part off a free block that is in no set; the rest goes back to its pool.  Returns the
- * low part. */
+/* Cuts the low part off a free block that is in no set; the rest goes back to its pool.  Returns
+ * the low part. */
 BlockHandle block_split(CachingAllocator *allocator, BlockHandle block, gint64 bytes);
 /* get_free_block: best fit, taken out of its set; NONE. */
 BlockHandle block_pool_take(CachingAllocator *allocator, const Request *request);
@@ -132,8 +131,8 @@ BlockHandle block_pool_take(CachingAllocator *allocator, const Request *request)
 GArray *block_pool_list(const CachingAllocator *allocator, PoolKind pool);
 
 /* ---- segments.c */
-/* alloc_block: a new segment, or grown one, with a free block of at least the request's size that is
- * in no set; NONE when the device or the process has no room. */
+/* alloc_block: a new segment, or grown one, with a free block of at least the request's size that
+ * is in no set; NONE when the device or the process has no room. */
 BlockHandle segment_acquire(CachingAllocator *allocator, const Request *request);
 /* Makes a segment at a known address (restoring a snapshot); the space must be claimed. */
 BlockHandle segment_new(CachingAllocator *allocator, const Block *like, guint64 address,
@@ -168,10 +167,33 @@ void pending_free_process(CachingAllocator *allocator, gboolean wait);
 void block_free(CachingAllocator *allocator, BlockHandle block);
 
 /* ---- allocator_stats.c */
-void stat_change(AllocatorStat *stat, gint64 delta);
+/* Sums of all changes may pass 2^63 in an endless run; they stop there. */
+static inline void
+stat_change(AllocatorStat *stat, gint64 delta)
+{
+  stat->current += delta;
+  if (stat->current > stat->peak)
+    stat->peak = stat->current;
+  gint64 *sum = delta > 0 ? &stat->allocated : &stat->freed;
+  if (__builtin_add_overflow(*sum, ABS(delta), sum))
+    *sum = G_MAXINT64;
+}
 /* Reserved memory comes or goes, with the host's callback. */
 void stats_reserved(CachingAllocator *allocator, const Block *block, SegmentAction action,
                     AddressRange range);
+
+static inline gboolean
+block_is_split(const Block *block)
+{
+  return block->prev != BLOCK_NONE || block->next != BLOCK_NONE;
+}
+
+/* Neither allocated nor waiting for events: free or unmapped. */
+static inline gboolean
+block_is_idle(const Block *block)
+{
+  return !block->allocated && block->events == 0;
+}
 
 static inline Block *
 block_at(const CachingAllocator *allocator, BlockHandle block)

@@ -199,8 +199,9 @@ set_option(AllocatorConfig *config, const char *name, const char *value, GError 
     return FALSE;
   }
   const char *nearest = nearest_name(name, names);
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "allocator option '%s' is unknown%s%s%s",
-              name, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+              "allocator option '%s' is unknown%s%s%s", name, nearest ? "; did you mean '" : "",
+              nearest ? nearest : "", nearest ? "'?" : "");
   return FALSE;
 }
 

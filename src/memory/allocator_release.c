@@ -1,5 +1,5 @@
-/* allocator_release.c - giving cached memory back to the device: on a failed allocation, on request,
- * by age.
+/* allocator_release.c - giving cached memory back to the device: on a failed allocation, on
+ * request, by age.
  *
  * c10/cuda/CUDACachingAllocator.cpp: release_available_cached_blocks, release_cached_blocks,
  * release_blocks, garbage_collect_cached_blocks. */

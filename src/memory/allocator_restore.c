@@ -107,8 +107,8 @@ typedef struct {
 static void
 append_block(Restore *restore, Filling *filling, guint64 end, gboolean mapped)
 {
-  BlockHandle block = block_new(restore->allocator, &filling->like, filling->next,
-                                (gint64) (end - filling->next));
+  BlockHandle block =
+      block_new(restore->allocator, &filling->like, filling->next, (gint64) (end - filling->next));
   block_at(restore->allocator, block)->mapped = (guint8) mapped;
   block_link(restore->allocator, block, filling->last, BLOCK_NONE);
   filling->last = block;
@@ -125,8 +125,8 @@ append_unmapped(Restore *restore, Filling *filling, guint64 end)
 }
 
 /* The reservation that begins with a segment: as large as it was made, or as the next known one of
- * another stream or pool lets it be (its own first pages may be unmapped, so it may begin lower than
- * its first mapped range). */
+ * another stream or pool lets it be (its own first pages may be unmapped, so it may begin lower
+ * than its first mapped range). */
 static gboolean
 begin_reservation(Restore *restore, guint index, Filling *filling, GError **error)
 {
@@ -147,8 +147,7 @@ begin_reservation(Restore *restore, guint index, Filling *filling, GError **erro
     return refuse(error, index, "overlaps another, or its address is not a multiple of 2 MiB");
   block_pool_stream(allocator, segment->stream);
   *filling = (Filling){
-      .like = {.reservation =
-                   expandable_reservation_new(allocator, segment->address, bytes, page),
+      .like = {.reservation = expandable_reservation_new(allocator, segment->address, bytes, page),
                .stream = segment->stream,
                .pool = (guint8) pool},
       .range = {segment->address, segment->address + (guint64) bytes},

@@ -1,26 +1,6 @@
 /* allocator_stats.c - counters with their peaks, as torch.cuda.memory_stats has them. */
 #include "memory/allocator_internal.h"
 
-/* Sums of all changes may pass 2^63 in an endless run; they stop there. */
-static void
-accumulate(gint64 *sum, gint64 amount)
-{
-  if (__builtin_add_overflow(*sum, amount, sum))
-    *sum = G_MAXINT64;
-}
-
-void
-stat_change(AllocatorStat *stat, gint64 delta)
-{
-  stat->current += delta;
-  if (stat->current > stat->peak)
-    stat->peak = stat->current;
-  if (delta > 0)
-    accumulate(&stat->allocated, delta);
-  else
-    accumulate(&stat->freed, -delta);
-}
-
 void
 stats_reserved(CachingAllocator *allocator, const Block *block, SegmentAction action,
                AddressRange range)
@@ -38,8 +18,8 @@ stats_reserved(CachingAllocator *allocator, const Block *block, SegmentAction ac
   else
     stats->num_device_free++;
   /* The driver gives whole granules. */
-  allocator->device_bytes += comes ? round_up(bytes, ADDRESS_GRANULE)
-                                   : -round_up(bytes, ADDRESS_GRANULE);
+  allocator->device_bytes +=
+      comes ? round_up(bytes, ADDRESS_GRANULE) : -round_up(bytes, ADDRESS_GRANULE);
   if (allocator->host.segment)
     allocator->host.segment(allocator->host.user, action, block->stream, range.begin, bytes);
 }

@@ -51,7 +51,7 @@ visit_segment(const CachingAllocator *allocator, BlockHandle head,
         .stream = block->stream,
         .small_pool = block->pool == POOL_SMALL,
         .expandable = block->reservation >= 0,
-        .state = block->allocated        ? BLOCK_ALLOCATED
+        .state = block->allocated       ? BLOCK_ALLOCATED
                  : block_is_idle(block) ? BLOCK_INACTIVE
                                         : BLOCK_PENDING_FREE,
     };

@@ -71,18 +71,6 @@ block_link(CachingAllocator *allocator, BlockHandle block, BlockHandle prev, Blo
     block_at(allocator, next)->prev = block;
 }
 
-gboolean
-block_is_split(const Block *block)
-{
-  return block->prev != BLOCK_NONE || block->next != BLOCK_NONE;
-}
-
-gboolean
-block_is_idle(const Block *block)
-{
-  return !block->allocated && block->events == 0;
-}
-
 void
 block_pool_insert(CachingAllocator *allocator, BlockHandle block)
 {

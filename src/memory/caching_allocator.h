@@ -1,8 +1,9 @@
 /* caching_allocator.h - PyTorch's CUDACachingAllocator as a state machine without a clock.
  *
- * Rounding, two pools, per-stream best fit, split and merge, record_stream, the retry chain, garbage collection,
- * max_split_size, roundup_power2_divisions, expandable segments and statistics.  Device time enters only through the
- * callbacks in AllocatorHost: whoever drives the allocator says when an event on a stream has completed. */
+ * Rounding, two pools, per-stream best fit, split and merge, record_stream, the retry chain,
+ * garbage collection, max_split_size, roundup_power2_divisions, expandable segments and statistics.
+ * Device time enters only through the callbacks in AllocatorHost: whoever drives the allocator says
+ * when an event on a stream has completed. */
 #ifndef HIGHWATER_MEMORY_CACHING_ALLOCATOR_H
 #define HIGHWATER_MEMORY_CACHING_ALLOCATOR_H
 
@@ -47,21 +48,22 @@ typedef enum {
   SEGMENT_UNMAP,
 } SegmentAction;
 
-/* What the allocator asks of the world.  Every callback may be NULL: events are then complete at once and segment
- * operations unobserved. */
+/* What the allocator asks of the world.  Every callback may be NULL: events are then complete at
+ * once and segment operations unobserved. */
 typedef struct {
   gpointer user;
-  /* Records an event on stream now; returns its token.  Each event is given back once, by event_done
-   * answering TRUE or by synchronize_event. */
+  /* Records an event on stream now; returns its token.  Each event is given back once, by
+   * event_done answering TRUE or by synchronize_event. */
   guint64 (*record_event)(gpointer user, int stream);
   /* TRUE when the event has completed. */
   gboolean (*event_done)(gpointer user, guint64 event);
   /* Blocks the host until the event has completed. */
   void (*synchronize_event)(gpointer user, guint64 event);
-  /* A segment came or went (cudaMalloc, cudaFree, map, unmap), with its address and size in bytes. */
+  /* A segment came or went (cudaMalloc, cudaFree, map, unmap), with its address and size in bytes.
+   */
   void (*segment)(gpointer user, SegmentAction action, int stream, guint64 address, gint64 bytes);
-  /* Where the driver puts the next segment or reservation of that size, when that is known (a replay
-   * of what a real one did).  FALSE, or an address that is taken: first fit decides. */
+  /* Where the driver puts the next segment or reservation of that size, when that is known (a
+   * replay of what a real one did).  FALSE, or an address that is taken: first fit decides. */
   gboolean (*place)(gpointer user, int stream, gint64 bytes, guint64 *address);
 } AllocatorHost;
 
@@ -74,13 +76,13 @@ typedef struct {
 } AllocatorStat;
 
 typedef struct {
-  AllocatorStat allocated_bytes;      /* rounded sizes of live allocations */
-  AllocatorStat requested_bytes;      /* their requested sizes, pending frees included */
-  AllocatorStat active_bytes;         /* allocated, and freed but waiting for events */
-  AllocatorStat reserved_bytes;       /* segments and mapped pages */
-  AllocatorStat inactive_split_bytes; /* free parts of split segments (not expandable) */
-  AllocatorStat segments;             /* count of cudaMalloc segments */
-  AllocatorStat allocations;          /* count of live allocations */
+  AllocatorStat allocated_bytes;                /* rounded sizes of live allocations */
+  AllocatorStat requested_bytes;                /* their requested sizes, pending frees included */
+  AllocatorStat active_bytes;                   /* allocated, and freed but waiting for events */
+  AllocatorStat reserved_bytes;                 /* segments and mapped pages */
+  AllocatorStat inactive_split_bytes;           /* free parts of split segments (not expandable) */
+  AllocatorStat segments;                       /* count of cudaMalloc segments */
+  AllocatorStat allocations;                    /* count of live allocations */
   AllocatorStat reserved_small, reserved_large; /* bytes by pool */
   gint64 num_alloc_retries;
   gint64 num_ooms;
@@ -102,9 +104,11 @@ CachingAllocator *caching_allocator_new(const AllocatorConfig *config, const All
 void caching_allocator_free(CachingAllocator *allocator);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(CachingAllocator, caching_allocator_free)
 
-/* Allocates bytes > 0 for a stream (a small non-negative number; order of first use is their order).  BLOCK_NONE on out
- * of memory, *failure (may be NULL) then says why; the state is that after all retries. */
-BlockHandle caching_allocator_malloc(CachingAllocator *allocator, gint64 bytes, int stream, AllocatorFailure *failure);
+/* Allocates bytes > 0 for a stream (a small non-negative number; order of first use is their
+ * order).  BLOCK_NONE on out of memory, *failure (may be NULL) then says why; the state is that
+ * after all retries. */
+BlockHandle caching_allocator_malloc(CachingAllocator *allocator, gint64 bytes, int stream,
+                                     AllocatorFailure *failure);
 /* The tensor is dead: reusable at once, or when the events of recorded streams complete. */
 void caching_allocator_release(CachingAllocator *allocator, BlockHandle block);
 /* The block is used on another stream too (Tensor.record_stream).  No effect for its own stream. */
@@ -140,8 +144,8 @@ void caching_allocator_visit(const CachingAllocator *allocator,
 /* Free bytes cached per stream: reserved but not active. */
 gint64 caching_allocator_cached_bytes(const CachingAllocator *allocator, int stream);
 
-/* Invariants: blocks tile segments, free neighbours are merged, sets and counters agree.  Aborts with a message when
- * one is broken.  Slow; for tests and HIGHWATER_CHECK=1. */
+/* Invariants: blocks tile segments, free neighbours are merged, sets and counters agree.  Aborts
+ * with a message when one is broken.  Slow; for tests and HIGHWATER_CHECK=1. */
 void caching_allocator_check(const CachingAllocator *allocator);
 
 #endif

@@ -1,4 +1,5 @@
-/* expandable_segments.c - segments that grow: address reservations whose pages are mapped on demand.
+/* expandable_segments.c - segments that grow: address reservations whose pages are mapped on
+ * demand.
  *
  * c10/cuda/CUDACachingAllocator.cpp: ExpandableSegment, find_expandable_block, map_block,
  * try_allocate_expandable_block, unmap_block, release_expandable_segment. */
@@ -56,8 +57,7 @@ reserve(CachingAllocator *allocator, const Request *request)
   const AllocatorConfig *config = &allocator->config;
   gint64 bytes = expandable_reservation_bytes(config, request->pool);
   guint64 address;
-  if (request->bytes > bytes ||
-      !place_reservation(allocator, request->stream, bytes, &address))
+  if (request->bytes > bytes || !place_reservation(allocator, request->stream, bytes, &address))
     return BLOCK_NONE;
   const Block like = {
       .reservation = expandable_reservation_new(allocator, address, bytes,

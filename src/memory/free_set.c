@@ -1,6 +1,8 @@
-/* free_set.c - sorted leaves of (bytes, address) keys. */
+/* free_set.c - bins of sorted (bytes, address) keys. */
 #include "memory/free_set.h"
 #include <string.h>
+
+#define NO_BIN FREE_SET_BINS
 
 static inline gboolean
 key_below(FreeKey a, FreeKey b)
@@ -8,119 +10,132 @@ key_below(FreeKey a, FreeKey b)
   return a.bytes < b.bytes || (a.bytes == b.bytes && a.address < b.address);
 }
 
-/* Number of keys of the leaf that are below key. */
+/* Blocks are multiples of 512 bytes.  Up to 16 of these have a bin each, then every power of two
+ * has 16 bins. */
 static inline guint
-leaf_rank(const FreeLeaf *leaf, FreeKey key)
+bin_of(gint64 bytes)
 {
-  const FreeKey *base = leaf->keys;
-  guint count = leaf->count;
-  while (count > 0) {
-    guint half = count / 2;
-    gboolean below = key_below(base[half], key);
-    base = below ? base + half + 1 : base;
-    count = below ? count - half - 1 : half;
-  }
-  return (guint) (base - leaf->keys);
+  guint64 units = (guint64) bytes >> 9;
+  if (units < 16)
+    return (guint) units;
+  guint exponent = 63 - (guint) __builtin_clzll(units);
+  return (exponent - 3) * 16 + (guint) (units >> (exponent - 4) & 15);
 }
 
-/* The first leaf whose last key is not below key; n_leaves when there is none. */
-static guint
-find_leaf(const FreeSet *set, FreeKey key)
+/* Number of entries of the bin that are below key. */
+static inline guint
+bin_rank(const FreeBin *bin, FreeKey key)
 {
-  guint low = 0, high = set->n_leaves;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    const FreeLeaf *leaf = set->leaves[middle];
-    if (key_below(leaf->keys[leaf->count - 1], key))
-      low = middle + 1;
-    else
-      high = middle;
+  guint low = 0, count = bin->count;
+  while (count > 0) {
+    guint half = count / 2;
+    gboolean below = key_below(bin->entries[low + half].key, key);
+    low = below ? low + half + 1 : low;
+    count = below ? count - half - 1 : half;
   }
   return low;
 }
 
-static void
-insert_leaf(FreeSet *set, guint at, FreeLeaf *leaf)
+/* The first occupied bin from bin on, or NO_BIN. */
+static inline guint
+occupied_from(const FreeSet *set, guint bin)
 {
-  if (set->n_leaves == set->capacity) {
-    set->capacity = MAX(4, 2 * set->capacity);
-    set->leaves = g_renew(FreeLeaf *, set->leaves, set->capacity);
+  guint word = bin / 64;
+  if (word >= FREE_SET_WORDS)
+    return NO_BIN;
+  guint64 bits = set->occupied[word] & (~(guint64) 0 << (bin % 64));
+  if (bits == 0) {
+    guint32 words = set->occupied_words & (guint32) ((guint64) ~(guint32) 0 << (word + 1));
+    if (words == 0)
+      return NO_BIN;
+    word = (guint) __builtin_ctz(words);
+    bits = set->occupied[word];
   }
-  memmove(set->leaves + at + 1, set->leaves + at, (set->n_leaves - at) * sizeof *set->leaves);
-  set->leaves[at] = leaf;
-  set->n_leaves++;
+  return word * 64 + (guint) __builtin_ctzll(bits);
 }
 
-/* Moves the upper half of a full leaf into a new one behind it. */
-static void
-split_leaf(FreeSet *set, guint at)
+/* The last occupied bin below bin, or NO_BIN. */
+static guint
+occupied_below(const FreeSet *set, guint bin)
 {
-  FreeLeaf *lower = set->leaves[at];
-  FreeLeaf *upper = g_new(FreeLeaf, 1);
-  guint half = FREE_SET_LEAF / 2;
-  upper->count = FREE_SET_LEAF - half;
-  memcpy(upper->keys, lower->keys + half, upper->count * sizeof *upper->keys);
-  memcpy(upper->blocks, lower->blocks + half, upper->count * sizeof *upper->blocks);
-  lower->count = half;
-  insert_leaf(set, at + 1, upper);
+  while (bin-- > 0) {
+    if (set->occupied[bin / 64] >> (bin % 64) & 1)
+      return bin;
+  }
+  return NO_BIN;
+}
+
+static inline void
+mark_occupied(FreeSet *set, guint bin)
+{
+  set->occupied[bin / 64] |= (guint64) 1 << (bin % 64);
+  set->occupied_words |= 1u << (bin / 64);
+}
+
+static inline void
+mark_empty(FreeSet *set, guint bin)
+{
+  set->occupied[bin / 64] &= ~((guint64) 1 << (bin % 64));
+  if (set->occupied[bin / 64] == 0)
+    set->occupied_words &= ~(1u << (bin / 64));
 }
 
 void
 free_set_clear(FreeSet *set)
 {
-  for (guint i = 0; i < set->n_leaves; i++)
-    g_free(set->leaves[i]);
-  g_free(set->leaves);
+  for (guint i = 0; set->bins && i < FREE_SET_BINS; i++)
+    g_free(set->bins[i].entries);
+  g_free(set->bins);
   *set = (FreeSet){0};
+}
+
+static void
+grow_bin(FreeBin *bin)
+{
+  bin->capacity = MAX(4, 2 * bin->capacity);
+  bin->entries = g_renew(FreeEntry, bin->entries, bin->capacity);
 }
 
 void
 free_set_insert(FreeSet *set, FreeKey key, gint32 block)
 {
-  if (set->n_leaves == 0) {
-    insert_leaf(set, 0, g_new(FreeLeaf, 1));
-    set->leaves[0]->count = 0;
-  }
-  guint at = set->count > 0 ? MIN(find_leaf(set, key), set->n_leaves - 1) : 0;
-  if (set->leaves[at]->count == FREE_SET_LEAF) {
-    split_leaf(set, at);
-    at += key_below(set->leaves[at]->keys[set->leaves[at]->count - 1], key);
-  }
-  FreeLeaf *leaf = set->leaves[at];
-  guint slot = leaf_rank(leaf, key);
-  guint behind = leaf->count - slot;
-  memmove(leaf->keys + slot + 1, leaf->keys + slot, behind * sizeof *leaf->keys);
-  memmove(leaf->blocks + slot + 1, leaf->blocks + slot, behind * sizeof *leaf->blocks);
-  leaf->keys[slot] = key;
-  leaf->blocks[slot] = block;
-  leaf->count++;
+  if (!set->bins)
+    set->bins = g_new0(FreeBin, FREE_SET_BINS);
+  guint at = bin_of(key.bytes);
+  FreeBin *bin = &set->bins[at];
+  if (bin->count == bin->capacity)
+    grow_bin(bin);
+  guint slot = bin_rank(bin, key);
+  if (slot < bin->count)
+    memmove(&bin->entries[slot + 1], &bin->entries[slot],
+            (bin->count - slot) * sizeof *bin->entries);
+  bin->entries[slot] = (FreeEntry){key, block};
+  bin->count++;
   set->count++;
+  mark_occupied(set, at);
 }
 
 void
 free_set_remove_at(FreeSet *set, FreePosition position)
 {
-  FreeLeaf *leaf = set->leaves[position.leaf];
-  guint slot = position.slot, behind = leaf->count - slot - 1;
-  memmove(leaf->keys + slot, leaf->keys + slot + 1, behind * sizeof *leaf->keys);
-  memmove(leaf->blocks + slot, leaf->blocks + slot + 1, behind * sizeof *leaf->blocks);
-  leaf->count--;
+  FreeBin *bin = &set->bins[position.bin];
+  bin->count--;
   set->count--;
-  /* The last leaf stays: a set that is often empty need not allocate each time. */
-  if (leaf->count > 0 || set->n_leaves == 1)
-    return;
-  g_free(leaf);
-  set->n_leaves--;
-  memmove(set->leaves + position.leaf, set->leaves + position.leaf + 1,
-          (set->n_leaves - position.leaf) * sizeof *set->leaves);
+  if (position.slot < bin->count)
+    memmove(&bin->entries[position.slot], &bin->entries[position.slot + 1],
+            (bin->count - position.slot) * sizeof *bin->entries);
+  if (bin->count == 0)
+    mark_empty(set, position.bin);
 }
 
 void
 free_set_remove(FreeSet *set, FreeKey key)
 {
-  FreePosition position;
-  gboolean found = free_set_lower_bound(set, key, &position);
-  g_assert(found && !key_below(key, free_set_key(set, position)));
+  g_assert(set->bins);
+  FreePosition position = {.bin = bin_of(key.bytes)};
+  const FreeBin *bin = &set->bins[position.bin];
+  position.slot = bin_rank(bin, key);
+  g_assert(position.slot < bin->count && !key_below(key, bin->entries[position.slot].key));
   free_set_remove_at(set, position);
 }
 
@@ -129,40 +144,52 @@ free_set_lower_bound(const FreeSet *set, FreeKey key, FreePosition *position)
 {
   if (set->count == 0)
     return FALSE;
-  position->leaf = find_leaf(set, key);
-  if (position->leaf == set->n_leaves)
-    return FALSE;
-  position->slot = leaf_rank(set->leaves[position->leaf], key);
+  guint bin = bin_of(key.bytes);
+  guint slot = bin_rank(&set->bins[bin], key);
+  if (slot == set->bins[bin].count) {
+    slot = 0;
+    bin = occupied_from(set, bin + 1);
+    if (bin == NO_BIN)
+      return FALSE;
+  }
+  *position = (FreePosition){bin, slot};
   return TRUE;
 }
 
 gboolean
 free_set_first(const FreeSet *set, FreePosition *position)
 {
-  *position = (FreePosition){0, 0};
-  return set->count > 0;
+  return free_set_lower_bound(set, (FreeKey){0, 0}, position);
+}
+
+/* The last entry of the bins below a bin. */
+static gboolean
+last_below(const FreeSet *set, guint bin, FreePosition *position)
+{
+  bin = occupied_below(set, bin);
+  if (bin == NO_BIN)
+    return FALSE;
+  *position = (FreePosition){bin, set->bins[bin].count - 1};
+  return TRUE;
 }
 
 gboolean
 free_set_last(const FreeSet *set, FreePosition *position)
 {
-  if (set->count == 0)
-    return FALSE;
-  position->leaf = set->n_leaves - 1;
-  position->slot = set->leaves[position->leaf]->count - 1;
-  return TRUE;
+  return last_below(set, FREE_SET_BINS, position);
 }
 
 gboolean
 free_set_next(const FreeSet *set, FreePosition *position)
 {
-  if (position->slot + 1 < set->leaves[position->leaf]->count) {
+  if (position->slot + 1 < set->bins[position->bin].count) {
     position->slot++;
     return TRUE;
   }
-  if (position->leaf + 1 == set->n_leaves)
+  guint bin = occupied_from(set, position->bin + 1);
+  if (bin == NO_BIN)
     return FALSE;
-  *position = (FreePosition){position->leaf + 1, 0};
+  *position = (FreePosition){bin, 0};
   return TRUE;
 }
 
@@ -173,9 +200,5 @@ free_set_previous(const FreeSet *set, FreePosition *position)
     position->slot--;
     return TRUE;
   }
-  if (position->leaf == 0)
-    return FALSE;
-  position->leaf--;
-  position->slot = set->leaves[position->leaf]->count - 1;
-  return TRUE;
+  return last_below(set, position->bin, position);
 }

@@ -1,14 +1,16 @@
 /* free_set.h - an ordered set of blocks by (bytes, address): what a pool has to give on one stream.
  *
- * Best fit is a lower bound, ties go to the lowest address.  Entries lie in sorted leaves of at
- * most FREE_SET_LEAF entries, so an insertion moves less than a leaf and the common set of some
- * dozen blocks is one sorted array.  Zero-initialized is empty; positions die with any change. */
+ * Best fit is a lower bound, ties go to the lowest address.  Sizes fall into bins of 1/16 of a
+ * power of two, a bitmap says which hold anything, and a bin is a short sorted array: a search
+ * looks at a bin or two and a handful of entries.  Zero-initialized is empty; positions die with
+ * any change. */
 #ifndef HIGHWATER_MEMORY_FREE_SET_H
 #define HIGHWATER_MEMORY_FREE_SET_H
 
 #include <glib.h>
 
-#define FREE_SET_LEAF 64
+#define FREE_SET_WORDS 12 /* of 64 bins: sizes up to 2^56 bytes */
+#define FREE_SET_BINS (64 * FREE_SET_WORDS)
 
 typedef struct {
   gint64 bytes;
@@ -16,21 +18,24 @@ typedef struct {
 } FreeKey;
 
 typedef struct {
-  guint count;
-  FreeKey keys[FREE_SET_LEAF];
-  gint32 blocks[FREE_SET_LEAF];
-} FreeLeaf;
+  FreeKey key;
+  gint32 block;
+} FreeEntry;
 
-/* Leaves are sorted among each other; only the leaf of an empty set is empty. */
 typedef struct {
-  FreeLeaf **leaves;
-  guint n_leaves;
-  guint capacity;
-  guint count; /* entries in all leaves */
+  FreeEntry *entries; /* ascending */
+  guint count, capacity;
+} FreeBin;
+
+typedef struct {
+  FreeBin *bins; /* FREE_SET_BINS, or NULL as long as nothing was inserted */
+  guint64 occupied[FREE_SET_WORDS];
+  guint32 occupied_words; /* bit i: occupied[i] is not 0 */
+  guint count;            /* entries in all bins */
 } FreeSet;
 
 typedef struct {
-  guint leaf, slot;
+  guint bin, slot;
 } FreePosition;
 
 /* Frees what the set holds. */
@@ -53,13 +58,13 @@ gboolean free_set_previous(const FreeSet *set, FreePosition *position);
 static inline gint32
 free_set_block(const FreeSet *set, FreePosition position)
 {
-  return set->leaves[position.leaf]->blocks[position.slot];
+  return set->bins[position.bin].entries[position.slot].block;
 }
 
 static inline FreeKey
 free_set_key(const FreeSet *set, FreePosition position)
 {
-  return set->leaves[position.leaf]->keys[position.slot];
+  return set->bins[position.bin].entries[position.slot].key;
 }
 
 #endif

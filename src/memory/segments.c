@@ -38,8 +38,7 @@ segment_acquire(CachingAllocator *allocator, const Request *request)
   if (physical > config->memory_limit - allocator->device_bytes ||
       !place_segment(allocator, request, &address))
     return BLOCK_NONE;
-  const Block like = {
-      .reservation = -1, .stream = request->stream, .pool = (guint8) request->pool};
+  const Block like = {.reservation = -1, .stream = request->stream, .pool = (guint8) request->pool};
   return segment_new(allocator, &like, address, request->segment_bytes);
 }
 

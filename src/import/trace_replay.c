@@ -1,0 +1,537 @@
+/* trace_replay.c - drives the caching allocator by the events of a trace, step by step beside it.
+ */
+#include "import/trace_replay.h"
+#include "base/units.h"
+#include "memory/allocator_restore.h"
+
+/* A slot of the trace as it is replayed. */
+typedef struct {
+  BlockHandle block;
+  gint32 stream;
+  gboolean waited; /* the allocator has waited for its free */
+} SlotState;
+
+typedef struct {
+  const AllocationTrace *trace;
+  const ReplayOptions *options;
+  TraceReplay *replay;
+  CachingAllocator *allocator;
+  SlotState *slots;
+  gint32 freeing; /* slot whose free is being requested */
+  guint event;    /* the event being replayed */
+  guint group;    /* the first event after the last allocation or free */
+  guint compared; /* events before this one have been compared */
+  gboolean restoring;
+  const BlockHandle *restored; /* handles of the blocks that the trace begins with */
+  guint n_restored;
+} Driver;
+
+static const TraceSlot *
+slot_at(const Driver *driver, gint32 slot)
+{
+  return &g_array_index(driver->trace->slots, TraceSlot, slot);
+}
+
+static ReplayStream *
+stream_at(const Driver *driver, int stream)
+{
+  return &g_array_index(driver->replay->streams, ReplayStream, stream);
+}
+
+/* ---- Moments */
+
+static ReplayPhase *
+current_phase(const Driver *driver)
+{
+  const GArray *phases = driver->replay->phases;
+  return phases->len > 0 ? &g_array_index(phases, ReplayPhase, phases->len - 1) : NULL;
+}
+
+static ReplayMoment
+moment(const Driver *driver)
+{
+  const AllocatorStats *stats = caching_allocator_stats(driver->allocator);
+  const ReplayPhase *phase = current_phase(driver);
+  return (ReplayMoment){
+      .event = (gint32) driver->event,
+      .phase = phase ? phase->phase : -1,
+      .allocated = stats->allocated_bytes.current,
+      .reserved = stats->reserved_bytes.current,
+      .active = stats->active_bytes.current,
+      .requested = stats->requested_bytes.current,
+      .inactive_split = stats->inactive_split_bytes.current,
+  };
+}
+
+/* Reserved memory may be higher within an allocation than after it. */
+static void
+note_reserved(Driver *driver)
+{
+  ReplayPhase *phase = current_phase(driver);
+  gint64 reserved = caching_allocator_stats(driver->allocator)->reserved_bytes.current;
+  if (phase)
+    phase->peak_reserved = MAX(phase->peak_reserved, reserved);
+}
+
+static void
+note_peaks(Driver *driver)
+{
+  TraceReplay *replay = driver->replay;
+  ReplayMoment now = moment(driver);
+  ReplayPhase *phase = current_phase(driver);
+  gint64 highest = caching_allocator_stats(driver->allocator)->reserved_bytes.peak;
+  note_reserved(driver);
+  if (phase)
+    phase->peak_allocated = MAX(phase->peak_allocated, now.allocated);
+  if (highest > replay->peak_reserved.reserved) {
+    replay->peak_reserved = now;
+    replay->peak_reserved.reserved = highest;
+  }
+  if (now.allocated <= replay->peak_allocated.allocated)
+    return;
+  replay->peak_allocated = now;
+  for (guint i = 0; i < replay->streams->len; i++) {
+    ReplayStream *stream = stream_at(driver, (int) i);
+    stream->allocated_at_peak = stream->allocated;
+    stream->reserved_at_peak = stream->reserved;
+  }
+}
+
+/* Work of other threads, as of autograd's, has no name of its own. */
+static void
+follow_phase(Driver *driver, const TraceEvent *event)
+{
+  const AllocationTrace *trace = driver->trace;
+  GArray *phases = driver->replay->phases;
+  if (event->phase < 0 || *(const char *) g_ptr_array_index(trace->phases, event->phase) == '\0')
+    return;
+  if (current_phase(driver) && current_phase(driver)->phase == event->phase)
+    return;
+  ReplayPhase phase = {.phase = event->phase, .first_event = (gint32) driver->event};
+  g_array_append_val(phases, phase);
+  note_peaks(driver);
+}
+
+static void
+count_allocated(Driver *driver, int stream, gint64 bytes)
+{
+  ReplayStream *counters = stream_at(driver, stream);
+  counters->allocated += bytes;
+  counters->peak_allocated = MAX(counters->peak_allocated, counters->allocated);
+}
+
+/* ---- Comparison with the trace's own segment events */
+
+static gboolean
+is_segment_event(const TraceEvent *event)
+{
+  return event->action >= TRACE_SEGMENT_ALLOC && event->action <= TRACE_SEGMENT_UNMAP;
+}
+
+/* The next segment event of the trace that belongs to the event being replayed, or NULL.  Those of
+ * an allocation come before it; those of an empty_cache() are a run from it on. */
+static const TraceEvent *
+expected_segment(Driver *driver)
+{
+  const AllocationTrace *trace = driver->trace;
+  gboolean emptying = trace_event(trace, driver->event)->empties_cache;
+  for (; driver->compared < trace->events->len; driver->compared++) {
+    const TraceEvent *event = trace_event(trace, driver->compared);
+    if (!emptying && driver->compared >= driver->event)
+      return NULL;
+    if (is_segment_event(event))
+      return emptying &&
+                     (event->action == TRACE_SEGMENT_ALLOC || event->action == TRACE_SEGMENT_MAP)
+                 ? NULL
+                 : event;
+    if (emptying && event->action != TRACE_FREE_COMPLETED)
+      return NULL;
+  }
+  return NULL;
+}
+
+static char *
+describe(const Driver *driver, TraceAction action, int stream, gint64 bytes, guint64 address)
+{
+  return g_strdup_printf(
+      "%s of %" G_GINT64_FORMAT " bytes at %" G_GUINT64_FORMAT " on stream %" G_GUINT64_FORMAT,
+      trace_action_name(action), bytes, address, stream_at(driver, stream)->stream);
+}
+
+static void
+diverge(Driver *driver, guint event, char *trace_did, char *replay_did)
+{
+  TraceReplay *replay = driver->replay;
+  if (!driver->trace->has_segment_events || replay->first_divergence >= 0) {
+    g_free(trace_did);
+    g_free(replay_did);
+    return;
+  }
+  replay->first_divergence = (gint32) event;
+  replay->trace_did = trace_did;
+  replay->replay_did = replay_did;
+}
+
+static void
+compare_segment(Driver *driver, TraceAction action, int stream, guint64 address, gint64 bytes)
+{
+  const TraceEvent *expected = expected_segment(driver);
+  guint at = expected ? driver->compared : driver->event;
+  driver->compared += expected != NULL;
+  if (expected && expected->action == action && expected->stream == stream &&
+      expected->bytes == bytes && expected->address == address) {
+    driver->replay->segment_events_compared++;
+    return;
+  }
+  diverge(driver, at,
+          expected ? describe(driver, (TraceAction) expected->action, expected->stream,
+                              expected->bytes, expected->address)
+                   : g_strdup("nothing"),
+          describe(driver, action, stream, bytes, address));
+}
+
+/* What the trace did for this event and the replay did not. */
+static void
+finish_comparison(Driver *driver)
+{
+  const TraceEvent *expected = expected_segment(driver);
+  if (expected)
+    diverge(driver, driver->compared,
+            describe(driver, (TraceAction) expected->action, expected->stream, expected->bytes,
+                     expected->address),
+            g_strdup("nothing"));
+}
+
+/* ---- The allocator's host */
+
+static guint64
+host_record_event(gpointer user, int stream)
+{
+  Driver *driver = user;
+  (void) stream;
+  return (guint64) driver->freeing;
+}
+
+/* When segments were released for the allocation, the completed frees before it were those it
+ * waited for on the way: none of them was ready before. */
+static gboolean
+host_event_done(gpointer user, guint64 event)
+{
+  const Driver *driver = user;
+  gint32 slot = (gint32) event;
+  guint ready =
+      trace_event(driver->trace, driver->event)->after_release ? driver->group : driver->event;
+  return driver->slots[slot].waited ||
+         (gint64) slot_at(driver, slot)->completed_at < (gint64) ready;
+}
+
+static void
+host_synchronize_event(gpointer user, guint64 event)
+{
+  Driver *driver = user;
+  driver->slots[event].waited = TRUE;
+}
+
+static void
+host_segment(gpointer user, SegmentAction action, int stream, guint64 address, gint64 bytes)
+{
+  static const TraceAction actions[] = {
+      [SEGMENT_ALLOC] = TRACE_SEGMENT_ALLOC,
+      [SEGMENT_FREE] = TRACE_SEGMENT_FREE,
+      [SEGMENT_MAP] = TRACE_SEGMENT_MAP,
+      [SEGMENT_UNMAP] = TRACE_SEGMENT_UNMAP,
+  };
+  Driver *driver = user;
+  ReplayStream *counters = stream_at(driver, stream);
+  gboolean comes = action == SEGMENT_ALLOC || action == SEGMENT_MAP;
+  counters->reserved += comes ? bytes : -bytes;
+  counters->peak_reserved = MAX(counters->peak_reserved, counters->reserved);
+  if (driver->restoring)
+    return;
+  note_reserved(driver);
+  compare_segment(driver, actions[action], stream, address, bytes);
+}
+
+/* The driver's next address is that of the trace's next new segment, while both agree.  A
+ * reservation is made before its first pages are mapped: in between, others may be released for
+ * these. */
+static gboolean
+host_place(gpointer user, int stream, gint64 bytes, guint64 *address)
+{
+  Driver *driver = user;
+  (void) bytes;
+  if (driver->replay->first_divergence >= 0)
+    return FALSE;
+  for (guint i = driver->compared; i < driver->event; i++) {
+    const TraceEvent *event = trace_event(driver->trace, i);
+    if (event->action != TRACE_SEGMENT_ALLOC && event->action != TRACE_SEGMENT_MAP)
+      continue;
+    *address = event->address;
+    return event->stream == stream;
+  }
+  return FALSE;
+}
+
+/* ---- Events */
+
+static gboolean
+fail(Driver *driver, const AllocatorFailure *failure)
+{
+  driver->replay->out_of_memory_at = (gint32) driver->event;
+  driver->replay->failure = *failure;
+  note_peaks(driver);
+  return FALSE;
+}
+
+/* Each returns FALSE when the replay cannot go on. */
+static gboolean
+replay_alloc(Driver *driver, const TraceEvent *event)
+{
+  AllocatorFailure failure;
+  BlockHandle block =
+      caching_allocator_malloc(driver->allocator, event->bytes, event->stream, &failure);
+  finish_comparison(driver);
+  if (block == BLOCK_NONE) {
+    diverge(driver, driver->event, g_strdup("an allocation"), g_strdup("out of memory"));
+    return fail(driver, &failure);
+  }
+  driver->slots[event->slot] = (SlotState){block, event->stream, FALSE};
+  count_allocated(driver, event->stream, caching_allocator_block_size(driver->allocator, block));
+  note_peaks(driver);
+  return TRUE;
+}
+
+static void
+release_slot(Driver *driver, gint32 slot)
+{
+  BlockHandle block = driver->slots[slot].block;
+  int lane = slot_at(driver, slot)->lane;
+  count_allocated(driver, driver->slots[slot].stream,
+                  -caching_allocator_block_size(driver->allocator, block));
+  driver->freeing = slot;
+  if (lane >= 0)
+    caching_allocator_record_stream(driver->allocator, block,
+                                    (int) driver->trace->streams->len + lane);
+  caching_allocator_release(driver->allocator, block);
+}
+
+static gboolean
+replay_free(Driver *driver, const TraceEvent *event)
+{
+  release_slot(driver, event->slot);
+  return TRUE;
+}
+
+static gboolean
+replay_release(Driver *driver, const TraceEvent *event)
+{
+  if (event->empties_cache) {
+    driver->compared = MAX(driver->compared, driver->event);
+    caching_allocator_empty_cache(driver->allocator);
+    finish_comparison(driver);
+  }
+  return TRUE;
+}
+
+static gboolean
+replay_empty_cache(Driver *driver, const TraceEvent *event)
+{
+  (void) event;
+  caching_allocator_empty_cache(driver->allocator);
+  return TRUE;
+}
+
+static gboolean
+replay_out_of_memory(Driver *driver, const TraceEvent *event)
+{
+  AllocatorFailure failure;
+  BlockHandle block =
+      caching_allocator_malloc(driver->allocator, event->bytes, event->stream, &failure);
+  finish_comparison(driver);
+  if (block == BLOCK_NONE)
+    return fail(driver, &failure);
+  /* With more memory than the recording had, its program would have gone on. */
+  diverge(driver, driver->event, g_strdup("out of memory"), g_strdup("an allocation"));
+  count_allocated(driver, event->stream, caching_allocator_block_size(driver->allocator, block));
+  note_peaks(driver);
+  return TRUE;
+}
+
+static gboolean (*const replay_event[TRACE_ACTION_COUNT])(Driver *driver,
+                                                          const TraceEvent *event) = {
+    [TRACE_ALLOC] = replay_alloc,
+    [TRACE_FREE_REQUESTED] = replay_free,
+    [TRACE_SEGMENT_FREE] = replay_release,
+    [TRACE_SEGMENT_UNMAP] = replay_release,
+    [TRACE_OUT_OF_MEMORY] = replay_out_of_memory,
+    [TRACE_EMPTY_CACHE] = replay_empty_cache,
+};
+
+static void
+replay_events(Driver *driver)
+{
+  const AllocationTrace *trace = driver->trace;
+  gboolean more = TRUE;
+  for (guint i = 0; more && i < trace->events->len; i++) {
+    const TraceEvent *event = trace_event(trace, i);
+    driver->event = i;
+    follow_phase(driver, event);
+    if (replay_event[event->action])
+      more = replay_event[event->action](driver, event);
+    if (event->action == TRACE_ALLOC || event->action == TRACE_FREE_REQUESTED)
+      driver->group = i + 1;
+  }
+}
+
+/* ---- Beginning and end */
+
+/* Calls visit for each block that the trace begins with, in order of addresses. */
+static void
+each_first_block(Driver *driver, void (*visit)(Driver *driver, const TraceSegment *segment,
+                                               const TraceBlock *block))
+{
+  const AllocationTrace *trace = driver->trace;
+  for (guint i = 0; i < trace->segments->len; i++) {
+    const TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, i);
+    for (guint k = 0; k < segment->n_blocks; k++)
+      visit(driver, segment, &g_array_index(trace->blocks, TraceBlock, segment->first_block + k));
+  }
+}
+
+static void
+take_handle(Driver *driver, const TraceSegment *segment, const TraceBlock *block)
+{
+  if (block->slot >= 0)
+    driver->slots[block->slot] =
+        (SlotState){driver->restored[driver->n_restored++], segment->stream, FALSE};
+}
+
+static gboolean
+restore(Driver *driver, GError **error)
+{
+  const AllocationTrace *trace = driver->trace;
+  g_autofree RestoredSegment *segments = g_new(RestoredSegment, MAX(trace->segments->len, 1));
+  g_autofree RestoredBlock *blocks = g_new(RestoredBlock, MAX(trace->blocks->len, 1));
+  g_autofree BlockHandle *restored = g_new(BlockHandle, MAX(trace->slots->len, 1));
+  for (guint i = 0; i < trace->blocks->len; i++) {
+    const TraceBlock *block = &g_array_index(trace->blocks, TraceBlock, i);
+    blocks[i] = (RestoredBlock){block->bytes, block->requested_bytes, block->slot >= 0};
+  }
+  for (guint i = 0; i < trace->segments->len; i++) {
+    const TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, i);
+    segments[i] = (RestoredSegment){segment->address, segment->stream, segment->small_pool,
+                                    blocks + segment->first_block, segment->n_blocks};
+  }
+  driver->restoring = TRUE;
+  if (!caching_allocator_restore(driver->allocator, segments, trace->segments->len,
+                                 trace->reservation_bytes, restored, error)) {
+    g_prefix_error(error, "%s: segments_before: ", trace->name);
+    return FALSE;
+  }
+  driver->restoring = FALSE;
+  driver->restored = restored;
+  each_first_block(driver, take_handle);
+  driver->restored = NULL;
+  return TRUE;
+}
+
+static void
+count_first_block(Driver *driver, const TraceSegment *segment, const TraceBlock *block)
+{
+  if (block->slot >= 0)
+    count_allocated(driver, segment->stream, block->bytes);
+}
+
+/* A free that was under way when the trace began. */
+static void
+request_first_free(Driver *driver, const TraceSegment *segment, const TraceBlock *block)
+{
+  (void) segment;
+  if (block->pending_free)
+    release_slot(driver, block->slot);
+}
+
+static void
+begin(Driver *driver)
+{
+  TraceReplay *replay = driver->replay;
+  each_first_block(driver, count_first_block);
+  each_first_block(driver, request_first_free);
+  for (guint i = 0; i < replay->streams->len; i++) {
+    ReplayStream *stream = stream_at(driver, (int) i);
+    stream->peak_allocated = stream->allocated;
+  }
+  caching_allocator_reset_peak(driver->allocator);
+  note_peaks(driver);
+  replay->peak_allocated.event = replay->peak_reserved.event = -1;
+}
+
+static void
+keep_block(const BlockInfo *info, gpointer user)
+{
+  g_array_append_vals(user, info, 1);
+}
+
+static void
+finish(Driver *driver)
+{
+  TraceReplay *replay = driver->replay;
+  replay->stats = *caching_allocator_stats(driver->allocator);
+  replay->end = moment(driver);
+  for (guint i = 0; i < replay->streams->len; i++)
+    stream_at(driver, (int) i)->cached = caching_allocator_cached_bytes(driver->allocator, (int) i);
+  caching_allocator_visit(driver->allocator, keep_block, replay->blocks);
+}
+
+static TraceReplay *
+replay_new(const AllocationTrace *trace)
+{
+  TraceReplay *replay = g_new0(TraceReplay, 1);
+  replay->streams = g_array_new(FALSE, TRUE, sizeof(ReplayStream));
+  replay->phases = g_array_new(FALSE, FALSE, sizeof(ReplayPhase));
+  replay->blocks = g_array_new(FALSE, FALSE, sizeof(BlockInfo));
+  replay->out_of_memory_at = replay->first_divergence = -1;
+  /* A list of frees alone has no stream. */
+  g_array_set_size(replay->streams, MAX(trace->streams->len, 1));
+  for (guint i = 0; i < trace->streams->len; i++)
+    g_array_index(replay->streams, ReplayStream, i).stream =
+        g_array_index(trace->streams, guint64, i);
+  return replay;
+}
+
+void
+trace_replay_free(TraceReplay *replay)
+{
+  if (!replay)
+    return;
+  g_array_free(replay->streams, TRUE);
+  g_array_free(replay->phases, TRUE);
+  g_array_free(replay->blocks, TRUE);
+  g_free(replay->trace_did);
+  g_free(replay->replay_did);
+  g_free(replay);
+}
+
+TraceReplay *
+trace_replay_run(const AllocationTrace *trace, const ReplayOptions *options, GError **error)
+{
+  g_autoptr(TraceReplay) replay = replay_new(trace);
+  g_autofree SlotState *slots = g_new0(SlotState, MAX(trace->slots->len, 1));
+  Driver driver = {.trace = trace, .options = options, .replay = replay, .slots = slots};
+  const AllocatorHost host = {
+      .user = &driver,
+      .record_event = host_record_event,
+      .event_done = host_event_done,
+      .synchronize_event = host_synchronize_event,
+      .segment = host_segment,
+      .place = options->follow_addresses ? host_place : NULL,
+  };
+  g_autoptr(CachingAllocator) allocator = caching_allocator_new(&trace->config, &host);
+  driver.allocator = allocator;
+  if (!restore(&driver, error))
+    return NULL;
+  begin(&driver);
+  replay_events(&driver);
+  finish(&driver);
+  return g_steal_pointer(&replay);
+}
