@@ -46,4 +46,4 @@ dist_plan_DATA = \
   models/plan/hsdp.json
 
 plotsdir = $(pkgdatadir)/plots
-dist_plots_DATA =
+dist_plots_DATA = plots/timeline.gnuplot

@@ -22,6 +22,9 @@ FAMILIES = \
 
 COMMANDS = \
   src/cli/cmd_lower.c \
+  src/cli/cmd_run.c \
+  src/cli/cmd_list.c \
+  src/cli/cmd_plot.c
   src/cli/cmd_list.c \
   src/cli/cmd_replay.c
 
@@ -176,6 +179,21 @@ libhighwater_a_SOURCES += \
   src/exec/rank.c src/exec/rank.h \
   src/exec/span_log.c src/exec/span_log.h
 
+# report
+libhighwater_a_SOURCES += \
+  src/report/gnuplot.c src/report/gnuplot.h \
+  src/report/interval_set.c src/report/interval_set.h \
+  src/report/run_directory.c src/report/run_directory.h \
+  src/report/run_info.c src/report/run_info.h \
+  src/report/summary.c src/report/summary.h \
+  src/report/summary_groups.c src/report/summary_parts.h \
+  src/report/summary_json.c src/report/summary_json.h \
+  src/report/summary_text.c src/report/summary_text.h \
+  src/report/summary_text_explain.c src/report/summary_text_parts.h \
+  src/report/summary_text_tables.c \
+  src/report/summary_time.c \
+  src/report/timeline_table.c src/report/timeline_table.h
+
 # import
 libhighwater_a_SOURCES += \
   src/import/allocation_trace.c src/import/allocation_trace.h \
@@ -190,6 +208,7 @@ libhighwater_a_SOURCES += \
 # cli
 libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
+  src/cli/run_simulation.c src/cli/run_simulation.h
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/scenario.c src/cli/scenario.h

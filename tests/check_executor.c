@@ -254,6 +254,51 @@ START_TEST(a_fast_host_runs_ahead_and_kernels_queue)
 }
 END_TEST
 
+/* Name of the phase that issued a span. */
+static const char *
+phase_of(const Recording *r, const Span *s)
+{
+  ck_assert_int_gt(s->phase, 0);
+  const Range *range = &g_array_index(r->ranges, Range, (guint) s->phase - 1);
+  ck_assert_int_eq(range->step, s->step);
+  return recording_text(r, range->name);
+}
+
+START_TEST(a_span_knows_the_phase_that_issued_it_however_late_it_runs)
+{
+  /* host      forward 0-2   backward 2-4   and on to the next step
+   * compute   f 1-101, b 101-201: both run when the host has long left */
+  ProgramBuilder *b = script();
+  for (int n = 0; n < 2; n++) {
+    begin_step(b);
+    kernel(b, STREAM_COMPUTE, 1, "before");
+    program_builder_push(b, RANGE_PHASE, "forward", 0);
+    host(b, 1);
+    program_builder_push(b, RANGE_MODULE, "layers.0", 0);
+    kernel(b, STREAM_COMPUTE, 100, "f");
+    program_builder_pop(b);
+    host(b, 1);
+    program_builder_pop(b);
+    program_builder_push(b, RANGE_PHASE, "backward", 0);
+    host(b, 1);
+    kernel(b, STREAM_COMPUTE, 100, "b");
+    program_builder_set_module(b, program_builder_module(b, "layers.1"));
+    collective(b, STREAM_ALL_GATHER, "shard", 500);
+    program_builder_set_module(b, -1);
+    program_builder_pop(b);
+  }
+  g_autoptr(Recording) r = run_unlimited(b);
+  for (int n = 0; n < 2; n++) {
+    ck_assert_int_eq(span(r, "before", n)->phase, 0);
+    ck_assert_str_eq(phase_of(r, span(r, "f", n)), "forward");
+    ck_assert_str_eq(phase_of(r, span(r, "b", n)), "backward");
+    ck_assert_str_eq(phase_of(r, span(r, "all_gather", n)), "backward");
+    /* It serves the group it names, whoever issued it. */
+    ck_assert_str_eq(recording_text(r, span(r, "all_gather", n)->module), "group");
+  }
+}
+END_TEST
+
 START_TEST(a_step_ends_no_earlier_than_its_host)
 {
   ProgramBuilder *b = script();
@@ -966,7 +1011,9 @@ test_suite(void)
       {"host and streams",
        {the_machine_of_this_test_has_round_figures,
         each_kind_of_host_work_costs_what_the_profile_says, a_slow_host_leaves_gaps_between_kernels,
-        a_fast_host_runs_ahead_and_kernels_queue, a_step_ends_no_earlier_than_its_host,
+        a_fast_host_runs_ahead_and_kernels_queue,
+        a_span_knows_the_phase_that_issued_it_however_late_it_runs,
+        a_step_ends_no_earlier_than_its_host,
         a_stream_waits_for_the_record_that_was_last_when_it_was_told_to,
         event_synchronize_holds_the_host_until_the_event,
         a_synchronization_that_finds_the_device_done_costs_nothing,

@@ -133,24 +133,36 @@ read_stream(FILE *stream)
   return text;
 }
 
-JsonDocument *
-json_document_load(const char *path, GError **error)
+char *
+json_text_load(const char *path, gsize *length, GError **error)
 {
   gboolean is_stdin = g_str_equal(path, "-");
-  const char *name = is_stdin ? "standard input" : path;
   FILE *stream = is_stdin ? stdin : fopen(path, "rb");
   GString *text = stream ? read_stream(stream) : NULL;
   int reason = errno;
   if (stream && !is_stdin)
     fclose(stream);
   if (!text) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: cannot be read: %s", name,
-                g_strerror(reason));
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: cannot be read: %s",
+                json_text_name(path), g_strerror(reason));
     return NULL;
   }
-  JsonDocument *doc = json_document_parse(name, text->str, text->len, error);
-  g_string_free(text, TRUE);
-  return doc;
+  *length = text->len;
+  return g_string_free(text, FALSE);
+}
+
+const char *
+json_text_name(const char *path)
+{
+  return g_str_equal(path, "-") ? "standard input" : path;
+}
+
+JsonDocument *
+json_document_load(const char *path, GError **error)
+{
+  gsize length;
+  g_autofree char *text = json_text_load(path, &length, error);
+  return text ? json_document_parse(json_text_name(path), text, length, error) : NULL;
 }
 
 const char *

@@ -10,6 +10,11 @@ typedef struct _JsonDocument JsonDocument; /* a parsed file and its first error 
 /* Largest file that is read. */
 #define JSON_MAX_BYTES (64u << 20)
 
+/* A file's text ("-" is standard input), at most one byte more than is parsed; NULL and error when
+ * it cannot be read.  Caller frees. */
+char *json_text_load(const char *path, gsize *length, GError **error);
+/* What messages call it: the path, or "standard input". */
+const char *json_text_name(const char *path);
 /* Parses a file ("-" is standard input), at most 64 MiB and 64 levels deep.  NULL and error when it
  * is missing, truncated, too large, has duplicate keys, or is not an object at top level: "FILE:
  * line L: ...". */

@@ -4,9 +4,16 @@
 /* The device runs behind the host, so work is known by step and op: 32 bits each. */
 #define TAG_OP_BITS 32
 
+/* Work issued from `tag` on belongs to a phase, as Span.phase has it. */
+typedef struct {
+  guint64 tag;
+  gint32 phase;
+} PhaseMark;
+
 void
 span_log_init(SpanLog *log)
 {
+  log->phases = g_array_new(FALSE, FALSE, sizeof(PhaseMark));
   log->step_ops = g_new(const ProgramOp *, (gsize) log->program->steps + 1);
   for (int step = 0; step <= log->program->steps; step++) {
     const OpList *list = step == 0 ? g_ptr_array_index(log->program->lists, 0)
@@ -19,6 +26,7 @@ void
 span_log_clear(SpanLog *log)
 {
   g_free(log->step_ops);
+  g_array_unref(log->phases);
 }
 
 void
@@ -66,10 +74,31 @@ describe_collective(const SpanLog *log, const ProgramOp *op, Span *span)
       &g_array_index(log->program->communicators, Communicator, collective->communicator);
   span->kind = SPAN_COLLECTIVE;
   span->name = recording_string(log->recording, program_collective_name(collective->kind));
-  if (op->module < 0)
+  if (collective->name >= 0) /* not the module whose hook issued it, perhaps ahead of time */
     span->module = labels_name(log->labels, collective->name);
   span->communicator = labels_name(log->labels, communicator->name);
   span->bytes = collective->bytes;
+}
+
+static void
+mark_phase(SpanLog *log, guint64 tag)
+{
+  PhaseMark mark = {tag, recorder_phase(log->recorder)};
+  guint n = log->phases->len;
+  if (n == 0 || g_array_index(log->phases, PhaseMark, n - 1).phase != mark.phase)
+    g_array_append_val(log->phases, mark);
+}
+
+/* The device is at most a few phases behind, so the search begins at the end. */
+static gint32
+tag_phase(const SpanLog *log, guint64 tag)
+{
+  for (guint i = log->phases->len; i > 0; i--) {
+    const PhaseMark *mark = &g_array_index(log->phases, PhaseMark, i - 1);
+    if (mark->tag <= tag)
+      return mark->phase;
+  }
+  return 0;
 }
 
 static void
@@ -82,7 +111,8 @@ on_finished(gpointer user, guint64 tag)
                .stream = op->stream,
                .step = (gint16) tag_step(tag),
                .module = labels_module(log->labels, op->module),
-               .communicator = -1};
+               .communicator = -1,
+               .phase = tag_phase(log, tag)};
   if (op->kind == PROGRAM_COLLECTIVE)
     describe_collective(log, op, &span);
   else
@@ -100,6 +130,7 @@ span_log_observe(SpanLog *log, const ProgramOp *op, Work *work)
   work->finished = on_finished;
   work->user = log;
   work->tag = (guint64) log->step << TAG_OP_BITS | index;
+  mark_phase(log, work->tag);
 }
 
 void
@@ -116,6 +147,7 @@ span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimT
                .step = (gint16) log->step,
                .name = recording_string(log->recording, what),
                .module = -1,
-               .communicator = -1};
+               .communicator = -1,
+               .phase = recorder_phase(log->recorder)};
   recorder_span(log->recorder, &span);
 }

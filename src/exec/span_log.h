@@ -17,6 +17,7 @@ typedef struct {
   int step;                      /* being issued; 0: the construction */
   gboolean keeps;                /* whether its spans are wanted */
   SimTime started[STREAM_COUNT]; /* of what runs now */
+  GArray *phases;                /* PhaseMark: where the host's phase changed, in order of issue */
 } SpanLog;
 
 /* program, labels, engine, recording and recorder are set already; the rest is filled in. */

@@ -218,6 +218,15 @@ recorder_pop(Recorder *recorder, SimTime time)
 }
 
 gint32
+recorder_phase(const Recorder *recorder)
+{
+  for (guint i = recorder->frames->len; i > 0; i--)
+    if (frame_range(recorder, i - 1)->kind == RECORDED_PHASE)
+      return (gint32) g_array_index(recorder->frames, Frame, i - 1).range + 1;
+  return 0;
+}
+
+gint32
 recorder_allocate(Recorder *recorder, const MemoryEvent *event)
 {
   GArray *memory = recorder->recording->memory;

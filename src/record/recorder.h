@@ -43,6 +43,9 @@ void recorder_push(Recorder *recorder, SimTime time, const Range *range);
 /* Closes the innermost open range. */
 void recorder_pop(Recorder *recorder, SimTime time);
 
+/* The phase the host is in, as Span.phase has it. */
+gint32 recorder_phase(const Recorder *recorder);
+
 /* An allocation; its step and number are filled in.  Returns the number, to be given when it is
  * freed. */
 gint32 recorder_allocate(Recorder *recorder, const MemoryEvent *event);

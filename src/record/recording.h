@@ -11,7 +11,8 @@
 typedef enum { SPAN_KERNEL, SPAN_COPY, SPAN_COLLECTIVE, SPAN_HOST_BLOCKED, SPAN_LOST } SpanKind;
 
 /* Work on a stream, or what holds the host up.  name (the kernel, "all_gather", "cudaMalloc") and
- * module (on whose behalf) are string ids of the Recording, -1: none. */
+ * module (on whose behalf; of a collective, the group it serves) are string ids of the Recording,
+ * -1: none. */
 typedef struct {
   SimTime start, end;
   guint8 kind;   /* SpanKind */
@@ -19,6 +20,7 @@ typedef struct {
   gint16 step;   /* from 1; 0: construction */
   gint32 name, module;
   gint32 communicator; /* string id, collectives only; else -1 */
+  gint32 phase;        /* 1 + index into ranges of the phase that issued it; 0: not known */
   gint64 bytes;        /* collectives: as nccl-tests counts them */
   double flops;
 } Span;

@@ -50,6 +50,8 @@ check_spans(const Recording *recording)
     const Span *span = &g_array_index(recording->spans, Span, i);
     if (span->start > span->end || span->end < before)
       return g_strdup_printf("row %u is not in order of the ends", i + 1);
+    if (span->phase < 0 || (guint) span->phase > recording->ranges->len)
+      return g_strdup_printf("row %u names a phase that is not in ranges", i + 1);
     before = span->end;
   }
   return NULL;

@@ -125,6 +125,7 @@ static const Column span_columns[] = {
     FIELD(Span, name, "name", COLUMN_STRING),
     FIELD(Span, module, "module", COLUMN_STRING),
     FIELD(Span, communicator, "communicator", COLUMN_STRING),
+    FIELD(Span, phase, "phase", COLUMN_COUNT),
     FIELD(Span, bytes, "bytes", COLUMN_COUNT),
     FIELD(Span, flops, "flops", COLUMN_DOUBLE),
     END,

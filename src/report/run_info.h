@@ -1,0 +1,83 @@
+/* run_info.h - what a report says that a Recording cannot know: the model, the plan, the machine,
+ * the groups.
+ *
+ * Filled once by whoever runs the simulation, then only read.  Strings and arrays belong to the
+ * RunInfo; a NULL string, a zero or an empty array means "not known" and the reports leave that
+ * figure out (null in JSON). */
+#ifndef HIGHWATER_REPORT_RUN_INFO_H
+#define HIGHWATER_REPORT_RUN_INFO_H
+
+#include <glib.h>
+
+/* Where a constant that times rest on comes from. */
+typedef enum { ORIGIN_DEFAULT, ORIGIN_IMPORTED, ORIGIN_MEASURED } ConstantOrigin;
+
+typedef struct {
+  char *name; /* "device h100-sxm-80gb" */
+  ConstantOrigin origin;
+} ConstantSource;
+
+/* Parameters that a strategy gathers and reduces together. */
+typedef struct {
+  char *name;         /* as collectives name it: "layers.3", "root" */
+  GPtrArray *modules; /* char *: dotted paths of its modules; "" is the whole network, and the
+                         longest path that a module lies under decides which group it belongs to */
+  gint64 parameters;  /* elements, without padding */
+  gint64 unsharded_bytes,
+      shard_bytes; /* full parameters in the compute dtype; this rank's part as stored */
+} GroupInfo;
+
+/* Full parameters of a group that something keeps beyond their module. */
+typedef struct {
+  char *group;
+  char *held_by; /* "a clone, until end_of_backward" */
+  gint64 bytes;
+} RetainedInfo;
+
+typedef struct {
+  char *name; /* as in the Recording: "shard" */
+  int ranks;
+  char *link; /* "NVSwitch", "InfiniBand over 16 nodes" */
+} CommunicatorInfo;
+
+typedef struct {
+  char *model;
+  gint64 parameters, trainable_parameters;
+
+  char *strategy, *checkpointing; /* "fsdp2"; "full", "every 2", "none" */
+  int shard, replicate;           /* mesh; ranks = shard * replicate */
+  int micro_batch, sequence_length, accumulation_steps;
+  int equivalent_zero_stage; /* 0..3; -1: no stage describes it */
+
+  char *device, *cluster; /* "h100-sxm-80gb", "h100-8" */
+  int nodes;
+  double peak_flops; /* of the device in the compute dtype, per second */
+
+  gint64 tokens_per_step; /* of this rank, all micro-batches */
+  double model_flops; /* of this rank's step: 6N + 12LAs a token (PaLM, arXiv 2204.02311, appendix
+                         B) */
+  double hardware_flops; /* the same with what checkpointing recomputes */
+
+  GArray *groups;        /* GroupInfo, in forward order */
+  GArray *retained;      /* RetainedInfo */
+  GArray *communicators; /* CommunicatorInfo */
+  GArray *constants;     /* ConstantSource */
+  GPtrArray *warnings;   /* char *: one line each */
+
+  int rank;              /* the rank that the Recording describes */
+  int rank_without_room; /* another rank that runs out of memory, or -1 */
+} RunInfo;
+
+/* Empty: no strings, no groups, rank 0, no other rank in trouble, equivalent_zero_stage -1. */
+RunInfo *run_info_new(void);
+void run_info_free(RunInfo *info);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RunInfo, run_info_free)
+
+/* Append; strings are copied.  modules is NULL-terminated. */
+GroupInfo *run_info_add_group(RunInfo *info, const char *name, const char *const *modules);
+void run_info_add_retained(RunInfo *info, const char *group, const char *held_by, gint64 bytes);
+void run_info_add_communicator(RunInfo *info, const char *name, int ranks, const char *link);
+void run_info_add_constant(RunInfo *info, const char *name, ConstantOrigin origin);
+void run_info_warn(RunInfo *info, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,252 @@
+/* summary.c - the verdict, the peak, the steps and their phases: a ReportModel from a Recording. */
+#include "report/summary.h"
+#include "report/summary_parts.h"
+#include <string.h>
+
+static void
+step_clear(gpointer data)
+{
+  g_array_unref(((StepSummary *) data)->phases);
+}
+
+static void
+module_clear(gpointer data)
+{
+  g_free(((ModuleBytes *) data)->module);
+}
+
+static GArray *
+phases_of_step(const Recording *recording, int step)
+{
+  GArray *phases = g_array_new(FALSE, TRUE, sizeof(PhaseSummary));
+  for (guint i = 0; i < recording->ranges->len; i++) {
+    const Range *range = &g_array_index(recording->ranges, Range, i);
+    if (range->kind != RECORDED_PHASE || range->step != step)
+      continue;
+    PhaseSummary phase = {
+        .name = recording_text(recording, range->name),
+        .micro_batch = range->micro_batch,
+        .start = range->start,
+        .end = range->end,
+        .peak_allocated = range->peak_allocated,
+        .peak_reserved = range->peak_reserved,
+        .end_allocated = range->end_allocated,
+    };
+    g_array_append_val(phases, phase);
+  }
+  return phases;
+}
+
+static gboolean
+is_complete(const Recording *recording, const StepRecord *step)
+{
+  const OutOfMemoryRecord *oom = &recording->out_of_memory;
+  return !recording->stuck && !(oom->happened && oom->step == step->index);
+}
+
+static void
+collect_steps(ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  for (guint i = 0; i < recording->steps->len; i++) {
+    const StepRecord *record = &g_array_index(recording->steps, StepRecord, i);
+    StepSummary step = {
+        .index = record->index,
+        .complete = is_complete(recording, record),
+        .start = record->end - recording_step_duration(recording, i),
+        .duration = recording_step_duration(recording, i),
+        .peak_allocated = record->peak_allocated,
+        .peak_reserved = record->peak_reserved,
+        .allocator_retries = record->allocator_retries,
+        .phases = phases_of_step(recording, record->index),
+    };
+    if (step.complete)
+      model->last_step = (int) i;
+    model->allocator_retries += step.allocator_retries;
+    model->peak_reserved = MAX(model->peak_reserved, step.peak_reserved);
+    g_array_append_val(model->steps, step);
+  }
+}
+
+/* Length of a module path up to and with its first component that is a number. */
+static gsize
+block_length(const char *path)
+{
+  const char *component = path;
+  while (*component) {
+    gsize length = strcspn(component, ".");
+    if (length > 0 && strspn(component, "0123456789") == length)
+      return (gsize) (component - path) + length;
+    component += length + (component[length] == '.');
+  }
+  return strlen(path);
+}
+
+static int
+compare_module_bytes(gconstpointer a, gconstpointer b)
+{
+  const ModuleBytes *x = a, *y = b;
+  if (x->bytes != y->bytes)
+    return x->bytes > y->bytes ? -1 : 1;
+  return strcmp(x->module, y->module);
+}
+
+static void
+sum_modules_at_peak(ReportModel *model)
+{
+  const GArray *live = model->recording->peak.live;
+  g_autoptr(GHashTable) positions = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; live && i < live->len; i++) {
+    const LiveTensor *tensor = &g_array_index(live, LiveTensor, i);
+    const char *path = tensor->module < 0 ? "" : recording_text(model->recording, tensor->module);
+    g_autofree char *block = g_strndup(path, block_length(path));
+    gpointer found;
+    if (g_hash_table_lookup_extended(positions, block, NULL, &found)) {
+      g_array_index(model->modules_at_peak, ModuleBytes, GPOINTER_TO_UINT(found)).bytes +=
+          tensor->bytes;
+      continue;
+    }
+    ModuleBytes entry = {g_steal_pointer(&block), tensor->bytes};
+    g_hash_table_insert(positions, entry.module, GUINT_TO_POINTER(model->modules_at_peak->len));
+    g_array_append_val(model->modules_at_peak, entry);
+  }
+  g_array_sort(model->modules_at_peak, compare_module_bytes);
+}
+
+static Verdict
+judge(const ReportModel *model)
+{
+  if (model->recording->out_of_memory.happened || model->info->rank_without_room >= 0)
+    return VERDICT_DOES_NOT_FIT;
+  return model->allocator_retries > 0 ? VERDICT_FITS_WITH_RETRIES : VERDICT_FITS;
+}
+
+static void
+collect_warnings(ReportModel *model)
+{
+  const RunInfo *info = model->info;
+  if (model->recording->stuck)
+    g_ptr_array_add(model->warnings, g_strdup_printf("stuck: %s", model->recording->stuck));
+  if (info->rank_without_room >= 0)
+    g_ptr_array_add(model->warnings,
+                    g_strdup_printf("rank %d runs out of memory; these figures are of rank %d",
+                                    info->rank_without_room, info->rank));
+  for (guint i = 0; i < info->retained->len; i++) {
+    const RetainedInfo *retained = &g_array_index(info->retained, RetainedInfo, i);
+    g_autofree char *bytes = format_bytes(retained->bytes);
+    g_ptr_array_add(model->warnings,
+                    g_strdup_printf("%s of full parameters of %s stay in memory: %s", bytes,
+                                    retained->group, retained->held_by));
+  }
+  for (guint i = 0; i < info->warnings->len; i++)
+    g_ptr_array_add(model->warnings, g_strdup(g_ptr_array_index(info->warnings, i)));
+}
+
+ReportModel *
+report_model_new(const Recording *recording, const RunInfo *info)
+{
+  ReportModel *model = g_new0(ReportModel, 1);
+  model->recording = recording;
+  model->info = info;
+  model->last_step = -1;
+  model->steps = g_array_new(FALSE, TRUE, sizeof(StepSummary));
+  g_array_set_clear_func(model->steps, step_clear);
+  model->modules_at_peak = g_array_new(FALSE, TRUE, sizeof(ModuleBytes));
+  g_array_set_clear_func(model->modules_at_peak, module_clear);
+  model->communication = g_array_new(FALSE, TRUE, sizeof(CommunicationSummary));
+  model->groups = g_array_new(FALSE, TRUE, sizeof(GroupSummary));
+  model->warnings = g_ptr_array_new_with_free_func(g_free);
+
+  model->peak_allocated = MAX(recording->peak.allocated, recording->construction_allocated);
+  model->peak_reserved = recording->construction_reserved;
+  collect_steps(model);
+  model->headroom = recording->capacity_bytes - model->peak_reserved;
+  model->verdict = judge(model);
+  sum_modules_at_peak(model);
+  summary_time(model);
+  summary_groups(model);
+  collect_warnings(model);
+  return model;
+}
+
+void
+report_model_free(ReportModel *model)
+{
+  if (!model)
+    return;
+  g_array_unref(model->steps);
+  g_array_unref(model->modules_at_peak);
+  g_array_unref(model->communication);
+  g_array_unref(model->groups);
+  g_ptr_array_unref(model->warnings);
+  g_free(model);
+}
+
+const char *
+report_verdict_name(Verdict verdict)
+{
+  static const char *const names[] = {
+      [VERDICT_FITS] = "fits",
+      [VERDICT_FITS_WITH_RETRIES] = "fits_with_retries",
+      [VERDICT_DOES_NOT_FIT] = "does_not_fit",
+  };
+  return names[verdict];
+}
+
+const char *
+report_bound_name(Bound bound)
+{
+  static const char *const names[] = {
+      [BOUND_COMPUTE] = "compute",
+      [BOUND_COMMUNICATION] = "communication",
+      [BOUND_HOST] = "host",
+  };
+  return names[bound];
+}
+
+const StepSummary *
+report_model_last_step(const ReportModel *model)
+{
+  return model->last_step < 0 ? NULL
+                              : &g_array_index(model->steps, StepSummary, (guint) model->last_step);
+}
+
+const char *
+report_text(const Recording *recording, gint32 id, const char *otherwise)
+{
+  const char *text = id < 0 ? NULL : recording_text(recording, id);
+  return text && *text ? text : otherwise;
+}
+
+void
+report_append_place(const Recording *recording, int step, gint32 phase, gint32 module, GString *out)
+{
+  if (step > 0)
+    g_string_append_printf(out, "step %d, %s", step,
+                           report_text(recording, phase, "between phases"));
+  else
+    g_string_append(out, "construction");
+  const char *path = report_text(recording, module, NULL);
+  if (path)
+    g_string_append_printf(out, " of %s", path);
+}
+
+char *
+report_model_out_of_memory(const ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  const OutOfMemoryRecord *oom = &recording->out_of_memory;
+  if (!oom->happened)
+    return NULL;
+  g_autofree char *requested = format_bytes(oom->requested_bytes);
+  g_autofree char *segment = format_bytes(oom->segment_bytes);
+  g_autofree char *room = format_bytes(MAX(oom->limit_bytes - oom->reserved_bytes, 0));
+  g_autofree char *limit = format_bytes(oom->limit_bytes);
+  g_autofree char *allocated = format_bytes(oom->allocated_bytes);
+  GString *text = g_string_new(NULL);
+  report_append_place(recording, oom->step, oom->phase, oom->module, text);
+  g_string_append_printf(text, ": %s asks for %s, a segment of %s; %s of %s left, %s allocated",
+                         report_text(recording, oom->what, "a tensor"), requested, segment, room,
+                         limit, allocated);
+  return g_string_free(text, FALSE);
+}

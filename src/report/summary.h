@@ -1,0 +1,119 @@
+/* summary.h - one run as figures: everything that the text and the JSON report say, computed once.
+ *
+ * A pure function of a Recording and a RunInfo.  Times are nanoseconds, sizes bytes; moments count
+ * from the start of the recording.  The model borrows strings and arrays from both, which must
+ * outlive it. */
+#ifndef HIGHWATER_REPORT_SUMMARY_H
+#define HIGHWATER_REPORT_SUMMARY_H
+
+#include <glib.h>
+
+#include "record/recording.h"
+#include "report/run_info.h"
+
+/* How many tensors "largest" names. */
+#define SUMMARY_LARGEST 10
+
+typedef enum { VERDICT_FITS, VERDICT_FITS_WITH_RETRIES, VERDICT_DOES_NOT_FIT } Verdict;
+typedef enum { BOUND_COMPUTE, BOUND_COMMUNICATION, BOUND_HOST } Bound;
+
+typedef struct {
+  const char *name; /* zero_grad, forward, backward, clip, optimizer */
+  int micro_batch;  /* from 0 */
+  SimTime start, end;
+  gint64 peak_allocated, peak_reserved, end_allocated;
+} PhaseSummary;
+
+typedef struct {
+  int index;         /* from 1 */
+  gboolean complete; /* FALSE: memory ran out in it */
+  SimTime start;     /* when its time begins to count: at the end of its predecessor */
+  SimTime duration;
+  gint64 peak_allocated, peak_reserved, allocator_retries;
+  GArray *phases; /* PhaseSummary */
+} StepSummary;
+
+/* Bytes at the peak under one module path, cut after its first number: "model.layers.3", "lm_head".
+ */
+typedef struct {
+  char *module; /* "" when the memory belongs to no module */
+  gint64 bytes;
+} ModuleBytes;
+
+/* The step's time is compute + exposed + host_bound: moments when the compute stream is busy, when
+ * it is not and a collective runs, and when neither. */
+typedef struct {
+  gboolean known;    /* FALSE: no step was completed; the rest is 0 */
+  gboolean is_split; /* FALSE: the recording has no spans of the step; compute and so on are 0 */
+  SimTime step, compute, communication; /* communication: at least one collective runs */
+  SimTime exposed, host_bound;
+  double tokens_per_s; /* of this rank; 0: not known */
+  double mfu, hfu;     /* fractions; 0: not known */
+  Bound bound;         /* by the largest of the three shares */
+} TimeSummary;
+
+typedef struct {
+  const char *communicator, *collective;
+  const CommunicatorInfo *info; /* NULL: not known */
+  gint64 count, bytes;          /* bytes: of all of them together, each as nccl-tests counts it */
+  SimTime time,
+      exposed; /* time: sum of their durations; exposed: while the compute stream is idle */
+} CommunicationSummary;
+
+/* A group's way through the first micro-batch's forward or backward. */
+typedef struct {
+  SimTime compute;   /* of its modules' kernels on the compute stream, recomputation included */
+  gboolean gathered; /* FALSE: its parameters were there already; the rest is 0 */
+  SimTime gather;    /* duration of its all-gather */
+  SimTime needed;    /* when the compute stream had done everything before it */
+  SimTime ready;     /* when the gather was done; the stream waited if this is later */
+} GroupPass;
+
+typedef struct {
+  const GroupInfo *info;
+  int all_gathers, reduce_scatters; /* in the step */
+  GroupPass forward, backward;
+} GroupSummary;
+
+typedef struct {
+  const Recording *recording;
+  const RunInfo *info;
+
+  Verdict verdict;
+  gint64 allocator_retries; /* of all steps */
+  gint64 peak_allocated, peak_reserved, headroom;
+  GArray *modules_at_peak; /* ModuleBytes, largest first */
+
+  GArray *steps; /* StepSummary; the last may be incomplete */
+  int last_step; /* position in steps of the last complete one, or -1: time, communication and
+                    groups are of it */
+  TimeSummary time;
+  GArray
+      *communication;  /* CommunicationSummary, by communicator and collective as they first ran */
+  GArray *groups;      /* GroupSummary, parallel to info->groups */
+  GPtrArray *warnings; /* char * */
+} ReportModel;
+
+ReportModel *report_model_new(const Recording *recording, const RunInfo *info);
+void report_model_free(ReportModel *model);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(ReportModel, report_model_free)
+
+/* "fits", "fits_with_retries", "does_not_fit"; "compute", "communication", "host". */
+const char *report_verdict_name(Verdict verdict);
+const char *report_bound_name(Bound bound);
+
+/* The last complete step, or NULL. */
+const StepSummary *report_model_last_step(const ReportModel *model);
+
+/* Appends where the host was: "step 2, backward of layers.3", "construction". */
+void report_append_place(const Recording *recording, int step, gint32 phase, gint32 module,
+                         GString *out);
+
+/* Out of memory in one line: where, what asked for how much, how much there was.  NULL when it did
+ * not happen.  Caller frees. */
+char *report_model_out_of_memory(const ReportModel *model);
+
+/* Text of a string id of the recording; `otherwise` (may be NULL) when there is none. */
+const char *report_text(const Recording *recording, gint32 id, const char *otherwise);
+
+#endif

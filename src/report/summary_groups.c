@@ -1,0 +1,182 @@
+/* summary_groups.c - what each group gathers and computes in the last complete step, from its
+ * spans. */
+#include "report/summary_parts.h"
+#include <string.h>
+
+enum { GROUP_UNKNOWN = -2, GROUP_NONE = -1 };
+
+/* A group's passes of the first micro-batch; what a range of the host stands for. */
+enum { PASS_NONE, PASS_FORWARD, PASS_BACKWARD };
+
+/* What the walk over the spans needs to know. */
+typedef struct {
+  ReportModel *model;
+  const StepSummary *step;
+  int compute_stream;
+  SimTime compute_done;    /* end of the last compute span so far */
+  GHashTable *positions;   /* name of a group, path of a module: position of the group */
+  gint32 *group_of_string; /* by string id, looked up once each: position, NONE or UNKNOWN */
+  guint8 *pass_of_range;   /* by position in ranges */
+} GroupWalk;
+
+/* Modules first: a group that is named like a module of another keeps its name. */
+static GHashTable *
+positions_of_groups(const RunInfo *info)
+{
+  GHashTable *positions = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < info->groups->len; i++) {
+    const GPtrArray *modules = g_array_index(info->groups, GroupInfo, i).modules;
+    for (guint j = 0; j < modules->len; j++)
+      g_hash_table_insert(positions, g_ptr_array_index(modules, j), GUINT_TO_POINTER(i));
+  }
+  for (guint i = 0; i < info->groups->len; i++)
+    g_hash_table_insert(positions, g_array_index(info->groups, GroupInfo, i).name,
+                        GUINT_TO_POINTER(i));
+  return positions;
+}
+
+/* The group of that name, or of the longest module path that it lies under. */
+static gint32
+find_group(GHashTable *positions, const char *name)
+{
+  g_autofree char *path = g_strdup(name);
+  for (;;) {
+    gpointer found;
+    if (g_hash_table_lookup_extended(positions, path, NULL, &found))
+      return (gint32) GPOINTER_TO_UINT(found);
+    if (*path == '\0')
+      return GROUP_NONE;
+    char *dot = strrchr(path, '.');
+    *(dot ? dot : path) = '\0';
+  }
+}
+
+/* The group that a kernel computes for, or that a collective serves. */
+static gint32
+group_of(GroupWalk *walk, const Span *span)
+{
+  if (span->module < 0)
+    return GROUP_NONE;
+  gint32 *known = &walk->group_of_string[span->module];
+  if (*known == GROUP_UNKNOWN)
+    *known = find_group(walk->positions, recording_text(walk->model->recording, span->module));
+  return *known;
+}
+
+static guint8
+pass_named(const char *name, int micro_batch)
+{
+  if (micro_batch != 0)
+    return PASS_NONE;
+  return g_str_equal(name, "forward")    ? PASS_FORWARD
+         : g_str_equal(name, "backward") ? PASS_BACKWARD
+                                         : PASS_NONE;
+}
+
+static guint8 *
+passes_of_ranges(const Recording *recording, int step)
+{
+  guint8 *passes = g_new0(guint8, recording->ranges->len + 1);
+  for (guint i = 0; i < recording->ranges->len; i++) {
+    const Range *range = &g_array_index(recording->ranges, Range, i);
+    if (range->kind == RECORDED_PHASE && range->step == step)
+      passes[i] = pass_named(recording_text(recording, range->name), range->micro_batch);
+  }
+  return passes;
+}
+
+/* The pass that the host was in at a moment. */
+static guint8
+pass_at(const StepSummary *step, SimTime moment)
+{
+  for (guint i = 0; i < step->phases->len; i++) {
+    const PhaseSummary *phase = &g_array_index(step->phases, PhaseSummary, i);
+    if (phase->start <= moment && moment < phase->end)
+      return pass_named(phase->name, phase->micro_batch);
+  }
+  return PASS_NONE;
+}
+
+/* Where a span of a group counts; NULL for optimizers, later micro-batches and the like.  A
+ * recording that does not say which phase issued a span (a measured one) is read by the host's
+ * phase when it began: late by as much as the device lags behind. */
+static GroupPass *
+pass_of(const GroupWalk *walk, GroupSummary *group, const Span *span)
+{
+  guint8 pass =
+      span->phase > 0 ? walk->pass_of_range[span->phase - 1] : pass_at(walk->step, span->start);
+  return pass == PASS_FORWARD ? &group->forward : pass == PASS_BACKWARD ? &group->backward : NULL;
+}
+
+static void
+add_collective(GroupWalk *walk, const Span *span)
+{
+  const Recording *recording = walk->model->recording;
+  gint32 position = group_of(walk, span);
+  if (position == GROUP_NONE)
+    return;
+  GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
+  const char *kind = report_text(recording, span->name, "");
+  if (g_str_equal(kind, program_collective_name(COLLECTIVE_REDUCE_SCATTER)))
+    group->reduce_scatters++;
+  if (!g_str_equal(kind, program_collective_name(COLLECTIVE_ALL_GATHER)))
+    return;
+  group->all_gathers++;
+  GroupPass *pass = pass_of(walk, group, span);
+  if (!pass || pass->gathered)
+    return;
+  pass->gathered = TRUE;
+  pass->gather = span->end - span->start;
+  pass->ready = span->end;
+}
+
+static void
+add_kernel(GroupWalk *walk, const Span *span)
+{
+  gint32 position = group_of(walk, span);
+  if (position != GROUP_NONE) {
+    GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
+    GroupPass *pass = pass_of(walk, group, span);
+    if (pass && pass->compute == 0)
+      pass->needed = walk->compute_done;
+    if (pass)
+      pass->compute += span->end - span->start;
+  }
+  walk->compute_done = span->end;
+}
+
+void
+summary_groups(ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  for (guint i = 0; i < model->info->groups->len; i++) {
+    GroupSummary group = {.info = &g_array_index(model->info->groups, GroupInfo, i)};
+    g_array_append_val(model->groups, group);
+  }
+  const StepSummary *step = report_model_last_step(model);
+  if (!step || model->groups->len == 0)
+    return;
+  GroupWalk walk = {
+      .model = model,
+      .step = step,
+      .compute_stream = summary_stream(recording, STREAM_COMPUTE),
+      .compute_done = step->start,
+      .positions = positions_of_groups(model->info),
+      .group_of_string = g_new(gint32, recording->strings->len),
+      .pass_of_range = passes_of_ranges(recording, step->index),
+  };
+  for (guint i = 0; i < recording->strings->len; i++)
+    walk.group_of_string[i] = GROUP_UNKNOWN;
+  for (guint i = 0; i < recording->spans->len; i++) {
+    const Span *span = &g_array_index(recording->spans, Span, i);
+    if (span->step != step->index)
+      continue;
+    if (span->kind == SPAN_COLLECTIVE)
+      add_collective(&walk, span);
+    else if (summary_is_compute(span, walk.compute_stream))
+      add_kernel(&walk, span);
+  }
+  g_hash_table_unref(walk.positions);
+  g_free(walk.group_of_string);
+  g_free(walk.pass_of_range);
+}

@@ -1,0 +1,359 @@
+/* summary_json.c - the report as JSON: one function an object, keys in the order people read them.
+ */
+#include "report/summary_json.h"
+#include <cjson/cJSON.h>
+
+/* Times are shown in seconds; nanoseconds below 2^53 (104 days) keep every digit. */
+static double
+seconds(SimTime ns)
+{
+  return (double) ns / 1e9;
+}
+
+/* cJSON prints numbers with 15 digits when that is nearly right; sizes are exact. */
+static void
+add_int(cJSON *object, const char *key, gint64 value)
+{
+  char digits[24];
+  g_snprintf(digits, sizeof digits, "%" G_GINT64_FORMAT, value);
+  cJSON_AddRawToObject(object, key, digits);
+}
+
+/* A figure that depends on the allocator's limit: null when there is none. */
+static void
+add_limit(cJSON *object, const char *key, gint64 value, gint64 capacity)
+{
+  if (capacity < G_MAXINT64)
+    add_int(object, key, value);
+  else
+    cJSON_AddNullToObject(object, key);
+}
+
+static void
+add_seconds(cJSON *object, const char *key, SimTime ns)
+{
+  cJSON_AddNumberToObject(object, key, seconds(ns));
+}
+
+/* A number that 0 says nothing about: null then. */
+static void
+add_known(cJSON *object, const char *key, double value)
+{
+  if (value > 0)
+    cJSON_AddNumberToObject(object, key, value);
+  else
+    cJSON_AddNullToObject(object, key);
+}
+
+static void
+add_text(cJSON *object, const char *key, const char *text)
+{
+  if (text)
+    cJSON_AddStringToObject(object, key, text);
+  else
+    cJSON_AddNullToObject(object, key);
+}
+
+static void
+add_model(cJSON *report, const RunInfo *info)
+{
+  cJSON *model = cJSON_AddObjectToObject(report, "model");
+  add_text(model, "name", info->model);
+  add_int(model, "parameters", info->parameters);
+  add_int(model, "trainable_parameters", info->trainable_parameters);
+}
+
+static void
+add_plan(cJSON *report, const RunInfo *info)
+{
+  cJSON *plan = cJSON_AddObjectToObject(report, "plan");
+  add_text(plan, "strategy", info->strategy);
+  add_int(plan, "shard", info->shard);
+  add_int(plan, "replicate", info->replicate);
+  add_int(plan, "micro_batch", info->micro_batch);
+  add_int(plan, "sequence_length", info->sequence_length);
+  add_int(plan, "accumulation_steps", info->accumulation_steps);
+  add_text(plan, "activation_checkpointing", info->checkpointing);
+  add_int(plan, "rank", info->rank);
+}
+
+static void
+add_cluster(cJSON *report, const RunInfo *info)
+{
+  static const char *const origins[] = {
+      [ORIGIN_DEFAULT] = "default", [ORIGIN_IMPORTED] = "imported", [ORIGIN_MEASURED] = "measured"};
+  cJSON *cluster = cJSON_AddObjectToObject(report, "cluster");
+  add_text(cluster, "name", info->cluster);
+  add_text(cluster, "device", info->device);
+  add_int(cluster, "nodes", info->nodes);
+  cJSON *constants = cJSON_AddArrayToObject(cluster, "constants");
+  for (guint i = 0; i < info->constants->len; i++) {
+    const ConstantSource *source = &g_array_index(info->constants, ConstantSource, i);
+    cJSON *constant = cJSON_CreateObject();
+    add_text(constant, "name", source->name);
+    add_text(constant, "origin", origins[source->origin]);
+    cJSON_AddItemToArray(constants, constant);
+  }
+}
+
+static void
+add_out_of_memory(cJSON *report, const ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  const OutOfMemoryRecord *oom = &recording->out_of_memory;
+  if (!oom->happened) {
+    cJSON_AddNullToObject(report, "out_of_memory");
+    return;
+  }
+  g_autofree char *message = report_model_out_of_memory(model);
+  cJSON *object = cJSON_AddObjectToObject(report, "out_of_memory");
+  add_int(object, "step", oom->step);
+  add_text(object, "phase", report_text(recording, oom->phase, NULL));
+  add_text(object, "module", report_text(recording, oom->module, NULL));
+  add_int(object, "requested_bytes", oom->requested_bytes);
+  add_int(object, "segment_bytes", oom->segment_bytes);
+  add_int(object, "limit_bytes", oom->limit_bytes);
+  add_int(object, "allocated_bytes", oom->allocated_bytes);
+  add_int(object, "reserved_bytes", oom->reserved_bytes);
+  add_text(object, "what", report_text(recording, oom->what, NULL));
+  add_text(object, "message", message);
+}
+
+static void
+add_largest(cJSON *peak, const Recording *recording)
+{
+  cJSON *largest = cJSON_AddArrayToObject(peak, "largest");
+  const GArray *live = recording->peak.live;
+  for (guint i = 0; live && i < MIN(live->len, SUMMARY_LARGEST); i++) {
+    const LiveTensor *tensor = &g_array_index(live, LiveTensor, i);
+    cJSON *object = cJSON_CreateObject();
+    add_int(object, "bytes", tensor->bytes);
+    add_text(object, "category", category_name(tensor->category));
+    add_text(object, "module", report_text(recording, tensor->module, NULL));
+    add_text(object, "what", report_text(recording, tensor->what, NULL));
+    cJSON_AddItemToArray(largest, object);
+  }
+}
+
+static void
+add_peak(cJSON *memory, const ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  const PeakRecord *record = &recording->peak;
+  cJSON *peak = cJSON_AddObjectToObject(memory, "peak");
+  add_int(peak, "step", record->step);
+  add_text(peak, "phase", report_text(recording, record->phase, NULL));
+  add_int(peak, "micro_batch", record->micro_batch);
+  add_text(peak, "module", report_text(recording, record->module, NULL));
+  add_seconds(peak, "time_s", record->time);
+  add_int(peak, "reserved_bytes", record->reserved);
+  cJSON *categories = cJSON_AddObjectToObject(peak, "categories");
+  for (int i = 0; i < CATEGORY_COUNT; i++)
+    add_int(categories, category_name((Category) i), record->categories[i]);
+  cJSON *modules = cJSON_AddArrayToObject(peak, "modules");
+  for (guint i = 0; i < model->modules_at_peak->len; i++) {
+    const ModuleBytes *entry = &g_array_index(model->modules_at_peak, ModuleBytes, i);
+    cJSON *object = cJSON_CreateObject();
+    add_text(object, "module", *entry->module ? entry->module : NULL);
+    add_int(object, "bytes", entry->bytes);
+    cJSON_AddItemToArray(modules, object);
+  }
+  add_largest(peak, recording);
+}
+
+static void
+add_cached(cJSON *memory, const Recording *recording)
+{
+  cJSON *cached = cJSON_AddObjectToObject(memory, "cached_bytes");
+  for (guint i = 0; i < MIN(recording->cached->len, recording->streams->len); i++)
+    add_int(cached, g_ptr_array_index(recording->streams, i),
+            g_array_index(recording->cached, gint64, i));
+}
+
+static void
+add_memory(cJSON *report, const ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  cJSON *memory = cJSON_AddObjectToObject(report, "memory");
+  add_limit(memory, "capacity_bytes", recording->capacity_bytes, recording->capacity_bytes);
+  add_int(memory, "at_rest_bytes", recording->at_rest_bytes);
+  add_int(memory, "peak_allocated_bytes", model->peak_allocated);
+  add_int(memory, "peak_reserved_bytes", model->peak_reserved);
+  add_int(memory, "outside_allocator_bytes", recording->outside_allocator_bytes);
+  add_int(memory, "construction_allocated_bytes", recording->construction_allocated);
+  add_int(memory, "construction_reserved_bytes", recording->construction_reserved);
+  add_cached(memory, recording);
+  add_peak(memory, model);
+}
+
+static cJSON *
+phase_object(const PhaseSummary *phase)
+{
+  cJSON *object = cJSON_CreateObject();
+  add_text(object, "name", phase->name);
+  add_int(object, "micro_batch", phase->micro_batch);
+  add_seconds(object, "start_s", phase->start);
+  add_seconds(object, "end_s", phase->end);
+  add_int(object, "peak_allocated_bytes", phase->peak_allocated);
+  add_int(object, "peak_reserved_bytes", phase->peak_reserved);
+  add_int(object, "end_allocated_bytes", phase->end_allocated);
+  return object;
+}
+
+static void
+add_steps(cJSON *report, const ReportModel *model)
+{
+  cJSON *steps = cJSON_AddArrayToObject(report, "steps");
+  for (guint i = 0; i < model->steps->len; i++) {
+    const StepSummary *step = &g_array_index(model->steps, StepSummary, i);
+    cJSON *object = cJSON_CreateObject();
+    add_int(object, "index", step->index);
+    cJSON_AddBoolToObject(object, "complete", step->complete);
+    add_seconds(object, "start_s", step->start);
+    add_seconds(object, "time_s", step->duration);
+    add_int(object, "peak_allocated_bytes", step->peak_allocated);
+    add_int(object, "peak_reserved_bytes", step->peak_reserved);
+    add_int(object, "allocator_retries", step->allocator_retries);
+    cJSON *phases = cJSON_AddArrayToObject(object, "phases");
+    for (guint j = 0; j < step->phases->len; j++)
+      cJSON_AddItemToArray(phases, phase_object(&g_array_index(step->phases, PhaseSummary, j)));
+    cJSON_AddItemToArray(steps, object);
+  }
+}
+
+static void
+add_time(cJSON *report, const TimeSummary *time)
+{
+  const struct {
+    const char *key;
+    gboolean known;
+    SimTime time;
+  } durations[] = {
+      {"step_s", time->known, time->step},
+      {"compute_s", time->is_split, time->compute},
+      {"communication_s", time->is_split, time->communication},
+      {"exposed_communication_s", time->is_split, time->exposed},
+      {"host_bound_s", time->is_split, time->host_bound},
+  };
+  cJSON *object = cJSON_AddObjectToObject(report, "time");
+  for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
+    if (durations[i].known)
+      add_seconds(object, durations[i].key, durations[i].time);
+    else
+      cJSON_AddNullToObject(object, durations[i].key);
+  }
+  add_known(object, "tokens_per_s_per_gpu", time->tokens_per_s);
+  add_known(object, "mfu", time->mfu);
+  add_known(object, "hfu", time->hfu);
+  add_text(object, "bound_by", time->is_split ? report_bound_name(time->bound) : NULL);
+}
+
+static void
+add_communication(cJSON *report, const ReportModel *model)
+{
+  cJSON *communication = cJSON_AddArrayToObject(report, "communication");
+  for (guint i = 0; i < model->communication->len; i++) {
+    const CommunicationSummary *summary =
+        &g_array_index(model->communication, CommunicationSummary, i);
+    cJSON *object = cJSON_CreateObject();
+    add_text(object, "communicator", summary->communicator);
+    add_text(object, "collective", summary->collective);
+    add_int(object, "count", summary->count);
+    add_int(object, "bytes", summary->bytes);
+    add_seconds(object, "time_s", summary->time);
+    add_seconds(object, "exposed_s", summary->exposed);
+    cJSON_AddItemToArray(communication, object);
+  }
+}
+
+static void
+add_pass(cJSON *group, const char *key, const GroupPass *pass)
+{
+  cJSON *object = cJSON_AddObjectToObject(group, key);
+  add_seconds(object, "compute_s", pass->compute);
+  add_seconds(object, "gather_s", pass->gather);
+  if (pass->gathered) {
+    add_seconds(object, "gather_needed_s", pass->needed);
+    add_seconds(object, "gather_ready_s", pass->ready);
+  } else {
+    cJSON_AddNullToObject(object, "gather_needed_s");
+    cJSON_AddNullToObject(object, "gather_ready_s");
+  }
+}
+
+static void
+add_groups(cJSON *report, const ReportModel *model)
+{
+  cJSON *groups = cJSON_AddArrayToObject(report, "groups");
+  for (guint i = 0; i < model->groups->len; i++) {
+    const GroupSummary *group = &g_array_index(model->groups, GroupSummary, i);
+    cJSON *object = cJSON_CreateObject();
+    add_text(object, "name", group->info->name);
+    cJSON *modules = cJSON_AddArrayToObject(object, "modules");
+    for (guint j = 0; j < group->info->modules->len; j++)
+      cJSON_AddItemToArray(modules, cJSON_CreateString(g_ptr_array_index(group->info->modules, j)));
+    add_int(object, "parameters", group->info->parameters);
+    add_int(object, "unsharded_bytes", group->info->unsharded_bytes);
+    add_int(object, "shard_bytes", group->info->shard_bytes);
+    add_int(object, "all_gathers", group->all_gathers);
+    add_int(object, "reduce_scatters", group->reduce_scatters);
+    add_pass(object, "forward", &group->forward);
+    add_pass(object, "backward", &group->backward);
+    cJSON_AddItemToArray(groups, object);
+  }
+}
+
+static void
+add_retained(cJSON *report, const RunInfo *info)
+{
+  cJSON *array = cJSON_AddArrayToObject(report, "retained");
+  for (guint i = 0; i < info->retained->len; i++) {
+    const RetainedInfo *retained = &g_array_index(info->retained, RetainedInfo, i);
+    cJSON *object = cJSON_CreateObject();
+    add_text(object, "group", retained->group);
+    add_text(object, "held_by", retained->held_by);
+    add_int(object, "bytes", retained->bytes);
+    cJSON_AddItemToArray(array, object);
+  }
+}
+
+static void
+add_warnings(cJSON *report, const ReportModel *model)
+{
+  cJSON *warnings = cJSON_AddArrayToObject(report, "warnings");
+  for (guint i = 0; i < model->warnings->len; i++)
+    cJSON_AddItemToArray(warnings, cJSON_CreateString(g_ptr_array_index(model->warnings, i)));
+}
+
+char *
+summary_json(const ReportModel *model)
+{
+  const RunInfo *info = model->info;
+  cJSON *report = cJSON_CreateObject();
+  add_text(report, "format", "highwater-report-1");
+  add_model(report, info);
+  add_plan(report, info);
+  add_cluster(report, info);
+  cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
+  add_text(report, "verdict", report_verdict_name(model->verdict));
+  add_int(report, "allocator_retries", model->allocator_retries);
+  add_limit(report, "headroom_bytes", model->headroom, model->recording->capacity_bytes);
+  if (info->equivalent_zero_stage >= 0)
+    add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
+  else
+    cJSON_AddNullToObject(report, "equivalent_zero_stage");
+  add_out_of_memory(report, model);
+  add_memory(report, model);
+  add_steps(report, model);
+  add_time(report, &model->time);
+  add_communication(report, model);
+  add_groups(report, model);
+  add_retained(report, info);
+  add_warnings(report, model);
+
+  char *text = cJSON_Print(report);
+  cJSON_Delete(report);
+  char *document = g_strconcat(text, "\n", NULL);
+  cJSON_free(text);
+  return document;
+}

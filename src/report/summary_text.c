@@ -1,0 +1,211 @@
+/* summary_text.c - the answer: does it fit, where is the peak, how long is a step. */
+#include "report/summary_text_parts.h"
+#include <string.h>
+
+enum { LABEL_WIDTH = 8 };
+
+static const Glyphs utf8_glyphs = {" · ", " × ", "█"};
+static const Glyphs ascii_glyphs = {" - ", " x ", "#"};
+
+const TextUnit *
+text_unit_for(gint64 largest)
+{
+  static const TextUnit units[] = {{"GiB", GIB}, {"MiB", MIB}, {"KiB", KIB}};
+  for (guint i = 0; i < G_N_ELEMENTS(units); i++)
+    if (largest >= units[i].bytes)
+      return &units[i];
+  return &units[G_N_ELEMENTS(units) - 1];
+}
+
+char *
+text_unit_format(const TextUnit *unit, gint64 bytes)
+{
+  return g_strdup_printf("%.2f", (double) bytes / (double) unit->bytes);
+}
+
+char *
+text_what_of_module(const Recording *recording, gint32 what, gint32 module)
+{
+  const char *name = report_text(recording, what, NULL);
+  const char *path = report_text(recording, module, NULL);
+  /* Parameters are named by their path already. */
+  if (name && path && !strstr(name, path))
+    return g_strdup_printf("%s of %s", name, path);
+  return g_strdup(name ? name : path);
+}
+
+void
+text_take_row(TextTable *table, char **cells, guint count)
+{
+  text_table_row_array(table, (const char *const *) cells);
+  for (guint i = 0; i < count; i++)
+    g_free(cells[i]);
+}
+
+static void
+print_heading(const Screen *screen)
+{
+  const RunInfo *info = screen->model->info;
+  const Glyphs *glyphs = screen->glyphs;
+  if (!info->model) {
+    g_string_append_printf(screen->out, "%s\n\n", screen->model->recording->title);
+    return;
+  }
+  g_autofree char *parameters = format_count(info->parameters);
+  g_string_append_printf(screen->out, "%s%s%s parameters%s%s over %d%s%s", info->model,
+                         glyphs->separator, parameters, glyphs->separator,
+                         info->strategy ? info->strategy : "no plan",
+                         MAX(info->shard * info->replicate, 1), glyphs->times,
+                         info->device ? info->device : "an unknown device");
+  if (info->nodes > 0)
+    g_string_append_printf(screen->out, " (%d node%s)", info->nodes, info->nodes > 1 ? "s" : "");
+  g_string_append(screen->out, glyphs->separator);
+  if (info->accumulation_steps > 1)
+    g_string_append_printf(screen->out, "%d%s", info->accumulation_steps, glyphs->times);
+  g_string_append_printf(screen->out, "%d%s%d tokens per rank", info->micro_batch, glyphs->times,
+                         info->sequence_length);
+  if (info->checkpointing)
+    g_string_append_printf(screen->out, "%s%s checkpointing", glyphs->separator,
+                           info->checkpointing);
+  g_string_append(screen->out, "\n\n");
+}
+
+/* The word that answers, padded so that what follows it lines up. */
+static void
+print_label(const Screen *screen, const char *label, const char *colour)
+{
+  if (screen->style->colour && colour)
+    g_string_append_printf(screen->out, "\033[1;%sm%s\033[0m", colour, label);
+  else
+    g_string_append(screen->out, label);
+  int padding = MAX(LABEL_WIDTH - (int) strlen(label), 2);
+  g_string_append_printf(screen->out, "%*s", padding, "");
+}
+
+static void
+print_retries(const Screen *screen)
+{
+  gint64 retries = screen->model->allocator_retries;
+  const StepSummary *last = report_model_last_step(screen->model);
+  if (retries == 0)
+    g_string_append(screen->out, "; no allocator retries");
+  else
+    g_string_append_printf(screen->out,
+                           "; %" G_GINT64_FORMAT " allocator retr%s, %" G_GINT64_FORMAT
+                           " in the last step, and each stops the device",
+                           retries, retries == 1 ? "y" : "ies", last ? last->allocator_retries : 0);
+}
+
+static void
+print_verdict(const Screen *screen)
+{
+  static const struct {
+    const char *label, *colour;
+  } verdicts[] = {
+      [VERDICT_FITS] = {"FITS", "32"},
+      [VERDICT_FITS_WITH_RETRIES] = {"FITS, SLOWLY", "33"},
+      [VERDICT_DOES_NOT_FIT] = {"DOES NOT FIT", "31"},
+  };
+  const ReportModel *model = screen->model;
+  print_label(screen, verdicts[model->verdict].label, verdicts[model->verdict].colour);
+  g_autofree char *failure = report_model_out_of_memory(model);
+  if (failure) {
+    g_string_append_printf(screen->out, "%s\n", failure);
+    return;
+  }
+  g_autofree char *reserved = format_bytes(model->peak_reserved);
+  g_autofree char *capacity = format_bytes(model->recording->capacity_bytes);
+  g_autofree char *room = format_bytes(model->headroom);
+  if (model->recording->capacity_bytes < G_MAXINT64)
+    g_string_append_printf(screen->out, "%s reserved of %s, %s to spare", reserved, capacity, room);
+  else
+    g_string_append_printf(screen->out, "%s reserved, of memory without limit", reserved);
+  if (model->info->rank_without_room >= 0)
+    g_string_append_printf(screen->out, " on rank %d, but rank %d runs out of memory",
+                           model->info->rank, model->info->rank_without_room);
+  print_retries(screen);
+  const StepSummary *last = report_model_last_step(model);
+  const StepSummary *first =
+      model->steps->len > 0 ? &g_array_index(model->steps, StepSummary, 0) : NULL;
+  if (last && first != last && first->peak_reserved != last->peak_reserved) {
+    g_autofree char *at_first = format_bytes(first->peak_reserved);
+    g_string_append_printf(screen->out, "; first step %s", at_first);
+  }
+  g_string_append_c(screen->out, '\n');
+}
+
+static void
+print_peak(const Screen *screen)
+{
+  const Recording *recording = screen->model->recording;
+  const PeakRecord *peak = &recording->peak;
+  g_autofree char *allocated = format_bytes(peak->allocated);
+  print_label(screen, "PEAK", NULL);
+  g_string_append_printf(screen->out, "%s allocated", allocated);
+  g_string_append(screen->out, " in ");
+  report_append_place(recording, peak->step, peak->phase, peak->module, screen->out);
+  if (screen->model->info->accumulation_steps > 1 && peak->step > 0)
+    g_string_append_printf(screen->out, ", micro-batch %d", peak->micro_batch);
+  g_string_append_c(screen->out, '\n');
+}
+
+static void
+print_bound(const Screen *screen)
+{
+  const TimeSummary *time = &screen->model->time;
+  SimTime shares[] = {[BOUND_COMPUTE] = time->compute,
+                      [BOUND_COMMUNICATION] = time->exposed,
+                      [BOUND_HOST] = time->host_bound};
+  g_string_append_printf(screen->out, "%sbound by %s (%.0f %%), ", screen->glyphs->separator,
+                         report_bound_name(time->bound),
+                         100.0 * (double) shares[time->bound] / (double) MAX(time->step, 1));
+  if (time->exposed > 0) {
+    g_autofree char *exposed = format_duration(time->exposed);
+    g_string_append_printf(screen->out, "%s of communication exposed", exposed);
+  } else {
+    g_string_append(screen->out,
+                    time->communication > 0 ? "no communication exposed" : "no communication");
+  }
+}
+
+static void
+print_step(const Screen *screen)
+{
+  const TimeSummary *time = &screen->model->time;
+  const char *separator = screen->glyphs->separator;
+  print_label(screen, "STEP", NULL);
+  if (!time->known) {
+    g_string_append(screen->out, "no step was completed\n");
+    return;
+  }
+  g_autofree char *step = format_duration(time->step);
+  g_string_append(screen->out, step);
+  if (time->tokens_per_s > 0) {
+    g_autofree char *tokens = format_grouped((gint64) (time->tokens_per_s + 0.5));
+    g_string_append_printf(screen->out, "%s%s tokens/s per GPU", separator, tokens);
+  }
+  if (time->mfu > 0)
+    g_string_append_printf(screen->out, "%sMFU %.0f %%", separator, 100 * time->mfu);
+  if (time->is_split)
+    print_bound(screen);
+  g_string_append_c(screen->out, '\n');
+}
+
+void
+summary_text(const ReportModel *model, const TextStyle *style, GString *out)
+{
+  const Screen screen = {
+      .model = model,
+      .style = style,
+      .glyphs = style->ascii ? &ascii_glyphs : &utf8_glyphs,
+      .out = out,
+  };
+  print_heading(&screen);
+  print_verdict(&screen);
+  print_peak(&screen);
+  print_step(&screen);
+  text_explain(&screen);
+  if (style->verbose)
+    text_tables(&screen);
+  text_footer(&screen);
+}

@@ -1,0 +1,147 @@
+/* summary_time.c - where the last complete step's time went, from its spans. */
+#include "report/interval_set.h"
+#include "report/summary_parts.h"
+
+/* The step as sets of moments. */
+typedef struct {
+  SimTime start, end;
+  int index;
+  int compute_stream;
+  gboolean has_spans;
+  IntervalSet *compute, *collectives;
+  GPtrArray *lanes; /* IntervalSet *: when each of model->communication runs, parallel to it */
+} StepTimes;
+
+int
+summary_stream(const Recording *recording, StreamId stream)
+{
+  for (guint i = 0; i < recording->streams->len; i++)
+    if (g_str_equal(g_ptr_array_index(recording->streams, i), program_stream_name(stream)))
+      return (int) i;
+  return -1;
+}
+
+gboolean
+summary_is_compute(const Span *span, int compute_stream)
+{
+  return span->stream == compute_stream && (span->kind == SPAN_KERNEL || span->kind == SPAN_COPY);
+}
+
+static const CommunicatorInfo *
+find_communicator(const RunInfo *info, const char *name)
+{
+  for (guint i = 0; i < info->communicators->len; i++) {
+    const CommunicatorInfo *communicator = &g_array_index(info->communicators, CommunicatorInfo, i);
+    if (g_str_equal(communicator->name, name))
+      return communicator;
+  }
+  return NULL;
+}
+
+/* Position of a collective's communicator and kind in model->communication, new when it is the
+ * first. */
+static guint
+find_lane(ReportModel *model, StepTimes *times, const Span *span)
+{
+  const char *communicator = report_text(model->recording, span->communicator, "");
+  const char *collective = report_text(model->recording, span->name, "");
+  for (guint i = 0; i < model->communication->len; i++) {
+    const CommunicationSummary *known =
+        &g_array_index(model->communication, CommunicationSummary, i);
+    if (g_str_equal(known->communicator, communicator) &&
+        g_str_equal(known->collective, collective))
+      return i;
+  }
+  CommunicationSummary summary = {
+      .communicator = communicator,
+      .collective = collective,
+      .info = find_communicator(model->info, communicator),
+  };
+  g_array_append_val(model->communication, summary);
+  g_ptr_array_add(times->lanes, interval_set_new());
+  return model->communication->len - 1;
+}
+
+static void
+add_span(ReportModel *model, StepTimes *times, const Span *span)
+{
+  SimTime start = CLAMP(span->start, times->start, times->end);
+  SimTime end = CLAMP(span->end, times->start, times->end);
+  if (span->kind == SPAN_COLLECTIVE) {
+    guint lane = find_lane(model, times, span);
+    CommunicationSummary *summary =
+        &g_array_index(model->communication, CommunicationSummary, lane);
+    summary->count++;
+    summary->bytes += span->bytes;
+    summary->time += span->end - span->start;
+    interval_set_add(g_ptr_array_index(times->lanes, lane), start, end);
+    interval_set_add(times->collectives, start, end);
+  } else if (summary_is_compute(span, times->compute_stream)) {
+    interval_set_add(times->compute, start, end);
+  }
+}
+
+static Bound
+largest_share(const TimeSummary *time)
+{
+  if (time->compute >= time->exposed && time->compute >= time->host_bound)
+    return BOUND_COMPUTE;
+  return time->exposed >= time->host_bound ? BOUND_COMMUNICATION : BOUND_HOST;
+}
+
+static void
+fill_time(ReportModel *model, const StepTimes *times)
+{
+  const RunInfo *info = model->info;
+  TimeSummary *time = &model->time;
+  time->known = TRUE;
+  time->is_split = times->has_spans;
+  time->step = times->end - times->start;
+  time->compute = interval_set_length(times->compute);
+  time->communication = interval_set_length(times->collectives);
+  time->exposed = time->communication - interval_set_overlap(times->collectives, times->compute);
+  time->host_bound = times->has_spans ? time->step - time->compute - time->exposed : 0;
+  time->bound = largest_share(time);
+  double seconds = (double) time->step * 1e-9;
+  if (seconds <= 0)
+    return;
+  time->tokens_per_s = (double) info->tokens_per_step / seconds;
+  if (info->peak_flops > 0) {
+    time->mfu = info->model_flops / seconds / info->peak_flops;
+    time->hfu = info->hardware_flops / seconds / info->peak_flops;
+  }
+}
+
+void
+summary_time(ReportModel *model)
+{
+  const StepSummary *step = report_model_last_step(model);
+  if (!step)
+    return;
+  const Recording *recording = model->recording;
+  StepTimes times = {
+      .start = step->start,
+      .end = step->start + step->duration,
+      .index = step->index,
+      .compute_stream = summary_stream(recording, STREAM_COMPUTE),
+      .compute = interval_set_new(),
+      .collectives = interval_set_new(),
+      .lanes = g_ptr_array_new_with_free_func((GDestroyNotify) interval_set_free),
+  };
+  for (guint i = 0; i < recording->spans->len; i++) {
+    const Span *span = &g_array_index(recording->spans, Span, i);
+    if (span->step != times.index)
+      continue;
+    times.has_spans = TRUE;
+    add_span(model, &times, span);
+  }
+  fill_time(model, &times);
+  for (guint i = 0; i < times.lanes->len; i++) {
+    const IntervalSet *busy = g_ptr_array_index(times.lanes, i);
+    g_array_index(model->communication, CommunicationSummary, i).exposed =
+        interval_set_length(busy) - interval_set_overlap(busy, times.compute);
+  }
+  interval_set_free(times.compute);
+  interval_set_free(times.collectives);
+  g_ptr_array_unref(times.lanes);
+}

@@ -1,0 +1,26 @@
+/* timeline_table.h - the memory timeline as a table for gnuplot and other readers of columns. */
+#ifndef HIGHWATER_REPORT_TIMELINE_TABLE_H
+#define HIGHWATER_REPORT_TIMELINE_TABLE_H
+
+#include "record/recording.h"
+
+/* How a table begins; the recording's title follows on the line. */
+#define TIMELINE_FORMAT "# highwater-timeline-1: "
+
+/* Most changes in the table of `run --timeline`, and in a RUN directory's timeline.tsv. */
+enum { TIMELINE_CHANGES = 1 << 20, TIMELINE_FIGURE_CHANGES = 2048 };
+
+typedef struct {
+  guint max_changes; /* at least 8 */
+  /* Every change is two rows, what was and what is: a line through the rows is the true staircase.
+   * Else one row. */
+  gboolean corners;
+} TimelineStyle;
+
+/* Appends the table to out: blocks "memory", "phases", "steps", "marks" (doc/formats.md), separated
+ * by two empty lines as gnuplot's `index` wants.  A recording with more changes of allocated memory
+ * is thinned: every row that stays is a true one, and the highest and lowest allocated and the
+ * highest reserved of each stretch stay, so no peak is lost. */
+void timeline_table(const Recording *recording, const TimelineStyle *style, GString *out);
+
+#endif

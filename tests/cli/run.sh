@@ -1,0 +1,27 @@
+# run.sh - the command line of highwater run: each refusal is one line that names what is wrong.
+. "$top_srcdir/tests/cli/lib.sh"
+
+refuses "a network is needed" "run: too few arguments" run
+refuses "only one network is taken" "run: too many arguments" run tiny gpt2
+refuses "at least one step is simulated" "run: --steps: 0 is not in 1..10000" run tiny --steps 0
+refuses "steps are a number" "--steps" run tiny --steps three
+refuses "ranks count from 0" "run: --rank: -1 is not in" run tiny --rank=-1
+refuses "a limit of memory is a size" "run: --memory-limit: '80GB/s' is not a size" run tiny --memory-limit 80GB/s
+refuses "a limit of memory is positive" "run: --memory-limit: a limit is at least one byte" run tiny --memory-limit 0
+refuses "a negative limit is no size" "run: --memory-limit: '-1GiB' is not a size" run tiny --memory-limit=-1GiB
+refuses "standard input can be one thing only" "only one of NETWORK, --plan and --cluster can be standard input" \
+  run - --plan -
+refuses "a misspelt network is recognized" "did you mean 'tiny'?" run tinny
+refuses "a misspelt plan is recognized" "did you mean 'fsdp2'?" run tiny --plan fsdp22
+refuses "a misspelt cluster is recognized" "did you mean 'h100-8'?" run tiny --cluster h10-8
+refuses "a missing network is named" "missing.json: cannot be read: No such file" run missing.json
+refuses "a missing plan is named" "missing.json: cannot be read: No such file" run tiny --plan missing.json
+refuses "a missing cluster is named" "missing.json: cannot be read: No such file" run tiny --cluster missing.json
+mkdir folder.json
+refuses "a folder is no network" "folder.json: cannot be read" run folder.json
+printf '{"model_type": "llama"' >truncated.json
+refuses "a truncated network is named with its line" "truncated.json: line 1:" run truncated.json
+"$highwater" run - <truncated.json >out 2>err
+status=$?
+ok "standard input is named in messages" is_refusal "standard input: line 1:"
+finish
