@@ -21,11 +21,10 @@ FAMILIES = \
   src/network/family_gpt2.c
 
 COMMANDS = \
-  src/cli/cmd_lower.c \
   src/cli/cmd_run.c \
+  src/cli/cmd_lower.c \
   src/cli/cmd_list.c \
-  src/cli/cmd_plot.c
-  src/cli/cmd_list.c \
+  src/cli/cmd_plot.c \
   src/cli/cmd_replay.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
@@ -186,10 +185,12 @@ libhighwater_a_SOURCES += \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
   src/report/summary.c src/report/summary.h \
-  src/report/summary_groups.c src/report/summary_parts.h \
+  src/report/summary_groups.c \
   src/report/summary_json.c src/report/summary_json.h \
+  src/report/summary_parts.h \
   src/report/summary_text.c src/report/summary_text.h \
-  src/report/summary_text_explain.c src/report/summary_text_parts.h \
+  src/report/summary_text_explain.c \
+  src/report/summary_text_parts.h \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
   src/report/timeline_table.c src/report/timeline_table.h
@@ -208,7 +209,7 @@ libhighwater_a_SOURCES += \
 # cli
 libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
-  src/cli/run_simulation.c src/cli/run_simulation.h
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
+  src/cli/run_simulation.c src/cli/run_simulation.h \
   src/cli/scenario.c src/cli/scenario.h

@@ -12,19 +12,16 @@ CHECKS = \
   tests/check_output \
   tests/check_plan_spec \
   tests/check_plot \
-  tests/check_reports \
   tests/check_program \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
   tests/check_rate_group \
   tests/check_recording \
+  tests/check_reports \
   tests/check_shared_link \
   tests/check_specs \
   tests/check_units
-
-tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
-tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
@@ -41,9 +38,9 @@ SHELL_TESTS = \
 TEST_EXTRAS = \
   tests/history.h \
   tests/plan_tables.h \
-  tests/program_text.h
-  tests/data \
-  tests/plan_tables.h
+  tests/program_text.h \
+  tests/report_fixture.h \
+  tests/data
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
@@ -83,8 +80,8 @@ TEST_EXTENSIONS = .sh
 AM_TESTS_ENVIRONMENT = \
   LC_ALL=C G_DEBUG=fatal-criticals \
   top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
-  HIGHWATER_MODELS='$(abs_top_srcdir)/models' HIGHWATER_PLOTS='$(abs_top_srcdir)/plots' fuzzers='$(FUZZERS)'; \
-  export LC_ALL G_DEBUG top_srcdir top_builddir HIGHWATER_MODELS HIGHWATER_PLOTS fuzzers;
+  HIGHWATER_MODELS='$(abs_top_srcdir)/models' fuzzers='$(FUZZERS)'; \
+  export LC_ALL G_DEBUG top_srcdir top_builddir HIGHWATER_MODELS fuzzers;
 
 # What programs here are linked with: unit tests, fuzz targets, benchmarks.
 LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)

@@ -5,12 +5,16 @@
 #include "cli/registry.h"
 #include "cli/scenario.h"
 
+enum { MOST_STEPS = 10000 };
+
 typedef struct {
-  ScenarioOptions scenario;
-  int step;            /* --step K: only that step; 0: all */
-  gboolean allocations; /* --allocations */
-  gboolean program;     /* --program: the form that can be read back */
-  gboolean check;       /* --check */
+  char *plan, *cluster;
+  char **assignments;
+  int rank, steps;
+  int step;             /* only that step; 0: all */
+  gboolean allocations; /* allocations and frees only */
+  gboolean program;     /* the form that can be read back */
+  gboolean check;       /* the Program's order first */
 } LowerOptions;
 
 /* What the command prints for one step. */
@@ -39,44 +43,81 @@ print_program(const Program *program, const LowerOptions *o, GString *out)
     print_step(program, step, o, out);
 }
 
+static gboolean
+parse_options(int argc, char **argv, LowerOptions *o, char ***positionals, GError **error)
+{
+  const GOptionEntry entries[] = {
+      {"plan", 0, 0, G_OPTION_ARG_FILENAME, &o->plan, "plan: a preset or a file (default fsdp2)", "P"},
+      {"cluster", 0, 0, G_OPTION_ARG_FILENAME, &o->cluster, "cluster: a preset or a file (default h100-8)", "C"},
+      {"set", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o->assignments, "override a key of the plan", "KEY=VALUE"},
+      {"rank", 0, 0, G_OPTION_ARG_INT, &o->rank, "rank (default 0)", "N"},
+      {"steps", 0, 0, G_OPTION_ARG_INT, &o->steps, "print steps 1 to N (default 2)", "N"},
+      {"step", 0, 0, G_OPTION_ARG_INT, &o->step, "print step K alone", "K"},
+      {"allocations", 0, 0, G_OPTION_ARG_NONE, &o->allocations, "print allocations and frees only", NULL},
+      {"program", 0, 0, G_OPTION_ARG_NONE, &o->program, "print the whole Program in its text form", NULL},
+      {"check", 0, 0, G_OPTION_ARG_NONE, &o->check, "check the Program's order first", NULL},
+      {0},
+  };
+  return command_parse(&command_lower, argc, argv, entries, 1, 1, positionals, error);
+}
+
+static gboolean
+check_options(LowerOptions *o, GError **error)
+{
+  if (o->steps == 0)
+    o->steps = o->step > 0 ? o->step : 2;
+  if (o->steps < 1 || o->steps > MOST_STEPS) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--steps: %d is not in 1..%d", o->steps, MOST_STEPS);
+    return FALSE;
+  }
+  if (o->step < 0 || o->step > o->steps) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--step: %d is not in 1..%d", o->step, o->steps);
+    return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean
+read_inputs(const LowerOptions *o, const char *network, ScenarioInputs *inputs, GError **error)
+{
+  inputs->assignments = o->assignments;
+  return input_text_read("network", network, &inputs->network, error) &&
+         input_text_read("plan", o->plan != NULL ? o->plan : "fsdp2", &inputs->plan, error) &&
+         input_text_read("cluster", o->cluster != NULL ? o->cluster : "h100-8", &inputs->cluster, error);
+}
+
+static int
+lower_and_print(const LowerOptions *o, const ScenarioInputs *inputs, GError **error)
+{
+  g_autoptr(Scenario) scenario = scenario_new(inputs, o->rank, error);
+  g_autoptr(Lowered) lowered = scenario != NULL ? scenario_lower(scenario, o->rank, o->steps, error) : NULL;
+  if (lowered == NULL || (o->check && !program_check(lowered->program, error)))
+    return EXIT_BAD_INPUT;
+  g_autoptr(GString) out = g_string_new(NULL);
+  print_program(lowered->program, o, out);
+  fwrite(out->str, 1, out->len, stdout);
+  return EXIT_ANSWER_YES;
+}
+
 static int
 run(int argc, char **argv, GError **error)
 {
-  LowerOptions o = {.scenario = {.steps = 0}};
+  LowerOptions o = {0};
+  ScenarioInputs inputs = {0};
   g_auto(GStrv) positionals = NULL;
-  const GOptionEntry entries[] = {
-      {"plan", 0, 0, G_OPTION_ARG_FILENAME, &o.scenario.plan, "plan: a preset or a file (default fsdp2)", "P"},
-      {"cluster", 0, 0, G_OPTION_ARG_FILENAME, &o.scenario.cluster, "cluster: a preset or a file (default h100-8)", "C"},
-      {"set", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.scenario.set, "override a key of the plan", "KEY=VALUE"},
-      {"rank", 0, 0, G_OPTION_ARG_INT, &o.scenario.rank, "rank (default 0)", "N"},
-      {"steps", 0, 0, G_OPTION_ARG_INT, &o.scenario.steps, "print steps 1 to N (default 2)", "N"},
-      {"step", 0, 0, G_OPTION_ARG_INT, &o.step, "print step K alone", "K"},
-      {"allocations", 0, 0, G_OPTION_ARG_NONE, &o.allocations, "print allocations and frees only", NULL},
-      {"program", 0, 0, G_OPTION_ARG_NONE, &o.program, "print the whole Program in its text form", NULL},
-      {"check", 0, 0, G_OPTION_ARG_NONE, &o.check, "check the Program's order first", NULL},
-      {0},
-  };
-  if (!command_parse(&command_lower, argc, argv, entries, 1, 1, &positionals, error)) {
-    scenario_options_clear(&o.scenario);
-    return EXIT_ANSWER_YES;
+  int status = EXIT_ANSWER_YES;
+  if (parse_options(argc, argv, &o, &positionals, error)) {
+    status = check_options(&o, error) && read_inputs(&o, positionals[0], &inputs, error)
+                 ? lower_and_print(&o, &inputs, error)
+                 : EXIT_BAD_INPUT;
   }
-  if (o.scenario.steps == 0)
-    o.scenario.steps = o.step > 0 ? o.step : 2;
-  if (o.step < 0 || o.step > o.scenario.steps) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--step: %d is not in 1..%d", o.step, o.scenario.steps);
-    scenario_options_clear(&o.scenario);
-    return EXIT_BAD_INPUT;
-  }
-  g_autoptr(Scenario) scenario = scenario_load(positionals[0], &o.scenario, error);
-  g_autoptr(Lowered) lowered =
-      scenario != NULL ? scenario_lower(scenario, o.scenario.rank, o.scenario.steps, error) : NULL;
-  scenario_options_clear(&o.scenario);
-  if (lowered == NULL || (o.check && !program_check(lowered->program, error)))
-    return EXIT_BAD_INPUT;
-  g_autoptr(GString) out = g_string_new(NULL);
-  print_program(lowered->program, &o, out);
-  fwrite(out->str, 1, out->len, stdout);
-  return EXIT_ANSWER_YES;
+  input_text_clear(&inputs.network);
+  input_text_clear(&inputs.plan);
+  input_text_clear(&inputs.cluster);
+  g_free(o.plan);
+  g_free(o.cluster);
+  g_strfreev(o.assignments);
+  return status;
 }
 
 const Command command_lower = {

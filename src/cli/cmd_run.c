@@ -35,7 +35,8 @@ options_clear(RunOptions *options)
 static void
 request_clear(RunRequest *request)
 {
-  const RunInput inputs[] = {request->network, request->plan, request->cluster};
+  const InputText inputs[] = {request->inputs.network, request->inputs.plan,
+                              request->inputs.cluster};
   for (guint i = 0; i < G_N_ELEMENTS(inputs); i++) {
     g_free(inputs[i].name);
     g_free(inputs[i].text);
@@ -60,17 +61,6 @@ check_range(const char *option, int value, int min, int max, GError **error)
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "run: %s: %d is not in %d..%d", option,
               value, min, max);
   return FALSE;
-}
-
-static gboolean
-read_input(const char *kind, const char *preset_or_path, RunInput *input, GError **error)
-{
-  g_autofree char *path = preset_find(kind, preset_or_path, error);
-  if (!path)
-    return FALSE;
-  input->name = g_strdup(json_text_name(path));
-  input->text = json_text_load(path, &input->length, error);
-  return input->text != NULL;
 }
 
 static gboolean
@@ -110,21 +100,22 @@ fill_request(const RunOptions *options, const char *network, RunRequest *request
   const char *cluster = options->cluster ? options->cluster : "h100-8";
   request->steps = options->steps;
   request->rank = options->rank;
-  request->assignments = options->assignments;
+  request->inputs.assignments = options->assignments;
+  request->keep_spans = options->output != NULL;
   return check_range("--steps", options->steps, 1, MAX_STEPS, error) &&
          check_range("--rank", options->rank, 0, G_MAXINT, error) &&
          read_memory_limit(options->memory_limit, &request->memory_limit, error) &&
          check_standard_input((const char *const[]){network, plan, cluster}, 3, error) &&
-         read_input("network", network, &request->network, error) &&
-         read_input("plan", plan, &request->plan, error) &&
-         read_input("cluster", cluster, &request->cluster, error);
+         input_text_read("network", network, &request->inputs.network, error) &&
+         input_text_read("plan", plan, &request->inputs.plan, error) &&
+         input_text_read("cluster", cluster, &request->inputs.cluster, error);
 }
 
 /* ---- output side ---- */
 
 /* An input as it was loaded, assignments applied.  It was parsed before.  Caller frees. */
 static char *
-input_copy(const RunInput *input, char *const *assignments)
+input_copy(const InputText *input, char *const *assignments)
 {
   g_autoptr(JsonDocument) document =
       json_document_parse(input->name, input->text, input->length, NULL);
@@ -143,9 +134,9 @@ write_output(const RunOptions *options, const RunRequest *request, const RunResu
 {
   if (!options->output)
     return TRUE;
-  g_autofree char *network = input_copy(&request->network, NULL);
-  g_autofree char *plan = input_copy(&request->plan, request->assignments);
-  g_autofree char *cluster = input_copy(&request->cluster, NULL);
+  g_autofree char *network = input_copy(&request->inputs.network, NULL);
+  g_autofree char *plan = input_copy(&request->inputs.plan, request->inputs.assignments);
+  g_autofree char *cluster = input_copy(&request->inputs.cluster, NULL);
   const RunDocuments documents = {
       .report = report, .network = network, .plan = plan, .cluster = cluster};
   return run_directory_write(options->output, result->recording, &documents, error);

@@ -1,25 +1,99 @@
 /* run_simulation.c - from what the command line asked for to a Recording and what reports say
  * beside it. */
 #include "cli/run_simulation.h"
-#include "base/units.h"
-#include "spec/cluster_spec.h"
-#include "spec/network_spec.h"
 
-/* The network and cluster are read; lowering and execution are not joined to it yet. */
+#include "base/units.h"
+#include "cli/run_facts.h"
+#include "exec/executor.h"
+#include "strategy/shard.h"
+
+/* ---- memory ---- */
+
+/* Context and communicators: what the process holds outside the allocator. */
+static gint64
+outside_allocator(const Scenario *s, const Program *program)
+{
+  gint64 bytes = s->cluster->context_bytes;
+  for (guint i = 0; i < program->communicators->len; i++)
+    if (g_array_index(program->communicators, Communicator, i).ranks > 1)
+      bytes += s->cluster->nccl_bytes_per_communicator;
+  return bytes;
+}
+
+static ExecutorConfig
+executor_config(const RunRequest *request, const Scenario *s, const Program *program)
+{
+  ExecutorConfig config = {
+      .cluster = s->cluster,
+      .allocator = allocator_config_default(),
+      .outside_allocator_bytes = outside_allocator(s, program),
+      .keep_spans = request->keep_spans,
+      .title = s->network->name,
+  };
+  gint64 left = s->cluster->device->memory_bytes - config.outside_allocator_bytes;
+  config.allocator.memory_limit = request->memory_limit > 0 ? request->memory_limit : MAX(left, 1);
+  config.allocator.expandable_segments = s->plan->allocator.expandable_segments;
+  config.allocator.max_split_size = s->plan->allocator.max_split_size;
+  config.allocator.garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
+  allocator_config_set_divisions(&config.allocator, s->plan->allocator.roundup_power2_divisions);
+  config.allocator.device_total_bytes = s->cluster->device->memory_bytes;
+  return config;
+}
+
+static Recording *
+simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **lowered, GError **error)
+{
+  *lowered = scenario_lower(s, rank, request->steps, error);
+  if (*lowered == NULL)
+    return NULL;
+  ExecutorConfig config = executor_config(request, s, (*lowered)->program);
+  return executor_run((*lowered)->program, &config);
+}
+
+/* ---- all ranks ---- */
+
+/* Do two ranks of a shard group hold different numbers of rows of some parameter? */
+static gboolean
+ranks_differ(const Scenario *s, int a, int b)
+{
+  int ranks = s->plan->shard;
+  for (guint i = 0; i < s->network->parameters->len; i++) {
+    const Parameter *p = network_parameter(s->network, (int) i);
+    if (shard_of(p, ranks, a % ranks).local_elements != shard_of(p, ranks, b % ranks).local_elements)
+      return TRUE;
+  }
+  return FALSE;
+}
+
+/* The first rank has the most rows and the last one the fewest: when rows are uneven these two stand for the others.
+ * Returns a rank that runs out of memory although `rank` does not, or -1. */
+static int
+rank_without_room(const RunRequest *request, const Scenario *s, int rank)
+{
+  const int others[] = {0, s->plan->shard - 1};
+  for (guint i = 0; i < G_N_ELEMENTS(others); i++) {
+    if (others[i] == rank || !ranks_differ(s, rank, others[i]))
+      continue;
+    g_autoptr(Lowered) lowered = NULL;
+    g_autoptr(Recording) recording = simulate_rank(request, s, others[i], &lowered, NULL);
+    if (recording != NULL && recording->out_of_memory.happened)
+      return others[i];
+  }
+  return -1;
+}
+
 gboolean
 run_simulation(const RunRequest *request, RunResult *result, GError **error)
 {
-  g_autoptr(NetworkSpec) network = network_spec_parse(request->network.name, request->network.text,
-                                                      request->network.length, error);
-  if (!network)
+  g_autoptr(Scenario) s = scenario_new(&request->inputs, request->rank, error);
+  if (s == NULL)
     return FALSE;
-  g_autoptr(ClusterSpec) cluster = cluster_spec_parse(request->cluster.name, request->cluster.text,
-                                                      request->cluster.length, error);
-  if (!cluster)
+  g_autoptr(Lowered) lowered = NULL;
+  result->recording = simulate_rank(request, s, request->rank, &lowered, error);
+  if (result->recording == NULL)
     return FALSE;
-  result->recording = NULL;
-  result->info = NULL;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-              "run: lowering and execution are not part of this build");
-  return FALSE;
+  result->info = run_facts(s, lowered, request->rank);
+  if (!result->recording->out_of_memory.happened)
+    result->info->rank_without_room = rank_without_room(request, s, request->rank);
+  return TRUE;
 }

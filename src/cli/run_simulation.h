@@ -3,20 +3,14 @@
 #ifndef HIGHWATER_CLI_RUN_SIMULATION_H
 #define HIGHWATER_CLI_RUN_SIMULATION_H
 
+#include "cli/scenario.h"
 #include "record/recording.h"
 #include "report/run_info.h"
 
-/* An input file, read but not parsed. */
 typedef struct {
-  char *name; /* its path, or "standard input": what messages call it */
-  char *text;
-  gsize length;
-} RunInput;
-
-typedef struct {
-  RunInput network, plan, cluster;
-  char **assignments; /* --set, in order; NULL-terminated, may be NULL */
+  ScenarioInputs inputs;
   int steps, rank;
+  gboolean keep_spans; /* of all steps, not only of the last one */
   gint64 memory_limit; /* of the allocator, bytes; 0: what the device has left */
 } RunRequest;
 

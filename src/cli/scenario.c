@@ -1,16 +1,26 @@
 /* scenario.c - a network, a plan and a cluster, read and lowered. */
 #include "cli/scenario.h"
 
+#include "base/json_document.h"
 #include "base/units.h"
+#include "spec/preset.h"
 
-/* Values of the command line itself. */
-static gboolean
-check_options(const ScenarioOptions *options, GError **error)
+gboolean
+input_text_read(const char *kind, const char *preset_or_path, InputText *input, GError **error)
 {
-  if (options->steps >= 1 && options->steps <= 1000000)
-    return TRUE;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--steps: %d is not in 1..1000000", options->steps);
-  return FALSE;
+  g_autofree char *path = preset_find(kind, preset_or_path, error);
+  if (path == NULL)
+    return FALSE;
+  input->name = g_strdup(json_text_name(path));
+  input->text = json_text_load(path, &input->length, error);
+  return input->text != NULL;
+}
+
+void
+input_text_clear(InputText *input)
+{
+  g_clear_pointer(&input->name, g_free);
+  g_clear_pointer(&input->text, g_free);
 }
 
 static gboolean
@@ -19,34 +29,30 @@ check_rank(const PlanSpec *plan, int rank, GError **error)
   int ranks = plan->shard * plan->replicate;
   if (rank >= 0 && rank < ranks)
     return TRUE;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--rank: %d is not in 0..%d (mesh of %d x %d)", rank,
-              ranks - 1, plan->replicate, plan->shard);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--rank: %d is not in 0..%d, the mesh's ranks", rank,
+              ranks - 1);
   return FALSE;
 }
 
 Scenario *
-scenario_load(const char *network, const ScenarioOptions *options, GError **error)
+scenario_new(const ScenarioInputs *in, int rank, GError **error)
 {
-  if (!check_options(options, error))
-    return NULL;
   g_autoptr(Scenario) s = g_new0(Scenario, 1);
   g_autofree PlanStrategy *table = strategy_plan_table();
-  s->network_spec = network_spec_load(network, error);
+  s->network_spec = network_spec_parse(in->network.name, in->network.text, in->network.length, error);
   if (s->network_spec == NULL)
     return NULL;
-  const char *plan = options->plan != NULL ? options->plan : "fsdp2";
-  s->plan = plan_spec_load(plan, (const char *const *) options->set, table, error);
-  if (s->plan == NULL || !check_rank(s->plan, options->rank, error))
+  s->plan = plan_spec_parse(in->plan.name, in->plan.text, in->plan.length, (const char *const *) in->assignments,
+                            table, error);
+  if (s->plan == NULL || !check_rank(s->plan, rank, error))
     return NULL;
-  s->cluster = cluster_spec_load(options->cluster != NULL ? options->cluster : "h100-8", error);
+  s->cluster = cluster_spec_parse(in->cluster.name, in->cluster.text, in->cluster.length, error);
   if (s->cluster == NULL)
     return NULL;
   s->strategy = strategy_find(s->plan->strategy);
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   s->network = network_build(s->network_spec, &shape, error);
-  if (s->network == NULL)
-    return NULL;
-  return g_steal_pointer(&s);
+  return s->network != NULL ? g_steal_pointer(&s) : NULL;
 }
 
 Lowered *
@@ -61,14 +67,6 @@ scenario_lower(const Scenario *s, int rank, int steps, GError **error)
       .steps = steps,
   };
   return lower(&input, error);
-}
-
-void
-scenario_options_clear(ScenarioOptions *options)
-{
-  g_free(options->plan);
-  g_free(options->cluster);
-  g_strfreev(options->set);
 }
 
 void

@@ -1,4 +1,4 @@
-/* scenario.h - what most commands begin with: a network, a plan and a cluster, read from the command line and lowered. */
+/* scenario.h - what most commands begin with: a network, a plan and a cluster, read and lowered. */
 #ifndef HIGHWATER_CLI_SCENARIO_H
 #define HIGHWATER_CLI_SCENARIO_H
 
@@ -6,14 +6,22 @@
 #include "network/family.h"
 #include "spec/cluster_spec.h"
 
-/* Options that say which scenario; GOptionEntry variables. */
+/* An input file, read but not parsed. */
 typedef struct {
-  char *plan;     /* --plan, NULL: fsdp2 */
-  char *cluster;  /* --cluster, NULL: h100-8 */
-  char **set;     /* --set KEY=VALUE, repeated */
-  int rank;       /* --rank */
-  int steps;      /* --steps */
-} ScenarioOptions;
+  char *name; /* its path, or "standard input": what messages call it */
+  char *text;
+  gsize length;
+} InputText;
+
+typedef struct {
+  InputText network, plan, cluster;
+  char **assignments; /* --set, in order; NULL-terminated, may be NULL */
+} ScenarioInputs;
+
+/* Finds a preset of a kind, or a file ("-": standard input), and reads it. */
+gboolean input_text_read(const char *kind, const char *preset_or_path, InputText *input, GError **error);
+/* Frees name and text. */
+void input_text_clear(InputText *input);
 
 typedef struct {
   NetworkSpec *network_spec;
@@ -23,11 +31,10 @@ typedef struct {
   Network *network;
 } Scenario;
 
-/* Loads everything and builds the network.  NULL and error when an input is bad. */
-Scenario *scenario_load(const char *network, const ScenarioOptions *options, GError **error);
+/* Parses the inputs and builds the network.  NULL and error when one is bad, or the rank is not one of the mesh. */
+Scenario *scenario_new(const ScenarioInputs *inputs, int rank, GError **error);
 /* Lowers for a rank: `steps` steps. */
 Lowered *scenario_lower(const Scenario *scenario, int rank, int steps, GError **error);
-void scenario_options_clear(ScenarioOptions *options);
 void scenario_free(Scenario *scenario);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Scenario, scenario_free)
 

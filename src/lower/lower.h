@@ -19,6 +19,7 @@ typedef struct {
   GPtrArray *units;      /* Unit *: groups with members, bytes and counts of collectives in the last step */
   ExpectedTotals expected;
   gboolean has_expected;
+  int zero_stage;        /* equivalent ZeRO stage */
 } Lowered;
 
 /* Writes the Program.  Errors: a plan that the strategy or this version cannot honour. */

@@ -439,6 +439,19 @@ release(StrategyContext *x, int unit)
 
 /* ---- closed form ---- */
 
+/* Parameters that are gathered again in backward: stage 3; kept from forward on: stage 2. */
+static int
+zero_stage(StrategyContext *x)
+{
+  const Fsdp2 *f = fsdp2_of(x);
+  if (f->ranks == 1)
+    return 0;
+  for (int i = 0; i < f->count; i++)
+    if (f->groups[i].count > 0 && f->groups[i].reshard_after_forward != RESHARD_NO)
+      return 3;
+  return 2;
+}
+
 /* Every group is gathered once in forward, and again in backward where it was resharded; its gradients are reduced once
  * in every micro-batch that synchronizes. */
 static ExpectedTotals
@@ -485,5 +498,6 @@ const Strategy strategy_fsdp2 = {
     .after_backward = after_backward,
     .end_backward = end_backward,
     .release = release,
+    .zero_stage = zero_stage,
     .expected = expected,
 };

@@ -115,6 +115,8 @@ typedef struct {
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs;   /* after_backward hangs on a node at the unit's inputs */
+  /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
+  int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
 } Strategy;
 

@@ -1,0 +1,164 @@
+/* run_facts.c - model, plan, machine, FLOPs and groups of a scenario, as reports want them. */
+#include "cli/run_facts.h"
+
+#include "base/units.h"
+
+/* ---- FLOPs ---- */
+
+/* PaLM's convention (arXiv 2204.02311, appendix B): six per parameter in matmuls and token, and 12 L A s for attention
+ * over the whole square. */
+static double
+model_flops_per_token(const Scenario *s)
+{
+  const Network *n = s->network;
+  double parameters = (double) (network_parameter_count(n) - n->embedding_parameters);
+  double attention = 12.0 * n->blocks->len * (double) n->attention_width * s->plan->sequence_length;
+  return 6 * parameters + attention;
+}
+
+/* FLOPs that are done a second time in the last step; attention counts its whole square, as above. */
+static double
+recomputed_flops(const Program *program)
+{
+  const OpList *list = program_step(program, program->steps - 1);
+  double flops = 0;
+  int depth = 0, recompute = 0;
+  for (guint i = 0; i < list->ops->len; i++) {
+    const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    if (op->kind == PROGRAM_RANGE_PUSH) {
+      depth++;
+      if (recompute == 0 && op->b == RANGE_HOOK && g_str_equal(program_text(program, op->a), "recompute"))
+        recompute = depth;
+    } else if (op->kind == PROGRAM_RANGE_POP) {
+      recompute = recompute == depth ? 0 : recompute;
+      depth--;
+    } else if (op->kind == PROGRAM_LAUNCH && recompute > 0) {
+      const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
+      flops += kernel->kind == KERNEL_ATTENTION_FORWARD ? 2 * kernel->flops : kernel->flops;
+    }
+  }
+  return flops;
+}
+
+/* ---- groups, communicators ---- */
+
+static void
+add_groups(RunInfo *info, const Scenario *s, const Lowered *lowered)
+{
+  for (guint i = 0; i < lowered->units->len; i++) {
+    const Unit *unit = g_ptr_array_index(lowered->units, i);
+    if (unit->parameters->len == 0)
+      continue;
+    g_autoptr(GPtrArray) modules = g_ptr_array_new();
+    for (guint k = 0; k < unit->modules->len; k++)
+      g_ptr_array_add(modules, network_module(s->network, g_array_index(unit->modules, int, k))->path);
+    g_ptr_array_add(modules, NULL);
+    GroupInfo *group = run_info_add_group(info, unit->name, (const char *const *) modules->pdata);
+    group->parameters = unit->elements;
+    group->unsharded_bytes = unit->unsharded_bytes;
+    group->shard_bytes = unit->shard_bytes;
+  }
+}
+
+static void
+add_retained(RunInfo *info, const Scenario *s, const Lowered *lowered)
+{
+  static const char *const as[] = {"a clone", "an unshard without its reshard"};
+  static const char *const until[] = {"end of forward", "end of backward", "end of the step"};
+  for (guint i = 0; i < s->plan->retain->len; i++) {
+    const RetainSpec *spec = g_ptr_array_index(s->plan->retain, i);
+    g_autofree char *holder =
+        g_strdup_printf("%s of the plan's \"retain\", until %s", as[spec->as], until[spec->until]);
+    gint64 bytes = 0;
+    for (guint k = 0; k < lowered->units->len; k++) {
+      const Unit *unit = g_ptr_array_index(lowered->units, k);
+      bytes = g_str_equal(unit->name, spec->group) ? unit->unsharded_bytes : bytes;
+    }
+    run_info_add_retained(info, spec->group, holder, bytes);
+  }
+}
+
+static char *
+link_of(const ClusterSpec *cluster, const Communicator *c)
+{
+  static const char *const intra[] = {"NVSwitch", "NVLink", "PCIe"};
+  static const char *const inter[] = {"InfiniBand", "RoCE", "EFA", "Slingshot", "TCP"};
+  int span = c->ranks * c->stride, nodes = MAX(1, (span + cluster->gpus_per_node - 1) / cluster->gpus_per_node);
+  if (nodes == 1)
+    return g_strdup(intra[cluster->intra_node]);
+  return g_strdup_printf("%s over %d nodes", inter[cluster->inter_node], nodes);
+}
+
+static void
+add_communicators(RunInfo *info, const Scenario *s, const Program *program)
+{
+  for (guint i = 0; i < program->communicators->len; i++) {
+    const Communicator *c = &g_array_index(program->communicators, Communicator, i);
+    g_autofree char *link = link_of(s->cluster, c);
+    run_info_add_communicator(info, program_text(program, c->name), c->ranks, link);
+  }
+}
+
+/* ---- all ---- */
+
+static char *
+checkpointing_text(const PlanSpec *plan)
+{
+  switch (plan->checkpointing.policy) {
+  case CHECKPOINT_EVERY_N:
+    return g_strdup_printf("every %d", plan->checkpointing.every);
+  case CHECKPOINT_FRACTION:
+    return g_strdup_printf("%.3g of the blocks", plan->checkpointing.fraction);
+  default:
+    return g_strdup(plan_checkpoint_policy_name(plan->checkpointing.policy));
+  }
+}
+
+static void
+fill_plan(RunInfo *info, const Scenario *s)
+{
+  const PlanSpec *plan = s->plan;
+  info->strategy = g_strdup(plan->strategy);
+  info->checkpointing = checkpointing_text(plan);
+  info->shard = plan->shard;
+  info->replicate = plan->replicate;
+  info->micro_batch = plan->micro_batch;
+  info->sequence_length = plan->sequence_length;
+  info->accumulation_steps = plan->accumulation.steps;
+  info->tokens_per_step = (gint64) plan->micro_batch * plan->sequence_length * plan->accumulation.steps;
+}
+
+static void
+fill_machine(RunInfo *info, const Scenario *s)
+{
+  const ClusterSpec *c = s->cluster;
+  int ranks = s->plan->shard * s->plan->replicate;
+  gboolean half = dtype_size(s->network->shape.precision.matmul) == 2;
+  info->device = g_strdup(c->device->name);
+  info->cluster = g_strdup(c->name);
+  info->nodes = (ranks + c->gpus_per_node - 1) / c->gpus_per_node;
+  info->peak_flops = half ? c->device->peak_bf16_flops : c->device->peak_fp32_flops;
+  g_autofree char *device = g_strdup_printf("device %s", c->device->name);
+  run_info_add_constant(info, device, ORIGIN_DEFAULT);
+  g_autofree char *fabric = g_strdup_printf("fabrics of cluster %s", c->name);
+  run_info_add_constant(info, fabric, ORIGIN_DEFAULT);
+}
+
+RunInfo *
+run_facts(const Scenario *s, const Lowered *lowered, int rank)
+{
+  RunInfo *info = run_info_new();
+  info->model = g_strdup(s->network->name);
+  info->parameters = network_parameter_count(s->network);
+  info->trainable_parameters = info->parameters;
+  info->rank = rank;
+  info->equivalent_zero_stage = lowered->zero_stage;
+  fill_plan(info, s);
+  fill_machine(info, s);
+  info->model_flops = model_flops_per_token(s) * (double) info->tokens_per_step;
+  info->hardware_flops = info->model_flops + recomputed_flops(lowered->program);
+  add_groups(info, s, lowered);
+  add_retained(info, s, lowered);
+  add_communicators(info, s, lowered->program);
+  return info;
+}
