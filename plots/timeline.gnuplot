@@ -14,7 +14,8 @@ phase_tint(name) = found(phase_names, name) > 0 ? int(word(phase_tints, found(ph
 
 # ---- what there is: extent, unit, the categories that are used, marks
 stats table index "memory" using 1:3 nooutput
-begin = STATS_min_x
+# From the run's beginning, unless the recording's clock began long before.
+begin = STATS_min_x > STATS_max_x / 2 ? STATS_min_x : 0
 end = STATS_max_x > STATS_min_x ? STATS_max_x : STATS_min_x + 1e-9
 reserved_peak = STATS_max_y
 used = ""

@@ -775,8 +775,12 @@ START_TEST(corners_show_what_was_before_each_change)
   Recording *recording = fixture_recording();
   g_autoptr(GString) table = table_of(recording, 100, TRUE);
   g_autoptr(GPtrArray) rows = rows_of_block(table->str, "memory");
-  ck_assert_uint_eq(rows->len, 2 * recording->memory->len - 1);
-  for (guint i = 1; i < rows->len; i += 2) {
+  guint corners = 2 * recording->memory->len - 1;
+  ck_assert_uint_eq(rows->len, corners + 1);
+  /* What is there last stays until the last phase ends. */
+  ck_assert_str_eq(cell(rows, corners, 0), "0.002300000");
+  ck_assert_int_eq(size(rows, corners, 1), 536 * MIB);
+  for (guint i = 1; i < corners; i += 2) {
     ck_assert_str_eq(cell(rows, i, 0), cell(rows, i + 1, 0));
     for (guint c = 1; c < 3 + CATEGORY_COUNT; c++)
       ck_assert_str_eq(cell(rows, i, c), cell(rows, i - 1, c));

@@ -100,6 +100,19 @@ append_row(const Timeline *timeline, SimTime time, const MemoryState *state)
   g_string_append_c(timeline->out, '\n');
 }
 
+/* When the host was done with the last phase. */
+static SimTime
+last_phase_end(const Recording *recording)
+{
+  SimTime end = 0;
+  for (guint i = 0; i < recording->ranges->len; i++) {
+    const Range *range = &g_array_index(recording->ranges, Range, i);
+    if (range->kind == RECORDED_PHASE)
+      end = MAX(end, range->end);
+  }
+  return end;
+}
+
 static void
 append_memory(const Timeline *timeline, const TimelineStyle *style)
 {
@@ -129,6 +142,9 @@ append_memory(const Timeline *timeline, const TimelineStyle *style)
     append_row(timeline, event->time, &state);
     shown = state;
   }
+  SimTime end = last_phase_end(recording);
+  if (style->corners && end > event_at(recording, recording->memory->len - 1)->time)
+    append_row(timeline, end, &state);
 }
 
 /* Construction is step 0 and its phase: it lasts until the first step begins or the recording ends.
