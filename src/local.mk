@@ -26,8 +26,6 @@ COMMANDS = \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c
-  src/cli/cmd_replay.c \
-  src/cli/cmd_plot.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
 EXTRA_DIST += src/make-registry.sh
@@ -211,8 +209,8 @@ libhighwater_a_SOURCES += \
 # cli
 libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
-  src/cli/run_simulation.c src/cli/run_simulation.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
+  src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
   src/cli/scenario.c src/cli/scenario.h

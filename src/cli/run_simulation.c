@@ -35,7 +35,9 @@ executor_config(const RunRequest *request, const Scenario *s, const Program *pro
   config.allocator.expandable_segments = s->plan->allocator.expandable_segments;
   config.allocator.max_split_size = s->plan->allocator.max_split_size;
   config.allocator.garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
-  allocator_config_set_divisions(&config.allocator, s->plan->allocator.roundup_power2_divisions);
+  config.allocator.roundup_power2_divisions = s->plan->allocator.roundup_power2_divisions;
+  if (config.allocator.garbage_collection_threshold > 0 && request->memory_limit > 0)
+    config.allocator.process_limit = request->memory_limit; /* a share of a limit: PyTorch collects only under one */
   config.allocator.device_total_bytes = s->cluster->device->memory_bytes;
   return config;
 }
