@@ -1,6 +1,7 @@
 /* allocation_trace_link.c - what the events of a trace have to do with each other. */
 #include "base/units.h"
 #include "import/allocation_trace_internal.h"
+#include <string.h>
 
 /* Frees that wait are explained by at most so many queues. */
 #define MAX_LANES 64
@@ -201,64 +202,36 @@ assign_lanes(AllocationTrace *trace)
 }
 
 static gboolean
-is_release(const TraceEvent *event)
-{
-  return event->action == TRACE_SEGMENT_FREE || event->action == TRACE_SEGMENT_UNMAP;
-}
-
-static gboolean
 is_growth(const TraceEvent *event)
 {
   return event->action == TRACE_SEGMENT_ALLOC || event->action == TRACE_SEGMENT_MAP;
 }
 
-/* TRUE when releases were made by an allocation that found the device full, or by the garbage
- * collector before it; else they were an empty_cache().  next is what happens after them. */
-static gboolean
-is_automatic(const AllocatorConfig *config, const TraceEvent *next, gint64 reserved)
-{
-  gint64 limit = MIN(config->memory_limit, config->process_limit);
-  gboolean collects =
-      config->process_limit < G_MAXINT64 && config->garbage_collection_threshold > 0;
-  double collect_from = config->garbage_collection_threshold * (double) config->process_limit;
-  if (next->action == TRACE_OUT_OF_MEMORY)
-    return TRUE;
-  return is_growth(next) &&
-         (next->bytes > limit - reserved || (collects && (double) reserved > collect_from));
-}
-
+/* A reservation whose first pages are unmapped when the trace begins shows where it really begins
+ * when they are mapped again: closer below than another reservation could be. */
 static void
-add_reserved(gint64 *reserved, const TraceEvent *event)
+find_reservations(AllocationTrace *trace)
 {
-  gint64 change = is_growth(event) ? event->bytes : is_release(event) ? -event->bytes : 0;
-  /* Nonsense adds up to no more than nonsense. */
-  *reserved = CLAMP(*reserved + change, 0, (gint64) 1 << 60);
-}
-
-/* Follows reserved memory through the trace to tell the allocator's releases from empty_cache(). */
-static void
-find_causes(AllocationTrace *trace)
-{
-  const guint count = trace->events->len;
-  gint64 reserved = 0;
-  for (guint i = 0; i < trace->blocks->len; i++)
-    reserved = MIN(reserved + g_array_index(trace->blocks, TraceBlock, i).bytes, (gint64) 1 << 60);
-  gboolean releasing = FALSE; /* for the next allocation */
-  guint next = 0;             /* the next event that is neither a release nor a completed free */
-  for (guint i = 0; i < count; i++) {
-    TraceEvent *event = event_at(trace, i);
-    while (next < count && (next <= i || is_release(event_at(trace, next)) ||
-                            event_at(trace, next)->action == TRACE_FREE_COMPLETED))
-      next++;
-    if (is_release(event) && !releasing && (i == 0 || !is_release(event_at(trace, i - 1)))) {
-      releasing = next < count && is_automatic(&trace->config, event_at(trace, next), reserved);
-      event->empties_cache = !releasing;
-    }
-    if (event->action == TRACE_ALLOC || event->action == TRACE_OUT_OF_MEMORY) {
-      event->after_release = releasing;
-      releasing = FALSE;
-    }
-    add_reserved(&reserved, event);
+  gint64 total = trace->config.device_total_bytes;
+  guint64 nearest = (guint64) MIN(trace->reservation_bytes, total + total / 8);
+  g_autofree gint32 *first = g_new(gint32, 2 * MAX(trace->streams->len, 1));
+  memset(first, -1, 2 * MAX(trace->streams->len, 1) * sizeof *first);
+  for (guint i = trace->segments->len; i-- > 0;) {
+    const TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, i);
+    first[2 * segment->stream + segment->small_pool] = (gint32) i;
+  }
+  gboolean small = FALSE; /* the pool of the next allocation, for which pages are mapped */
+  for (guint i = trace->events->len; i-- > 0;) {
+    const TraceEvent *event = event_at(trace, i);
+    if (event->action == TRACE_ALLOC || event->action == TRACE_OUT_OF_MEMORY)
+      small = event->bytes <= MIB;
+    gint32 index = first[2 * event->stream + small];
+    if (event->action != TRACE_SEGMENT_MAP || index < 0)
+      continue;
+    TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, index);
+    guint64 begin = segment->reservation_address ? segment->reservation_address : segment->address;
+    if (event->address < begin && segment->address - event->address < nearest)
+      segment->reservation_address = event->address;
   }
 }
 
@@ -303,8 +276,9 @@ allocation_trace_link(AllocationTrace *trace, GError **error)
     Linker linker = {trace, slots, error};
     if (!link_slots(&linker))
       return FALSE;
-    find_causes(trace);
     find_address_base(trace);
+    if (trace->config.expandable_segments)
+      find_reservations(trace);
   }
   assign_lanes(trace);
   return TRUE;

@@ -17,10 +17,13 @@ typedef struct {
   TraceReplay *replay;
   CachingAllocator *allocator;
   SlotState *slots;
-  gint32 freeing; /* slot whose free is being requested */
-  guint event;    /* the event being replayed */
-  guint group;    /* the first event after the last allocation or free */
-  guint compared; /* events before this one have been compared */
+  gint32 freeing;     /* slot whose free is being requested */
+  guint event;        /* the event being replayed */
+  guint group;        /* the first event after the last call of the program */
+  guint call;         /* the next event that is a call of the program */
+  gboolean releasing; /* the trace released segments for that call */
+  guint ready;        /* frees completed in the trace before this event are ready to be seen */
+  guint compared;     /* events before this one have been compared */
   gboolean restoring;
   const BlockHandle *restored; /* handles of the blocks that the trace begins with */
   guint n_restored;
@@ -128,24 +131,29 @@ is_segment_event(const TraceEvent *event)
   return event->action >= TRACE_SEGMENT_ALLOC && event->action <= TRACE_SEGMENT_UNMAP;
 }
 
-/* The next segment event of the trace that belongs to the event being replayed, or NULL.  Those of
- * an allocation come before it; those of an empty_cache() are a run from it on. */
+static gboolean
+is_release(const TraceEvent *event)
+{
+  return event->action == TRACE_SEGMENT_FREE || event->action == TRACE_SEGMENT_UNMAP;
+}
+
+/* What the program does; all else is the allocator's answer, and comes before the call's own event.
+ */
+static gboolean
+is_call(const TraceEvent *event)
+{
+  return !is_segment_event(event) && event->action != TRACE_FREE_COMPLETED &&
+         event->action != TRACE_SNAPSHOT;
+}
+
+/* The next segment event of the trace before the next call, or NULL. */
 static const TraceEvent *
 expected_segment(Driver *driver)
 {
-  const AllocationTrace *trace = driver->trace;
-  gboolean emptying = trace_event(trace, driver->event)->empties_cache;
-  for (; driver->compared < trace->events->len; driver->compared++) {
-    const TraceEvent *event = trace_event(trace, driver->compared);
-    if (!emptying && driver->compared >= driver->event)
-      return NULL;
+  for (; driver->compared < driver->call; driver->compared++) {
+    const TraceEvent *event = trace_event(driver->trace, driver->compared);
     if (is_segment_event(event))
-      return emptying &&
-                     (event->action == TRACE_SEGMENT_ALLOC || event->action == TRACE_SEGMENT_MAP)
-                 ? NULL
-                 : event;
-    if (emptying && event->action != TRACE_FREE_COMPLETED)
-      return NULL;
+      return event;
   }
   return NULL;
 }
@@ -190,7 +198,7 @@ compare_segment(Driver *driver, TraceAction action, int stream, guint64 address,
           describe(driver, action, stream, bytes, address));
 }
 
-/* What the trace did for this event and the replay did not. */
+/* What the trace did for this call and the replay did not. */
 static void
 finish_comparison(Driver *driver)
 {
@@ -219,10 +227,7 @@ host_event_done(gpointer user, guint64 event)
 {
   const Driver *driver = user;
   gint32 slot = (gint32) event;
-  guint ready =
-      trace_event(driver->trace, driver->event)->after_release ? driver->group : driver->event;
-  return driver->slots[slot].waited ||
-         (gint64) slot_at(driver, slot)->completed_at < (gint64) ready;
+  return driver->slots[slot].waited || slot_at(driver, slot)->completed_at < (gint32) driver->ready;
 }
 
 static void
@@ -262,7 +267,7 @@ host_place(gpointer user, int stream, gint64 bytes, guint64 *address)
   (void) bytes;
   if (driver->replay->first_divergence >= 0)
     return FALSE;
-  for (guint i = driver->compared; i < driver->event; i++) {
+  for (guint i = driver->compared; i < driver->call; i++) {
     const TraceEvent *event = trace_event(driver->trace, i);
     if (event->action != TRACE_SEGMENT_ALLOC && event->action != TRACE_SEGMENT_MAP)
       continue;
@@ -318,17 +323,39 @@ release_slot(Driver *driver, gint32 slot)
 static gboolean
 replay_free(Driver *driver, const TraceEvent *event)
 {
+  finish_comparison(driver);
   release_slot(driver, event->slot);
   return TRUE;
 }
 
+/* What the next call will make the allocator do, with what was ready before it. */
+static MallocOutlook
+outlook(Driver *driver)
+{
+  const AllocationTrace *trace = driver->trace;
+  if (driver->call == trace->events->len)
+    return MALLOC_REUSES;
+  const TraceEvent *call = trace_event(trace, driver->call);
+  if (call->action != TRACE_ALLOC && call->action != TRACE_OUT_OF_MEMORY)
+    return MALLOC_REUSES;
+  driver->ready = driver->group;
+  return caching_allocator_outlook(driver->allocator, call->bytes, call->stream);
+}
+
+/* Releases in the trace are the next allocation's own doing if the allocator would release for it
+ * here; else the program has emptied the cache. */
 static gboolean
 replay_release(Driver *driver, const TraceEvent *event)
 {
-  if (event->empties_cache) {
-    driver->compared = MAX(driver->compared, driver->event);
+  if (driver->releasing || (driver->event > 0 && is_release(event - 1)))
+    return TRUE;
+  MallocOutlook expected = outlook(driver);
+  driver->releasing = expected == MALLOC_COLLECTS || expected == MALLOC_WAITS;
+  /* Frees that completed before a collection were ready; those before a wait were waited for. */
+  driver->ready = expected == MALLOC_WAITS ? driver->group : driver->event;
+  if (!driver->releasing) {
+    driver->replay->empty_caches++;
     caching_allocator_empty_cache(driver->allocator);
-    finish_comparison(driver);
   }
   return TRUE;
 }
@@ -375,11 +402,18 @@ replay_events(Driver *driver)
   for (guint i = 0; more && i < trace->events->len; i++) {
     const TraceEvent *event = trace_event(trace, i);
     driver->event = i;
+    while (driver->call < trace->events->len &&
+           (driver->call < i || !is_call(trace_event(trace, driver->call))))
+      driver->call++;
+    if (!driver->releasing)
+      driver->ready = i;
     follow_phase(driver, event);
     if (replay_event[event->action])
       more = replay_event[event->action](driver, event);
-    if (event->action == TRACE_ALLOC || event->action == TRACE_FREE_REQUESTED)
-      driver->group = i + 1;
+    if (is_call(event)) {
+      driver->group = driver->ready = i + 1;
+      driver->releasing = FALSE;
+    }
   }
 }
 
@@ -419,8 +453,12 @@ restore(Driver *driver, GError **error)
   }
   for (guint i = 0; i < trace->segments->len; i++) {
     const TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, i);
-    segments[i] = (RestoredSegment){segment->address, segment->stream, segment->small_pool,
-                                    blocks + segment->first_block, segment->n_blocks};
+    segments[i] = (RestoredSegment){.address = segment->address,
+                                    .stream = segment->stream,
+                                    .small_pool = segment->small_pool,
+                                    .blocks = blocks + segment->first_block,
+                                    .n_blocks = segment->n_blocks,
+                                    .reservation_address = segment->reservation_address};
   }
   driver->restoring = TRUE;
   if (!caching_allocator_restore(driver->allocator, segments, trace->segments->len,

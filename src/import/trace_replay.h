@@ -48,6 +48,8 @@ typedef struct {
   gint32 first_divergence;
   char *trace_did, *replay_did;
   guint segment_events_compared;
+  /* Releases in the trace that no allocation of the replay explains: taken as empty_cache(). */
+  guint empty_caches;
 } TraceReplay;
 
 /* The allocator is configured as trace->config says.  NULL and error when the trace's first

@@ -97,8 +97,7 @@ static const struct {
 static BlockHandle
 acquire(CachingAllocator *allocator, const Request *request)
 {
-  if (garbage_collection_is_on(&allocator->config))
-    garbage_collect_cached_blocks(allocator);
+  garbage_collect_cached_blocks(allocator);
   BlockHandle block = BLOCK_NONE;
   for (guint i = 0; block == BLOCK_NONE && i < G_N_ELEMENTS(attempts); i++) {
     if (attempts[i].release && !attempts[i].release(allocator, request))
@@ -143,6 +142,24 @@ caching_allocator_malloc(CachingAllocator *allocator, gint64 bytes, int stream,
   if (allocator->check_always)
     caching_allocator_check(allocator);
   return block;
+}
+
+MallocOutlook
+caching_allocator_outlook(CachingAllocator *allocator, gint64 bytes, int stream)
+{
+  FreePosition position;
+  block_pool_stream(allocator, stream);
+  pending_free_process(allocator, FALSE);
+  Request request = allocator_request(&allocator->config, bytes, stream);
+  if (block_pool_find(allocator, &request, &position))
+    return MALLOC_REUSES;
+  if (garbage_collection_is_due(allocator))
+    return MALLOC_COLLECTS;
+  if (segment_has_room(allocator, &request))
+    return MALLOC_GROWS;
+  gboolean collects =
+      garbage_excess(allocator) > 0 || has_available_cached_blocks(allocator, &request);
+  return collects ? MALLOC_COLLECTS : MALLOC_WAITS;
 }
 
 void
