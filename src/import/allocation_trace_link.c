@@ -1,7 +1,6 @@
 /* allocation_trace_link.c - what the events of a trace have to do with each other. */
 #include "base/units.h"
 #include "import/allocation_trace_internal.h"
-#include <string.h>
 
 /* Frees that wait are explained by at most so many queues. */
 #define MAX_LANES 64
@@ -207,31 +206,91 @@ is_growth(const TraceEvent *event)
   return event->action == TRACE_SEGMENT_ALLOC || event->action == TRACE_SEGMENT_MAP;
 }
 
+/* The lowest reservation of a stream and pool as the trace begins. */
+typedef struct {
+  TraceSegment *first; /* NULL: none, or it is gone */
+  gint64 mapped;
+} FirstReservation;
+
+/* Nonsense adds up to no more than nonsense. */
+static void
+add_mapped(FirstReservation *reservation, gint64 bytes)
+{
+  reservation->mapped = MIN(reservation->mapped + bytes, (gint64) 1 << 60);
+}
+
+static guint64
+reservation_begin(const TraceSegment *segment)
+{
+  return segment->reservation_address ? segment->reservation_address : segment->address;
+}
+
+/* Two for each stream: of the large and of the small pool. */
+static FirstReservation *
+list_first_reservations(const AllocationTrace *trace)
+{
+  FirstReservation *list = g_new0(FirstReservation, 2 * MAX(trace->streams->len, 1));
+  for (guint i = 0; i < trace->segments->len; i++) {
+    TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, i);
+    FirstReservation *reservation = &list[2 * segment->stream + segment->small_pool];
+    if (!reservation->first)
+      reservation->first = segment;
+    for (guint k = 0; k < segment->n_blocks; k++)
+      add_mapped(reservation,
+                 g_array_index(trace->blocks, TraceBlock, segment->first_block + k).bytes);
+  }
+  return list;
+}
+
+/* Pages that were mapped on a stream, for which of its pools is not said: that of the allocation
+ * they are for. */
+static void
+follow_map(const AllocationTrace *trace, FirstReservation *list, const TraceEvent *event,
+           const TraceEvent *cause)
+{
+  gint64 total = trace->config.device_total_bytes;
+  guint64 nearest = (guint64) MIN(trace->reservation_bytes, total + total / 8);
+  FirstReservation *reservation = &list[2 * event->stream + (cause->bytes <= MIB)];
+  TraceSegment *first = reservation->first;
+  if (!first || first->address > event->address + nearest)
+    return;
+  if (event->address < reservation_begin(first))
+    first->reservation_address = event->address;
+  add_mapped(reservation, event->bytes);
+}
+
+static void
+follow_unmap(const AllocationTrace *trace, FirstReservation *list, const TraceEvent *event)
+{
+  for (int pool = 0; pool < 2; pool++) {
+    FirstReservation *reservation = &list[2 * event->stream + pool];
+    if (!reservation->first || event->address < reservation_begin(reservation->first) ||
+        event->address - reservation_begin(reservation->first) >=
+            (guint64) trace->reservation_bytes)
+      continue;
+    reservation->mapped -= event->bytes;
+    if (reservation->mapped <= 0)
+      reservation->first = NULL;
+  }
+}
+
 /* A reservation whose first pages are unmapped when the trace begins shows where it really begins
  * when they are mapped again: closer below than another reservation could be. */
 static void
 find_reservations(AllocationTrace *trace)
 {
-  gint64 total = trace->config.device_total_bytes;
-  guint64 nearest = (guint64) MIN(trace->reservation_bytes, total + total / 8);
-  g_autofree gint32 *first = g_new(gint32, 2 * MAX(trace->streams->len, 1));
-  memset(first, -1, 2 * MAX(trace->streams->len, 1) * sizeof *first);
-  for (guint i = trace->segments->len; i-- > 0;) {
-    const TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, i);
-    first[2 * segment->stream + segment->small_pool] = (gint32) i;
-  }
-  gboolean small = FALSE; /* the pool of the next allocation, for which pages are mapped */
-  for (guint i = trace->events->len; i-- > 0;) {
+  g_autofree FirstReservation *list = list_first_reservations(trace);
+  guint cause = 0; /* the next allocation */
+  for (guint i = 0; i < trace->events->len; i++) {
     const TraceEvent *event = event_at(trace, i);
-    if (event->action == TRACE_ALLOC || event->action == TRACE_OUT_OF_MEMORY)
-      small = event->bytes <= MIB;
-    gint32 index = first[2 * event->stream + small];
-    if (event->action != TRACE_SEGMENT_MAP || index < 0)
-      continue;
-    TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, index);
-    guint64 begin = segment->reservation_address ? segment->reservation_address : segment->address;
-    if (event->address < begin && segment->address - event->address < nearest)
-      segment->reservation_address = event->address;
+    while (cause < trace->events->len &&
+           (cause < i || (event_at(trace, cause)->action != TRACE_ALLOC &&
+                          event_at(trace, cause)->action != TRACE_OUT_OF_MEMORY)))
+      cause++;
+    if (event->action == TRACE_SEGMENT_MAP && cause < trace->events->len)
+      follow_map(trace, list, event, event_at(trace, cause));
+    else if (event->action == TRACE_SEGMENT_UNMAP)
+      follow_unmap(trace, list, event);
   }
 }
 

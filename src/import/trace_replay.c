@@ -27,6 +27,7 @@ typedef struct {
   gboolean restoring;
   const BlockHandle *restored; /* handles of the blocks that the trace begins with */
   guint n_restored;
+  GArray *pending; /* slots whose free was requested before the trace */
 } Driver;
 
 static const TraceSlot *
@@ -198,6 +199,18 @@ compare_segment(Driver *driver, TraceAction action, int stream, guint64 address,
           describe(driver, action, stream, bytes, address));
 }
 
+/* Best fit takes one block of many: where it differs shows earlier than by segments. */
+static void
+compare_address(Driver *driver, guint64 expected, guint64 address)
+{
+  TraceReplay *replay = driver->replay;
+  if (!driver->trace->has_segment_events || replay->first_misplaced >= 0 || address == expected)
+    return;
+  replay->first_misplaced = (gint32) driver->event;
+  replay->trace_address = expected;
+  replay->replay_address = address;
+}
+
 /* What the trace did for this call and the replay did not. */
 static void
 finish_comparison(Driver *driver)
@@ -301,6 +314,7 @@ replay_alloc(Driver *driver, const TraceEvent *event)
     return fail(driver, &failure);
   }
   driver->slots[event->slot] = (SlotState){block, event->stream, FALSE};
+  compare_address(driver, event->address, caching_allocator_address(driver->allocator, block));
   count_allocated(driver, event->stream, caching_allocator_block_size(driver->allocator, block));
   note_peaks(driver);
   return TRUE;
@@ -480,13 +494,32 @@ count_first_block(Driver *driver, const TraceSegment *segment, const TraceBlock 
     count_allocated(driver, segment->stream, block->bytes);
 }
 
-/* A free that was under way when the trace began. */
 static void
-request_first_free(Driver *driver, const TraceSegment *segment, const TraceBlock *block)
+take_pending(Driver *driver, const TraceSegment *segment, const TraceBlock *block)
 {
   (void) segment;
   if (block->pending_free)
-    release_slot(driver, block->slot);
+    g_array_append_val(driver->pending, block->slot);
+}
+
+static gint
+compare_completion(gconstpointer a, gconstpointer b, gpointer user)
+{
+  gint32 first = slot_at(user, *(const gint32 *) a)->completed_at;
+  gint32 second = slot_at(user, *(const gint32 *) b)->completed_at;
+  return (first > second) - (first < second);
+}
+
+/* Frees that were under way when the trace began queue in the order in which they complete. */
+static void
+request_first_frees(Driver *driver)
+{
+  driver->pending = g_array_new(FALSE, FALSE, sizeof(gint32));
+  each_first_block(driver, take_pending);
+  g_array_sort_with_data(driver->pending, compare_completion, driver);
+  for (guint i = 0; i < driver->pending->len; i++)
+    release_slot(driver, g_array_index(driver->pending, gint32, i));
+  g_array_free(driver->pending, TRUE);
 }
 
 static void
@@ -494,7 +527,7 @@ begin(Driver *driver)
 {
   TraceReplay *replay = driver->replay;
   each_first_block(driver, count_first_block);
-  each_first_block(driver, request_first_free);
+  request_first_frees(driver);
   for (guint i = 0; i < replay->streams->len; i++) {
     ReplayStream *stream = stream_at(driver, (int) i);
     stream->peak_allocated = stream->allocated;
@@ -528,7 +561,7 @@ replay_new(const AllocationTrace *trace)
   replay->streams = g_array_new(FALSE, TRUE, sizeof(ReplayStream));
   replay->phases = g_array_new(FALSE, FALSE, sizeof(ReplayPhase));
   replay->blocks = g_array_new(FALSE, FALSE, sizeof(BlockInfo));
-  replay->out_of_memory_at = replay->first_divergence = -1;
+  replay->out_of_memory_at = replay->first_divergence = replay->first_misplaced = -1;
   /* A list of frees alone has no stream. */
   g_array_set_size(replay->streams, MAX(trace->streams->len, 1));
   for (guint i = 0; i < trace->streams->len; i++)
