@@ -146,22 +146,31 @@ torchtitan_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
 
 /* ---- forward() as transformers writes it ---- */
 
+/* Returns the output; *weights: eager attention's probabilities, or NO_VAL. */
 static Val
-transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables)
+transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables, Val *weights)
 {
   const CausalLm *lm = &m->lm;
   const BlockParts *p = &m->block;
   x = call_module(b, p->attention, x);
-  Val q = let(b, "query", transpose(b, split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim)));
-  Val k = let(b, "key", transpose(b, split_heads(b, linear(b, x, p->k), m->kv_heads, lm->head_dim)));
-  Val v = let(b, "value", transpose(b, split_heads(b, linear(b, x, p->v), m->kv_heads, lm->head_dim)));
-  Val qk[2] = {q, k};
-  rope_transformers(b, qk, tables[TABLE_COS], tables[TABLE_SIN]);
-  let_pair(b, (const char *const[]){"query", "key"}, qk);
-  Val o = transformers_attend(b, lm, m->kv_heads, qk[0], qk[1], v, tables);
+  Val qkv[3];
+  qkv[0] = let(b, "query", transpose(b, split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim)));
+  qkv[1] = let(b, "key", transpose(b, split_heads(b, linear(b, x, p->k), m->kv_heads, lm->head_dim)));
+  qkv[2] = let(b, "value", transpose(b, split_heads(b, linear(b, x, p->v), m->kv_heads, lm->head_dim)));
+  transformers_rope(b, qkv, tables[TABLE_COS], tables[TABLE_SIN]);
+  qkv[0] = let(b, "query", qkv[0]);
+  qkv[1] = let(b, "key", qkv[1]);
+  Val mask = transformers_mask(lm, tables);
+  Val o = transformers_attend(b, lm, m->kv_heads, FALSE, qkv, mask, weights);
+  o = let(b, "output", o);
+  if (weights->slot != NO_VAL.slot)
+    *weights = let(b, "attn_weights", *weights);
   o = let(b, "output", merge_heads(b, o));
   o = let(b, "output", linear(b, o, p->o));
-  return builder_leave(b, o);
+  Val results[2] = {o, *weights};
+  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
+  *weights = results[1];
+  return results[0];
 }
 
 /* residual + attention(norm(x)), residual + mlp(norm(x)), with every step bound to hidden_states */
@@ -169,10 +178,13 @@ static Val
 transformers_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
 {
   const Llama *m = (const Llama *) lm;
-  builder_call(b, 0, NULL);
+  Val weights;
+  builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
   Val residual = let(b, "residual", x);
   x = let(b, "hidden_states", rms_norm(b, x, m->block.norm1, m->norm));
-  x = let(b, "hidden_states", transformers_attention(b, m, x, tables));
+  x = let(b, "hidden_states", transformers_attention(b, m, x, tables, &weights));
+  if (weights.slot != NO_VAL.slot)
+    let(b, "_", weights);
   x = let(b, "hidden_states", binary(b, OP_ADD, residual, x));
   residual = let(b, "residual", x);
   x = let(b, "hidden_states", rms_norm(b, x, m->block.norm2, m->norm));

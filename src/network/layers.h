@@ -54,6 +54,8 @@ Val rms_norm(Builder *b, Val x, int weight, NormCode code);
 Val rope_complex(Builder *b, Val x, Val table);
 /* x * cos + cat(-b, a) * sin, with fp32 tables cast to x's dtype at each call (the oracle's torchtitan variant). */
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
+/* x[..., first : first + size] of the last dimension: a view. */
+Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
 /* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or [batch, kv, length,
@@ -72,6 +74,9 @@ typedef struct {
   Val mask; /* explicit mask, or NO_VAL */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
+/* An operand of bmm [batch * heads, rows, columns] out of [batch, heads, ...]: a view, or a copy where memory has batch
+ * and heads apart. */
+Val bmm_operand(Builder *b, Val x, gint64 rows, gint64 columns);
 /* Which kernel that is. */
 AttentionCode attention_choice(const AttentionCall *call, DType dtype);
 

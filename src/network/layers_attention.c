@@ -71,18 +71,40 @@ flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   return out;
 }
 
+/* A boolean mask becomes a bias of zeros and -inf in the operands' dtype, one per sequence, its rows padded to a multiple
+ * of 8 elements (convert_boolean_attn_mask, pad_bias). */
+static Val
+mask_bias(Builder *b, Val q)
+{
+  ValueInfo info = builder_info(b, q);
+  DType dtype = (DType) info.dtype;
+  gint64 batch = info.shape[0], length = info.shape[2];
+  Val zero = create(b, "zero", value_shape(dtype, 1, (gint64) 1));
+  Val infinity = create(b, "-inf", value_shape(dtype, 1, (gint64) 1));
+  Val bias = create(b, "attention bias", value_shape(dtype, 4, batch, (gint64) 1, length, length));
+  builder_discard(b, infinity);
+  builder_discard(b, zero);
+  if (length % 8 == 0)
+    return bias;
+  ValueInfo wide = value_shape(dtype, 4, batch, (gint64) 1, length, round_up(length, 8));
+  Val padded = create(b, "padded attention bias", wide);
+  builder_discard(b, bias);
+  return padded;
+}
+
 static Val
 efficient(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
   OpAttributes at = attention_attributes(b, q, call);
-  return builder_op(b, OP_EFFICIENT_ATTENTION, &at, 3, (Val[]){q, k, v});
+  gboolean masked = call->mask.slot != NO_VAL.slot;
+  Val operands[] = {q, k, v, masked ? mask_bias(b, q) : NO_VAL};
+  return builder_op(b, OP_EFFICIENT_ATTENTION, &at, masked ? 4 : 3, operands);
 }
 
 /* ---- math: _scaled_dot_product_attention_math (aten/src/ATen/native/transformers/attention.cpp) ---- */
 
-/* An operand of bmm: batch and heads become one dimension.  That is a copy where memory has them apart; with a batch of
- * one it never is. */
-static Val
+/* With a batch of one it never is a copy. */
+Val
 bmm_operand(Builder *b, Val x, gint64 rows, gint64 columns)
 {
   ValueInfo info = builder_info(b, x);

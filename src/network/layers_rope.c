@@ -18,8 +18,7 @@ rope_complex(Builder *b, Val x, Val table)
   return builder_leave(b, to(b, real, (DType) shape.dtype));
 }
 
-/* x[..., first : first + size] of the last dimension. */
-static Val
+Val
 slice_last(Builder *b, Val x, gint64 first, gint64 size)
 {
   ValueInfo info = builder_info(b, x);

@@ -160,6 +160,13 @@ backward_nll_loss(OpCase *c)
   recipe_launch(c, "nll_loss_backward", KERNEL_MEMORY, 0, "g0 i1 o1 >d0");
 }
 
+static void
+shape_cumsum(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = value_like(&c->in[0], DTYPE_INT64);
+}
+
 /* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward. */
 static void
 shape_opaque(OpCase *c)
@@ -283,7 +290,7 @@ static const OpInfo ops[OP_COUNT] = {
 
     /* no gradient */
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_outputs},
-    [OP_CUMSUM] = {"cumsum", .shape = shape_result, .forward = forward_cumsum},
+    [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
 
     /* given by numbers */
     [OP_OPAQUE] = {"opaque", SAVES(ALWAYS(O1)), .shape = shape_opaque, .forward = forward_opaque,

@@ -116,12 +116,15 @@ backward_embedding(OpCase *c)
     sorted_gradient(c);
 }
 
+/* torch.cumsum of flags: they are cast first; one row is scanned by cub, several by a kernel without scratch. */
 void
 forward_cumsum(OpCase *c)
 {
+  gint64 elements = value_elements(&c->in[0]), length = c->in[0].shape[c->in[0].dims - 1];
   recipe_out(c, 0, "cumsum");
-  gint64 length = c->in[0].shape[c->in[0].dims - 1];
-  if (value_elements(&c->in[0]) == length) /* one row: cub's scan; several rows: a kernel without scratch */
-    recipe_release(c, recipe_temp(c, cub_align(8 * (ceil_div(length, 2816) + 32)) + 767, "scan workspace"));
+  int cast = recipe_temp(c, 8 * elements, "cast flags");
+  if (elements == length)
+    scratch(c, cub_unique_bytes(length), "scan workspace");
   recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
+  recipe_release(c, cast);
 }
