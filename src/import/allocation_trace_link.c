@@ -313,7 +313,7 @@ find_address_base(AllocationTrace *trace)
     lowest = MIN(lowest, event->address);
     highest = MAX(highest, event->address);
   }
-  if (highest < granule)
+  if (lowest > highest)
     return;
   guint64 end = (highest + (guint64) trace->reservation_bytes) / granule * granule + 32 * granule;
   trace->config.address_base = trace->config.expandable_segments

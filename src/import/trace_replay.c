@@ -181,6 +181,16 @@ diverge(Driver *driver, guint event, char *trace_did, char *replay_did)
   replay->replay_did = replay_did;
 }
 
+static char *
+describe_expected(const Driver *driver, const TraceEvent *expected)
+{
+  if (expected)
+    return describe(driver, (TraceAction) expected->action, expected->stream, expected->bytes,
+                    expected->address);
+  gboolean failed = trace_event(driver->trace, driver->event)->action == TRACE_OUT_OF_MEMORY;
+  return g_strdup(failed ? "out of memory" : "nothing");
+}
+
 static void
 compare_segment(Driver *driver, TraceAction action, int stream, guint64 address, gint64 bytes)
 {
@@ -192,10 +202,7 @@ compare_segment(Driver *driver, TraceAction action, int stream, guint64 address,
     driver->replay->segment_events_compared++;
     return;
   }
-  diverge(driver, at,
-          expected ? describe(driver, (TraceAction) expected->action, expected->stream,
-                              expected->bytes, expected->address)
-                   : g_strdup("nothing"),
+  diverge(driver, at, describe_expected(driver, expected),
           describe(driver, action, stream, bytes, address));
 }
 
@@ -217,10 +224,7 @@ finish_comparison(Driver *driver)
 {
   const TraceEvent *expected = expected_segment(driver);
   if (expected)
-    diverge(driver, driver->compared,
-            describe(driver, (TraceAction) expected->action, expected->stream, expected->bytes,
-                     expected->address),
-            g_strdup("nothing"));
+    diverge(driver, driver->compared, describe_expected(driver, expected), g_strdup("nothing"));
 }
 
 /* ---- The allocator's host */

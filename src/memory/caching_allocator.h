@@ -33,8 +33,8 @@ typedef struct {
   /* By size; used in place of roundup_power2_divisions when that is -1. */
   int roundup_power2_by_size[ALLOCATOR_SIZE_CLASSES];
   gint64 large_segment_size; /* bytes; 20 MiB by default */
-  /* cudaMalloc's addresses go up from here, reservations of expandable segments down; a multiple of
-   * 2 MiB, or 0 for the usual place. */
+  /* cudaMalloc's addresses go up from here, reservations of expandable segments down (or begin
+   * above, when it is 0); a multiple of 2 MiB. */
   guint64 address_base;
 } AllocatorConfig;
 
