@@ -205,7 +205,9 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
-  src/import/trace_replay.c src/import/trace_replay.h
+  src/import/trace_compare.c \
+  src/import/trace_moments.c \
+  src/import/trace_replay.c src/import/trace_replay.h src/import/trace_replay_internal.h
 
 # cli
 libhighwater_a_SOURCES += \
