@@ -409,19 +409,37 @@ after_backward(StrategyContext *x, int unit)
   group_post_backward(x, &fsdp2_of(x)->groups[unit]);
 }
 
-/* The root's final callback. */
+/* A gather that nobody waited for: with set_is_last_backward(False) the order of forward grows over micro-batches, and the
+ * first group of one prefetches the last of the one before. */
+static void
+drop_unused_gather(StrategyContext *x, Group *g)
+{
+  if (!g->gather_pending)
+    return;
+  if (g->gathered != NO_STORAGE)
+    program_builder_wait(x->builder, STREAM_COMPUTE, g->gather_event);
+  live_storage_clear(x->live, &g->gathered);
+  g->gather_pending = FALSE;
+}
+
+/* FSDPState._root_post_backward_final_callback: state by state, a post_backward that has not run (inputs that want no
+ * gradient have no node for it) and then finalize_backward. */
 static void
 end_backward(StrategyContext *x)
 {
   Fsdp2 *f = fsdp2_of(x);
   gboolean last = x->last_micro_batch || !x->plan->accumulation.set_last_backward;
-  for (int i = 0; i < f->count; i++)
-    if (!f->groups[i].reduced && f->groups[i].count > 0)
-      group_post_backward(x, &f->groups[i]);
+  for (int i = 0; i < f->count; i++) {
+    Group *g = &f->groups[i];
+    if (!g->reduced && g->count > 0)
+      group_post_backward(x, g);
+    if (!last)
+      continue;
+    group_wait_for_post_backward(x, g);
+    drop_unused_gather(x, g);
+  }
   if (!last)
     return;
-  for (int i = 0; i < f->count; i++)
-    group_wait_for_post_backward(x, &f->groups[i]);
   g_array_set_size(f->forward_order, 0);
   if (f->reduce_input == NO_STORAGE)
     return;
