@@ -18,7 +18,8 @@ STRATEGIES = \
 
 FAMILIES = \
   src/network/family_llama.c \
-  src/network/family_gpt2.c
+  src/network/family_gpt2.c \
+  src/network/family_blocks.c
 
 COMMANDS = \
   src/cli/cmd_run.c \

@@ -1,4 +1,5 @@
-/* tape.c - runs a network's functions as eager PyTorch does: statement by statement, with storages counted. */
+/* tape.c - runs a network's functions as eager PyTorch does: statement by statement, with storages
+ * counted. */
 #include <string.h>
 
 #include "lower/tape_private.h"
@@ -97,7 +98,8 @@ use_workspace(Tape *t, Workspace kind)
   if (*workspace != NO_STORAGE)
     return;
   const DeviceProfile *device = t->x->device;
-  gint64 bytes = kind == WORKSPACE_CUBLAS ? device->cublas_workspace_bytes : device->cublaslt_workspace_bytes;
+  gint64 bytes =
+      kind == WORKSPACE_CUBLAS ? device->cublas_workspace_bytes : device->cublaslt_workspace_bytes;
   const char *what = kind == WORKSPACE_CUBLAS ? "cuBLAS workspace" : "cublasLt workspace";
   StoragePurpose purpose = {CATEGORY_WORKSPACE, -1, program_builder_name(t->builder, what)};
   *workspace = live_storage_alloc(t->live, bytes, STREAM_COMPUTE, purpose);
@@ -139,11 +141,13 @@ static void
 add_operand(Tape *t, const OpRun *run, int buffer, Role role)
 {
   const TensorRef *ref = &run->buffer[buffer];
-  StorageId storage = ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
+  StorageId storage =
+      ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
   if (storage == NO_STORAGE)
     return;
   const ValueInfo *info = buffer_info(run, buffer);
-  gint64 bytes = live_storage_bytes(t->live, storage), size = info != NULL ? value_bytes(info) : bytes;
+  gint64 bytes = live_storage_bytes(t->live, storage),
+         size = info != NULL ? value_bytes(info) : bytes;
   gint32 tensor;
   if (info == NULL || size > bytes) { /* a temporary, or a gradient before validation: all of it */
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
@@ -207,6 +211,22 @@ alias(Tape *t, OpRun *run, const OpStep *step, gboolean is_view)
   run->buffer[step->buffer] = ref;
 }
 
+/* A strided gradient cannot be viewed in another shape: it is copied. */
+static void
+reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+{
+  if (!run->buffer[step->source].strided) {
+    alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source},
+          TRUE);
+    return;
+  }
+  allocate(t, run, step, what);
+  add_operand(t, run, step->source, ROLE_READ);
+  add_operand(t, run, step->buffer, ROLE_WRITE);
+  strategy_launch(t->x, STREAM_COMPUTE, "clone", 2.0 * (double) step->bytes);
+  run->launches++;
+}
+
 static void
 play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
@@ -227,10 +247,7 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     alias(t, run, step, FALSE);
     break;
   case STEP_RESHAPE:
-    if (run->buffer[step->source].strided)
-      allocate(t, run, step, what);
-    else
-      alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source}, TRUE);
+    reshape(t, run, step, what);
     break;
   case STEP_REPLACE: {
     TensorRef old = *buffer;
@@ -330,7 +347,8 @@ is_done_already(Tape *t, OpRun *run)
 {
   if (run->op->info == op_info(OP_TO_CACHED))
     return find_cast(t, run);
-  if (run->op->info != op_info(OP_TO_IF_NEEDED) || run->buffer[BUFFER_IN].dtype != run->info[BUFFER_OUT].dtype)
+  if (run->op->info != op_info(OP_TO_IF_NEEDED) ||
+      run->buffer[BUFFER_IN].dtype != run->info[BUFFER_OUT].dtype)
     return FALSE;
   run->buffer[BUFFER_OUT] = run->buffer[BUFFER_IN];
   tape_hold(t, &run->buffer[BUFFER_IN]);
@@ -399,11 +417,13 @@ cast_input(Tape *t, TensorRef *ref, int module)
   if (!floating || have == want || ref->storage == NO_STORAGE)
     return;
   gint64 bytes = live_storage_bytes(t->live, ref->storage) / dtype_size(have) * dtype_size(want);
-  StoragePurpose purpose = {CATEGORY_ACTIVATION, module, program_builder_name(t->builder, "cast input")};
+  StoragePurpose purpose = {CATEGORY_ACTIVATION, module,
+                            program_builder_name(t->builder, "cast input")};
   TensorRef cast = tape_new_tensor(t, bytes, want, purpose);
   program_builder_operand(t->builder, live_storage_tensor(t->live, ref->storage, have), ROLE_READ);
   program_builder_operand(t->builder, live_storage_tensor(t->live, cast.storage, want), ROLE_WRITE);
-  strategy_launch(t->x, STREAM_COMPUTE, "to_copy", (double) bytes * (1 + dtype_size(have) / dtype_size(want)));
+  strategy_launch(t->x, STREAM_COMPUTE, "to_copy",
+                  (double) bytes * (1 + dtype_size(have) / dtype_size(want)));
   tape_drop(t, ref);
   *ref = cast;
 }
@@ -456,8 +476,9 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   int module = place.first_module;
   enter_module(t, module, n, received);
   gboolean inner = t->x->plan->checkpointing.around == AROUND_MODULE && t->recomputing == NULL;
-  TensorRef result = inner && checkpoint_wants(t, block) ? checkpoint_run(t, block, place, n, received)
-                                                         : tape_run(t, place, n, received);
+  TensorRef result = inner && checkpoint_wants(t, block)
+                         ? checkpoint_run(t, block, place, n, received)
+                         : tape_run(t, place, n, received);
   if (!t->stop)
     exit_module(t, module, &result);
   for (int i = 0; i < n; i++)
@@ -478,7 +499,8 @@ call_block(Tape *t, int block, int function, int n, const TensorRef *args)
   Place place = {function, b->module, b->first_parameter};
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
   gboolean outer = t->x->plan->checkpointing.around == AROUND_FSDP && checkpoint_wants(t, block);
-  TensorRef result = outer ? checkpoint_run(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
+  TensorRef result =
+      outer ? checkpoint_run(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return result;
 }
@@ -614,7 +636,7 @@ tape_construct(Tape *t)
   t->table_count = (int) t->network->tables->len;
   for (int i = 0; i < t->table_count; i++) {
     t->tables[i] = slots[g_array_index(t->network->tables, gint16, i)];
-    live_storage_set_category(t->live, t->tables[i].storage, CATEGORY_OTHER);
+    live_storage_promote(t->live, t->tables[i].storage, CATEGORY_OTHER);
   }
 }
 

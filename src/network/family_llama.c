@@ -18,21 +18,40 @@ typedef struct {
 
 /* What the implementations call their modules. */
 typedef struct {
-  const char *embedding, *attention, *q, *k, *v, *o, *feed_forward, *gate, *up, *down, *norm1, *norm2, *head;
+  const char *embedding, *attention, *q, *k, *v, *o, *feed_forward, *gate, *up, *down, *norm1,
+      *norm2, *head;
   gboolean up_before_down;
 } Names;
 
 static const Names torchtitan_names = {
-    .embedding = "tok_embeddings", .attention = "attention",
-    .q = "wq", .k = "wk", .v = "wv", .o = "wo",
-    .feed_forward = "feed_forward", .gate = "w1", .down = "w2", .up = "w3",
-    .norm1 = "attention_norm", .norm2 = "ffn_norm", .head = "output",
+    .embedding = "tok_embeddings",
+    .attention = "attention",
+    .q = "wq",
+    .k = "wk",
+    .v = "wv",
+    .o = "wo",
+    .feed_forward = "feed_forward",
+    .gate = "w1",
+    .down = "w2",
+    .up = "w3",
+    .norm1 = "attention_norm",
+    .norm2 = "ffn_norm",
+    .head = "output",
 };
 static const Names transformers_names = {
-    .embedding = "embed_tokens", .attention = "self_attn",
-    .q = "q_proj", .k = "k_proj", .v = "v_proj", .o = "o_proj",
-    .feed_forward = "mlp", .gate = "gate_proj", .up = "up_proj", .down = "down_proj",
-    .norm1 = "input_layernorm", .norm2 = "post_attention_layernorm", .head = "lm_head",
+    .embedding = "embed_tokens",
+    .attention = "self_attn",
+    .q = "q_proj",
+    .k = "k_proj",
+    .v = "v_proj",
+    .o = "o_proj",
+    .feed_forward = "mlp",
+    .gate = "gate_proj",
+    .up = "up_proj",
+    .down = "down_proj",
+    .norm1 = "input_layernorm",
+    .norm2 = "post_attention_layernorm",
+    .head = "lm_head",
     .up_before_down = TRUE,
 };
 
@@ -146,22 +165,34 @@ torchtitan_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
 
 /* ---- forward() as transformers writes it ---- */
 
+/* Returns the output; *weights: eager attention's probabilities, or NO_VAL. */
 static Val
-transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables)
+transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables, Val *weights)
 {
   const CausalLm *lm = &m->lm;
   const BlockParts *p = &m->block;
   x = call_module(b, p->attention, x);
-  Val q = let(b, "query", transpose(b, split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim)));
-  Val k = let(b, "key", transpose(b, split_heads(b, linear(b, x, p->k), m->kv_heads, lm->head_dim)));
-  Val v = let(b, "value", transpose(b, split_heads(b, linear(b, x, p->v), m->kv_heads, lm->head_dim)));
-  Val qk[2] = {q, k};
-  rope_transformers(b, qk, tables[TABLE_COS], tables[TABLE_SIN]);
-  let_pair(b, (const char *const[]){"query", "key"}, qk);
-  Val o = transformers_attend(b, lm, m->kv_heads, qk[0], qk[1], v, tables);
+  Val qkv[3];
+  qkv[0] =
+      let(b, "query", transpose(b, split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim)));
+  qkv[1] =
+      let(b, "key", transpose(b, split_heads(b, linear(b, x, p->k), m->kv_heads, lm->head_dim)));
+  qkv[2] =
+      let(b, "value", transpose(b, split_heads(b, linear(b, x, p->v), m->kv_heads, lm->head_dim)));
+  transformers_rope(b, qkv, tables[TABLE_COS], tables[TABLE_SIN]);
+  qkv[0] = let(b, "query", qkv[0]);
+  qkv[1] = let(b, "key", qkv[1]);
+  Val mask = transformers_mask(lm, tables);
+  Val o = transformers_attend(b, lm, m->kv_heads, FALSE, qkv, mask, weights);
+  o = let(b, "output", o);
+  if (weights->slot != NO_VAL.slot)
+    *weights = let(b, "attn_weights", *weights);
   o = let(b, "output", merge_heads(b, o));
   o = let(b, "output", linear(b, o, p->o));
-  return builder_leave(b, o);
+  Val results[2] = {o, *weights};
+  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
+  *weights = results[1];
+  return results[0];
 }
 
 /* residual + attention(norm(x)), residual + mlp(norm(x)), with every step bound to hidden_states */
@@ -169,10 +200,13 @@ static Val
 transformers_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
 {
   const Llama *m = (const Llama *) lm;
-  builder_call(b, 0, NULL);
+  Val weights;
+  builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
   Val residual = let(b, "residual", x);
   x = let(b, "hidden_states", rms_norm(b, x, m->block.norm1, m->norm));
-  x = let(b, "hidden_states", transformers_attention(b, m, x, tables));
+  x = let(b, "hidden_states", transformers_attention(b, m, x, tables, &weights));
+  if (weights.slot != NO_VAL.slot)
+    let(b, "_", weights);
   x = let(b, "hidden_states", binary(b, OP_ADD, residual, x));
   residual = let(b, "residual", x);
   x = let(b, "hidden_states", rms_norm(b, x, m->block.norm2, m->norm));
@@ -218,7 +252,7 @@ read_config(Llama *m, NetworkSpec *spec, const NetworkShape *shape, GError **err
   m->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   m->lm.window = transformers_window(spec);
   const Implementation *impl = &spec->implementation;
-  m->norm = impl->rms_norm == RMS_NORM_FUSED            ? NORM_FUSED
+  m->norm = impl->rms_norm == RMS_NORM_FUSED  ? NORM_FUSED
             : impl->code == CODE_TRANSFORMERS ? NORM_TRANSFORMERS
                                               : NORM_COMPOSITE;
   return causal_lm_check(&m->lm, m->kv_heads, spec, error);

@@ -19,8 +19,8 @@ forward_embedding(OpCase *c)
   recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "i1 >o0");
 }
 
-/* Temporary sizes of cub's device algorithms as compiled into PyTorch, aligned as cub aligns them.  Tile sizes are those
- * of its policies for 8-byte keys on sm_90. */
+/* Temporary sizes of cub's device algorithms as compiled into PyTorch, aligned as cub aligns them.
+ * Tile sizes are those of its policies for 8-byte keys on sm_90. */
 static gint64
 cub_align(gint64 bytes)
 {
@@ -60,15 +60,16 @@ dense_gradient(OpCase *c)
   recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
 }
 
-/* Sums of pieces, fp32.  With more than four pieces to a segment the sums are per segment, and the pieces' segments are
- * listed.  Returns the list of starts, still held. */
+/* Sums of pieces, fp32.  With more than four pieces to a segment the sums are per segment, and the
+ * pieces' segments are listed.  Returns the list of starts, still held. */
 static int
 partial_sums(OpCase *c, gint64 most_pieces, gint64 most_segments, gint64 width)
 {
   int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
   gboolean per_segment = most_pieces > 4 * most_segments;
   int owners = per_segment ? recipe_temp(c, 8 * most_pieces, "piece owners") : -1;
-  int sums = recipe_temp(c, 4 * width * (per_segment ? most_segments : most_pieces), "partial sums");
+  int sums =
+      recipe_temp(c, 4 * width * (per_segment ? most_segments : most_pieces), "partial sums");
   recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
   recipe_release(c, sums);
   if (per_segment)
@@ -76,8 +77,9 @@ partial_sums(OpCase *c, gint64 most_pieces, gint64 most_segments, gint64 width)
   return starts;
 }
 
-/* Many indices: they are sorted with their positions, equal ones form segments, segments are cut into pieces of at most
- * ten rows whose partial sums are fp32 (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
+/* Many indices: they are sorted with their positions, equal ones form segments, segments are cut
+ * into pieces of at most ten rows whose partial sums are fp32
+ * (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
 static void
 sorted_gradient(OpCase *c)
 {
@@ -115,12 +117,16 @@ backward_embedding(OpCase *c)
     sorted_gradient(c);
 }
 
+/* torch.cumsum of flags: they are cast first; one row is scanned by cub, several by a kernel
+ * without scratch. */
 void
 forward_cumsum(OpCase *c)
 {
+  gint64 elements = value_elements(&c->in[0]), length = c->in[0].shape[c->in[0].dims - 1];
   recipe_out(c, 0, "cumsum");
-  gint64 length = c->in[0].shape[c->in[0].dims - 1];
-  if (value_elements(&c->in[0]) == length) /* one row: cub's scan; several rows: a kernel without scratch */
-    recipe_release(c, recipe_temp(c, cub_align(8 * (ceil_div(length, 2816) + 32)) + 767, "scan workspace"));
+  int cast = recipe_temp(c, 8 * elements, "cast flags");
+  if (elements == length)
+    scratch(c, cub_unique_bytes(length), "scan workspace");
   recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
+  recipe_release(c, cast);
 }

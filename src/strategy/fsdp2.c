@@ -1,4 +1,5 @@
-/* fsdp2.c - torch.distributed.fsdp.fully_shard: groups, hooks and options (_fsdp_state.py, _fully_shard.py). */
+/* fsdp2.c - torch.distributed.fsdp.fully_shard: groups, hooks and options (_fsdp_state.py,
+ * _fully_shard.py). */
 #include <string.h>
 
 #include "base/units.h"
@@ -7,18 +8,25 @@
 /* ---- options ---- */
 
 static const char *const places[] = {"root", "own", NULL};
-static const char *const sharding_strategies[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
-                                                  "_HYBRID_SHARD_ZERO2", NULL};
+static const char *const sharding_strategies[] = {"FULL_SHARD",   "SHARD_GRAD_OP",       "NO_SHARD",
+                                                  "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2", NULL};
 
 static const OptionInfo options[] = {
-    {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL, "blocks in one group; 0: everything in the root's"},
-    {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places, "the embedding is in the root's group, or in its own"},
-    {"head", OPTION_ENUM, "\"root\"", 0, 0, places, "final norm and output layer: in the root's group, or in their own"},
+    {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL,
+     "blocks in one group; 0: everything in the root's"},
+    {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
+     "the embedding is in the root's group, or in its own"},
+    {"head", OPTION_ENUM, "\"root\"", 0, 0, places,
+     "final norm and output layer: in the root's group, or in their own"},
     {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
-     "free gathered parameters after forward: true, false, a smaller group's size, or null (all but the root)"},
-    {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL, "the head's own group follows reshard_after_forward too"},
-    {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL, "false: the last group of blocks stays gathered"},
-    {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "groups gathered ahead explicitly in forward; 0: implicit"},
+     "free gathered parameters after forward: true, false, a smaller group's size, or null (all "
+     "but the root)"},
+    {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL,
+     "the head's own group follows reshard_after_forward too"},
+    {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL,
+     "false: the last group of blocks stays gathered"},
+    {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL,
+     "groups gathered ahead explicitly in forward; 0: implicit"},
     {"backward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "the same in backward"},
     {"sharding_strategy", OPTION_ENUM, "\"FULL_SHARD\"", 0, 0, sharding_strategies, "FSDP1 only"},
     {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL, "FSDP1 only"},
@@ -32,20 +40,24 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
   if (plan_spec_number(plan, "sharding_strategy") != 0)
-    return plan_spec_refuse(plan, error, "fsdp.sharding_strategy", "only FSDP1 has it; fsdp2 shards fully");
+    return plan_spec_refuse(plan, error, "fsdp.sharding_strategy",
+                            "only FSDP1 has it; fsdp2 shards fully");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
   if (plan->precision.autocast)
-    return plan_spec_refuse(plan, error, "precision.autocast", "fsdp2 casts by its mixed precision policy, not by autocast");
+    return plan_spec_refuse(plan, error, "precision.autocast",
+                            "fsdp2 casts by its mixed precision policy, not by autocast");
   if (!reshard->is_null && !reshard->is_bool && plan->shard % reshard->number != 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
-                     "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number, plan->shard);
+                            "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number,
+                            plan->shard);
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
   gint64 blocks = plan_spec_number(plan, "blocks_per_group");
   if (blocks > (gint64) network->blocks->len)
-    return plan_spec_refuse(plan, error, "fsdp.blocks_per_group", "%" G_GINT64_FORMAT " is more than the network's %u blocks",
-                     blocks, network->blocks->len);
+    return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
+                            "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
+                            network->blocks->len);
   return TRUE;
 }
 
@@ -62,7 +74,8 @@ new_unit(StrategyContext *x, const char *name)
   return (int) x->units->len - 1;
 }
 
-/* Puts a module into a unit: its hooks begin and end there, its parameters that no unit has yet belong to it. */
+/* Puts a module into a unit: its hooks begin and end there, its parameters that no unit has yet
+ * belong to it. */
 static void
 add_module(StrategyContext *x, int unit_index, int module, int last_module, int *owner)
 {
@@ -70,7 +83,8 @@ add_module(StrategyContext *x, int unit_index, int module, int last_module, int 
   if (unit->modules->len == 0)
     g_array_index(x->unit_begins, int, module) = unit_index;
   else
-    g_array_index(x->unit_ends, int, g_array_index(unit->modules, int, unit->modules->len - 1)) = -1;
+    g_array_index(x->unit_ends, int, g_array_index(unit->modules, int, unit->modules->len - 1)) =
+        -1;
   g_array_index(x->unit_ends, int, module) = unit_index;
   g_array_append_val(unit->modules, module);
   for (guint i = 0; i < x->network->parameters->len; i++) {
@@ -98,7 +112,8 @@ add_blocks(StrategyContext *x, int per_group, int *owner)
   }
 }
 
-/* Units in the order of named_modules(): root, embedding, blocks, head.  The root's comes first but takes what is left. */
+/* Units in the order of named_modules(): root, embedding, blocks, head.  The root's comes first but
+ * takes what is left. */
 static void
 make_units(StrategyContext *x)
 {
@@ -175,7 +190,8 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   return v->number == f->ranks ? RESHARD_YES : RESHARD_SLICE;
 }
 
-/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks in either direction. */
+/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks in
+ * either direction. */
 static void
 set_prefetch(StrategyContext *x, Fsdp2 *f)
 {
@@ -212,7 +228,8 @@ setup(StrategyContext *x)
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
   f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
   if (f->replicas > 1)
-    f->replicate_communicator = program_builder_communicator(x->builder, "replicate", f->replicas, f->ranks);
+    f->replicate_communicator =
+        program_builder_communicator(x->builder, "replicate", f->replicas, f->ranks);
   make_units(x);
   f->count = (int) x->units->len;
   f->groups = g_new0(Group, f->count);
@@ -277,12 +294,13 @@ construct_parameter(StrategyContext *x, int parameter)
   const Shard *shard = shard_of_parameter(fsdp2_of(x), parameter);
   gint64 bytes = shard->local_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = x->parameters[parameter].sharded; /* a tied weight is visited twice */
-  x->parameters[parameter].sharded =
-      live_storage_alloc(x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  x->parameters[parameter].sharded = live_storage_alloc(
+      x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
   live_storage_drop(x->live, old);
 }
 
-/* A module that fully_shard was called on ends its _apply: its short shards are padded then.  The root's last. */
+/* A module that fully_shard was called on ends its _apply: its short shards are padded then.  The
+ * root's last. */
 static void
 construct_module_end(StrategyContext *x, int module)
 {
@@ -293,7 +311,8 @@ construct_module_end(StrategyContext *x, int module)
       if (g_array_index(g->unit->modules, int, k) != module)
         continue;
       for (int j = 0; j < g->count; j++)
-        if (strategy_module_contains(x->network, module, network_parameter(x->network, g->parameter[j])->module))
+        if (strategy_module_contains(x->network, module,
+                                     network_parameter(x->network, g->parameter[j])->module))
           pad_shard(x, g->parameter[j], &g->shard[j]);
     }
   }
@@ -409,8 +428,8 @@ after_backward(StrategyContext *x, int unit)
   group_post_backward(x, &fsdp2_of(x)->groups[unit]);
 }
 
-/* A gather that nobody waited for: with set_is_last_backward(False) the order of forward grows over micro-batches, and the
- * first group of one prefetches the last of the one before. */
+/* A gather that nobody waited for: with set_is_last_backward(False) the order of forward grows over
+ * micro-batches, and the first group of one prefetches the last of the one before. */
 static void
 drop_unused_gather(StrategyContext *x, Group *g)
 {
@@ -422,8 +441,8 @@ drop_unused_gather(StrategyContext *x, Group *g)
   g->gather_pending = FALSE;
 }
 
-/* FSDPState._root_post_backward_final_callback: state by state, a post_backward that has not run (inputs that want no
- * gradient have no node for it) and then finalize_backward. */
+/* FSDPState._root_post_backward_final_callback: state by state, a post_backward that has not run
+ * (inputs that want no gradient have no node for it) and then finalize_backward. */
 static void
 end_backward(StrategyContext *x)
 {
@@ -470,15 +489,16 @@ zero_stage(StrategyContext *x)
   return 2;
 }
 
-/* Every group is gathered once in forward, and again in backward where it was resharded; its gradients are reduced once
- * in every micro-batch that synchronizes. */
+/* Every group is gathered once in forward, and again in backward where it was resharded; its
+ * gradients are reduced once in every micro-batch that synchronizes. */
 static ExpectedTotals
 expected(StrategyContext *x)
 {
   const Fsdp2 *f = fsdp2_of(x);
   const PlanSpec *plan = x->plan;
   ExpectedTotals total = {0};
-  int steps = plan->accumulation.steps, synchronized = plan->accumulation.sync_every_step ? steps : 1;
+  int steps = plan->accumulation.steps,
+      synchronized = plan->accumulation.sync_every_step ? steps : 1;
   int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
   for (int i = 0; i < f->count; i++) {
     const Group *g = &f->groups[i];
