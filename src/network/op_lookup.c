@@ -10,6 +10,7 @@ shape_embedding(OpCase *c)
   c->out[0] = *indices;
   c->out[0].dtype = table->dtype;
   c->out[0].shape[c->out[0].dims++] = table->shape[1];
+  value_set_contiguous(&c->out[0]);
 }
 
 void

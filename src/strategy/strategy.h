@@ -23,8 +23,8 @@ typedef struct {
   guint8 dtype;
   guint8 is_view; /* its base keeps a second reference: never the target of an in-place sum (rule
                      L5) */
-  guint8 strided; /* memory order differs from its shape's */
   gint64 offset;  /* elements into the storage */
+  gint64 stride[OP_DIMS]; /* of a gradient: memory order */
 } TensorRef;
 
 #define NO_TENSOR ((TensorRef){.storage = NO_STORAGE, .node = -1, .parameter = -1})
