@@ -195,7 +195,8 @@ Val
 linear(Builder *b, Val x, Linear parameters)
 {
   int before = builder_in_module(b, parameter_module(b, parameters.weight));
-  Val y = linear_ops(b, x, parameters.weight, parameters.bias);
+  builder_call(b, 1, &x); /* under autocast the argument outlives its cast */
+  Val y = builder_leave(b, linear_ops(b, (Val){x.slot, FALSE}, parameters.weight, parameters.bias));
   builder_in_module(b, before);
   return y;
 }

@@ -344,9 +344,7 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   root_forward(b, lm, block_function, (Val){received.slot, FALSE}, results);
   builder_discard(b, received);
   builder_module_exit(b, 0, results[0]);
-  if (shape->precision.has_output)
-    results[1] = to(b, results[1], shape->precision.output);
-  builder_forward_end(b);
+  results[1] = causal_lm_forward_end(b, results[1]);
   Val loss = let(b, "loss", results[0]);
   builder_discard(b, results[1]); /* del out */
   if (shape->micro_batches > 1)
