@@ -154,7 +154,7 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   gint64 n = x->network->parameters->len;
   double bytes = 0;
   StorageId *norms = tensor_norms(x);
-  StorageId total = total_norm(x, strategy->sharded_norms, norms);
+  StorageId total = total_norm(x, strategy->sharded_norms && x->plan->shard > 1, norms);
   for (gint64 i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, norms[i]);
   g_free(norms);

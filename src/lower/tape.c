@@ -489,6 +489,15 @@ unit_at(const GArray *units, int module)
   return units != NULL ? g_array_index(units, int, module) : -1;
 }
 
+/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then inputs
+ * come as they are. */
+static gboolean
+has_mixed_precision(const PlanSpec *plan)
+{
+  DType stored = plan->precision.parameters;
+  return plan->precision.compute != stored || plan->precision.reduce != stored;
+}
+
 /* cast_forward_inputs: floating tensors come in the compute dtype. */
 static void
 cast_input(Tape *t, TensorRef *ref, int module)
@@ -527,7 +536,7 @@ enter_module(Tape *t, int module, int n, TensorRef *args)
       s->before_recompute(t->x, unit);
     return;
   }
-  if (s->casts_inputs)
+  if (s->casts_inputs && has_mixed_precision(t->x->plan))
     for (int i = 0; i < n; i++)
       cast_input(t, &args[i], module);
   s->before_forward(t->x, unit);

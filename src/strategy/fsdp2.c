@@ -15,7 +15,7 @@ static const OptionInfo options[] = {
     {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL,
      "blocks in one group; 0: everything in the root's"},
     {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
-     "the embedding is in the root's group, or in its own"},
+     "the embedding is in the root's group, or in its own (an output layer tied to it then isn't)"},
     {"head", OPTION_ENUM, "\"root\"", 0, 0, places,
      "final norm and output layer: in the root's group, or in their own"},
     {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
@@ -59,6 +59,15 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
   return TRUE;
+}
+
+/* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
+ * share it: those keep the full weight, which the next call shards once more
+ * (_get_param_module_infos, _fsdp_init.py).  One group for both keeps them tied. */
+static gboolean
+splits_tied(const PlanSpec *plan)
+{
+  return plan_spec_number(plan, "embedding") == 1 || plan_spec_number(plan, "head") == 1;
 }
 
 /* ---- groups ---- */
@@ -514,6 +523,7 @@ const Strategy strategy_fsdp2 = {
     .summary = "PyTorch fully_shard: parameters, gradients and optimizer state sharded by groups",
     .section = &section,
     .sharded_norms = TRUE,
+    .splits_tied = splits_tied,
     .casts_inputs = TRUE,
     .marks_inputs = TRUE,
     .accept = accept,
