@@ -141,6 +141,7 @@ libhighwater_a_SOURCES += \
   src/network/op_matmul.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/strides.c src/network/strides.h \
   src/network/transformers_lm.c src/network/transformers_lm.h
 
 # compute
