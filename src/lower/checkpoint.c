@@ -65,7 +65,7 @@ checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   CheckpointFrame *frame = frame_new(t, block, place, n, args);
   for (int i = 0; i < n; i++) {
     tape_hold(t, &frame->argument[i]);
-    live_storage_set_category(t->live, frame->argument[i].storage, CATEGORY_ACTIVATION);
+    live_storage_promote(t->live, frame->argument[i].storage, CATEGORY_ACTIVATION);
   }
   g_ptr_array_add(t->frames, frame);
   t->recording = frame;
@@ -112,7 +112,7 @@ checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
   if (frame != NULL) {
     g_assert(frame->packed < frame->holders);
     tape_hold(t, ref);
-    live_storage_set_category(t->live, ref->storage, CATEGORY_ACTIVATION);
+    live_storage_promote(t->live, ref->storage, CATEGORY_ACTIVATION);
     g_array_index(frame->recomputed, TensorRef, frame->packed++) = *ref;
     return frame->packed < frame->holders;
   }
@@ -126,7 +126,7 @@ checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
     return TRUE;
   }
   tape_hold(t, ref);
-  live_storage_set_category(t->live, ref->storage, CATEGORY_ACTIVATION);
+  live_storage_promote(t->live, ref->storage, CATEGORY_ACTIVATION);
   return TRUE;
 }
 
@@ -189,7 +189,7 @@ checkpoint_keep(Tape *t, const OpRun *run)
   for (int i = 0; i < OP_OUTPUTS; i++) {
     TensorRef out = i < run->op->outs ? run->buffer[BUFFER_OUT + i] : NO_TENSOR;
     tape_hold(t, &out);
-    live_storage_set_category(t->live, out.storage, CATEGORY_ACTIVATION);
+    live_storage_promote(t->live, out.storage, CATEGORY_ACTIVATION);
     g_array_append_val(frame->kept, out);
   }
 }

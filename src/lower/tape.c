@@ -207,6 +207,21 @@ alias(Tape *t, OpRun *run, const OpStep *step, gboolean is_view)
   run->buffer[step->buffer] = ref;
 }
 
+/* A strided gradient cannot be viewed in another shape: it is copied. */
+static void
+reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+{
+  if (!run->buffer[step->source].strided) {
+    alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source}, TRUE);
+    return;
+  }
+  allocate(t, run, step, what);
+  add_operand(t, run, step->source, ROLE_READ);
+  add_operand(t, run, step->buffer, ROLE_WRITE);
+  strategy_launch(t->x, STREAM_COMPUTE, "clone", 2.0 * (double) step->bytes);
+  run->launches++;
+}
+
 static void
 play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
@@ -227,10 +242,7 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     alias(t, run, step, FALSE);
     break;
   case STEP_RESHAPE:
-    if (run->buffer[step->source].strided)
-      allocate(t, run, step, what);
-    else
-      alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source}, TRUE);
+    reshape(t, run, step, what);
     break;
   case STEP_REPLACE: {
     TensorRef old = *buffer;
@@ -614,7 +626,7 @@ tape_construct(Tape *t)
   t->table_count = (int) t->network->tables->len;
   for (int i = 0; i < t->table_count; i++) {
     t->tables[i] = slots[g_array_index(t->network->tables, gint16, i)];
-    live_storage_set_category(t->live, t->tables[i].storage, CATEGORY_OTHER);
+    live_storage_promote(t->live, t->tables[i].storage, CATEGORY_OTHER);
   }
 }
 

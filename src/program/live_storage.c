@@ -110,9 +110,9 @@ live_storage_set_purpose(LiveStorages *live, StorageId storage, StoragePurpose p
 }
 
 void
-live_storage_set_category(LiveStorages *live, StorageId storage, Category category)
+live_storage_promote(LiveStorages *live, StorageId storage, Category category)
 {
-  if (storage != NO_STORAGE)
+  if (storage != NO_STORAGE && record_of(live, storage)->category == CATEGORY_TEMPORARY)
     record_of(live, storage)->category = (guint8) category;
 }
 

@@ -35,7 +35,8 @@ void live_storage_clear(LiveStorages *live, StorageId *storage);
 int live_storage_holders(const LiveStorages *live, StorageId storage);
 /* What it turned out to be: a temporary that autograd saved, a gradient that a parameter took. */
 void live_storage_set_purpose(LiveStorages *live, StorageId storage, StoragePurpose purpose);
-void live_storage_set_category(LiveStorages *live, StorageId storage, Category category);
+/* The same for what was only a temporary so far; anything else keeps its category. */
+void live_storage_promote(LiveStorages *live, StorageId storage, Category category);
 /* A flat view of the whole storage as elements of dtype: a tensor id, made once. */
 gint32 live_storage_tensor(LiveStorages *live, StorageId storage, DType dtype);
 gint64 live_storage_bytes(const LiveStorages *live, StorageId storage);
