@@ -2,13 +2,16 @@
 
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
+  tests/check_builder \
   tests/check_cluster_spec \
   tests/check_collective \
   tests/check_engine \
   tests/check_event_queue \
   tests/check_executor \
+  tests/check_families \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_op \
   tests/check_output \
   tests/check_plan_spec \
   tests/check_plot \
@@ -20,6 +23,7 @@ CHECKS = \
   tests/check_recording \
   tests/check_reports \
   tests/check_shared_link \
+  tests/check_show \
   tests/check_specs \
   tests/check_units
 
@@ -30,6 +34,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 SHELL_TESTS = \
   tests/cli/list.sh \
   tests/cli/run.sh \
+  tests/cli/show.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
@@ -40,9 +45,11 @@ SHELL_TESTS = \
 # Headers that several tests share, data: a release holds only what is named somewhere.
 TEST_EXTRAS = \
   tests/history.h \
+  tests/op_cases.h \
   tests/plan_tables.h \
   tests/program_text.h \
   tests/report_fixture.h \
+  tests/scenario_fixture.h \
   tests/data
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
