@@ -13,16 +13,26 @@
 
 #define FIXTURE_CLUSTER "{\"device\": \"h100-sxm-80gb\", \"gpus_per_node\": 8}"
 
+static inline InputText
+fixture_text(const char *name, const char *text)
+{
+  return (InputText){g_strdup(name), g_strdup(text), strlen(text)};
+}
+
 /* The scenario of a network's and a plan's JSON (names in messages: "net.json", "plan.json"). */
 static inline Scenario *
 fixture_scenario(const char *network, const char *plan, GError **error)
 {
   ScenarioInputs inputs = {
-      .network = {(char *) "net.json", (char *) network, strlen(network)},
-      .plan = {(char *) "plan.json", (char *) plan, strlen(plan)},
-      .cluster = {(char *) "cluster.json", (char *) FIXTURE_CLUSTER, strlen(FIXTURE_CLUSTER)},
+      .network = fixture_text("net.json", network),
+      .plan = fixture_text("plan.json", plan),
+      .cluster = fixture_text("cluster.json", FIXTURE_CLUSTER),
   };
-  return scenario_new(&inputs, 0, error);
+  Scenario *scenario = scenario_new(&inputs, 0, error);
+  input_text_clear(&inputs.network);
+  input_text_clear(&inputs.plan);
+  input_text_clear(&inputs.cluster);
+  return scenario;
 }
 
 /* The same of inputs that are right. */
