@@ -407,7 +407,7 @@ START_TEST(an_op_records_a_node_only_when_an_input_wants_a_gradient)
   ck_assert(!g_array_index(ops, Op, 1).node);
   ck_assert_int_eq(g_array_index(ops, Op, 1).backward, g_array_index(ops, Op, 1).end);
   ck_assert(g_array_index(ops, Op, 2).node);
-  g_autoptr(Network) network = builder_finish(w.b, NULL);
+  network_free(builder_finish(w.b, NULL));
 }
 END_TEST
 

@@ -555,6 +555,20 @@ START_TEST(more_parameters_than_can_be_counted_are_an_error)
 }
 END_TEST
 
+START_TEST(more_parameter_tensors_than_operands_can_name_are_an_error)
+{
+  /* the embedding, then nine a block: number 32768 has index 32767 = 1 + 9 * 3640 + 6, w3 */
+  g_autoptr(GError) error = NULL;
+  g_autofree char *config = with_field(LLAMA(TORCHTITAN), "num_hidden_layers", "4096");
+  g_autofree char *most = with_field(LLAMA(TORCHTITAN), "num_hidden_layers", "3640");
+  ck_assert_ptr_null(fixture_scenario(config, PLAN, &error));
+  ck_assert(test_error_says(error, "net.json: layers.3640.feed_forward.w3.weight: "));
+  ck_assert(test_error_says(error, "more than 32767 parameter tensors"));
+  g_autoptr(Scenario) s = fixture_good_scenario(most, PLAN);
+  ck_assert_uint_eq(s->network->parameters->len, 3 + 9 * 3640);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -584,6 +598,7 @@ test_suite(void)
   tcase_add_test(refusals, sizes_beyond_63_bits_are_errors_and_do_not_wrap);
   tcase_add_test(refusals, a_batch_that_is_too_large_for_the_network_is_an_error_that_names_it);
   tcase_add_test(refusals, more_parameters_than_can_be_counted_are_an_error);
+  tcase_add_test(refusals, more_parameter_tensors_than_operands_can_name_are_an_error);
   suite_add_tcase(suite, modules);
   suite_add_tcase(suite, blocks);
   suite_add_tcase(suite, refusals);

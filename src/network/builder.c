@@ -191,6 +191,8 @@ count_parameter(Builder *b, Parameter *p)
   b->parameter_elements += p->elements;
   if (b->parameter_elements > BUILDER_MOST_PARAMETERS)
     builder_fail(b, "%s: the network has more than 2^50 parameters", p->name);
+  if (b->network->parameters->len >= BUILDER_MOST_TENSORS)
+    builder_fail(b, "%s: the network has more than %d parameter tensors", p->name, BUILDER_MOST_TENSORS);
 }
 
 /* The value, or after an error one that can exist: activations are too large when the batch is. */
@@ -329,7 +331,8 @@ builder_discard(Builder *b, Val v)
 Val
 builder_weight(Builder *b, int parameter)
 {
-  return (Val){SLOT_OF_PARAMETER(parameter - b->base_parameter), FALSE};
+  int relative = b->error == NULL ? parameter - b->base_parameter : 0; /* after an error any will do */
+  return (Val){SLOT_OF_PARAMETER(relative), FALSE};
 }
 
 /* A parameter's value as ops see it. */
