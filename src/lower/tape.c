@@ -489,8 +489,8 @@ unit_at(const GArray *units, int module)
   return units != NULL ? g_array_index(units, int, module) : -1;
 }
 
-/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then inputs
- * come as they are. */
+/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then
+ * inputs come as they are. */
 static gboolean
 has_mixed_precision(const PlanSpec *plan)
 {
