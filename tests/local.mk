@@ -23,6 +23,9 @@ CHECKS = \
   tests/check_specs \
   tests/check_units
 
+tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
+tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
+
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/list.sh \
@@ -80,8 +83,8 @@ TEST_EXTENSIONS = .sh
 AM_TESTS_ENVIRONMENT = \
   LC_ALL=C G_DEBUG=fatal-criticals \
   top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
-  HIGHWATER_MODELS='$(abs_top_srcdir)/models' fuzzers='$(FUZZERS)'; \
-  export LC_ALL G_DEBUG top_srcdir top_builddir HIGHWATER_MODELS fuzzers;
+  HIGHWATER_MODELS='$(abs_top_srcdir)/models' HIGHWATER_PLOTS='$(abs_top_srcdir)/plots' fuzzers='$(FUZZERS)'; \
+  export LC_ALL G_DEBUG top_srcdir top_builddir HIGHWATER_MODELS HIGHWATER_PLOTS fuzzers;
 
 # What programs here are linked with: unit tests, fuzz targets, benchmarks.
 LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
