@@ -7,6 +7,7 @@ CHECKS = \
   tests/check_engine \
   tests/check_event_queue \
   tests/check_executor \
+  tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_output \
@@ -95,7 +96,9 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = \
+  tests/simulation.c tests/simulation.h \
+  tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

@@ -17,6 +17,8 @@ static const OptionInfo options[] = {
     {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
      "free gathered parameters after forward: true, false, a smaller group's size, or null (all but the root)"},
     {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL, "the head's own group follows reshard_after_forward too"},
+    {"reshard_root", OPTION_BOOL, "true", 0, 0, NULL,
+     "the root's group follows reshard_after_forward; false: it has the library's default and stays gathered"},
     {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL, "false: the last group of blocks stays gathered"},
     {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "groups gathered ahead explicitly in forward; 0: implicit"},
     {"backward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "the same in backward"},
@@ -160,6 +162,8 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   gboolean is_block = network_module(x->network, first)->block >= 0;
   gboolean is_head = !is_block && x->network->head_modules->len > 0 &&
                      first == g_array_index(x->network->head_modules, int, 0) && index > 0;
+  if (index == 0 && !plan_spec_number(x->plan, "reshard_root"))
+    return RESHARD_NO;
   if (is_head && !plan_spec_number(x->plan, "reshard_head"))
     return RESHARD_NO;
   int last_block = network_block(x->network, (int) x->network->blocks->len - 1)->module;
