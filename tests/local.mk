@@ -22,6 +22,7 @@ CHECKS = \
   tests/check_reports \
   tests/check_shared_link \
   tests/check_specs \
+  tests/check_trace_order \
   tests/check_units
 
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
@@ -97,6 +98,7 @@ CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
 tests_libtap_a_SOURCES = \
+  tests/recorded_config.c tests/recorded_config.h \
   tests/simulation.c tests/simulation.h \
   tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
