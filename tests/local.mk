@@ -100,7 +100,8 @@ check_LIBRARIES = tests/libtap.a
 tests_libtap_a_SOURCES = \
   tests/recorded_config.c tests/recorded_config.h \
   tests/simulation.c tests/simulation.h \
-  tests/tap_main.c tests/tap_main.h
+  tests/tap_main.c tests/tap_main.h \
+  tests/history.h tests/plan_tables.h tests/program_text.h tests/report_fixture.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
