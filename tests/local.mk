@@ -2,6 +2,7 @@
 
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
+  tests/check_arithmetic \
   tests/check_cluster_spec \
   tests/check_collective \
   tests/check_engine \
