@@ -23,6 +23,7 @@ CHECKS = \
   tests/check_reports \
   tests/check_shared_link \
   tests/check_specs \
+  tests/check_strategies \
   tests/check_trace_order \
   tests/check_units
 

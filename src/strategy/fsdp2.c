@@ -439,8 +439,10 @@ end_backward(StrategyContext *x)
       group_post_backward(x, &f->groups[i]);
   if (!last)
     return;
-  for (int i = 0; i < f->count; i++)
+  for (int i = 0; i < f->count; i++) {
     group_wait_for_post_backward(x, &f->groups[i]);
+    group_drop_gather(x, &f->groups[i]);
+  }
   g_array_set_size(f->forward_order, 0);
   if (f->reduce_input == NO_STORAGE)
     return;
@@ -471,6 +473,23 @@ zero_stage(StrategyContext *x)
   return 2;
 }
 
+/* With set_is_last_backward(False) the order of the micro-batch before stays in place: the first
+ * group of backward's end prefetches that one's last, which has been reduced already unless it is
+ * the root.  The next forward uses what it gathers, the last micro-batch gives it up. */
+static gint64
+misled_prefetch(const Fsdp2 *f, const PlanSpec *plan)
+{
+  if (!plan->accumulation.set_last_backward || plan->accumulation.steps == 1 ||
+      f->groups[0].count > 0)
+    return 0;
+  int first = 1, last = f->count - 1;
+  while (first < last && f->groups[first].count == 0)
+    first++;
+  while (last > first && f->groups[last].count == 0)
+    last--;
+  return first < last ? f->groups[last].gathered_elements : 0;
+}
+
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
  * gradients are reduced once in every micro-batch that synchronizes. */
 static ExpectedTotals
@@ -494,6 +513,8 @@ expected(StrategyContext *x)
     total.elements_all_reduced += f->replicas > 1 ? synchronized * g->shard_elements : 0;
     total.parameter_bytes += g->shard_elements * dtype_size(f->stored);
   }
+  if (f->ranks > 1)
+    total.elements_gathered += misled_prefetch(f, plan);
   return total;
 }
 
