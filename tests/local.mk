@@ -21,6 +21,7 @@ CHECKS = \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
+  tests/check_retain \
   tests/check_shared_link \
   tests/check_specs \
   tests/check_strategies \
