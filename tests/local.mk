@@ -5,6 +5,7 @@ CHECKS = \
   tests/check_allocation_trace \
   tests/check_allocator_options \
   tests/check_allocator_random \
+  tests/check_arithmetic \
   tests/check_builder \
   tests/check_caching_allocator \
   tests/check_cluster_spec \
@@ -15,6 +16,7 @@ CHECKS = \
   tests/check_expandable_segments \
   tests/check_families \
   tests/check_free_set \
+  tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_op \
@@ -28,9 +30,12 @@ CHECKS = \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
+  tests/check_retain \
   tests/check_shared_link \
   tests/check_show \
   tests/check_specs \
+  tests/check_strategies \
+  tests/check_trace_order \
   tests/check_units
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
@@ -59,8 +64,10 @@ TEST_EXTRAS = \
   tests/op_cases.h \
   tests/plan_tables.h \
   tests/program_text.h \
+  tests/recorded_config.h \
   tests/report_fixture.h \
-  tests/scenario_fixture.h
+  tests/scenario_fixture.h \
+  tests/simulation.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
@@ -114,7 +121,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
