@@ -205,10 +205,9 @@ typedef struct {
 
 /* A row of the table. */
 struct _OpInfo {
-  const char *name; /* as in ATen; NULL ends nothing: every row has one */
-  OpSave
-      saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by argument
-                              name, inputs, then outputs (rule L4) */
+  const char *name;           /* as in ATen; NULL ends nothing: every row has one */
+  OpSave saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by
+                                 argument name, inputs, then outputs (rule L4) */
   int save_count;
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
