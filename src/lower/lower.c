@@ -118,6 +118,10 @@ context_init(StrategyContext *x, const LowerInput *in)
                                         .accumulated = NO_STORAGE,
                                         .sharded_gradient = NO_STORAGE,
                                         .node = -1};
+  x->parameter_names = g_new(gint32, parameters);
+  for (guint i = 0; i < parameters; i++)
+    x->parameter_names[i] =
+        program_builder_name(x->builder, network_parameter(in->network, (int) i)->name);
   for (guint i = 0; i < modules; i++)
     program_builder_module(x->builder, network_module(in->network, (int) i)->path);
 }
@@ -130,6 +134,7 @@ context_clear(StrategyContext *x)
   g_array_unref(x->unit_ends);
   g_ptr_array_unref(x->retained);
   g_free(x->parameters);
+  g_free(x->parameter_names);
 }
 
 /* ---- steps ---- */

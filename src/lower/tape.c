@@ -281,8 +281,8 @@ tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place)
   run->op = op;
   run->place = place;
   run->launches = 0;
-  for (int i = 0; i < BUFFER_COUNT; i++)
-    run->buffer[i] = NO_TENSOR;
+  static const TensorRef none[BUFFER_COUNT] = {[0 ... BUFFER_COUNT - 1] = NO_TENSOR_INIT};
+  memcpy(run->buffer, none, sizeof(none));
   for (int i = 0; i < op->outs; i++)
     run->info[BUFFER_OUT + i] = g_array_index(f->values, ValueInfo, op->out[i]);
   program_builder_set_module(t->builder, place.first_module + op->module);

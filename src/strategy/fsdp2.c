@@ -153,11 +153,13 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
   g->slice = g_new(StorageId, MAX(g->count, 1));
   for (int i = 0; i < g->count; i++) {
     int p = g->parameter[i];
-    g->shard[i] = shard_of(network_parameter(x->network, p), f->ranks, x->rank);
+    f->shards[p] = g->shard[i] = shard_of(network_parameter(x->network, p), f->ranks, x->rank);
     g->full[i] = g->slice[i] = NO_STORAGE;
     g->shard_elements += g->shard[i].padded_elements;
     x->parameters[p].local_elements = g->shard[i].local_elements;
   }
+  for (guint i = 0; i < unit->modules->len; i++)
+    f->group_of_module[g_array_index(unit->modules, int, i)] = index;
   g->gathered_elements = f->ranks * g->shard_elements;
   g->gathered = g->all_reduce_input = NO_STORAGE;
   g->reshard_event = g->reduce_event = g->all_reduce_event = -1;
@@ -233,6 +235,9 @@ setup(StrategyContext *x)
   make_units(x);
   f->count = (int) x->units->len;
   f->groups = g_new0(Group, f->count);
+  f->shards = g_new0(Shard, x->network->parameters->len);
+  f->group_of_module = g_new(int, x->network->modules->len);
+  memset(f->group_of_module, -1, sizeof(int) * x->network->modules->len);
   for (int i = 0; i < f->count; i++)
     fill_group(x, f, i);
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
@@ -259,21 +264,13 @@ teardown(StrategyContext *x)
     g_clear_pointer(&g->backward_prefetch, g_array_unref);
   }
   g_free(f->groups);
+  g_free(f->shards);
+  g_free(f->group_of_module);
   g_array_unref(f->forward_order);
   g_free(f);
 }
 
 /* ---- construction: to_empty() on a sharded meta model ---- */
-
-static const Shard *
-shard_of_parameter(const Fsdp2 *f, int parameter)
-{
-  for (int i = 0; i < f->count; i++)
-    for (int k = 0; k < f->groups[i].count; k++)
-      if (f->groups[i].parameter[k] == parameter)
-        return &f->groups[i].shard[k];
-  g_assert_not_reached();
-}
 
 /* reset_sharded_param: a short shard is replaced by a padded one. */
 static void
@@ -291,7 +288,7 @@ pad_shard(StrategyContext *x, int parameter, const Shard *shard)
 static void
 construct_parameter(StrategyContext *x, int parameter)
 {
-  const Shard *shard = shard_of_parameter(fsdp2_of(x), parameter);
+  const Shard *shard = &fsdp2_of(x)->shards[parameter];
   gint64 bytes = shard->local_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = x->parameters[parameter].sharded; /* a tied weight is visited twice */
   x->parameters[parameter].sharded = live_storage_alloc(
@@ -304,18 +301,15 @@ construct_parameter(StrategyContext *x, int parameter)
 static void
 construct_module_end(StrategyContext *x, int module)
 {
-  Fsdp2 *f = fsdp2_of(x);
-  for (int i = 0; i < f->count; i++) {
-    const Group *g = &f->groups[i];
-    for (guint k = 0; k < g->unit->modules->len; k++) {
-      if (g_array_index(g->unit->modules, int, k) != module)
-        continue;
-      for (int j = 0; j < g->count; j++)
-        if (strategy_module_contains(x->network, module,
-                                     network_parameter(x->network, g->parameter[j])->module))
-          pad_shard(x, g->parameter[j], &g->shard[j]);
-    }
-  }
+  const Fsdp2 *f = fsdp2_of(x);
+  int index = f->group_of_module[module];
+  if (index < 0)
+    return;
+  const Group *g = &f->groups[index];
+  for (int i = 0; i < g->count; i++)
+    if (strategy_module_contains(x->network, module,
+                                 network_parameter(x->network, g->parameter[i])->module))
+      pad_shard(x, g->parameter[i], &g->shard[i]);
 }
 
 static void

@@ -39,6 +39,8 @@ typedef struct {
 /* State shared by all groups (FSDPCommContext). */
 typedef struct {
   Group *groups;
+  Shard *shards;        /* by parameter */
+  int *group_of_module; /* by module: the group that it was given to, or -1 */
   int count;
   int ranks, replicas;
   DType stored, gathered, reduce;

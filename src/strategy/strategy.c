@@ -42,7 +42,7 @@ StoragePurpose
 parameter_purpose(const StrategyContext *x, int parameter, Category category)
 {
   const Parameter *p = network_parameter(x->network, parameter);
-  return (StoragePurpose){category, p->module, program_builder_name(x->builder, p->name)};
+  return (StoragePurpose){category, p->module, x->parameter_names[parameter]};
 }
 
 void

@@ -27,7 +27,11 @@ typedef struct {
   gint64 offset;  /* elements into the storage */
 } TensorRef;
 
-#define NO_TENSOR ((TensorRef){.storage = NO_STORAGE, .node = -1, .parameter = -1})
+#define NO_TENSOR_INIT                                                                             \
+  {                                                                                                \
+    .storage = NO_STORAGE, .node = -1, .parameter = -1                                             \
+  }
+#define NO_TENSOR ((TensorRef) NO_TENSOR_INIT)
 
 /* One parameter while a Program is written. */
 typedef struct {
@@ -62,6 +66,7 @@ struct _StrategyContext {
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
+  gint32 *parameter_names;    /* name ids, by index */
   GPtrArray *units;           /* Unit * */
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
