@@ -38,7 +38,7 @@ rejects "modules of a block have different names" "key 'blocks[0].ops[1].name': 
   "$linear, $linear"
 rejects "a name is one step of a path" "key 'blocks[0].ops[0].name': 'a.b' cannot be a module's name" \
   '{"op": "linear", "name": "a.b"}'
-rejects "sizes that overflow are no sizes" "the product of its dimensions is too large" '{"activation_bytes": "8000000TiB"}'
+rejects "sizes that overflow are no sizes" "opaque: the product of its dimensions is too large" '{"activation_bytes": "8000000TiB"}'
 
 # Whole networks.
 whole() {
