@@ -32,6 +32,7 @@ SHELL_TESTS = \
   tests/cli/networks.sh \
   tests/cli/run.sh \
   tests/cli/usage.sh \
+  tests/extend.sh \
   tests/formats.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
