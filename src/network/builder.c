@@ -400,6 +400,7 @@ write_recipes(OpCase *c, Op *op)
   op->saves = (guint8) c->saves;
   memcpy(op->saved, c->saved, sizeof(c->saved));
   memset(c->temp_used, 0, sizeof(c->temp_used));
+  c->backward = TRUE;
   c->info->backward(c);
   op->validate = (gint32) c->steps->len;
   recipe_validate(c);

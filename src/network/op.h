@@ -192,6 +192,7 @@ typedef struct {
   gboolean has_grad[OP_INPUTS];
   int saves;
   guint8 saved[OP_SAVED];
+  gboolean backward; /* being written: of inputs and outputs only saved ones are there */
   DeviceLimits device;
   GArray *steps;   /* OpStep */
   GArray *kernels; /* OpKernel */
