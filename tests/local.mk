@@ -46,12 +46,15 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/list.sh \
+  tests/cli/networks.sh \
   tests/cli/replay.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
+  tests/extend.sh \
+  tests/formats.sh \
   tests/layers.sh \
   tests/manual.sh \
   tests/registry.sh
