@@ -43,6 +43,7 @@ typedef struct {
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64
       local_elements; /* this rank's elements, without padding: what optimizer state is made for */
+  gint64 offset;      /* elements into `unsharded` at which it begins */
   gint32 node;        /* its AccumulateGrad node in the current graph */
 } ParameterState;
 
