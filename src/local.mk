@@ -14,6 +14,7 @@ highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 STRATEGIES = \
   src/strategy/none.c \
   src/strategy/ddp.c \
+  src/strategy/fsdp1.c \
   src/strategy/fsdp2.c
 
 FAMILIES = \
@@ -153,6 +154,10 @@ libhighwater_a_SOURCES += \
 
 # strategy
 libhighwater_a_SOURCES += \
+  src/strategy/fsdp1_clip.c \
+  src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_private.h \
+  src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_private.h \
   src/strategy/shard.c src/strategy/shard.h \

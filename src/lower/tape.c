@@ -23,11 +23,19 @@ make_ids(ProgramBuilder *builder, const Function *f)
   return ids;
 }
 
+static void
+view_parameters(StrategyContext *x, int unit, StreamId stream)
+{
+  autograd_view_parameters(x->walk, unit, stream);
+}
+
 Tape *
 tape_new(StrategyContext *context, const Strategy *strategy)
 {
   Tape *t = g_new0(Tape, 1);
   t->x = context;
+  context->walk = t;
+  context->view_parameters = view_parameters;
   t->strategy = strategy;
   t->network = context->network;
   t->builder = context->builder;
