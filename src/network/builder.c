@@ -6,7 +6,8 @@
 #include "base/units.h"
 #include "network/op_recipe.h"
 
-/* Elements that a tensor may have: far above any real one, far enough below 2^63 for workspace formulas. */
+/* Elements that a tensor may have: far above any real one, far enough below 2^63 for workspace
+ * formulas. */
 #define MOST_ELEMENTS ((gint64) 1 << 46)
 #define MOST_SLOTS 30000
 
@@ -23,12 +24,12 @@ typedef struct {
 
 struct _Builder {
   Network *network;
-  GPtrArray *frames;     /* Frame * */
-  GArray *open_modules;  /* int */
-  Function *function;    /* the one being written */
-  GArray *references;    /* gint32 by slot: Python references */
+  GPtrArray *frames;               /* Frame * */
+  GArray *open_modules;            /* int */
+  Function *function;              /* the one being written */
+  GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
-  int module;            /* on whose behalf, absolute */
+  int module;                      /* on whose behalf, absolute */
   GError *error;
 };
 
@@ -208,7 +209,8 @@ builder_block_begin(Builder *b, const char *type)
   g_autofree char *name = g_strdup_printf("%d", index);
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
-  Block block = {.module = module, .first_parameter = (int) b->network->parameters->len, .function = -1};
+  Block block = {
+      .module = module, .first_parameter = (int) b->network->parameters->len, .function = -1};
   g_array_append_val(b->network->blocks, block);
 }
 
@@ -322,7 +324,8 @@ builder_info(const Builder *b, Val v)
 /* ---- functions ---- */
 
 void
-builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos, Val *args)
+builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos,
+                       Val *args)
 {
   Function *f = b->function = g_new0(Function, 1);
   f->name = g_strdup(name);
@@ -339,7 +342,8 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
   b->module = b->base_module;
   g_array_set_size(b->references, 0);
   for (int i = 0; i < n; i++)
-    args[i] = (Val){new_slot(b, &infos[i]), FALSE}; /* the caller's references: never dropped here */
+    args[i] =
+        (Val){new_slot(b, &infos[i]), FALSE}; /* the caller's references: never dropped here */
 }
 
 int
@@ -367,7 +371,8 @@ choose_saved(OpCase *c)
 {
   for (int i = 0; i < c->info->save_count; i++) {
     OpSave save = c->info->saves[i];
-    gboolean exists = save.tensor >= BUFFER_OUT ? save.tensor - BUFFER_OUT < c->outs : save.tensor < c->ins;
+    gboolean exists =
+        save.tensor >= BUFFER_OUT ? save.tensor - BUFFER_OUT < c->outs : save.tensor < c->ins;
     if (exists && (save.wanted_by < 0 || recipe_wants(c, save.wanted_by)))
       c->saved[c->saves++] = (guint8) save.tensor;
   }
@@ -397,7 +402,8 @@ write_recipes(OpCase *c, Op *op)
 }
 
 void
-builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs, Val *out)
+builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs,
+                 Val *out)
 {
   OpCase c = {.info = op_info(op_id),
               .ins = ins,
@@ -409,7 +415,10 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
   for (int i = 0; i < ins; i++)
     c.in[i] = info_of(b, in[i].slot);
   c.info->shape(&c);
-  Op op = {.info = c.info, .module = b->module - b->base_module, .ins = (guint8) ins, .outs = (guint8) c.outs};
+  Op op = {.info = c.info,
+           .module = b->module - b->base_module,
+           .ins = (guint8) ins,
+           .outs = (guint8) c.outs};
   gint64 elements;
   for (int i = 0; i < c.outs; i++)
     check_elements(b, c.info->name, c.out[i].dims, c.out[i].shape, &elements);
@@ -577,7 +586,8 @@ builder_module_enter(Builder *b, int module, int n, Val *args)
 void
 builder_module_exit(Builder *b, int module, Val output)
 {
-  add_statement(b, &(Statement){.kind = STATEMENT_EXIT, .a = module, .ins = 1, .in = {output.slot}});
+  add_statement(b,
+                &(Statement){.kind = STATEMENT_EXIT, .a = module, .ins = 1, .in = {output.slot}});
 }
 
 Val
