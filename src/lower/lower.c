@@ -21,10 +21,17 @@ lower_precision(const PlanSpec *plan)
 NetworkShape
 lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 {
+  const Strategy *strategy = strategy_find(plan->strategy);
+  LossScaling loss =
+      strategy != NULL && strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
+  gboolean loops = loss == LOSS_IS_THE_LOOPS;
   return (NetworkShape){
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
-      .micro_batches = plan->accumulation.steps,
+      .micro_batches = loops ? plan->accumulation.steps : 1,
+      .loss_steps = loops                  ? 0
+                    : loss == LOSS_DIVIDED ? 1
+                                           : LOSS_STEPS,
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
       .device = {device->sms, device->max_threads_per_sm},

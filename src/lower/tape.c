@@ -141,10 +141,11 @@ static void
 add_operand(Tape *t, const OpRun *run, int buffer, Role role)
 {
   const TensorRef *ref = &run->buffer[buffer];
-  StorageId storage =
-      ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
+  const ParameterState *p = ref->parameter >= 0 ? &t->x->parameters[ref->parameter] : NULL;
+  StorageId storage = p != NULL ? p->unsharded : ref->storage;
   if (storage == NO_STORAGE)
     return;
+  gint64 offset = ref->offset + (p != NULL ? p->offset : 0);
   const ValueInfo *info = buffer_info(run, buffer);
   gint64 bytes = live_storage_bytes(t->live, storage),
          size = info != NULL ? value_bytes(info) : bytes;
@@ -153,7 +154,7 @@ add_operand(Tape *t, const OpRun *run, int buffer, Role role)
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
     Layout layout = layout_of(info);
-    tensor = program_builder_tensor(t->builder, storage, ref->offset, &layout);
+    tensor = program_builder_tensor(t->builder, storage, offset, &layout);
   }
   program_builder_operand(t->builder, tensor, role);
 }
@@ -654,4 +655,10 @@ tape_forward(Tape *t, const StorageId *inputs)
     args[n++] = t->tables[i];
   tape_autocast_begin(t);
   return tape_run(t, (Place){t->network->main, 0, 0}, n, args);
+}
+
+TensorRef
+tape_apply(Tape *t, int function, TensorRef argument)
+{
+  return tape_run(t, (Place){function, 0, 0}, 1, &argument);
 }

@@ -113,7 +113,8 @@ read_int_or_auto(JsonReader *reader, const OptionInfo *option, const char *key, 
     value->number = json_reader_int(reader, key, value->number, option->min, option->max);
   else
     json_reader_fail(reader, key,
-                     "must be \"auto\" or a whole number in %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
+                     "must be \"auto\" or a whole number in %" G_GINT64_FORMAT
+                     "..%" G_GINT64_FORMAT,
                      option->min, option->max);
 }
 
@@ -156,7 +157,8 @@ read_option(JsonReader *reader, const OptionInfo *option)
     read_int_or_auto(reader, option, key, &value);
     break;
   case OPTION_REAL:
-    value.real = json_reader_double(reader, key, value.real, (double) option->min, (double) option->max);
+    value.real =
+        json_reader_double(reader, key, value.real, (double) option->min, (double) option->max);
     break;
   case OPTION_TEXT:
     json_reader_string(reader, key, NULL);
@@ -195,8 +197,9 @@ option_section_read(JsonReader *reader, const OptionSection *section)
   guint n = option_section_length(section);
   OptionValue *values = g_new0(OptionValue, n + 1);
   for (guint i = 0; i < n;)
-    i += strchr(section->options[i].key, '.') ? read_object(reader, &section->options[i], &values[i])
-                                              : read_plain(reader, &section->options[i], &values[i]);
+    i += strchr(section->options[i].key, '.')
+             ? read_object(reader, &section->options[i], &values[i])
+             : read_plain(reader, &section->options[i], &values[i]);
   return values;
 }
 
@@ -225,9 +228,11 @@ option_allowed(const OptionInfo *option)
     return g_strdup_printf("true | false | null | %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
                            option->min, option->max);
   case OPTION_INT_OR_AUTO:
-    return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " | auto", option->min, option->max);
+    return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " | auto", option->min,
+                           option->max);
   case OPTION_REAL:
-    return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT ", fractions too", option->min, option->max);
+    return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT ", fractions too", option->min,
+                           option->max);
   case OPTION_TEXT:
     return g_strdup("text");
   case OPTION_ABSENT:

@@ -43,6 +43,7 @@ typedef struct {
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64
       local_elements; /* this rank's elements, without padding: what optimizer state is made for */
+  gint64 offset;      /* elements into `unsharded` at which it begins */
   gint32 node;        /* its AccumulateGrad node in the current graph */
 } ParameterState;
 
@@ -95,6 +96,13 @@ typedef struct {
   gint64 parameter_bytes; /* persistent, per rank */
 } ExpectedTotals;
 
+/* What a framework's engine does to the loss before it runs backward. */
+typedef enum {
+  LOSS_IS_THE_LOOPS,      /* nothing: the training loop divides it by the accumulation steps */
+  LOSS_DIVIDED,           /* by the accumulation steps, even if there is one */
+  LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
+} LossScaling;
+
 typedef struct {
   const char *name;             /* "fsdp2" */
   const char *summary;          /* one line for `list` */
@@ -105,7 +113,12 @@ typedef struct {
   void (*setup)(StrategyContext *x);
   /* Construction: allocates what is persistent, in the framework's order. */
   void (*construct)(StrategyContext *x);
+  /* What wraps the finished model in a phase of its own, before the training loop makes anything
+   * (deepspeed.initialize). */
+  void (*initialize)(StrategyContext *x);
   void (*teardown)(StrategyContext *x);
+  /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
+  LossScaling (*loss)(const PlanSpec *plan);
 
   void (*begin_step)(StrategyContext *x);
   void (*zero_grad)(
@@ -120,7 +133,11 @@ typedef struct {
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
   void (*after_backward)(StrategyContext *x, int unit);
-  void (*end_backward)(StrategyContext *x);      /* the graph has run */
+  void (*end_backward)(StrategyContext *x); /* the graph has run */
+  void (*after_graph)(StrategyContext *x);  /* backward() has returned to the framework's engine */
+  /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
+   * parameter. */
+  void (*optimizer_step)(StrategyContext *x);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
