@@ -63,7 +63,8 @@ struct _StrategyContext {
   const Network *network;
   const PlanSpec *plan;
   const DeviceProfile *device;
-  int rank; /* this rank's place in the shard group */
+  int rank;            /* this rank's place in the shard group */
+  gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
@@ -176,5 +177,7 @@ gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageI
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* A copy of so many bytes between the device and the host. */
+void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
 
 #endif
