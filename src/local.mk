@@ -14,6 +14,7 @@ highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 STRATEGIES = \
   src/strategy/none.c \
   src/strategy/ddp.c \
+  src/strategy/zero0.c \
   src/strategy/zero1.c \
   src/strategy/zero2.c \
   src/strategy/fsdp2.c

@@ -140,6 +140,8 @@ typedef struct {
    * parameter. */
   void (*optimizer_step)(StrategyContext *x);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
+  guint batch_tensors;    /* tensors that the training loop makes for a micro-batch, if that is more
+                             than the model takes */
   gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;

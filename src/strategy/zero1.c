@@ -29,6 +29,7 @@ const Strategy strategy_zero1 = {
     .name = "zero1",
     .summary = "DeepSpeed ZeRO stage 1: optimizer state partitioned",
     .section = &deepspeed_section,
+    .batch_tensors = DEEPSPEED_BATCH_TENSORS,
     .accept = accept,
     .loss = loss,
     .setup = setup,

@@ -29,6 +29,7 @@ const Strategy strategy_zero2 = {
     .name = "zero2",
     .summary = "DeepSpeed ZeRO stage 2: optimizer state and gradients partitioned",
     .section = &deepspeed_section,
+    .batch_tensors = DEEPSPEED_BATCH_TENSORS,
     .accept = accept,
     .loss = loss,
     .setup = setup,
