@@ -156,6 +156,7 @@ libhighwater_a_SOURCES += \
 
 # strategy
 libhighwater_a_SOURCES += \
+  src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_private.h \

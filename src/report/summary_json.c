@@ -182,6 +182,8 @@ add_memory(cJSON *report, const ReportModel *model)
   add_int(memory, "outside_allocator_bytes", recording->outside_allocator_bytes);
   add_int(memory, "construction_allocated_bytes", recording->construction_allocated);
   add_int(memory, "construction_reserved_bytes", recording->construction_reserved);
+  add_int(memory, "construction_peak_allocated_bytes", recording->construction_peak_allocated);
+  add_int(memory, "construction_peak_reserved_bytes", recording->construction_peak_reserved);
   add_cached(memory, recording);
   add_peak(memory, model);
 }
