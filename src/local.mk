@@ -144,6 +144,7 @@ libhighwater_a_SOURCES += \
   src/network/op_matmul.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/strides.c src/network/strides.h \
   src/network/transformers_lm.c src/network/transformers_lm.h
 
 # compute
@@ -217,7 +218,9 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
-  src/import/trace_replay.c src/import/trace_replay.h
+  src/import/trace_compare.c \
+  src/import/trace_moments.c \
+  src/import/trace_replay.c src/import/trace_replay.h src/import/trace_replay_internal.h
 
 # cli
 libhighwater_a_SOURCES += \

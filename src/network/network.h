@@ -107,6 +107,7 @@ typedef struct {
                         divides and scales it */
   NetworkPrecision precision;
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
+  gboolean splits_tied;   /* a tied weight becomes two: Strategy.splits_tied */
   DeviceLimits device;
 } NetworkShape;
 

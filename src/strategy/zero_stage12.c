@@ -43,6 +43,7 @@ zero_make_master(StrategyContext *x, Zero *z)
   strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) (elements * z->d.element));
   z->master.value = clone;
   z->master.elements = elements;
+  z->master.stepped = TRUE;
   if (!casts)
     return;
   z->master.value =
