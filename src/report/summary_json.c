@@ -344,6 +344,10 @@ summary_json(const ReportModel *model)
     add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
   else
     cJSON_AddNullToObject(report, "equivalent_zero_stage");
+  if (info->elements_sent > 0)
+    cJSON_AddNumberToObject(report, "elements_sent_per_parameter", info->elements_sent);
+  else
+    cJSON_AddNullToObject(report, "elements_sent_per_parameter");
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
