@@ -145,6 +145,8 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+/* The last part of a parameter's name: "weight".  Borrowed. */
+const char *parameter_short_name(const Parameter *parameter);
 
 static inline const Module *
 network_module(const Network *network, int i)
