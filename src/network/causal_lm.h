@@ -49,11 +49,6 @@ void causal_lm_write(Builder *b, CausalLm *lm);
 /* Tables of rotary embeddings as torchtitan makes them after construction. */
 void rope_tables(Builder *b, CausalLm *lm);
 
-/* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it. */
-Val call_module(Builder *b, int module, Val x);
-/* A call of a module that hooks may sit on and that has no locals of its own. */
-Val hooked_call(Builder *b, int module, Val x, Val (*forward)(Builder *b, const CausalLm *lm, Val x),
-                const CausalLm *lm);
 /* lossf(): cross entropy of flattened logits, in fp32 or in the model's dtype. */
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */

@@ -108,18 +108,12 @@ nanogpt_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
   return builder_leave(b, binary(b, OP_ADD, x, linear(b, hidden, m->fc_projection)));
 }
 
-static Val
-token_embedding(Builder *b, const CausalLm *lm, Val tokens)
-{
-  return embedding(b, lm->embedding_weight, tokens);
-}
-
 /* tok_embeddings(tokens) + wpe(arange(length)) */
 static Val
 nanogpt_embed(Builder *b, const CausalLm *lm, Val tokens)
 {
   const Gpt2 *m = (const Gpt2 *) lm;
-  Val x = hooked_call(b, lm->embedding_module, tokens, token_embedding, lm);
+  Val x = embedding(b, lm->embedding_weight, tokens);
   Val positions = create(b, "positions", value_shape(DTYPE_INT64, 1, lm->length));
   Val p = embedding(b, m->position_weight, positions);
   return binary(b, OP_ADD, x, p);

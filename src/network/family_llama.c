@@ -152,7 +152,7 @@ transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables, Val
 {
   const CausalLm *lm = &m->lm;
   const BlockParts *p = &m->block;
-  x = call_module(b, p->attention, x);
+  x = call_module_by_keyword(b, p->attention, x);
   Val qkv[3];
   qkv[0] = let(b, "query", transpose(b, split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim)));
   qkv[1] = let(b, "key", transpose(b, split_heads(b, linear(b, x, p->k), m->kv_heads, lm->head_dim)));
@@ -196,15 +196,9 @@ transformers_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
 /* ---- around the blocks ---- */
 
 static Val
-embed_forward(Builder *b, const CausalLm *lm, Val tokens)
-{
-  return embedding(b, lm->embedding_weight, tokens);
-}
-
-static Val
 embed(Builder *b, const CausalLm *lm, Val tokens)
 {
-  return hooked_call(b, lm->embedding_module, tokens, embed_forward, lm);
+  return embedding(b, lm->embedding_weight, tokens);
 }
 
 static Val

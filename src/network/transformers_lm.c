@@ -241,18 +241,6 @@ transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dr
 
 /* ---- the model ---- */
 
-static Val
-head_forward(Builder *b, const CausalLm *lm, Val x)
-{
-  return linear(b, x, lm->head);
-}
-
-static Val
-embed_forward(Builder *b, const CausalLm *lm, Val tokens)
-{
-  return embedding(b, lm->embedding_weight, tokens);
-}
-
 /* What every layer is called with, as locals of the model's forward(). */
 static void
 layer_arguments(Builder *b, const CausalLm *lm, Val positions, Val mask, Val *tables)
@@ -272,8 +260,8 @@ static Val
 model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
 {
   Val args[STATEMENT_SLOTS], mask = NO_VAL;
-  builder_call(b, 0, NULL);
-  Val embeds = hooked_call(b, lm->embedding_module, tokens, embed_forward, lm);
+  builder_module_call(b, network_module(builder_network(b), lm->embedding_module)->parent, 0, NULL);
+  Val embeds = embedding(b, lm->embedding_weight, tokens);
   Val range = integers(b, "arange", lm->length);
   Val positions = let(b, "position_ids", integers(b, "position_ids", lm->length));
   builder_discard(b, range);
@@ -290,7 +278,7 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
     args[0] = hidden;
     hidden = let(b, "hidden_states", builder_block_call(b, i, function, 1 + lm->tables, args));
   }
-  hidden = let(b, "hidden_states", hooked_call(b, lm->norm_module, hidden, lm->norm, lm));
+  hidden = let(b, "hidden_states", lm->norm(b, lm, hidden));
   return builder_leave(b, hidden);
 }
 
@@ -320,7 +308,7 @@ root_forward(Builder *b, const CausalLm *lm, int function, Val tokens, Val resul
 {
   builder_call(b, 0, NULL);
   Val hidden = let(b, "hidden_states", model_forward(b, lm, function, tokens));
-  Val logits = let(b, "logits", hooked_call(b, lm->head_module, hidden, head_forward, lm));
+  Val logits = let(b, "logits", linear(b, hidden, lm->head));
   Val loss = let(b, "loss", causal_loss(b, lm, logits));
   results[0] = loss;
   results[1] = logits;
