@@ -156,6 +156,10 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
 static Val
 linear_ops(Builder *b, Val x, int weight, int bias)
 {
+  if (builder_shape(b)->zero3_linear) {
+    Val operands[3] = {x, builder_weight(b, weight), bias >= 0 ? builder_weight(b, bias) : NO_VAL};
+    return builder_op(b, OP_ZERO3_LINEAR, NULL, bias >= 0 ? 3 : 2, operands);
+  }
   if (bias < 0) { /* t, view, mm, _unsafe_view */
     Val w = autocast(b, builder_weight(b, weight));
     x = autocast(b, x);

@@ -100,6 +100,7 @@ typedef struct {
   int micro_batches;       /* accumulation steps: the loss is divided when > 1 */
   NetworkPrecision precision;
   gboolean dispatch_mode;  /* blocks run under a Python dispatch mode (selective_op checkpointing) */
+  gboolean zero3_linear;   /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its data */
   DeviceLimits device;
 } NetworkShape;
 
@@ -123,6 +124,8 @@ typedef struct {
   gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */
   int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's note says why) */
   gboolean loss_inside;        /* the loss is computed inside the root module */
+  gboolean checkpoints_forward; /* checkpointing runs a block's forward() again, inside its hooks; FALSE: a module around
+                                   the block runs the block's call again, hooks included */
 } Network;
 
 void network_free(Network *network);
@@ -131,6 +134,13 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+
+/* The module that checkpointing puts around a block: an id after those of the network's own modules. */
+static inline int
+network_wrapper(const Network *network, int block)
+{
+  return (int) network->modules->len + block;
+}
 
 static inline const Module *
 network_module(const Network *network, int i)

@@ -37,7 +37,7 @@ void recipe_grad_as(OpCase *c, int i, const ValueInfo *shape, GradOrder order);
 void recipe_pass(OpCase *c, int i);
 void recipe_view(OpCase *c, int i, gint64 offset, GradOrder order);
 void recipe_reshape(OpCase *c, int i);
-/* Gradient i becomes the temporary; the old one lets go. */
+/* Gradient i becomes the temporary; the old one, if there is one, lets go. */
 void recipe_replace(OpCase *c, int i, int buffer);
 void recipe_workspace(OpCase *c, Workspace workspace);
 
@@ -74,6 +74,9 @@ void forward_addmm(OpCase *c);
 void backward_addmm(OpCase *c);
 void forward_bmm(OpCase *c);
 void backward_bmm(OpCase *c);
+void shape_zero3_linear(OpCase *c);
+void forward_zero3_linear(OpCase *c);
+void backward_zero3_linear(OpCase *c);
 void shape_rms_norm(OpCase *c);
 void backward_rms_norm(OpCase *c);
 void shape_layer_norm(OpCase *c);

@@ -367,4 +367,5 @@ transformers_write(Builder *b, CausalLm *lm)
   causal_lm_figures(b, lm);
   network->construction_scratch = 4; /* a scalar of the fake-tensor context that to_empty() runs under */
   network->loss_inside = TRUE;
+  network->checkpoints_forward = TRUE; /* GradientCheckpointingLayer */
 }
