@@ -110,11 +110,19 @@ typedef struct {
   void (*gradient_ready)(StrategyContext *x, int parameter);
   void (*after_backward)(StrategyContext *x, int unit);
   void (*end_backward)(StrategyContext *x);  /* the graph has run */
+  /* Hooks on every module's call, for frameworks that have them there; a recomputation runs the forward ones again.  The
+   * module is an index, or network_wrapper() of a block.  Its backward begins when a gradient reaches its output, and
+   * ends when those of all its inputs are there: never, for one whose inputs want none.  All four or none. */
+  void (*before_module)(StrategyContext *x, int module);
+  void (*after_module)(StrategyContext *x, int module);
+  void (*before_module_backward)(StrategyContext *x, int module);
+  void (*after_module_backward)(StrategyContext *x, int module);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   gboolean sharded_norms;  /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs;   /* after_backward hangs on a node at the unit's inputs */
+  gboolean swaps_parameters; /* a gathered parameter is new memory put under it, not its own memory resized */
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
