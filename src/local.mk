@@ -153,10 +153,12 @@ libhighwater_a_SOURCES += \
 
 # strategy
 libhighwater_a_SOURCES += \
+  src/strategy/deepspeed.c src/strategy/deepspeed.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_private.h \
   src/strategy/shard.c src/strategy/shard.h \
-  src/strategy/strategy.c src/strategy/strategy.h
+  src/strategy/strategy.c src/strategy/strategy.h \
+  src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h
 
 # lower
 libhighwater_a_SOURCES += \

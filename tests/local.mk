@@ -1,0 +1,151 @@
+# tests/local.mk - every test speaks TAP.  A new test is a file and its name in one of these lists.
+
+# Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
+CHECKS = \
+  tests/check_cluster_spec \
+  tests/check_collective \
+  tests/check_engine \
+  tests/check_event_queue \
+  tests/check_executor \
+  tests/check_json \
+  tests/check_kernel_model \
+  tests/check_output \
+  tests/check_plan_spec \
+  tests/check_plot \
+  tests/check_program \
+  tests/check_program_fold \
+  tests/check_program_order \
+  tests/check_program_text \
+  tests/check_rate_group \
+  tests/check_recording \
+  tests/check_reports \
+  tests/check_shared_link \
+  tests/check_specs \
+  tests/check_units
+
+tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
+tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
+
+# Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
+SHELL_TESTS = \
+  tests/cli/list.sh \
+  tests/cli/run.sh \
+  tests/cli/usage.sh \
+  tests/fuzz/replay.sh \
+  tests/golden/run.sh \
+  tests/layers.sh \
+  tests/manual.sh \
+  tests/registry.sh
+
+# Headers that several tests share, data: a release holds only what is named somewhere.
+TEST_EXTRAS = \
+  tests/history.h \
+  tests/plan_tables.h \
+  tests/program_text.h \
+  tests/report_fixture.h \
+  tests/data
+
+# Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
+FUZZERS = \
+  tests/fuzz/fuzz_cluster \
+  tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_network \
+  tests/fuzz/fuzz_plan \
+  tests/fuzz/fuzz_program \
+  tests/fuzz/fuzz_recording
+tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
+
+# Benchmarks: tests/bench/bench_NAME.c.
+BENCHMARKS = \
+  tests/bench/bench_allocator \
+  tests/bench/bench_command \
+  tests/bench/bench_engine \
+  tests/bench/bench_executor \
+  tests/bench/bench_json \
+  tests/bench/bench_program
+tests_bench_bench_allocator_LDADD = $(BENCH_LDADD)
+tests_bench_bench_command_LDADD = $(BENCH_LDADD)
+tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
+tests_bench_bench_executor_LDADD = $(BENCH_LDADD)
+tests_bench_bench_json_LDADD = $(BENCH_LDADD)
+tests_bench_bench_program_LDADD = $(BENCH_LDADD)
+
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+SH_LOG_DRIVER = $(LOG_DRIVER)
+SH_LOG_COMPILER = $(SHELL)
+TEST_EXTENSIONS = .sh
+# Tests find their data under $top_srcdir and write only in folders of their own.
+AM_TESTS_ENVIRONMENT = \
+  LC_ALL=C G_DEBUG=fatal-criticals \
+  top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
+  HIGHWATER_MODELS='$(abs_top_srcdir)/models' HIGHWATER_PLOTS='$(abs_top_srcdir)/plots' fuzzers='$(FUZZERS)'; \
+  export LC_ALL G_DEBUG top_srcdir top_builddir HIGHWATER_MODELS HIGHWATER_PLOTS fuzzers;
+
+# What programs here are linked with: unit tests, fuzz targets, benchmarks.
+LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
+BENCH_LDADD = tests/libbench.a libhighwater.a $(PROGRAM_LIBS)
+EXTRA_LIBRARIES = tests/libbench.a
+tests_libbench_a_SOURCES = tests/bench/bench.c tests/bench/bench.h
+EXTRA_PROGRAMS = $(BENCHMARKS)
+CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
+
+check_LIBRARIES = tests/libtap.a
+tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h tests/plan_tables.h tests/program_text.h tests/report_fixture.h
+check_PROGRAMS = $(CHECKS) $(FUZZERS)
+if HAVE_FUZZERS
+FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
+else
+FUZZ_LDADD = tests/libreplay.a libhighwater.a $(PROGRAM_LIBS)
+check_LIBRARIES += tests/libreplay.a
+tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
+endif
+
+EXTRA_DIST += $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
+  tests/bench/compare.sh tests/bench/recorded.txt
+
+if HAVE_CHECK
+TESTS = $(CHECKS) $(SHELL_TESTS)
+else
+check: need-check
+endif
+need-check:
+	@echo "make check needs the Check library (0.15 or newer): install it and configure again" >&2
+	@exit 1
+
+update-golden: all
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) GOLDEN_UPDATE=1 $(SHELL) $(top_srcdir)/tests/golden/run.sh
+
+bench: all $(BENCHMARKS)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
+	$(SHELL) $(top_srcdir)/tests/bench/compare.sh $(top_srcdir)/tests/bench/recorded.txt $(BENCHMARKS)
+
+update-bench: all $(BENCHMARKS)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) BENCH_UPDATE=1 \
+	$(SHELL) $(top_srcdir)/tests/bench/compare.sh $(top_srcdir)/tests/bench/recorded.txt $(BENCHMARKS)
+
+# Searches for new inputs; what it finds is kept in the build tree.
+FUZZ_SECONDS = 60
+fuzz: all $(FUZZERS)
+if HAVE_FUZZERS
+	$(AM_V_at)for target in $(FUZZERS); do \
+	  name=`echo $$target | sed 's/.*fuzz_//'`; $(MKDIR_P) fuzz-found/$$name && \
+	  $$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1 \
+	    fuzz-found/$$name $(top_srcdir)/tests/fuzz/corpus/$$name || exit 1; \
+	done
+else
+	@echo "make fuzz needs configure CC=clang --enable-fuzzers" >&2; exit 1
+endif
+
+# Versions of clang-format differ, so the layout is not part of make check.
+CLANG_FORMAT = clang-format
+check-format:
+	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) --dry-run -Werror
+format:
+	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
+
+.PHONY: need-check update-golden bench update-bench fuzz check-format format

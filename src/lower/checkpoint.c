@@ -1,5 +1,6 @@
-/* checkpoint.c - activation checkpointing: regions keep their inputs and are run again when backward asks for the first
- * tensor (torch/utils/checkpoint.py, non-reentrant, with early stop), whole or with the outputs of some ops kept. */
+/* checkpoint.c - activation checkpointing: regions keep their inputs and are run again when
+ * backward asks for the first tensor (torch/utils/checkpoint.py, non-reentrant, with early stop),
+ * whole or with the outputs of some ops kept. */
 #include <string.h>
 
 #include "lower/tape_private.h"
@@ -113,14 +114,16 @@ recompute(Tape *t, CheckpointFrame *frame)
 
 /* ---- saved tensors ---- */
 
-/* The tensor as a node keeps it.  A Parameter is kept as such; a tensor made of its data - a view, or what a recomputation
- * delivers - is one of its own, with the memory that the parameter had then: where parameters are resized in place that
- * is the parameter's, where their data is swapped it lives on. */
+/* The tensor as a node keeps it.  A Parameter is kept as such; a tensor made of its data - a view,
+ * or what a recomputation delivers - is one of its own, with the memory that the parameter had
+ * then: where parameters are resized in place that is the parameter's, where their data is swapped
+ * it lives on. */
 static TensorRef
 kept_tensor(const Tape *t, const TensorRef *ref)
 {
   TensorRef kept = *ref;
-  if (ref->parameter < 0 || !t->strategy->swaps_parameters || (t->recomputing == NULL && !ref->is_view))
+  if (ref->parameter < 0 || !t->strategy->swaps_parameters ||
+      (t->recomputing == NULL && !ref->is_view))
     return kept;
   kept.storage = t->x->parameters[ref->parameter].unsharded;
   kept.parameter = -1;
@@ -182,7 +185,8 @@ checkpoint_release(Tape *t, SavedVariable *saved)
 
 /* ---- selective_op ---- */
 
-/* torchtitan's policy: attention's outputs, and those of every second mm of a block, starting with the first. */
+/* torchtitan's policy: attention's outputs, and those of every second mm of a block, starting with
+ * the first. */
 static gboolean
 is_selected(CheckpointFrame *frame, const OpInfo *info)
 {

@@ -1,4 +1,5 @@
-/* lower.c - from a network and a plan to the Program of one rank: steps are lowered until they repeat. */
+/* lower.c - from a network and a plan to the Program of one rank: steps are lowered until they
+ * repeat. */
 #include "lower/lower.h"
 
 #include "lower/step_walk.h"
@@ -20,10 +21,17 @@ lower_precision(const PlanSpec *plan)
 NetworkShape
 lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 {
+  const Strategy *strategy = strategy_find(plan->strategy);
+  LossScaling loss =
+      strategy != NULL && strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
+  gboolean loops = loss == LOSS_IS_THE_LOOPS;
   return (NetworkShape){
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
-      .micro_batches = plan->accumulation.steps,
+      .micro_batches = loops ? plan->accumulation.steps : 1,
+      .loss_steps = loops                  ? 0
+                    : loss == LOSS_DIVIDED ? 1
+                                           : LOSS_STEPS,
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
       .device = {device->sms, device->max_threads_per_sm},
@@ -46,7 +54,8 @@ accept_plan(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
   if (plan->compile_per_block)
-    return plan_spec_refuse(plan, error, "compile", "'per_block' is not yet supported: use \"none\"");
+    return plan_spec_refuse(plan, error, "compile",
+                            "'per_block' is not yet supported: use \"none\"");
   if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
     return plan_spec_refuse(plan, error, "optimizer.implementation",
                             "'composer' is not yet supported: fused, foreach or forloop");
@@ -62,9 +71,10 @@ accept_retained(const StrategyContext *x, GError **error)
       continue;
     g_autoptr(GString) names = g_string_new(NULL);
     for (guint k = 0; k < x->units->len; k++)
-      g_string_append_printf(names, "%s%s", k > 0 ? ", " : "", ((const Unit *) g_ptr_array_index(x->units, k))->name);
-    return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s", spec->group,
-                            names->str);
+      g_string_append_printf(names, "%s%s", k > 0 ? ", " : "",
+                             ((const Unit *) g_ptr_array_index(x->units, k))->name);
+    return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s",
+                            spec->group, names->str);
   }
   return TRUE;
 }
@@ -115,6 +125,10 @@ context_init(StrategyContext *x, const LowerInput *in)
                                         .accumulated = NO_STORAGE,
                                         .sharded_gradient = NO_STORAGE,
                                         .node = -1};
+  x->parameter_names = g_new(gint32, parameters);
+  for (guint i = 0; i < parameters; i++)
+    x->parameter_names[i] =
+        program_builder_name(x->builder, network_parameter(in->network, (int) i)->name);
   for (guint i = 0; i < modules; i++)
     program_builder_module(x->builder, network_module(in->network, (int) i)->path);
 }
@@ -127,6 +141,7 @@ context_clear(StrategyContext *x)
   g_array_unref(x->unit_ends);
   g_ptr_array_unref(x->retained);
   g_free(x->parameters);
+  g_free(x->parameter_names);
 }
 
 /* ---- steps ---- */

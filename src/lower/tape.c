@@ -1,4 +1,5 @@
-/* tape.c - runs a network's functions as eager PyTorch does: statement by statement, with storages counted. */
+/* tape.c - runs a network's functions as eager PyTorch does: statement by statement, with storages
+ * counted. */
 #include <string.h>
 
 #include "lower/tape_private.h"
@@ -99,7 +100,8 @@ use_workspace(Tape *t, Workspace kind)
   if (*workspace != NO_STORAGE)
     return;
   const DeviceProfile *device = t->x->device;
-  gint64 bytes = kind == WORKSPACE_CUBLAS ? device->cublas_workspace_bytes : device->cublaslt_workspace_bytes;
+  gint64 bytes =
+      kind == WORKSPACE_CUBLAS ? device->cublas_workspace_bytes : device->cublaslt_workspace_bytes;
   const char *what = kind == WORKSPACE_CUBLAS ? "cuBLAS workspace" : "cublasLt workspace";
   StoragePurpose purpose = {CATEGORY_WORKSPACE, -1, program_builder_name(t->builder, what)};
   *workspace = live_storage_alloc(t->live, bytes, STREAM_COMPUTE, purpose);
@@ -141,17 +143,20 @@ static void
 add_operand(Tape *t, const OpRun *run, int buffer, Role role)
 {
   const TensorRef *ref = &run->buffer[buffer];
-  StorageId storage = ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
+  const ParameterState *p = ref->parameter >= 0 ? &t->x->parameters[ref->parameter] : NULL;
+  StorageId storage = p != NULL ? p->unsharded : ref->storage;
   if (storage == NO_STORAGE)
     return;
+  gint64 offset = ref->offset + (p != NULL ? p->offset : 0);
   const ValueInfo *info = buffer_info(run, buffer);
-  gint64 bytes = live_storage_bytes(t->live, storage), size = info != NULL ? value_bytes(info) : bytes;
+  gint64 bytes = live_storage_bytes(t->live, storage),
+         size = info != NULL ? value_bytes(info) : bytes;
   gint32 tensor;
   if (info == NULL || size > bytes) { /* a temporary, or a gradient before validation: all of it */
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
     Layout layout = layout_of(info);
-    tensor = program_builder_tensor(t->builder, storage, ref->offset, &layout);
+    tensor = program_builder_tensor(t->builder, storage, offset, &layout);
   }
   program_builder_operand(t->builder, tensor, role);
 }
@@ -214,7 +219,8 @@ static void
 reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   if (!run->buffer[step->source].strided) {
-    alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source}, TRUE);
+    alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source},
+          TRUE);
     return;
   }
   allocate(t, run, step, what);
@@ -278,8 +284,8 @@ tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place)
   run->op = op;
   run->place = place;
   run->launches = 0;
-  for (int i = 0; i < BUFFER_COUNT; i++)
-    run->buffer[i] = NO_TENSOR;
+  static const TensorRef none[BUFFER_COUNT] = {[0 ... BUFFER_COUNT - 1] = NO_TENSOR_INIT};
+  memcpy(run->buffer, none, sizeof(none));
   for (int i = 0; i < op->outs; i++)
     run->info[BUFFER_OUT + i] = g_array_index(f->values, ValueInfo, op->out[i]);
   program_builder_set_module(t->builder, place.first_module + op->module);
@@ -344,7 +350,8 @@ is_done_already(Tape *t, OpRun *run)
 {
   if (run->op->info == op_info(OP_TO_CACHED))
     return find_cast(t, run);
-  if (run->op->info != op_info(OP_TO_IF_NEEDED) || run->buffer[BUFFER_IN].dtype != run->info[BUFFER_OUT].dtype)
+  if (run->op->info != op_info(OP_TO_IF_NEEDED) ||
+      run->buffer[BUFFER_IN].dtype != run->info[BUFFER_OUT].dtype)
     return FALSE;
   run->buffer[BUFFER_OUT] = run->buffer[BUFFER_IN];
   tape_hold(t, &run->buffer[BUFFER_IN]);
@@ -413,11 +420,13 @@ cast_input(Tape *t, TensorRef *ref, int module)
   if (!floating || have == want || ref->storage == NO_STORAGE)
     return;
   gint64 bytes = live_storage_bytes(t->live, ref->storage) / dtype_size(have) * dtype_size(want);
-  StoragePurpose purpose = {CATEGORY_ACTIVATION, module, program_builder_name(t->builder, "cast input")};
+  StoragePurpose purpose = {CATEGORY_ACTIVATION, module,
+                            program_builder_name(t->builder, "cast input")};
   TensorRef cast = tape_new_tensor(t, bytes, want, purpose);
   program_builder_operand(t->builder, live_storage_tensor(t->live, ref->storage, have), ROLE_READ);
   program_builder_operand(t->builder, live_storage_tensor(t->live, cast.storage, want), ROLE_WRITE);
-  strategy_launch(t->x, STREAM_COMPUTE, "to_copy", (double) bytes * (1 + dtype_size(have) / dtype_size(want)));
+  strategy_launch(t->x, STREAM_COMPUTE, "to_copy",
+                  (double) bytes * (1 + dtype_size(have) / dtype_size(want)));
   tape_drop(t, ref);
   *ref = cast;
 }
@@ -429,7 +438,8 @@ tape_program_module(const Tape *t, int module)
   return block < 0 ? module : network_block(t->network, block)->module;
 }
 
-/* The hooks that a strategy has on every module.  A recomputation's graph is thrown away: it gets no nodes. */
+/* The hooks that a strategy has on every module.  A recomputation's graph is thrown away: it gets
+ * no nodes. */
 static void
 before_module(Tape *t, int module, int n, TensorRef *args)
 {
@@ -508,8 +518,9 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   int module = place.first_module;
   enter_module(t, module, n, received);
   gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
-  TensorRef result = inner && checkpoint_wants(t, block) ? checkpoint_run(t, block, place, n, received)
-                                                         : tape_run(t, place, n, received);
+  TensorRef result = inner && checkpoint_wants(t, block)
+                         ? checkpoint_run(t, block, place, n, received)
+                         : tape_run(t, place, n, received);
   if (!t->stop)
     exit_module(t, module, &result);
   for (int i = 0; i < n; i++)
@@ -543,7 +554,8 @@ call_block(Tape *t, int block, int function, int n, const TensorRef *args)
   Place place = {function, b->module, b->first_parameter};
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
   gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
-  TensorRef result = outer ? call_wrapper(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
+  TensorRef result =
+      outer ? call_wrapper(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return result;
 }
@@ -697,4 +709,10 @@ tape_forward(Tape *t, const StorageId *inputs)
     args[n++] = t->tables[i];
   tape_autocast_begin(t);
   return tape_run(t, (Place){t->network->main, 0, 0}, n, args);
+}
+
+TensorRef
+tape_apply(Tape *t, int function, TensorRef argument)
+{
+  return tape_run(t, (Place){function, 0, 0}, 1, &argument);
 }

@@ -6,7 +6,8 @@
 #include "base/units.h"
 #include "network/op_recipe.h"
 
-/* Elements that a tensor may have: far above any real one, far enough below 2^63 for workspace formulas. */
+/* Elements that a tensor may have: far above any real one, far enough below 2^63 for workspace
+ * formulas. */
 #define MOST_ELEMENTS ((gint64) 1 << 46)
 #define MOST_SLOTS 30000
 
@@ -24,12 +25,12 @@ typedef struct {
 
 struct _Builder {
   Network *network;
-  GPtrArray *frames;     /* Frame * */
-  GArray *open_modules;  /* int */
-  Function *function;    /* the one being written */
-  GArray *references;    /* gint32 by slot: Python references */
+  GPtrArray *frames;               /* Frame * */
+  GArray *open_modules;            /* int */
+  Function *function;              /* the one being written */
+  GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
-  int module;            /* on whose behalf, absolute */
+  int module;                      /* on whose behalf, absolute */
   GError *error;
 };
 
@@ -79,6 +80,8 @@ builder_new(const char *name, const NetworkShape *shape)
   n->embedding_modules = array_of(sizeof(int), NULL);
   n->head_modules = array_of(sizeof(int), NULL);
   n->construct = n->main = -1;
+  for (int i = 0; i < LOSS_STEPS; i++)
+    n->loss_step[i] = -1;
   n->tied_module = n->tied_weight = -1;
   b->frames = g_ptr_array_new();
   b->open_modules = array_of(sizeof(int), NULL);
@@ -88,9 +91,26 @@ builder_new(const char *name, const NetworkShape *shape)
   return b;
 }
 
+/* The functions of the loss that an engine calls: the same for every family. */
+static void
+write_loss_steps(Builder *b)
+{
+  static const OpId ops[LOSS_STEPS] = {OP_DIV_SCALAR, OP_MUL_SCALAR};
+  static const char *const names[LOSS_STEPS] = {"divide_loss", "scale_loss"};
+  const Function *main = network_function(b->network, b->network->main);
+  ValueInfo loss = g_array_index(main->values, ValueInfo, main->result);
+  for (int i = 0; i < b->network->shape.loss_steps; i++) {
+    Val argument;
+    builder_function_begin(b, names[i], -1, 1, &loss, &argument);
+    b->network->loss_step[i] = builder_function_end(b, builder_op(b, ops[i], NULL, 1, &argument));
+  }
+}
+
 Network *
 builder_finish(Builder *b, GError **error)
 {
+  if (b->error == NULL && b->network->main >= 0)
+    write_loss_steps(b);
   g_assert(b->frames->len == 0 || b->error != NULL);
   Network *network = b->network;
   if (b->error != NULL) {
@@ -209,7 +229,8 @@ builder_block_begin(Builder *b, const char *type)
   g_autofree char *name = g_strdup_printf("%d", index);
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
-  Block block = {.module = module, .first_parameter = (int) b->network->parameters->len, .function = -1};
+  Block block = {
+      .module = module, .first_parameter = (int) b->network->parameters->len, .function = -1};
   g_array_append_val(b->network->blocks, block);
 }
 
@@ -323,7 +344,8 @@ builder_info(const Builder *b, Val v)
 /* ---- functions ---- */
 
 void
-builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos, Val *args)
+builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos,
+                       Val *args)
 {
   Function *f = b->function = g_new0(Function, 1);
   f->name = g_strdup(name);
@@ -340,7 +362,8 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
   b->module = b->base_module;
   g_array_set_size(b->references, 0);
   for (int i = 0; i < n; i++)
-    args[i] = (Val){new_slot(b, &infos[i]), FALSE}; /* the caller's references: never dropped here */
+    args[i] =
+        (Val){new_slot(b, &infos[i]), FALSE}; /* the caller's references: never dropped here */
 }
 
 int
@@ -368,7 +391,8 @@ choose_saved(OpCase *c)
 {
   for (int i = 0; i < c->info->save_count; i++) {
     OpSave save = c->info->saves[i];
-    gboolean exists = save.tensor >= BUFFER_OUT ? save.tensor - BUFFER_OUT < c->outs : save.tensor < c->ins;
+    gboolean exists =
+        save.tensor >= BUFFER_OUT ? save.tensor - BUFFER_OUT < c->outs : save.tensor < c->ins;
     if (exists && (save.wanted_by < 0 || recipe_wants(c, save.wanted_by)))
       c->saved[c->saves++] = (guint8) save.tensor;
   }
@@ -398,7 +422,8 @@ write_recipes(OpCase *c, Op *op)
 }
 
 void
-builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs, Val *out)
+builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs,
+                 Val *out)
 {
   OpCase c = {.info = op_info(op_id),
               .ins = ins,
@@ -410,7 +435,10 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
   for (int i = 0; i < ins; i++)
     c.in[i] = info_of(b, in[i].slot);
   c.info->shape(&c);
-  Op op = {.info = c.info, .module = b->module - b->base_module, .ins = (guint8) ins, .outs = (guint8) c.outs};
+  Op op = {.info = c.info,
+           .module = b->module - b->base_module,
+           .ins = (guint8) ins,
+           .outs = (guint8) c.outs};
   gint64 elements;
   for (int i = 0; i < c.outs; i++)
     check_elements(b, c.info->name, c.out[i].dims, c.out[i].shape, &elements);
@@ -564,7 +592,8 @@ builder_leave(Builder *b, Val result)
 void
 builder_module_enter(Builder *b, int module, int n, Val *args)
 {
-  Statement s = {.kind = STATEMENT_ENTER, .a = module - b->base_module, .ins = (guint8) n, .outs = (guint8) n};
+  Statement s = {
+      .kind = STATEMENT_ENTER, .a = module - b->base_module, .ins = (guint8) n, .outs = (guint8) n};
   g_assert(n <= STATEMENT_SLOTS);
   for (int i = 0; i < n; i++) {
     ValueInfo info = info_of(b, args[i].slot);
@@ -581,7 +610,9 @@ builder_module_enter(Builder *b, int module, int n, Val *args)
 void
 builder_module_exit(Builder *b, int module, Val output)
 {
-  add_statement(b, &(Statement){.kind = STATEMENT_EXIT, .a = module - b->base_module, .ins = 1, .in = {output.slot}});
+  add_statement(
+      b, &(Statement){
+             .kind = STATEMENT_EXIT, .a = module - b->base_module, .ins = 1, .in = {output.slot}});
 }
 
 void

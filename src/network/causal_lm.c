@@ -1,4 +1,5 @@
-/* causal_lm.c - the modules around the blocks, and the main function of torchtitan's and nanoGPT's training loops. */
+/* causal_lm.c - the modules around the blocks, and the main function of torchtitan's and nanoGPT's
+ * training loops. */
 #include "network/causal_lm.h"
 
 #include <string.h>
@@ -56,13 +57,16 @@ causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError *
 {
   JsonReader *r = spec->reader;
   if (lm->heads % kv_heads != 0)
-    json_reader_fail(r, "num_key_value_heads", "%" G_GINT64_FORMAT " does not divide num_attention_heads %" G_GINT64_FORMAT,
+    json_reader_fail(r, "num_key_value_heads",
+                     "%" G_GINT64_FORMAT " does not divide num_attention_heads %" G_GINT64_FORMAT,
                      kv_heads, lm->heads);
   if (lm->hidden % lm->heads != 0 && !json_reader_has(r, "head_dim"))
-    json_reader_fail(r, "num_attention_heads", "%" G_GINT64_FORMAT " does not divide hidden_size %" G_GINT64_FORMAT,
+    json_reader_fail(r, "num_attention_heads",
+                     "%" G_GINT64_FORMAT " does not divide hidden_size %" G_GINT64_FORMAT,
                      lm->heads, lm->hidden);
   if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
-    json_reader_fail(r, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs", lm->head_dim);
+    json_reader_fail(r, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
+                     lm->head_dim);
   return json_reader_finish(r, error);
 }
 
@@ -100,7 +104,8 @@ Val
 causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
 {
   builder_enter(b, 1, (const char *const[]){"logits"}, &logits);
-  Val flat = let(b, "logits", view(b, (Val){logits.slot, FALSE}, 2, lm->batch * lm->length, lm->vocabulary));
+  Val flat = let(b, "logits",
+                 view(b, (Val){logits.slot, FALSE}, 2, lm->batch * lm->length, lm->vocabulary));
   Val input = lm->impl.loss == LOSS_FP32 ? to(b, flat, DTYPE_FP32) : flat;
   return builder_leave(b, cross_entropy(b, input, labels));
 }

@@ -1,7 +1,9 @@
-/* causal_lm.h - what decoder language models share: sizes, the modules around the blocks, and the training loop's calls.
+/* causal_lm.h - what decoder language models share: sizes, the modules around the blocks, and the
+ * training loop's calls.
  *
- * A family gives its blocks, its embedding and its final norm; causal_lm writes the network's main function for the
- * training loop of torchtitan and nanoGPT: logits = model(tokens), loss = cross_entropy(logits), loss / n. */
+ * A family gives its blocks, its embedding and its final norm; causal_lm writes the network's main
+ * function for the training loop of torchtitan and nanoGPT: logits = model(tokens), loss =
+ * cross_entropy(logits), loss / n. */
 #ifndef HIGHWATER_NETWORK_CAUSAL_LM_H
 #define HIGHWATER_NETWORK_CAUSAL_LM_H
 
@@ -28,8 +30,8 @@ struct _CausalLm {
   /* the family's code; model is its own struct, which begins with this one */
   Val (*embed)(Builder *b, const CausalLm *lm, Val tokens);
   Val (*norm)(Builder *b, const CausalLm *lm, Val x);
-  /* transformers: learned positions added to the embeddings (as named locals of the model's forward), and dropout on
-   * the sum; NULL: none */
+  /* transformers: learned positions added to the embeddings (as named locals of the model's
+   * forward), and dropout on the sum; NULL: none */
   Val (*add_positions)(Builder *b, const CausalLm *lm, Val inputs_embeds, Val positions);
   Val (*embedding_drop)(Builder *b, const CausalLm *lm, Val x);
   Val (*block)(Builder *b, const CausalLm *lm, Val x, const Val *tables);
@@ -43,7 +45,8 @@ gboolean causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec,
 void causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name);
 /* Defines the output layer; a tied one has the embedding's weight. */
 void causal_lm_define_head(Builder *b, CausalLm *lm, const char *name);
-/* Writes function `main`, the blocks' function and the construction of tables, and the network's figures. */
+/* Writes function `main`, the blocks' function and the construction of tables, and the network's
+ * figures. */
 void causal_lm_write(Builder *b, CausalLm *lm);
 
 /* Tables of rotary embeddings as torchtitan makes them after construction. */

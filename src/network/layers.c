@@ -119,8 +119,8 @@ parameter_module(Builder *b, int parameter)
 
 /* ---- matmuls ---- */
 
-/* Under autocast: the operand in the matmul's dtype.  Casts of parameters are kept until the region ends, so one copy
- * serves all uses (at::autocast::cached_cast). */
+/* Under autocast: the operand in the matmul's dtype.  Casts of parameters are kept until the region
+ * ends, so one copy serves all uses (at::autocast::cached_cast). */
 static Val
 autocast(Builder *b, Val x)
 {
@@ -182,7 +182,8 @@ linear_ops(Builder *b, Val x, int weight, int bias)
 Val
 linear(Builder *b, Val x, Linear parameters)
 {
-  x = call_module(b, parameters.module > 0 ? parameters.module : parameter_module(b, parameters.weight), x);
+  x = call_module(
+      b, parameters.module > 0 ? parameters.module : parameter_module(b, parameters.weight), x);
   return builder_leave(b, linear_ops(b, x, parameters.weight, parameters.bias));
 }
 
@@ -201,7 +202,8 @@ Val
 embedding(Builder *b, int weight, Val indices)
 {
   indices = call_module(b, parameter_module(b, weight), indices);
-  return builder_leave(b, builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices}));
+  return builder_leave(
+      b, builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices}));
 }
 
 Linear
@@ -256,8 +258,9 @@ mean_square(Builder *b, Val x)
   return shaped(b, OP_MEAN, square, info);
 }
 
-/* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w * x.to(dtype).  transformers binds the mean square to a
- * name, so it lives until the function returns. */
+/* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
+ * x.to(dtype).  transformers binds the mean square to a name, so it lives until the function
+ * returns. */
 static Val
 composite_rms_norm(Builder *b, Val x, int weight, gboolean names_variance)
 {
@@ -276,8 +279,9 @@ Val
 rms_norm(Builder *b, Val x, int weight, NormCode code)
 {
   x = call_module(b, parameter_module(b, weight), x);
-  Val y = code == NORM_FUSED ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
-                             : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
+  Val y = code == NORM_FUSED
+              ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
+              : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
   return builder_leave(b, y);
 }
 
