@@ -119,6 +119,8 @@ typedef struct {
   void (*teardown)(StrategyContext *x);
   /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
   LossScaling (*loss)(const PlanSpec *plan);
+  /* What else it changes in the code that the network runs; NULL: nothing. */
+  void (*shape)(const PlanSpec *plan, NetworkShape *shape);
 
   void (*begin_step)(StrategyContext *x);
   void (*zero_grad)(
