@@ -11,6 +11,7 @@ typedef struct {
   const Strategy *strategy;
   int rank;  /* global; its place in the shard group is rank % shard */
   int steps; /* how many to lower, >= 1 */
+  gint64 memory_limit; /* bytes that frameworks see as the device's; 0: the device's own */
 } LowerInput;
 
 /* What a Program does not say about itself. */

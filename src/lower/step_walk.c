@@ -32,12 +32,17 @@ make_inputs(StepWalk *w)
   StrategyContext *x = w->x;
   guint inputs = x->network->inputs->len, batches = (guint) x->plan->accumulation.steps;
   static const char *const names[] = {"tokens", "labels"};
+  guint tensors = inputs > 0 ? MAX(inputs, w->strategy->batch_tensors) : 0;
   w->inputs = g_new(StorageId, inputs * batches);
-  for (guint i = 0; i < inputs; i++)
-    for (guint k = 0; k < batches; k++)
-      w->inputs[k * inputs + i] =
-          loop_tensor(x, value_bytes(&g_array_index(x->network->inputs, ValueInfo, i)),
-                      CATEGORY_OTHER, names[i % G_N_ELEMENTS(names)]);
+  for (guint i = 0; i < tensors; i++) {
+    const ValueInfo *info = &g_array_index(x->network->inputs, ValueInfo, MIN(i, inputs - 1));
+    for (guint k = 0; k < batches; k++) {
+      StorageId made =
+          loop_tensor(x, value_bytes(info), CATEGORY_OTHER, names[i % G_N_ELEMENTS(names)]);
+      if (i < inputs)
+        w->inputs[k * inputs + i] = made;
+    }
+  }
 }
 
 void

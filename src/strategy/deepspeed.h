@@ -13,6 +13,10 @@
 /* The section "deepspeed" of a plan. */
 extern const OptionSection deepspeed_section;
 
+/* The training loop keeps tokens and labels apart, also where the model takes the tokens for both.
+ */
+enum { DEEPSPEED_BATCH_TENSORS = 2 };
+
 /* Where something is kept ("offload_optimizer.device"). */
 typedef enum { DEEPSPEED_ON_DEVICE, DEEPSPEED_ON_HOST } DeepSpeedPlace;
 

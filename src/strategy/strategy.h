@@ -63,7 +63,8 @@ struct _StrategyContext {
   const Network *network;
   const PlanSpec *plan;
   const DeviceProfile *device;
-  int rank; /* this rank's place in the shard group */
+  int rank;            /* this rank's place in the shard group */
+  gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
@@ -149,6 +150,8 @@ typedef struct {
   void (*before_module_backward)(StrategyContext *x, int module);
   void (*after_module_backward)(StrategyContext *x, int module);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
+  guint batch_tensors;    /* tensors that the training loop makes for a micro-batch, if that is more
+                             than the model takes */
   gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
@@ -188,5 +191,7 @@ gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageI
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* A copy of so many bytes between the device and the host. */
+void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
 
 #endif
