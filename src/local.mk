@@ -17,6 +17,7 @@ STRATEGIES = \
   src/strategy/zero0.c \
   src/strategy/zero1.c \
   src/strategy/zero2.c \
+  src/strategy/zero3.c \
   src/strategy/fsdp2.c
 
 FAMILIES = \
@@ -165,6 +166,13 @@ libhighwater_a_SOURCES += \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
+  src/strategy/zero3_fetch.c \
+  src/strategy/zero3_gather.c \
+  src/strategy/zero3_gradients.c \
+  src/strategy/zero3_init.c \
+  src/strategy/zero3_private.h \
+  src/strategy/zero3_step.c \
+  src/strategy/zero3_trace.c \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
   src/strategy/zero_step.c

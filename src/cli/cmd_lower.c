@@ -12,20 +12,26 @@ typedef struct {
   char **assignments;
   int rank, steps;
   int step;             /* only that step; 0: all */
+  gboolean construction; /* what happens before the first step too */
   gboolean allocations; /* allocations and frees only */
   gboolean program;     /* the form that can be read back */
   gboolean check;       /* the Program's order first */
 } LowerOptions;
 
-/* What the command prints for one step. */
+/* What the command prints for one list of ops. */
+static void
+print_list(const Program *program, int list, const LowerOptions *o, GString *out)
+{
+  if (o->allocations)
+    program_print_allocations(program, g_ptr_array_index(program->lists, list), out);
+  else
+    program_print_list(program, list, out);
+}
+
 static void
 print_step(const Program *program, int step, const LowerOptions *o, GString *out)
 {
-  int list = g_array_index(program->step_list, int, step - 1);
-  if (o->allocations)
-    program_print_allocations(program, program_step(program, step - 1), out);
-  else
-    program_print_list(program, list, out);
+  print_list(program, g_array_index(program->step_list, int, step - 1), o, out);
 }
 
 static void
@@ -35,6 +41,8 @@ print_program(const Program *program, const LowerOptions *o, GString *out)
     program_print(program, out);
     return;
   }
+  if (o->construction)
+    print_list(program, 0, o, out);
   if (o->step > 0) {
     print_step(program, o->step, o, out);
     return;
@@ -58,6 +66,8 @@ parse_options(int argc, char **argv, LowerOptions *o, char ***positionals, GErro
       {"step", 0, 0, G_OPTION_ARG_INT, &o->step, "print step K alone", "K"},
       {"allocations", 0, 0, G_OPTION_ARG_NONE, &o->allocations, "print allocations and frees only",
        NULL},
+      {"construction", 0, 0, G_OPTION_ARG_NONE, &o->construction,
+       "print the construction of the model before the steps", NULL},
       {"program", 0, 0, G_OPTION_ARG_NONE, &o->program, "print the whole Program in its text form",
        NULL},
       {"check", 0, 0, G_OPTION_ARG_NONE, &o->check, "check the Program's order first", NULL},

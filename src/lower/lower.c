@@ -25,7 +25,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
   LossScaling loss =
       strategy != NULL && strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
   gboolean loops = loss == LOSS_IS_THE_LOOPS;
-  return (NetworkShape){
+  NetworkShape shape = {
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
       .micro_batches = loops ? plan->accumulation.steps : 1,
@@ -36,6 +36,9 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
       .device = {device->sms, device->max_threads_per_sm},
   };
+  if (strategy != NULL && strategy->shape != NULL)
+    strategy->shape(plan, &shape);
+  return shape;
 }
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */

@@ -44,7 +44,6 @@ issue_collective(StrategyContext *x, CollectiveKind kind, int parameter, gint64 
 {
   Zero3 *z = zero3_of(x);
   const Unit *unit = g_ptr_array_index(x->units, (guint) z->parameter[parameter].unit);
-  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   if (z->ds.ranks == 1) {
     strategy_launch(x, STREAM_ALL_GATHER, "copy", 2.0 * (double) (elements * z->ds.element));
     return;
@@ -64,6 +63,7 @@ gather_one(StrategyContext *x, int parameter, StorageId buffer)
 {
   Zero3 *z = zero3_of(x);
   const Zero3Parameter *p = &z->parameter[parameter];
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
   zero3_operand(x, buffer, z->ds.model, ROLE_WRITE);
   issue_collective(x, COLLECTIVE_ALL_GATHER, parameter, gathered_elements(z, parameter));
@@ -111,6 +111,7 @@ issue_coalesced(StrategyContext *x, Gather *g)
     zero3_part(x, g->buffer[0], z->ds.rank * shard, shard, z->ds.model, ROLE_WRITE);
   strategy_launch(x, z->stream, "cat", 2.0 * (double) (shard * z->ds.element));
   zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   zero3_operand(x, g->buffer[0], z->ds.model, ROLE_ACCUMULATE);
   issue_collective(x, g->views ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER, g->parameter[0],
                    shard * z->ds.ranks);

@@ -99,7 +99,6 @@ issue_collective(StrategyContext *x, CollectiveKind kind, gint64 elements)
   Zero3 *z = zero3_of(x);
   int first = bucketed_at(z, 0)->parameter;
   const Unit *unit = g_ptr_array_index(x->units, (guint) z->parameter[first].unit);
-  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   if (z->ds.ranks == 1) { /* in place: nothing to do but the call */
     launch(x, "copy", 2 * elements * z->ds.element);
     return;
@@ -186,6 +185,7 @@ scatter(StrategyContext *x, Results *r)
   } else {
     all = interleave(x, r, elements);
   }
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   for (int i = 0; i < 2; i++) { /* div_ by the number of ranks, then the collective */
     if (in_place)
       gradient_operand(x, first, ROLE_ACCUMULATE);
@@ -231,6 +231,7 @@ all_reduce(StrategyContext *x, Results *r)
   guint n = z->bucketed->len;
   g_autofree StorageId *result = g_new(StorageId, n);
   StorageId all = z->bucket;
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   for (int i = 0; i < 2; i++) {
     zero3_part(x, z->bucket, 0, elements, z->ds.model, ROLE_ACCUMULATE);
     if (i == 0)

@@ -81,11 +81,17 @@ turn_into(StrategyContext *x, gint64 bytes, const char *what, StorageId from)
   return made;
 }
 
-static void
-operands(StrategyContext *x, const StorageId *storages, int n)
+/* A new tensor that one kernel makes of several. */
+static StorageId
+made_of(StrategyContext *x, gint64 bytes, const char *what, int n, const StorageId *from)
 {
+  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1, program_builder_name(x->builder, what)};
+  StorageId made = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
   for (int i = 0; i < n; i++)
-    zero3_operand(x, storages[i], DTYPE_UINT8, ROLE_READ);
+    zero3_operand(x, from[i], DTYPE_UINT8, ROLE_READ);
+  zero3_operand(x, made, DTYPE_UINT8, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, what, 2.0 * (double) bytes);
+  return made;
 }
 
 /* get_grad_norm_direct of a sub-group: the norm over all ranks, or -1 when it is invalid. */
@@ -94,9 +100,7 @@ group_norm(StrategyContext *x, const SubGroup *group)
 {
   Zero3 *z = zero3_of(x);
   g_autofree StorageId *norms = parameter_norms(x, group);
-  operands(x, norms, group->count);
-  StorageId stack =
-      zero_small(x, STREAM_COMPUTE, NORM_BYTES * group->count, "stack", NO_STORAGE);
+  StorageId stack = made_of(x, NORM_BYTES * group->count, "stack", group->count, norms);
   StorageId powers = turn_into(x, NORM_BYTES * group->count, "pow", stack);
   StorageId sum = turn_into(x, NORM_BYTES, "sum", powers);
   zero_all_reduce_scalar(x, z->ds.communicator, sum, DTYPE_INT64);
@@ -107,8 +111,8 @@ group_norm(StrategyContext *x, const SubGroup *group)
   StorageId invalid = zero_small(x, STREAM_COMPUTE, 1, "or", nan);
   StorageId error = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
   StorageId widened = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "to_copy", error);
-  operands(x, (StorageId[]){invalid, widened}, 2);
-  StorageId result = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "where", total);
+  StorageId result =
+      made_of(x, NORM_BYTES, "where", 3, (StorageId[]){invalid, widened, total});
   live_storage_drop(x->live, widened);
   live_storage_drop(x->live, total);
   live_storage_drop(x->live, sum);
@@ -125,13 +129,11 @@ group_norm(StrategyContext *x, const SubGroup *group)
 static StorageId
 combine(StrategyContext *x, const StorageId *norms, int n)
 {
-  operands(x, norms, n);
-  StorageId stack = zero_small(x, STREAM_COMPUTE, NORM_BYTES * n, "stack", NO_STORAGE);
+  StorageId stack = made_of(x, NORM_BYTES * n, "stack", n, norms);
   StorageId any = zero_any_invalid(x, stack, n);
   StorageId norm = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "norm", stack);
   StorageId error = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "full", NO_STORAGE);
-  operands(x, (StorageId[]){any, error}, 2);
-  StorageId result = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "where", norm);
+  StorageId result = made_of(x, NORM_BYTES, "where", 3, (StorageId[]){any, error, norm});
   live_storage_drop(x->live, error);
   live_storage_drop(x->live, stack);
   live_storage_drop(x->live, any);
