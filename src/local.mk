@@ -195,6 +195,7 @@ libhighwater_a_SOURCES += \
   src/exec/gpu.c src/exec/gpu.h \
   src/exec/host_thread.c src/exec/host_thread.h \
   src/exec/labels.c src/exec/labels.h \
+  src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
   src/exec/span_log.c src/exec/span_log.h
 

@@ -4,6 +4,7 @@
 CHECKS = \
   tests/check_cluster_spec \
   tests/check_collective \
+  tests/check_device_clock \
   tests/check_engine \
   tests/check_event_queue \
   tests/check_executor \
