@@ -47,14 +47,17 @@ frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
   return frame;
 }
 
-/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs. */
+/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs.  A
+ * layer's forward() is a partial that carries all but the first as keywords: those go before. */
 static void
 frame_free(Tape *t, CheckpointFrame *frame)
 {
   for (guint i = frame->next_kept * OP_OUTPUTS; i < frame->kept->len; i++)
     tape_drop(t, &g_array_index(frame->kept, TensorRef, i));
-  for (int i = 0; i < frame->arguments; i++)
-    tape_drop(t, &frame->argument[i]);
+  for (int i = 0; i < frame->arguments; i++) {
+    int k = t->network->checkpoints_forward ? frame->arguments - 1 - i : i;
+    tape_drop(t, &frame->argument[k]);
+  }
   g_array_unref(frame->recomputed);
   g_array_unref(frame->kept);
   g_free(frame);

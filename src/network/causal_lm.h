@@ -22,6 +22,7 @@ struct _CausalLm {
   DType dtype;   /* of the residual stream */
   gint64 window; /* sliding attention window in tokens, 0: none */
   /* modules and parameters around the blocks, filled in by the family */
+  int rotary_module;
   int embedding_module, norm_module, head_module, embedding_weight, norm_weight;
   Linear head;
   /* what a block takes besides its input: tables made at construction */

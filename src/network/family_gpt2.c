@@ -8,7 +8,7 @@ typedef struct {
   double residual_dropout, embedding_dropout, attention_dropout;
   int position_weight, position_module;
   Linear qkv, projection, fc, fc_projection; /* of block 0: all are alike */
-  int norm1, norm2, attention, mlp;
+  int norm1, norm2, attention, mlp, activation;
 } Gpt2;
 
 /* ---- modules, in order of definition ---- */
@@ -42,6 +42,8 @@ define_transformers_block(Builder *b, Gpt2 *m)
   m->mlp = builder_module(b, "mlp", "GPT2MLP");
   m->fc = define_conv1d(b, "c_fc", m->ffn, hidden);
   m->fc_projection = define_conv1d(b, "c_proj", hidden, m->ffn);
+  m->activation = builder_module(b, "act", "NewGELUActivation");
+  builder_module_end(b);
   builder_module_end(b);
   builder_block_end(b);
 }
@@ -129,10 +131,9 @@ dropout(Builder *b, double p, Val x)
 
 /* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
 static Val
-new_gelu(Builder *b, Val x)
+new_gelu(Builder *b, int module, Val x)
 {
-  builder_call(b, 1, &x);
-  x.temporary = FALSE;
+  x = call_module(b, module, x);
   Val half = unary(b, OP_MUL_SCALAR, x);
   Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, x)));
   Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
@@ -168,7 +169,7 @@ transformers_mlp(Builder *b, const Gpt2 *m, Val x)
 {
   x = call_module(b, m->mlp, x);
   x = let(b, "hidden_states", conv1d(b, x, m->fc));
-  x = let(b, "hidden_states", new_gelu(b, x));
+  x = let(b, "hidden_states", new_gelu(b, m->activation, x));
   x = let(b, "hidden_states", conv1d(b, x, m->fc_projection));
   x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   return builder_leave(b, x);

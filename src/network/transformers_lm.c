@@ -23,7 +23,7 @@ transformers_window(NetworkSpec *spec)
 void
 transformers_define_rotary(Builder *b, CausalLm *lm)
 {
-  builder_module(b, "rotary_emb", "RotaryEmbedding");
+  lm->rotary_module = builder_module(b, "rotary_emb", "RotaryEmbedding");
   builder_buffer(b, "model.rotary_emb.inv_freq", 4 * (lm->head_dim / 2));
   builder_buffer(b, "model.rotary_emb.original_inv_freq", 4 * (lm->head_dim / 2));
   builder_module_end(b);
@@ -155,7 +155,7 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
 {
   gint64 s = lm->length, d = lm->head_dim;
   ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, d);
-  builder_call(b, 0, NULL);
+  builder_module_call(b, lm->rotary_module, 0, NULL); /* of hidden states only the dtype counts */
   Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
   let(b, "freqs", create(b, "angles", value_shape(DTYPE_FP32, 3, (gint64) 1, s, d / 2)));
   builder_discard(b, positions);

@@ -240,14 +240,14 @@ after_graph(StrategyContext *x)
 static int
 zero_stage(StrategyContext *x)
 {
-  (void) x;
-  return STAGE;
+  return zero3_of(x)->ds.ranks > 1 ? STAGE : 0;
 }
 
 const Strategy strategy_zero3 = {
     .name = "zero3",
     .summary = "DeepSpeed ZeRO stage 3: parameters, gradients and optimizer state sharded",
     .section = &deepspeed_section,
+    .batch_tensors = DEEPSPEED_BATCH_TENSORS,
     .accept = accept,
     .setup = setup,
     .construct = zero3_construct,
