@@ -13,6 +13,7 @@ struct _Recorder {
   RecorderLevel level;
   gpointer user;
   int step;
+  gint64 kept_gradients;             /* bytes of gradient buffers made by the construction */
   gint64 retries_before;             /* of the step's start */
   GArray *frames;                    /* Frame: open ranges, innermost last */
   GArray *births;                    /* guint: memory event that began allocation i */
@@ -127,12 +128,19 @@ mark_peak(Recorder *recorder, const MemoryEvent *now)
   peak->reserved = now->reserved_after;
 }
 
-/* Gradients are what zero_grad() drops; everything else stays between steps. */
+static gint64
+gradient_bytes(const Recorder *recorder)
+{
+  return recorder->live_bytes[CATEGORY_SHARDED_GRADIENT] +
+         recorder->live_bytes[CATEGORY_UNSHARDED_GRADIENT];
+}
+
+/* Gradients are what zero_grad() drops; everything else stays between steps, and so do gradients
+ * that were there before the first one: buffers of the framework's. */
 static gint64
 at_rest_bytes(const Recorder *recorder, gint64 allocated)
 {
-  return allocated - recorder->live_bytes[CATEGORY_SHARDED_GRADIENT] -
-         recorder->live_bytes[CATEGORY_UNSHARDED_GRADIENT];
+  return allocated - (gradient_bytes(recorder) - recorder->kept_gradients);
 }
 
 void
@@ -141,6 +149,7 @@ recorder_end_construction(Recorder *recorder)
   MemoryLevel level = read_level(recorder);
   recorder->recording->construction_allocated = level.allocated;
   recorder->recording->construction_reserved = level.reserved;
+  recorder->kept_gradients = gradient_bytes(recorder);
   recorder->recording->at_rest_bytes = at_rest_bytes(recorder, level.allocated);
 }
 
