@@ -393,7 +393,9 @@ recipe_validate(OpCase *c)
   for (int i = 0; i < c->ins; i++) {
     if (!c->has_grad[i])
       continue;
-    if (value_elements(&c->grad[i]) != value_elements(&c->in[i]))
+    /* sum_to sums leading dimensions also where there is one of them */
+    if (value_elements(&c->grad[i]) != value_elements(&c->in[i]) ||
+        c->grad[i].dims > c->in[i].dims)
       validate_shape(c, i);
     if (c->grad[i].dtype != c->in[i].dtype)
       validate_dtype(c, i);
