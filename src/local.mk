@@ -145,6 +145,7 @@ libhighwater_a_SOURCES += \
   src/network/op_matmul.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/strides.c src/network/strides.h \
   src/network/transformers_lm.c src/network/transformers_lm.h
 
 # compute
@@ -157,6 +158,7 @@ libhighwater_a_SOURCES += \
 
 # strategy
 libhighwater_a_SOURCES += \
+  src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_private.h \
@@ -225,7 +227,9 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
-  src/import/trace_replay.c src/import/trace_replay.h
+  src/import/trace_compare.c \
+  src/import/trace_moments.c \
+  src/import/trace_replay.c src/import/trace_replay.h src/import/trace_replay_internal.h
 
 # cli
 libhighwater_a_SOURCES += \

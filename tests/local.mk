@@ -2,12 +2,18 @@
 
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
+  tests/check_allocation_trace \
+  tests/check_allocator_options \
+  tests/check_allocator_random \
+  tests/check_caching_allocator \
   tests/check_cluster_spec \
   tests/check_collective \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_event_queue \
   tests/check_executor \
+  tests/check_expandable_segments \
+  tests/check_free_set \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_output \
@@ -24,12 +30,16 @@ CHECKS = \
   tests/check_specs \
   tests/check_units
 
+tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/list.sh \
+  tests/cli/replay.sh \
   tests/cli/run.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
@@ -48,12 +58,14 @@ TEST_EXTRAS = \
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
+  tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording
+tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
@@ -106,7 +118,7 @@ check_LIBRARIES += tests/libreplay.a
 tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
-EXTRA_DIST += $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
+EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
   tests/bench/compare.sh tests/bench/recorded.txt
 
 if HAVE_CHECK

@@ -6,7 +6,10 @@
 #include "cli/registry.h"
 #include "spec/option.h"
 #include "spec/preset.h"
+#include "strategy/strategy.h"
 #include <stdio.h>
+
+enum { LINE_WIDTH = 100 };
 
 /* One line of the list, and the options below it. */
 typedef struct {
@@ -62,9 +65,18 @@ collect_presets(const char *kind, GPtrArray *items)
   }
 }
 
+static void
+collect_strategies(const char *kind, GPtrArray *items)
+{
+  (void) kind;
+  for (const Strategy *const *s = strategies(); *s; s++)
+    add_item(items, (*s)->name, (*s)->summary, (*s)->section);
+}
+
 static const ListTable tables[] = {
     {"network", "Networks (highwater run NETWORK)", collect_presets},
     {"plan", "Plans (--plan)", collect_presets},
+    {"strategy", "Strategies (\"strategy\" of a plan)", collect_strategies},
     {"cluster", "Clusters (--cluster)", collect_presets},
     {"device", "Devices (\"device\" of a cluster)", collect_presets},
     {"fabric", "Fabrics (\"intra_node\" and \"inter_node\" of a cluster)", collect_presets},
@@ -78,23 +90,77 @@ collect(const ListTable *table)
   return items;
 }
 
+/* Words of a text in lines of at most LINE_WIDTH, those after the first indented more. */
+static void
+print_wrapped(const char *text, guint indent, GString *out)
+{
+  g_auto(GStrv) words = g_strsplit(text, " ", -1);
+  guint column = 0;
+  for (guint i = 0; words[i]; i++) {
+    guint length = (guint) g_utf8_strlen(words[i], -1);
+    gboolean fits = i > 0 && column + 1 + length <= LINE_WIDTH;
+    if (i > 0 && !fits)
+      g_string_append_c(out, '\n');
+    guint gap = fits ? 1 : i > 0 ? indent + 4 : indent;
+    g_string_append_printf(out, "%*s%s", (int) gap, "", words[i]);
+    column = fits ? column + 1 + length : gap + length;
+  }
+  g_string_append_c(out, '\n');
+}
+
+/* What may be written and the default, then what it is. */
 static void
 print_options(const OptionSection *section, GString *out)
 {
-  g_autoptr(TextTable) rows = text_table_new("llll");
   for (const OptionInfo *option = section->options; option->key; option++) {
-    g_autofree char *key = g_strdup_printf("%s.%s", section->name, option->key);
     g_autofree char *allowed = option_allowed(option);
-    g_autofree char *fallback = g_strdup_printf("(%s)", option->fallback);
-    text_table_row(rows, key, allowed, fallback, option->summary, NULL);
+    g_autofree char *first =
+        g_strdup_printf("%s.%s: %s (%s)", section->name, option->key, allowed, option->fallback);
+    print_wrapped(first, 6, out);
+    print_wrapped(option->summary, 10, out);
   }
-  text_table_print(rows, 6, out);
 }
 
-/* One table over all items keeps the summaries in a column; with options below, each item is a
- * table of its own. */
+/* Strategies share sections: which is the first to have this one? */
+static guint
+first_with_section(const GPtrArray *items, const OptionSection *section)
+{
+  guint i = 0;
+  while (((const ListItem *) g_ptr_array_index(items, i))->section != section)
+    i++;
+  return i;
+}
+
 static void
-print_text(const ListTable *table, GString *out)
+print_users(const GPtrArray *items, const OptionSection *section, GString *out)
+{
+  const char *comma = "";
+  for (guint i = 0; i < items->len; i++) {
+    const ListItem *item = g_ptr_array_index(items, i);
+    if (item->section != section)
+      continue;
+    g_string_append_printf(out, "%s%s", comma, item->name);
+    comma = ", ";
+  }
+  g_string_append_c(out, '\n');
+}
+
+static void
+print_all_options(const GPtrArray *items, GString *out)
+{
+  for (guint i = 0; i < items->len; i++) {
+    const ListItem *item = g_ptr_array_index(items, i);
+    if (!item->section || first_with_section(items, item->section) != i)
+      continue;
+    g_string_append(out, "\n    options of ");
+    print_users(items, item->section, out);
+    print_options(item->section, out);
+  }
+}
+
+/* Items in a table; what may be set for them only where their kind was asked for. */
+static void
+print_text(const ListTable *table, gboolean options, GString *out)
 {
   g_autoptr(GPtrArray) items = collect(table);
   g_string_append_printf(out, "%s\n", table->title);
@@ -104,13 +170,8 @@ print_text(const ListTable *table, GString *out)
     text_table_row(rows, item->name, item->summary, NULL);
   }
   text_table_print(rows, 2, out);
-  for (guint i = 0; i < items->len; i++) {
-    const ListItem *item = g_ptr_array_index(items, i);
-    if (!item->section)
-      continue;
-    g_string_append_printf(out, "\n    options of %s\n", item->name);
-    print_options(item->section, out);
-  }
+  if (options)
+    print_all_options(items, out);
 }
 
 static cJSON *
@@ -162,7 +223,7 @@ print_all_text(const char *kind)
       continue;
     if (out->len > 0)
       g_string_append_c(out, '\n');
-    print_text(&tables[i], out);
+    print_text(&tables[i], kind != NULL, out);
   }
   fputs(out->str, stdout);
 }

@@ -110,6 +110,19 @@ add_phases(cJSON *object, const AllocationTrace *trace, const TraceReplay *repla
 }
 
 static void
+add_misplaced(cJSON *object, const TraceReplay *replay)
+{
+  if (replay->first_misplaced < 0) {
+    cJSON_AddNullToObject(object, "first_misplaced");
+    return;
+  }
+  cJSON *json = cJSON_AddObjectToObject(object, "first_misplaced");
+  add_int(json, "event", replay->first_misplaced);
+  add_int(json, "trace_address", (gint64) replay->trace_address);
+  add_int(json, "replay_address", (gint64) replay->replay_address);
+}
+
+static void
 add_comparison(cJSON *object, const AllocationTrace *trace, const TraceReplay *replay)
 {
   if (trace->recorded_peak_allocated >= 0 && trace->recorded_peak_reserved >= 0) {
@@ -120,6 +133,8 @@ add_comparison(cJSON *object, const AllocationTrace *trace, const TraceReplay *r
     cJSON_AddNullToObject(object, "recorded");
   }
   add_int(object, "segment_events_compared", replay->segment_events_compared);
+  add_int(object, "empty_caches", replay->empty_caches);
+  add_misplaced(object, replay);
   if (replay->first_divergence < 0) {
     cJSON_AddNullToObject(object, "first_divergence");
     return;

@@ -48,6 +48,12 @@ typedef struct {
   gint32 first_divergence;
   char *trace_did, *replay_did;
   guint segment_events_compared;
+  /* The first allocation that got another address than in the trace (another free block was
+   * chosen); -1: none.  It may come before the first divergence. */
+  gint32 first_misplaced;
+  guint64 trace_address, replay_address;
+  /* Releases in the trace that no allocation of the replay explains: taken as empty_cache(). */
+  guint empty_caches;
 } TraceReplay;
 
 /* The allocator is configured as trace->config says.  NULL and error when the trace's first

@@ -22,8 +22,7 @@ NetworkShape
 lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 {
   const Strategy *strategy = strategy_find(plan->strategy);
-  LossScaling loss =
-      strategy != NULL && strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
+  LossScaling loss = strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
   gboolean loops = loss == LOSS_IS_THE_LOOPS;
   NetworkShape shape = {
       .micro_batch = plan->micro_batch,
@@ -34,6 +33,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
                                            : LOSS_STEPS,
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
+      .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm},
   };
   if (strategy != NULL && strategy->shape != NULL)

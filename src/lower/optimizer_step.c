@@ -67,6 +67,14 @@ gradient_of(const StrategyContext *x, guint i)
   return p->sharded_gradient != NO_STORAGE ? p->sharded_gradient : p->gradient;
 }
 
+/* The optimizer takes a parameter that has a gradient, also one of which this rank holds no rows:
+ * that gradient is there, and empty (DTensor). */
+static gboolean
+is_stepped(const StrategyContext *x, guint i)
+{
+  return x->parameters[i].has_gradient || gradient_of(x, i) != NO_STORAGE;
+}
+
 /* ---- clipping ---- */
 
 /* Makes a scalar (or a small vector) that one kernel writes. */
@@ -141,7 +149,7 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   gint64 n = x->network->parameters->len;
   double bytes = 0;
   StorageId *norms = tensor_norms(x);
-  StorageId total = total_norm(x, strategy->sharded_norms, norms);
+  StorageId total = total_norm(x, strategy->sharded_norms && x->plan->shard > 1, norms);
   for (gint64 i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, norms[i]);
   g_free(norms);
@@ -174,6 +182,7 @@ optimizer_step(StrategyContext *x, OptimizerState *state)
     t->value = x->parameters[i].sharded;
     t->gradient = gradient_of(x, i);
     t->elements = x->parameters[i].local_elements;
+    t->stepped = is_stepped(x, i);
   }
   torch_optimizer_step(x, stored_dtype(x), (int) n, state->tensors);
 }

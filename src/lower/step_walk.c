@@ -113,6 +113,8 @@ backward(StepWalk *w, TensorRef loss)
 {
   StrategyContext *x = w->x;
   begin_phase(x, "backward");
+  if (w->strategy->begin_backward != NULL)
+    w->strategy->begin_backward(x);
   TensorRef losses[LOSS_STEPS + 1] = {loss};
   int n = scale_loss(w, losses);
   TensorRef last = losses[n - 1];

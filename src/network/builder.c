@@ -263,6 +263,8 @@ new_slot(Builder *b, const ValueInfo *info)
   if (slot >= MOST_SLOTS)
     builder_fail(b, "%s: more than %d values", b->function->name, MOST_SLOTS);
   check_elements(b, b->function->name, info->dims, info->shape, &elements);
+  g_assert(info->dims == 0 || info->stride[info->dims - 1] != 0 || info->stride[0] != 0 ||
+           elements <= 1);
   g_array_append_val(b->function->values, *info);
   g_array_append_val(b->function->depths, depth);
   g_array_append_val(b->references, one);
@@ -326,6 +328,7 @@ weight_info(const Builder *b, gint16 slot)
       .requires_grad = (guint8) p->trainable,
   };
   memcpy(info.shape, p->shape, sizeof(p->shape));
+  value_set_contiguous(&info);
   return info;
 }
 

@@ -109,6 +109,7 @@ typedef struct {
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
+  gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
   DeviceLimits device;
 } NetworkShape;
 

@@ -20,7 +20,7 @@ shape_mm(OpCase *c)
   c->outs = 1;
   c->out[0] = c->in[c->ins - 2];
   c->out[0].shape[c->out[0].dims - 1] = mat2->shape[mat2->dims - 1];
-  c->out[0].strided = FALSE;
+  value_set_contiguous(&c->out[0]);
 }
 
 /* The gradients of the two factors, in ATen's order of derivatives (alphabetical by argument: rule
@@ -97,7 +97,7 @@ shape_zero3_linear(OpCase *c)
   c->outs = 1;
   c->out[0] = c->in[0];
   c->out[0].shape[c->out[0].dims - 1] = c->in[1].shape[0];
-  c->out[0].strided = FALSE;
+  value_set_contiguous(&c->out[0]);
 }
 
 static GemmSize
@@ -134,5 +134,5 @@ backward_zero3_linear(OpCase *c)
     recipe_workspace(c, WORKSPACE_CUBLAS);
   }
   if (recipe_wants(c, 2))
-    recipe_replace(c, 2, recipe_column_sum(c, size.m, &c->in[2], BUFFER_INCOMING));
+    recipe_replace(c, 2, recipe_column_sum(c, size.m, &c->in[2], BUFFER_INCOMING), ORDER_DENSE);
 }

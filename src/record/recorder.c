@@ -13,11 +13,10 @@ struct _Recorder {
   RecorderLevel level;
   gpointer user;
   int step;
-  gint64 kept_gradients;             /* bytes of gradient buffers made by the construction */
   gint64 retries_before;             /* of the step's start */
   GArray *frames;                    /* Frame: open ranges, innermost last */
   GArray *births;                    /* guint: memory event that began allocation i */
-  gint64 live_bytes[CATEGORY_COUNT]; /* rounded */
+  gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
   guint peak_events;                 /* how many memory events led to the peak */
 };
 
@@ -101,11 +100,14 @@ read_level(Recorder *recorder)
     range->peak_allocated = MAX(range->peak_allocated, level.peak_allocated);
     range->peak_reserved = MAX(range->peak_reserved, level.peak_reserved);
   }
+  gint64 *allocated = &recorder->recording->construction_peak_allocated;
+  gint64 *reserved = &recorder->recording->construction_peak_reserved;
   if (recorder->step > 0) {
-    StepRecord *step = current_step(recorder);
-    step->peak_allocated = MAX(step->peak_allocated, level.peak_allocated);
-    step->peak_reserved = MAX(step->peak_reserved, level.peak_reserved);
+    allocated = &current_step(recorder)->peak_allocated;
+    reserved = &current_step(recorder)->peak_reserved;
   }
+  *allocated = MAX(*allocated, level.peak_allocated);
+  *reserved = MAX(*reserved, level.peak_reserved);
   return level;
 }
 
@@ -128,19 +130,13 @@ mark_peak(Recorder *recorder, const MemoryEvent *now)
   peak->reserved = now->reserved_after;
 }
 
-static gint64
-gradient_bytes(const Recorder *recorder)
-{
-  return recorder->live_bytes[CATEGORY_SHARDED_GRADIENT] +
-         recorder->live_bytes[CATEGORY_UNSHARDED_GRADIENT];
-}
-
-/* Gradients are what zero_grad() drops; everything else stays between steps, and so do gradients
- * that were there before the first one: buffers of the framework's. */
+/* Gradients that a step made are what zero_grad() drops; everything else stays between steps, and
+ * so do gradient buffers of the construction. */
 static gint64
 at_rest_bytes(const Recorder *recorder, gint64 allocated)
 {
-  return allocated - (gradient_bytes(recorder) - recorder->kept_gradients);
+  return allocated - recorder->live_bytes[CATEGORY_SHARDED_GRADIENT] -
+         recorder->live_bytes[CATEGORY_UNSHARDED_GRADIENT];
 }
 
 void
@@ -149,7 +145,6 @@ recorder_end_construction(Recorder *recorder)
   MemoryLevel level = read_level(recorder);
   recorder->recording->construction_allocated = level.allocated;
   recorder->recording->construction_reserved = level.reserved;
-  recorder->kept_gradients = gradient_bytes(recorder);
   recorder->recording->at_rest_bytes = at_rest_bytes(recorder, level.allocated);
 }
 
@@ -246,7 +241,8 @@ recorder_allocate(Recorder *recorder, const MemoryEvent *event)
   added->allocation = allocation;
   added->step = (gint16) recorder->step;
   APPEND(recorder->births, guint, birth);
-  recorder->live_bytes[event->category] += event->block_bytes;
+  if (added->step > 0)
+    recorder->live_bytes[event->category] += event->block_bytes;
   mark_peak(recorder, added);
   return allocation;
 }
@@ -258,7 +254,8 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
   GArray *memory = recorder->recording->memory;
   MemoryEvent event =
       g_array_index(memory, MemoryEvent, g_array_index(recorder->births, guint, allocation));
-  recorder->live_bytes[event.category] -= event.block_bytes;
+  if (event.step > 0)
+    recorder->live_bytes[event.category] -= event.block_bytes;
   event.time = time;
   event.requested_bytes = -event.requested_bytes;
   event.block_bytes = -event.block_bytes;

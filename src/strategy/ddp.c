@@ -112,8 +112,33 @@ plan_buckets(StrategyContext *x)
   }
 }
 
+/* Do gradients live in the buckets?  They do between a synchronized backward and zero_grad, if they
+ * are views of them. */
+static gboolean
+holds_gradients(const StrategyContext *x)
+{
+  gboolean any = FALSE;
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    any |= x->parameters[i].has_gradient;
+  return any && plan_spec_number(x->plan, "gradient_as_bucket_view");
+}
+
+/* Gradients move into the new buckets (Reducer::initialize_bucket_views). */
+static void
+move_gradients(StrategyContext *x, StorageId old)
+{
+  Ddp *d = x->state;
+  for (guint i = 0; i < d->buckets->len; i++) {
+    const Bucket *bucket = &g_array_index(d->buckets, Bucket, i);
+    program_builder_operand(x->builder, live_storage_tensor(x->live, old, d->dtype), ROLE_READ);
+    program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype),
+                            ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) bucket->bytes);
+  }
+}
+
 /* _rebuild_buckets, at the first forward after a synchronized backward: ranks agree on the order
- * first. */
+ * first.  The old bucket goes before the new ones come, unless gradients are views of it. */
 static void
 rebuild(StrategyContext *x)
 {
@@ -128,8 +153,14 @@ rebuild(StrategyContext *x)
       live_storage_alloc(x->live, 4 * (gint64) d->buckets->len, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, sizes);
   live_storage_drop(x->live, indices);
-  live_storage_drop(x->live, old);
+  gboolean moves = holds_gradients(x);
+  if (!moves)
+    live_storage_drop(x->live, old);
   allocate_buckets(x);
+  if (moves) {
+    move_gradients(x, old);
+    live_storage_drop(x->live, old);
+  }
   d->rebuilt = TRUE;
 }
 

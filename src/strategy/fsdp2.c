@@ -15,7 +15,7 @@ static const OptionInfo options[] = {
     {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL,
      "blocks in one group; 0: everything in the root's"},
     {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
-     "the embedding is in the root's group, or in its own"},
+     "the embedding is in the root's group, or in its own (an output layer tied to it then isn't)"},
     {"head", OPTION_ENUM, "\"root\"", 0, 0, places,
      "final norm and output layer: in the root's group, or in their own"},
     {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
@@ -59,6 +59,15 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
   return TRUE;
+}
+
+/* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
+ * share it: those keep the full weight, which the next call shards once more
+ * (_get_param_module_infos, _fsdp_init.py).  One group for both keeps them tied. */
+static gboolean
+splits_tied(const PlanSpec *plan)
+{
+  return plan_spec_number(plan, "embedding") == 1 || plan_spec_number(plan, "head") == 1;
 }
 
 /* ---- groups ---- */
@@ -422,19 +431,37 @@ after_backward(StrategyContext *x, int unit)
   group_post_backward(x, &fsdp2_of(x)->groups[unit]);
 }
 
-/* The root's final callback. */
+/* A gather that nobody waited for: with set_is_last_backward(False) the order of forward grows over
+ * micro-batches, and the first group of one prefetches the last of the one before. */
+static void
+drop_unused_gather(StrategyContext *x, Group *g)
+{
+  if (!g->gather_pending)
+    return;
+  if (g->gathered != NO_STORAGE)
+    program_builder_wait(x->builder, STREAM_COMPUTE, g->gather_event);
+  live_storage_clear(x->live, &g->gathered);
+  g->gather_pending = FALSE;
+}
+
+/* FSDPState._root_post_backward_final_callback: state by state, a post_backward that has not run
+ * (inputs that want no gradient have no node for it) and then finalize_backward. */
 static void
 end_backward(StrategyContext *x)
 {
   Fsdp2 *f = fsdp2_of(x);
   gboolean last = x->last_micro_batch || !x->plan->accumulation.set_last_backward;
-  for (int i = 0; i < f->count; i++)
-    if (!f->groups[i].reduced && f->groups[i].count > 0)
-      group_post_backward(x, &f->groups[i]);
+  for (int i = 0; i < f->count; i++) {
+    Group *g = &f->groups[i];
+    if (!g->reduced && g->count > 0)
+      group_post_backward(x, g);
+    if (!last)
+      continue;
+    group_wait_for_post_backward(x, g);
+    drop_unused_gather(x, g);
+  }
   if (!last)
     return;
-  for (int i = 0; i < f->count; i++)
-    group_wait_for_post_backward(x, &f->groups[i]);
   g_array_set_size(f->forward_order, 0);
   if (f->reduce_input == NO_STORAGE)
     return;
@@ -496,6 +523,7 @@ const Strategy strategy_fsdp2 = {
     .summary = "PyTorch fully_shard: parameters, gradients and optimizer state sharded by groups",
     .section = &section,
     .sharded_norms = TRUE,
+    .splits_tied = splits_tied,
     .casts_inputs = TRUE,
     .marks_inputs = TRUE,
     .accept = accept,

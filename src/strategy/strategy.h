@@ -23,8 +23,8 @@ typedef struct {
   guint8 dtype;
   guint8 is_view; /* its base keeps a second reference: never the target of an in-place sum (rule
                      L5) */
-  guint8 strided; /* memory order differs from its shape's */
   gint64 offset;  /* elements into the storage */
+  gint64 stride[OP_DIMS]; /* of a gradient: memory order */
 } TensorRef;
 
 #define NO_TENSOR_INIT                                                                             \
@@ -150,8 +150,11 @@ typedef struct {
   void (*before_module_backward)(StrategyContext *x, int module);
   void (*after_module_backward)(StrategyContext *x, int module);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
-  guint batch_tensors;    /* tensors that the training loop makes for a micro-batch, if that is more
-                             than the model takes */
+  guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
+                          than the model takes */
+  /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
+   * parameter of its own?  NULL: never. */
+  gboolean (*splits_tied)(const PlanSpec *plan);
   gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;

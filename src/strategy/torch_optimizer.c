@@ -48,6 +48,8 @@ new_state(const Update *u, int i, gint64 bytes)
 {
   StrategyContext *x = u->x;
   StorageId state = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, state_purpose(u, i));
+  if (state == NO_STORAGE)
+    return state;
   operand(u, state, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
   return state;
@@ -62,8 +64,9 @@ make_states(const Update *u)
   gboolean fused = u->x->plan->optimizer.implementation == OPTIMIZER_FUSED;
   for (int i = 0; i < u->n; i++) {
     OptimizedTensor *t = &u->tensors[i];
-    if (t->elements == 0 || t->moment[0] != NO_STORAGE)
+    if (!t->stepped || t->made)
       continue;
+    t->made = TRUE;
     if (adam && fused)
       t->step = new_state(u, i, 4);
     for (int k = 0; k < (adam ? OPTIMIZER_MOMENTS : 1); k++)
@@ -108,7 +111,7 @@ forloop_temporaries(const Update *u)
 {
   StorageId previous = NO_STORAGE;
   for (int i = 0; i < u->n; i++) {
-    if (u->tensors[i].elements == 0)
+    if (!u->tensors[i].stepped)
       continue;
     StorageId root = temporary(u, bytes_of(u, i), "sqrt");
     StorageId denominator = temporary(u, bytes_of(u, i), "denom");

@@ -10,9 +10,11 @@ enum { OPTIMIZER_MOMENTS = 2 };
 /* One tensor of the optimizer's parameter groups. */
 typedef struct {
   StorageId value, gradient; /* what is updated, and what it reads: as they are now */
-  gint64 elements;           /* on this rank; 0: the optimizer skips it */
-  gint32 parameter;          /* whose it is, or -1: it holds many */
-  StorageId step;            /* states, NO_STORAGE until the first step makes them */
+  gint64 elements;           /* on this rank */
+  gboolean stepped; /* it has a gradient, which may be empty; else the optimizer skips it */
+  gint32 parameter; /* whose it is, or -1: it holds many */
+  gboolean made;    /* the states are: from the first step on */
+  StorageId step;
   StorageId moment[OPTIMIZER_MOMENTS];
 } OptimizedTensor;
 

@@ -52,6 +52,7 @@ setup(StrategyContext *x)
     *master = (OptimizedTensor) OPTIMIZED_TENSOR_INIT;
     master->parameter = (gint32) i;
     master->elements = p->elements;
+    master->stepped = TRUE;
     z->parameter[z->count++] = (int) i;
   }
 }

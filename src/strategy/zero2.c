@@ -40,4 +40,5 @@ const Strategy strategy_zero2 = {
     .after_graph = zero_epilogue,
     .optimizer_step = zero_optimizer_step,
     .zero_stage = zero_stage,
+    .expected = zero_expected,
 };

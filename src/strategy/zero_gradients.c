@@ -52,8 +52,8 @@ zero_operand(StrategyContext *x, StorageId storage, gint64 offset, gint64 elemen
 void
 zero_pieces_drop(StrategyContext *x, GArray *pieces)
 {
-  for (guint i = 0; i < pieces->len; i++)
-    live_storage_drop(x->live, g_array_index(pieces, GradientPiece, i).storage);
+  for (guint i = pieces->len; i > 0; i--) /* a Python list lets go from its end */
+    live_storage_drop(x->live, g_array_index(pieces, GradientPiece, i - 1).storage);
   g_array_set_size(pieces, 0);
 }
 
@@ -174,6 +174,18 @@ sum_up(StrategyContext *x, Zero *z)
   return new;
 }
 
+/* The list goes first; the last gradient is still the loop's variable. */
+static void
+drop_added(StrategyContext *x, GArray *pieces)
+{
+  if (pieces->len == 0)
+    return;
+  StorageId last = g_array_index(pieces, GradientPiece, pieces->len - 1).storage;
+  live_storage_hold(x->live, last);
+  zero_pieces_drop(x, pieces);
+  live_storage_drop(x->live, last);
+}
+
 /* Zeros for this rank's partition where no parameter is. */
 static void
 append_zeros(StrategyContext *x, Zero *z, gint64 elements)
@@ -257,7 +269,7 @@ zero_epilogue(StrategyContext *x)
     if (x->last_micro_batch)
       fill_averaged(x, z);
     release(x, z);
-    zero_pieces_drop(x, new);
+    drop_added(x, new);
     g_array_unref(new);
   }
   program_builder_pop(x->builder);

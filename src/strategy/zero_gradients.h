@@ -58,7 +58,15 @@ void zero_operand(StrategyContext *x, StorageId storage, gint64 offset, gint64 e
 /* Pieces let go. */
 void zero_pieces_drop(StrategyContext *x, GArray *pieces);
 
-/* zero_step.c: the optimizer's step of both stages. */
+/* ---- zero_step.c ---- */
+
+/* The optimizer's step of both stages. */
 void zero_optimizer_step(StrategyContext *x);
+/* bool(is_invalid_grad_norm(norm)): the host waits for it. */
+void zero_test_norm(StrategyContext *x, StorageId norm);
+/* What the norm that the engine keeps from step to step is. */
+StoragePurpose zero_norm_purpose(const StrategyContext *x);
+/* The updated fp32 partition, in the model's dtype, into the flat parameters. */
+void zero_write_back(StrategyContext *x, const Zero *z);
 
 #endif

@@ -377,25 +377,39 @@ hand_over(StrategyContext *x, Zero *z, int parameter)
   }
 }
 
+/* What the call itself holds until it returns: the oversized gradient, or the bucket's list of
+ * gradients that stay where they are. */
+static GArray *
+hold_gradients(StrategyContext *x, const Zero *z)
+{
+  GArray *held = g_array_new(FALSE, FALSE, sizeof(GradientPiece));
+  for (guint i = 0; i < z->listed->len; i++) {
+    int parameter = g_array_index(z->listed, int, i);
+    if (z->d.contiguous_gradients && parameter != z->oversized)
+      continue;
+    GradientPiece piece = {x->parameters[parameter].gradient, 0, 0};
+    live_storage_hold(x->live, piece.storage);
+    g_array_append_val(held, piece);
+  }
+  return held;
+}
+
 void
 zero_reduce(StrategyContext *x, Zero *z)
 {
-  StorageId held = NO_STORAGE; /* the oversized gradient lives until the end of this */
-  if (z->listed->len > 0) {
-    program_builder_push(x->builder, RANGE_HOOK, "reduce", 0);
-    if (z->oversized >= 0)
-      held = x->parameters[z->oversized].gradient;
-    live_storage_hold(x->live, held);
-    if (z->d.contiguous_gradients)
-      average_bucket(x, z);
-    else
-      average_separately(x, z);
-    for (guint i = 0; i < z->listed->len; i++)
-      hand_over(x, z, g_array_index(z->listed, int, i));
-    program_builder_pop(x->builder);
-  }
+  if (z->listed->len == 0)
+    return;
+  program_builder_push(x->builder, RANGE_HOOK, "reduce", 0);
+  g_autoptr(GArray) held = hold_gradients(x, z);
+  if (z->d.contiguous_gradients)
+    average_bucket(x, z);
+  else
+    average_separately(x, z);
+  for (guint i = 0; i < z->listed->len; i++)
+    hand_over(x, z, g_array_index(z->listed, int, i));
   g_array_set_size(z->listed, 0);
   z->filled = 0;
   z->oversized = -1;
-  live_storage_drop(x->live, held);
+  zero_pieces_drop(x, held);
+  program_builder_pop(x->builder);
 }

@@ -135,6 +135,9 @@ zero_mask_invalid(StrategyContext *x, StorageId norm, int element)
 void
 zero_all_reduce_scalar(StrategyContext *x, gint32 communicator, StorageId scalar, DType dtype)
 {
+  const Program *program = program_builder_program(x->builder);
+  if (g_array_index(program->communicators, Communicator, communicator).ranks == 1)
+    return;
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   program_builder_operand(x->builder, live_storage_tensor(x->live, scalar, dtype), ROLE_ACCUMULATE);
   program_builder_collective(x->builder, STREAM_COMPUTE,

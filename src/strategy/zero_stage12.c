@@ -30,8 +30,8 @@ new_partition(StrategyContext *x, const Zero *z, DType dtype, Category category,
 }
 
 /* The partition is cloned, then cast to fp32: a clone of fp32 parameters is the master itself. */
-static void
-make_master(StrategyContext *x, Zero *z)
+void
+zero_make_master(StrategyContext *x, Zero *z)
 {
   gint64 elements = z->flat.partition;
   gboolean casts = z->d.model != DTYPE_FP32;
@@ -43,6 +43,7 @@ make_master(StrategyContext *x, Zero *z)
   strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) (elements * z->d.element));
   z->master.value = clone;
   z->master.elements = elements;
+  z->master.stepped = TRUE;
   if (!casts)
     return;
   z->master.value =
@@ -69,6 +70,27 @@ zero_stage12_initialize(StrategyContext *x)
   Zero *z = zero_of(x);
   program_builder_empty_cache(x->builder);
   zero_flat_flatten(&z->flat, x, &z->d, TRUE);
-  make_master(x, z);
+  zero_make_master(x, z);
   try_gradient(x, z);
+}
+
+/* Trainable parameters are reduced once in every micro-batch of stage 2, in the last of stage 1;
+ * then the overflow flag and the norm.  With a reduce for each owner only those two are
+ * all-reduced.  The whole buffer is gathered. */
+ExpectedTotals
+zero_expected(StrategyContext *x)
+{
+  const Zero *z = zero_of(x);
+  gint64 elements = 0, reductions = z->d.stage == 2 ? z->d.accumulation_steps : 1;
+  gboolean to_owners =
+      z->d.contiguous_gradients && z->d.reduce_scatter && !z->d.multi_rank_allreduce;
+  for (int k = 0; k < z->flat.count; k++)
+    elements += network_parameter(x->network, z->flat.order[k])->elements;
+  ExpectedTotals total = {.parameter_bytes = z->flat.padded * z->d.element};
+  if (z->d.ranks == 1)
+    return total;
+  total.elements_gathered = z->flat.padded;
+  total.elements_all_reduced = to_owners ? 0 : reductions * elements;
+  total.elements_all_reduced += z->d.compute_grad_norm ? 2 : 1;
+  return total;
 }

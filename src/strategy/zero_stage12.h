@@ -8,5 +8,9 @@
 void zero_stage12_setup(StrategyContext *x, int stage);
 void zero_stage12_initialize(StrategyContext *x);
 void zero_stage12_teardown(StrategyContext *x);
+/* What a step of DeepSpeedZeroOptimizer sends and a rank holds. */
+ExpectedTotals zero_expected(StrategyContext *x);
+/* This rank's fp32 master partition, from the flat parameters. */
+void zero_make_master(StrategyContext *x, Zero *z);
 
 #endif

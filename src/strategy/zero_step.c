@@ -159,13 +159,19 @@ combine(StrategyContext *x, StorageId norm)
   return result;
 }
 
-/* bool(is_invalid_grad_norm(norm)). */
-static void
-test_norm(StrategyContext *x, StorageId norm)
+void
+zero_test_norm(StrategyContext *x, StorageId norm)
 {
   StorageId invalid = zero_any_invalid(x, norm, 1);
   zero_read_back(x, STREAM_COMPUTE);
   live_storage_drop(x->live, invalid);
+}
+
+StoragePurpose
+zero_norm_purpose(const StrategyContext *x)
+{
+  return (StoragePurpose){CATEGORY_OTHER, -1,
+                          program_builder_name(x->builder, "global gradient norm")};
 }
 
 /* The scaled norm, which is the caller's; the unscaled one replaces the engine's, whose old one is
@@ -176,9 +182,10 @@ global_norm(StrategyContext *x, Zero *z, StorageId *old)
   StorageId group = group_norm(x, z);
   StorageId total = combine(x, group);
   live_storage_drop(x->live, group);
-  test_norm(x, total);
+  zero_test_norm(x, total);
   *old = z->global_norm;
   z->global_norm = zero_small(x, STREAM_COMPUTE, 4, "div", total);
+  live_storage_set_purpose(x->live, z->global_norm, zero_norm_purpose(x));
   return total;
 }
 
@@ -239,7 +246,7 @@ clip_factor(StrategyContext *x, StorageId total)
 {
   static const char *const steps[] = {"div", "add", "div", "clamp", "mul"};
   StorageId value = NO_STORAGE, clamped = NO_STORAGE;
-  test_norm(x, total);
+  zero_test_norm(x, total);
   for (guint i = 0; i < G_N_ELEMENTS(steps); i++) {
     StorageId next = zero_small(x, STREAM_COMPUTE, 4, steps[i], i == 0 ? total : value);
     gboolean last = i + 1 == G_N_ELEMENTS(steps);
@@ -269,9 +276,8 @@ unscale_and_clip(StrategyContext *x, const Zero *z, StorageId gradient, StorageI
   strategy_launch(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->flat.partition);
 }
 
-/* The updated fp32 partition, in the model's dtype, into the flat parameters. */
-static void
-write_back(StrategyContext *x, const Zero *z)
+void
+zero_write_back(StrategyContext *x, const Zero *z)
 {
   zero_operand(x, z->master.value, 0, z->flat.partition, DTYPE_FP32, ROLE_READ);
   program_builder_operand(x->builder, zero_flat_partition_tensor(&z->flat, x, &z->d), ROLE_WRITE);
@@ -293,7 +299,7 @@ zero_optimizer_step(StrategyContext *x)
   unscale_and_clip(x, z, z->master.gradient, total);
   torch_optimizer_step(x, DTYPE_FP32, 1, &z->master);
   live_storage_clear(x->live, &z->master.gradient);
-  write_back(x, z);
+  zero_write_back(x, z);
   zero_flat_gather(&z->flat, x, &z->d);
   live_storage_drop(x->live, total);
   live_storage_drop(x->live, old);
