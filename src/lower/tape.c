@@ -293,6 +293,7 @@ make_contiguous_inside(Tape *t, OpRun *run, const OpStep *step, gint32 what)
   ValueInfo incoming;
   buffer_info(run, step->source, &incoming);
   value_swap(&incoming, 1, 2);
+  run->buffer[step->buffer] = NO_TENSOR;
   if (value_is_contiguous(&incoming))
     return;
   allocate(t, run, step, what);
@@ -373,10 +374,13 @@ tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place)
   run->op = op;
   run->place = place;
   run->launches = 0;
-  static const TensorRef none[BUFFER_COUNT] = {[0 ... BUFFER_COUNT - 1] = NO_TENSOR_INIT};
-  memcpy(run->buffer, none, sizeof(none));
-  for (int i = 0; i < op->outs; i++)
+  static const TensorRef none = NO_TENSOR_INIT;
+  for (int i = 0; i < op->ins; i++) /* temporaries are made before a recipe speaks of them */
+    run->buffer[BUFFER_IN + i] = run->buffer[BUFFER_GRAD + i] = none;
+  for (int i = 0; i < op->outs; i++) {
+    run->buffer[BUFFER_OUT + i] = run->buffer[BUFFER_INCOMING + i] = none;
     run->info[BUFFER_OUT + i] = g_array_index(f->values, ValueInfo, op->out[i]);
+  }
   program_builder_set_module(t->builder, place.first_module + op->module);
 }
 
