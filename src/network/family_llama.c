@@ -1,4 +1,6 @@
 /* family_llama.c - Llama and its relatives: RMSNorm, RoPE, grouped-query attention, SwiGLU. */
+#include <string.h>
+
 #include "network/family.h"
 #include "network/transformers_lm.h"
 
@@ -259,6 +261,10 @@ read_config(Llama *m, NetworkSpec *spec, const NetworkShape *shape, GError **err
   m->norm = impl->rms_norm == RMS_NORM_FUSED  ? NORM_FUSED
             : impl->code == CODE_TRANSFORMERS ? NORM_TRANSFORMERS
                                               : NORM_COMPOSITE;
+  causal_lm_check_matrix(spec, "intermediate_size", m->ffn, m->lm.hidden);
+  const char *activation = network_spec_string(spec, "hidden_act", "silu");
+  if (strcmp(activation, "silu") != 0)
+    network_spec_fail(spec, "hidden_act", "'%s' is not supported, only silu", activation);
   return causal_lm_check(&m->lm, m->kv_heads, spec, error);
 }
 

@@ -105,6 +105,7 @@ typedef struct {
   int micro_batches; /* accumulation steps: the loss is divided when > 1 */
   NetworkPrecision precision;
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
+  gboolean splits_tied;   /* a tied weight becomes two: Strategy.splits_tied */
   DeviceLimits device;
 } NetworkShape;
 
@@ -138,6 +139,8 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+/* The last part of a parameter's name: "weight".  Borrowed. */
+const char *parameter_short_name(const Parameter *parameter);
 
 static inline const Module *
 network_module(const Network *network, int i)
