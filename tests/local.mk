@@ -51,10 +51,10 @@ SHELL_TESTS = \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/usage.sh \
-  tests/extend.sh \
-  tests/formats.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
+  tests/extend.sh \
+  tests/formats.sh \
   tests/layers.sh \
   tests/manual.sh \
   tests/registry.sh
