@@ -141,9 +141,12 @@ add_operand(Tape *t, const OpRun *run, int buffer, Role role)
     return;
   ValueInfo info;
   gboolean known = buffer_info(run, buffer, &info);
+  gint64 bytes = live_storage_bytes(t->live, storage), size = known ? value_bytes(&info) : bytes;
+  /* validation reads what it validates, and a kernel may make what it will be given */
+  gboolean unvalidated = buffer >= BUFFER_GRAD && (role == ROLE_READ || size != bytes);
   gint32 tensor;
-  if (!known || value_bytes(&info) > live_storage_bytes(t->live, storage)) {
-    /* a temporary, or a gradient before validation: all of it */
+  if (!known || unvalidated || size > bytes) {
+    /* a temporary, or a gradient of another shape or dtype than its input's: all of it */
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
     Layout layout = layout_of(&info);

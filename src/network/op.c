@@ -48,7 +48,7 @@ backward_split(OpCase *c)
 static void
 backward_transpose(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_SWAPPED, (int) c->at.size[0]);
+  recipe_view(c, 0, 0, ORDER_SWAPPED, (int) c->at.size[1]);
 }
 
 static void
