@@ -757,3 +757,9 @@ tape_forward(Tape *t, const StorageId *inputs)
   tape_autocast_begin(t);
   return tape_run(t, (Place){t->network->main, 0, 0}, n, args);
 }
+
+TensorRef
+tape_apply(Tape *t, int function, TensorRef argument)
+{
+  return tape_run(t, (Place){function, 0, 0}, 1, &argument);
+}

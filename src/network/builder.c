@@ -82,6 +82,8 @@ builder_new(const char *name, const NetworkShape *shape)
   n->embedding_modules = array_of(sizeof(int), NULL);
   n->head_modules = array_of(sizeof(int), NULL);
   n->construct = n->main = -1;
+  for (int i = 0; i < LOSS_STEPS; i++)
+    n->loss_step[i] = -1;
   n->tied_module = n->tied_weight = -1;
   b->frames = g_ptr_array_new();
   b->open_modules = array_of(sizeof(int), NULL);
@@ -92,9 +94,26 @@ builder_new(const char *name, const NetworkShape *shape)
   return b;
 }
 
+/* The functions of the loss that an engine calls: the same for every family. */
+static void
+write_loss_steps(Builder *b)
+{
+  static const OpId ops[LOSS_STEPS] = {OP_DIV_SCALAR, OP_MUL_SCALAR};
+  static const char *const names[LOSS_STEPS] = {"divide_loss", "scale_loss"};
+  const Function *main = network_function(b->network, b->network->main);
+  ValueInfo loss = g_array_index(main->values, ValueInfo, main->result);
+  for (int i = 0; i < b->network->shape.loss_steps; i++) {
+    Val argument;
+    builder_function_begin(b, names[i], -1, 1, &loss, &argument);
+    b->network->loss_step[i] = builder_function_end(b, builder_op(b, ops[i], NULL, 1, &argument));
+  }
+}
+
 Network *
 builder_finish(Builder *b, GError **error)
 {
+  if (b->error == NULL && b->network->main >= 0)
+    write_loss_steps(b);
   g_assert(b->frames->len == 0 || b->error != NULL);
   Network *network = b->network;
   if (b->error != NULL) {

@@ -63,7 +63,8 @@ struct _StrategyContext {
   const Network *network;
   const PlanSpec *plan;
   const DeviceProfile *device;
-  int rank; /* this rank's place in the shard group */
+  int rank;            /* this rank's place in the shard group */
+  gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
@@ -100,6 +101,13 @@ typedef struct {
   gint64 parameter_bytes; /* persistent, per rank */
 } ExpectedTotals;
 
+/* What a framework's engine does to the loss before it runs backward. */
+typedef enum {
+  LOSS_IS_THE_LOOPS,      /* nothing: the training loop divides it by the accumulation steps */
+  LOSS_DIVIDED,           /* by the accumulation steps, even if there is one */
+  LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
+} LossScaling;
+
 typedef struct {
   const char *name;             /* "fsdp2" */
   const char *summary;          /* one line for `list` */
@@ -110,7 +118,12 @@ typedef struct {
   void (*setup)(StrategyContext *x);
   /* Construction: allocates what is persistent, in the framework's order. */
   void (*construct)(StrategyContext *x);
+  /* What wraps the finished model in a phase of its own, before the training loop makes anything
+   * (deepspeed.initialize). */
+  void (*initialize)(StrategyContext *x);
   void (*teardown)(StrategyContext *x);
+  /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
+  LossScaling (*loss)(const PlanSpec *plan);
 
   void (*begin_step)(StrategyContext *x);
   void (*zero_grad)(
@@ -128,8 +141,14 @@ typedef struct {
    * in the unit, are borrowed (NO_STORAGE: a parameter without one).  after_backward follows. */
   void (*flatten)(StrategyContext *x, int unit, const StorageId *gradients);
   void (*after_backward)(StrategyContext *x, int unit);
-  void (*end_backward)(StrategyContext *x);      /* the graph has run */
+  void (*end_backward)(StrategyContext *x); /* the graph has run */
+  void (*after_graph)(StrategyContext *x);  /* backward() has returned to the framework's engine */
+  /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
+   * parameter. */
+  void (*optimizer_step)(StrategyContext *x);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
+  guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
+                          than the model takes */
   /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
    * parameter of its own?  NULL: never. */
   gboolean (*splits_tied)(const PlanSpec *plan);
@@ -180,5 +199,7 @@ gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageI
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* A copy of so many bytes between the device and the host. */
+void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
 
 #endif
