@@ -102,7 +102,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h tests/plan_tables.h tests/program_text.h tests/report_fixture.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

@@ -47,14 +47,19 @@ static gboolean
 parse_options(int argc, char **argv, LowerOptions *o, char ***positionals, GError **error)
 {
   const GOptionEntry entries[] = {
-      {"plan", 0, 0, G_OPTION_ARG_FILENAME, &o->plan, "plan: a preset or a file (default fsdp2)", "P"},
-      {"cluster", 0, 0, G_OPTION_ARG_FILENAME, &o->cluster, "cluster: a preset or a file (default h100-8)", "C"},
-      {"set", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o->assignments, "override a key of the plan", "KEY=VALUE"},
+      {"plan", 0, 0, G_OPTION_ARG_FILENAME, &o->plan, "plan: a preset or a file (default fsdp2)",
+       "P"},
+      {"cluster", 0, 0, G_OPTION_ARG_FILENAME, &o->cluster,
+       "cluster: a preset or a file (default h100-8)", "C"},
+      {"set", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o->assignments, "override a key of the plan",
+       "KEY=VALUE"},
       {"rank", 0, 0, G_OPTION_ARG_INT, &o->rank, "rank (default 0)", "N"},
       {"steps", 0, 0, G_OPTION_ARG_INT, &o->steps, "print steps 1 to N (default 2)", "N"},
       {"step", 0, 0, G_OPTION_ARG_INT, &o->step, "print step K alone", "K"},
-      {"allocations", 0, 0, G_OPTION_ARG_NONE, &o->allocations, "print allocations and frees only", NULL},
-      {"program", 0, 0, G_OPTION_ARG_NONE, &o->program, "print the whole Program in its text form", NULL},
+      {"allocations", 0, 0, G_OPTION_ARG_NONE, &o->allocations, "print allocations and frees only",
+       NULL},
+      {"program", 0, 0, G_OPTION_ARG_NONE, &o->program, "print the whole Program in its text form",
+       NULL},
       {"check", 0, 0, G_OPTION_ARG_NONE, &o->check, "check the Program's order first", NULL},
       {0},
   };
@@ -67,11 +72,13 @@ check_options(LowerOptions *o, GError **error)
   if (o->steps == 0)
     o->steps = o->step > 0 ? o->step : 2;
   if (o->steps < 1 || o->steps > MOST_STEPS) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--steps: %d is not in 1..%d", o->steps, MOST_STEPS);
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--steps: %d is not in 1..%d",
+                o->steps, MOST_STEPS);
     return FALSE;
   }
   if (o->step < 0 || o->step > o->steps) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--step: %d is not in 1..%d", o->step, o->steps);
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--step: %d is not in 1..%d",
+                o->step, o->steps);
     return FALSE;
   }
   return TRUE;
@@ -83,14 +90,16 @@ read_inputs(const LowerOptions *o, const char *network, ScenarioInputs *inputs, 
   inputs->assignments = o->assignments;
   return input_text_read("network", network, &inputs->network, error) &&
          input_text_read("plan", o->plan != NULL ? o->plan : "fsdp2", &inputs->plan, error) &&
-         input_text_read("cluster", o->cluster != NULL ? o->cluster : "h100-8", &inputs->cluster, error);
+         input_text_read("cluster", o->cluster != NULL ? o->cluster : "h100-8", &inputs->cluster,
+                         error);
 }
 
 static int
 lower_and_print(const LowerOptions *o, const ScenarioInputs *inputs, GError **error)
 {
   g_autoptr(Scenario) scenario = scenario_new(inputs, o->rank, error);
-  g_autoptr(Lowered) lowered = scenario != NULL ? scenario_lower(scenario, o->rank, o->steps, error) : NULL;
+  g_autoptr(Lowered) lowered =
+      scenario != NULL ? scenario_lower(scenario, o->rank, o->steps, error) : NULL;
   if (lowered == NULL || (o->check && !program_check(lowered->program, error)))
     return EXIT_BAD_INPUT;
   g_autoptr(GString) out = g_string_new(NULL);

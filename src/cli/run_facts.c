@@ -6,7 +6,8 @@
 
 /* ---- FLOPs ---- */
 
-/* FLOPs that are done a second time in the last step; attention counts its whole square, as above. */
+/* FLOPs that are done a second time in the last step; attention counts its whole square, as above.
+ */
 static double
 recomputed_flops(const Program *program)
 {
@@ -17,7 +18,8 @@ recomputed_flops(const Program *program)
     const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
     if (op->kind == PROGRAM_RANGE_PUSH) {
       depth++;
-      if (recompute == 0 && op->b == RANGE_HOOK && g_str_equal(program_text(program, op->a), "recompute"))
+      if (recompute == 0 && op->b == RANGE_HOOK &&
+          g_str_equal(program_text(program, op->a), "recompute"))
         recompute = depth;
     } else if (op->kind == PROGRAM_RANGE_POP) {
       recompute = recompute == depth ? 0 : recompute;
@@ -41,7 +43,8 @@ add_groups(RunInfo *info, const Scenario *s, const Lowered *lowered)
       continue;
     g_autoptr(GPtrArray) modules = g_ptr_array_new();
     for (guint k = 0; k < unit->modules->len; k++)
-      g_ptr_array_add(modules, network_module(s->network, g_array_index(unit->modules, int, k))->path);
+      g_ptr_array_add(modules,
+                      network_module(s->network, g_array_index(unit->modules, int, k))->path);
     g_ptr_array_add(modules, NULL);
     GroupInfo *group = run_info_add_group(info, unit->name, (const char *const *) modules->pdata);
     group->parameters = unit->elements;
@@ -73,7 +76,8 @@ link_of(const ClusterSpec *cluster, const Communicator *c)
 {
   static const char *const intra[] = {"NVSwitch", "NVLink", "PCIe"};
   static const char *const inter[] = {"InfiniBand", "RoCE", "EFA", "Slingshot", "TCP"};
-  int span = c->ranks * c->stride, nodes = MAX(1, (span + cluster->gpus_per_node - 1) / cluster->gpus_per_node);
+  int span = c->ranks * c->stride,
+      nodes = MAX(1, (span + cluster->gpus_per_node - 1) / cluster->gpus_per_node);
   if (nodes == 1)
     return g_strdup(intra[cluster->intra_node]);
   return g_strdup_printf("%s over %d nodes", inter[cluster->inter_node], nodes);
@@ -115,7 +119,8 @@ fill_plan(RunInfo *info, const Scenario *s)
   info->micro_batch = plan->micro_batch;
   info->sequence_length = plan->sequence_length;
   info->accumulation_steps = plan->accumulation.steps;
-  info->tokens_per_step = (gint64) plan->micro_batch * plan->sequence_length * plan->accumulation.steps;
+  info->tokens_per_step =
+      (gint64) plan->micro_batch * plan->sequence_length * plan->accumulation.steps;
 }
 
 static void

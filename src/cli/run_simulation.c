@@ -37,13 +37,15 @@ executor_config(const RunRequest *request, const Scenario *s, const Program *pro
   config.allocator.garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
   config.allocator.roundup_power2_divisions = s->plan->allocator.roundup_power2_divisions;
   if (config.allocator.garbage_collection_threshold > 0 && request->memory_limit > 0)
-    config.allocator.process_limit = request->memory_limit; /* a share of a limit: PyTorch collects only under one */
+    config.allocator.process_limit =
+        request->memory_limit; /* a share of a limit: PyTorch collects only under one */
   config.allocator.device_total_bytes = s->cluster->device->memory_bytes;
   return config;
 }
 
 static Recording *
-simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **lowered, GError **error)
+simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **lowered,
+              GError **error)
 {
   *lowered = scenario_lower(s, rank, request->steps, error);
   if (*lowered == NULL)
@@ -61,14 +63,15 @@ ranks_differ(const Scenario *s, int a, int b)
   int ranks = s->plan->shard;
   for (guint i = 0; i < s->network->parameters->len; i++) {
     const Parameter *p = network_parameter(s->network, (int) i);
-    if (shard_of(p, ranks, a % ranks).local_elements != shard_of(p, ranks, b % ranks).local_elements)
+    if (shard_of(p, ranks, a % ranks).local_elements !=
+        shard_of(p, ranks, b % ranks).local_elements)
       return TRUE;
   }
   return FALSE;
 }
 
-/* The first rank has the most rows and the last one the fewest: when rows are uneven these two stand for the others.
- * Returns a rank that runs out of memory although `rank` does not, or -1. */
+/* The first rank has the most rows and the last one the fewest: when rows are uneven these two
+ * stand for the others. Returns a rank that runs out of memory although `rank` does not, or -1. */
 static int
 rank_without_room(const RunRequest *request, const Scenario *s, int rank)
 {

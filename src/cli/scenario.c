@@ -29,8 +29,8 @@ check_rank(const PlanSpec *plan, int rank, GError **error)
   int ranks = plan->shard * plan->replicate;
   if (rank >= 0 && rank < ranks)
     return TRUE;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--rank: %d is not in 0..%d, the mesh's ranks", rank,
-              ranks - 1);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+              "--rank: %d is not in 0..%d, the mesh's ranks", rank, ranks - 1);
   return FALSE;
 }
 
@@ -39,11 +39,12 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
 {
   g_autoptr(Scenario) s = g_new0(Scenario, 1);
   g_autofree PlanStrategy *table = strategy_plan_table();
-  s->network_spec = network_spec_parse(in->network.name, in->network.text, in->network.length, error);
+  s->network_spec =
+      network_spec_parse(in->network.name, in->network.text, in->network.length, error);
   if (s->network_spec == NULL)
     return NULL;
-  s->plan = plan_spec_parse(in->plan.name, in->plan.text, in->plan.length, (const char *const *) in->assignments,
-                            table, error);
+  s->plan = plan_spec_parse(in->plan.name, in->plan.text, in->plan.length,
+                            (const char *const *) in->assignments, table, error);
   if (s->plan == NULL || !check_rank(s->plan, rank, error))
     return NULL;
   s->cluster = cluster_spec_parse(in->cluster.name, in->cluster.text, in->cluster.length, error);

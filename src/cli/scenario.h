@@ -19,7 +19,8 @@ typedef struct {
 } ScenarioInputs;
 
 /* Finds a preset of a kind, or a file ("-": standard input), and reads it. */
-gboolean input_text_read(const char *kind, const char *preset_or_path, InputText *input, GError **error);
+gboolean input_text_read(const char *kind, const char *preset_or_path, InputText *input,
+                         GError **error);
 /* Frees name and text. */
 void input_text_clear(InputText *input);
 
@@ -31,7 +32,8 @@ typedef struct {
   Network *network;
 } Scenario;
 
-/* Parses the inputs and builds the network.  NULL and error when one is bad, or the rank is not one of the mesh. */
+/* Parses the inputs and builds the network.  NULL and error when one is bad, or the rank is not one
+ * of the mesh. */
 Scenario *scenario_new(const ScenarioInputs *inputs, int rank, GError **error);
 /* Lowers for a rank: `steps` steps. */
 Lowered *scenario_lower(const Scenario *scenario, int rank, int steps, GError **error);

@@ -1,4 +1,5 @@
-/* autograd.c - records nodes and plays the graph backwards as torch/csrc/autograd/engine.cpp does. */
+/* autograd.c - records nodes and plays the graph backwards as torch/csrc/autograd/engine.cpp does.
+ */
 #include <string.h>
 
 #include "lower/tape_private.h"
@@ -104,7 +105,8 @@ autograd_add_hook(Tape *t, gint32 node, int unit, int token)
   g_array_append_val(t->hooks, hook);
 }
 
-/* ---- the ready queue: the node made last runs first, gradients of parameters before all (rule L7) ---- */
+/* ---- the ready queue: the node made last runs first, gradients of parameters before all (rule L7)
+ * ---- */
 
 static gint64
 priority(const Tape *t, gint32 node)
@@ -181,15 +183,17 @@ launch_add(Tape *t, const TensorRef *into, const TensorRef *a, const TensorRef *
     return;
   double bytes = 3.0 * (double) live_storage_bytes(t->live, target);
   if (a != NULL)
-    program_builder_operand(t->builder, live_storage_tensor(t->live, a->storage, (DType) a->dtype), ROLE_READ);
-  program_builder_operand(t->builder, live_storage_tensor(t->live, other, (DType) b->dtype), ROLE_READ);
+    program_builder_operand(t->builder, live_storage_tensor(t->live, a->storage, (DType) a->dtype),
+                            ROLE_READ);
+  program_builder_operand(t->builder, live_storage_tensor(t->live, other, (DType) b->dtype),
+                          ROLE_READ);
   program_builder_operand(t->builder, live_storage_tensor(t->live, target, (DType) into->dtype),
                           a == NULL ? ROLE_ACCUMULATE : ROLE_WRITE);
   strategy_launch(t->x, STREAM_COMPUTE, "add", bytes);
 }
 
-/* A second gradient reaches an input (rule L5): added in place when the first is the only tensor on its storage and not a
- * view, else into a new tensor.  Takes both references; returns the sum. */
+/* A second gradient reaches an input (rule L5): added in place when the first is the only tensor on
+ * its storage and not a view, else into a new tensor.  Takes both references; returns the sum. */
 static TensorRef
 join(Tape *t, TensorRef old, TensorRef new)
 {
@@ -199,9 +203,11 @@ join(Tape *t, TensorRef old, TensorRef new)
     return old;
   }
   const Program *program = program_builder_program(t->builder);
-  StoragePurpose purpose = {CATEGORY_TEMPORARY, g_array_index(program->storages, Storage, old.storage).module,
+  StoragePurpose purpose = {CATEGORY_TEMPORARY,
+                            g_array_index(program->storages, Storage, old.storage).module,
                             program_builder_name(t->builder, "gradient sum")};
-  TensorRef sum = tape_new_tensor(t, live_storage_bytes(t->live, old.storage), (DType) old.dtype, purpose);
+  TensorRef sum =
+      tape_new_tensor(t, live_storage_bytes(t->live, old.storage), (DType) old.dtype, purpose);
   sum.strided = old.strided;
   launch_add(t, &sum, &old, &new);
   tape_drop(t, &old);
@@ -286,8 +292,10 @@ input_infos(Tape *t, OpRun *run)
       *info = g_array_index(f->values, ValueInfo, slot);
       continue;
     }
-    const Parameter *p = network_parameter(t->network, run->place.first_parameter + PARAMETER_OF_SLOT(slot));
-    *info = (ValueInfo){.dtype = (guint8) t->network->shape.precision.weights, .dims = (guint8) p->dims};
+    const Parameter *p =
+        network_parameter(t->network, run->place.first_parameter + PARAMETER_OF_SLOT(slot));
+    *info = (ValueInfo){.dtype = (guint8) t->network->shape.precision.weights,
+                        .dims = (guint8) p->dims};
     memcpy(info->shape, p->shape, sizeof(p->shape));
   }
 }

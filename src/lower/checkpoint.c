@@ -1,5 +1,6 @@
-/* checkpoint.c - activation checkpointing: regions keep their inputs and are run again when backward asks for the first
- * tensor (torch/utils/checkpoint.py, non-reentrant, with early stop), whole or with the outputs of some ops kept. */
+/* checkpoint.c - activation checkpointing: regions keep their inputs and are run again when
+ * backward asks for the first tensor (torch/utils/checkpoint.py, non-reentrant, with early stop),
+ * whole or with the outputs of some ops kept. */
 #include <string.h>
 
 #include "lower/tape_private.h"
@@ -159,7 +160,8 @@ checkpoint_release(Tape *t, SavedVariable *saved)
 
 /* ---- selective_op ---- */
 
-/* torchtitan's policy: attention's outputs, and those of every second mm of a block, starting with the first. */
+/* torchtitan's policy: attention's outputs, and those of every second mm of a block, starting with
+ * the first. */
 static gboolean
 is_selected(CheckpointFrame *frame, const OpInfo *info)
 {

@@ -1,4 +1,5 @@
-/* lower.c - from a network and a plan to the Program of one rank: steps are lowered until they repeat. */
+/* lower.c - from a network and a plan to the Program of one rank: steps are lowered until they
+ * repeat. */
 #include "lower/lower.h"
 
 #include "lower/step_walk.h"
@@ -46,7 +47,8 @@ accept_plan(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
   if (plan->compile_per_block)
-    return plan_spec_refuse(plan, error, "compile", "'per_block' is not yet supported: use \"none\"");
+    return plan_spec_refuse(plan, error, "compile",
+                            "'per_block' is not yet supported: use \"none\"");
   if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
     return plan_spec_refuse(plan, error, "optimizer.implementation",
                             "'composer' is not yet supported: fused, foreach or forloop");
@@ -62,9 +64,10 @@ accept_retained(const StrategyContext *x, GError **error)
       continue;
     g_autoptr(GString) names = g_string_new(NULL);
     for (guint k = 0; k < x->units->len; k++)
-      g_string_append_printf(names, "%s%s", k > 0 ? ", " : "", ((const Unit *) g_ptr_array_index(x->units, k))->name);
-    return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s", spec->group,
-                            names->str);
+      g_string_append_printf(names, "%s%s", k > 0 ? ", " : "",
+                             ((const Unit *) g_ptr_array_index(x->units, k))->name);
+    return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s",
+                            spec->group, names->str);
   }
   return TRUE;
 }
@@ -115,6 +118,10 @@ context_init(StrategyContext *x, const LowerInput *in)
                                         .accumulated = NO_STORAGE,
                                         .sharded_gradient = NO_STORAGE,
                                         .node = -1};
+  x->parameter_names = g_new(gint32, parameters);
+  for (guint i = 0; i < parameters; i++)
+    x->parameter_names[i] =
+        program_builder_name(x->builder, network_parameter(in->network, (int) i)->name);
   for (guint i = 0; i < modules; i++)
     program_builder_module(x->builder, network_module(in->network, (int) i)->path);
 }
@@ -127,6 +134,7 @@ context_clear(StrategyContext *x)
   g_array_unref(x->unit_ends);
   g_ptr_array_unref(x->retained);
   g_free(x->parameters);
+  g_free(x->parameter_names);
 }
 
 /* ---- steps ---- */

@@ -16,10 +16,11 @@ typedef struct {
 /* What a Program does not say about itself. */
 typedef struct {
   Program *program;
-  GPtrArray *units;      /* Unit *: groups with members, bytes and counts of collectives in the last step */
+  GPtrArray
+      *units; /* Unit *: groups with members, bytes and counts of collectives in the last step */
   ExpectedTotals expected;
   gboolean has_expected;
-  int zero_stage;        /* equivalent ZeRO stage */
+  int zero_stage; /* equivalent ZeRO stage */
 } Lowered;
 
 /* Writes the Program.  Errors: a plan that the strategy or this version cannot honour. */

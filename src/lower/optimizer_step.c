@@ -1,4 +1,5 @@
-/* optimizer_step.c - gradient clipping and the optimizer (torch/nn/utils/clip_grad.py, torch/optim/adam.py, sgd.py). */
+/* optimizer_step.c - gradient clipping and the optimizer (torch/nn/utils/clip_grad.py,
+ * torch/optim/adam.py, sgd.py). */
 #include "lower/optimizer_step.h"
 
 #include "base/units.h"
@@ -59,7 +60,8 @@ static void
 operand(StrategyContext *x, StorageId storage, Role role)
 {
   if (storage != NO_STORAGE)
-    program_builder_operand(x->builder, live_storage_tensor(x->live, storage, stored_dtype(x)), role);
+    program_builder_operand(x->builder, live_storage_tensor(x->live, storage, stored_dtype(x)),
+                            role);
 }
 
 /* The gradient that the optimizer reads. */
@@ -82,7 +84,8 @@ small(StrategyContext *x, gint64 elements, const char *what)
   return storage;
 }
 
-/* Chunks of 65536 elements in _foreach_norm's table (aten/src/ATen/native/cuda/ForeachReduceOp.cu). */
+/* Chunks of 65536 elements in _foreach_norm's table (aten/src/ATen/native/cuda/ForeachReduceOp.cu).
+ */
 static gint64
 most_chunks(const StrategyContext *x)
 {
@@ -112,12 +115,14 @@ tensor_norms(StrategyContext *x)
   return norms;
 }
 
-/* The norm of the stacked norms.  Sharded tensors' norms are gathered first: two copies and the waited result. */
+/* The norm of the stacked norms.  Sharded tensors' norms are gathered first: two copies and the
+ * waited result. */
 static StorageId
 total_norm(StrategyContext *x, gboolean gathered, StorageId *norms)
 {
   gint64 n = x->network->parameters->len;
-  StorageId stack = temporary(x, n * dtype_size(stored_dtype(x)), "stack of norms"), waited = NO_STORAGE;
+  StorageId stack = temporary(x, n * dtype_size(stored_dtype(x)), "stack of norms"),
+            waited = NO_STORAGE;
   for (gint64 i = 0; i < n; i++)
     operand(x, norms[i], ROLE_READ);
   operand(x, stack, ROLE_WRITE);
@@ -167,14 +172,15 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
 static StorageId
 new_state(StrategyContext *x, guint i, gint64 bytes)
 {
-  StorageId state =
-      live_storage_alloc(x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, (int) i, CATEGORY_OPTIMIZER_STATE));
+  StorageId state = live_storage_alloc(x->live, bytes, STREAM_COMPUTE,
+                                       parameter_purpose(x, (int) i, CATEGORY_OPTIMIZER_STATE));
   operand(x, state, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
   return state;
 }
 
-/* Adam: two moments, and the step counter on the device when fused.  SGD with momentum: one buffer. */
+/* Adam: two moments, and the step counter on the device when fused.  SGD with momentum: one buffer.
+ */
 static void
 make_states(StrategyContext *x, OptimizerState *state)
 {
@@ -194,7 +200,8 @@ make_states(StrategyContext *x, OptimizerState *state)
 
 /* One launch for all parameters: state and gradients are read, parameters and state are written. */
 static void
-launch_update(StrategyContext *x, const OptimizerState *state, const char *name, double bytes_per_parameter_byte)
+launch_update(StrategyContext *x, const OptimizerState *state, const char *name,
+              double bytes_per_parameter_byte)
 {
   double bytes = 0;
   for (guint i = 0; i < x->network->parameters->len; i++) {
@@ -251,8 +258,8 @@ optimizer_step(StrategyContext *x, OptimizerState *state)
     foreach_temporaries(x);
   else if (adam && code == OPTIMIZER_FORLOOP)
     forloop_temporaries(x);
-  /* bytes moved per byte of parameter: fused 28 / 4, foreach 84 / 4, for-loop like foreach; SGD reads gradient, buffer
-   * and parameter and writes two of them */
+  /* bytes moved per byte of parameter: fused 28 / 4, foreach 84 / 4, for-loop like foreach; SGD
+   * reads gradient, buffer and parameter and writes two of them */
   double factor = !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
   launch_update(x, state, adam ? "adam" : "sgd", factor);
 }

@@ -1,4 +1,5 @@
-/* step_walk.c - one training step: zero_grad, forward and backward of each micro-batch, clipping, optimizer. */
+/* step_walk.c - one training step: zero_grad, forward and backward of each micro-batch, clipping,
+ * optimizer. */
 #include "lower/step_walk.h"
 
 static void
@@ -34,8 +35,9 @@ make_inputs(StepWalk *w)
   w->inputs = g_new(StorageId, inputs * batches);
   for (guint i = 0; i < inputs; i++)
     for (guint k = 0; k < batches; k++)
-      w->inputs[k * inputs + i] = loop_tensor(x, value_bytes(&g_array_index(x->network->inputs, ValueInfo, i)),
-                                              CATEGORY_OTHER, names[i % G_N_ELEMENTS(names)]);
+      w->inputs[k * inputs + i] =
+          loop_tensor(x, value_bytes(&g_array_index(x->network->inputs, ValueInfo, i)),
+                      CATEGORY_OTHER, names[i % G_N_ELEMENTS(names)]);
 }
 
 void
@@ -45,7 +47,8 @@ step_walk_construct(StepWalk *w)
   program_builder_begin_list(x->builder);
   begin_phase(x, "construction");
   if (x->network->construction_scratch > 0)
-    live_storage_drop(x->live, loop_tensor(x, x->network->construction_scratch, CATEGORY_TEMPORARY, "scratch"));
+    live_storage_drop(
+        x->live, loop_tensor(x, x->network->construction_scratch, CATEGORY_TEMPORARY, "scratch"));
   w->strategy->construct(x);
   tape_construct(w->tape);
   program_builder_empty_cache(x->builder);
@@ -75,7 +78,8 @@ forward(StepWalk *w)
 {
   StrategyContext *x = w->x;
   begin_phase(x, "forward");
-  TensorRef loss = tape_forward(w->tape, w->inputs + (guint) x->micro_batch * x->network->inputs->len);
+  TensorRef loss =
+      tape_forward(w->tape, w->inputs + (guint) x->micro_batch * x->network->inputs->len);
   strategy_release_retained(x, w->strategy, RETAIN_END_OF_FORWARD);
   end_phase(x);
   return loss;
@@ -88,8 +92,10 @@ backward(StepWalk *w, TensorRef loss)
   StrategyContext *x = w->x;
   begin_phase(x, "backward");
   TensorRef ones = {.node = -1, .parameter = -1, .dtype = loss.dtype};
-  ones.storage = loop_tensor(x, dtype_size((DType) loss.dtype), CATEGORY_TEMPORARY, "gradient of the loss");
-  program_builder_operand(x->builder, live_storage_tensor(x->live, ones.storage, (DType) ones.dtype), ROLE_WRITE);
+  ones.storage =
+      loop_tensor(x, dtype_size((DType) loss.dtype), CATEGORY_TEMPORARY, "gradient of the loss");
+  program_builder_operand(
+      x->builder, live_storage_tensor(x->live, ones.storage, (DType) ones.dtype), ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "ones_like", 4);
   live_storage_hold(x->live, ones.storage);
   tape_backward(w->tape, loss, ones);

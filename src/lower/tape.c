@@ -1,4 +1,5 @@
-/* tape.c - runs a network's functions as eager PyTorch does: statement by statement, with storages counted. */
+/* tape.c - runs a network's functions as eager PyTorch does: statement by statement, with storages
+ * counted. */
 #include <string.h>
 
 #include "lower/tape_private.h"
@@ -97,7 +98,8 @@ use_workspace(Tape *t, Workspace kind)
   if (*workspace != NO_STORAGE)
     return;
   const DeviceProfile *device = t->x->device;
-  gint64 bytes = kind == WORKSPACE_CUBLAS ? device->cublas_workspace_bytes : device->cublaslt_workspace_bytes;
+  gint64 bytes =
+      kind == WORKSPACE_CUBLAS ? device->cublas_workspace_bytes : device->cublaslt_workspace_bytes;
   const char *what = kind == WORKSPACE_CUBLAS ? "cuBLAS workspace" : "cublasLt workspace";
   StoragePurpose purpose = {CATEGORY_WORKSPACE, -1, program_builder_name(t->builder, what)};
   *workspace = live_storage_alloc(t->live, bytes, STREAM_COMPUTE, purpose);
@@ -139,11 +141,13 @@ static void
 add_operand(Tape *t, const OpRun *run, int buffer, Role role)
 {
   const TensorRef *ref = &run->buffer[buffer];
-  StorageId storage = ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
+  StorageId storage =
+      ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
   if (storage == NO_STORAGE)
     return;
   const ValueInfo *info = buffer_info(run, buffer);
-  gint64 bytes = live_storage_bytes(t->live, storage), size = info != NULL ? value_bytes(info) : bytes;
+  gint64 bytes = live_storage_bytes(t->live, storage),
+         size = info != NULL ? value_bytes(info) : bytes;
   gint32 tensor;
   if (info == NULL || size > bytes) { /* a temporary, or a gradient before validation: all of it */
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
@@ -212,7 +216,8 @@ static void
 reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   if (!run->buffer[step->source].strided) {
-    alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source}, TRUE);
+    alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source},
+          TRUE);
     return;
   }
   allocate(t, run, step, what);
@@ -276,8 +281,8 @@ tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place)
   run->op = op;
   run->place = place;
   run->launches = 0;
-  for (int i = 0; i < BUFFER_COUNT; i++)
-    run->buffer[i] = NO_TENSOR;
+  static const TensorRef none[BUFFER_COUNT] = {[0 ... BUFFER_COUNT - 1] = NO_TENSOR_INIT};
+  memcpy(run->buffer, none, sizeof(none));
   for (int i = 0; i < op->outs; i++)
     run->info[BUFFER_OUT + i] = g_array_index(f->values, ValueInfo, op->out[i]);
   program_builder_set_module(t->builder, place.first_module + op->module);
@@ -342,7 +347,8 @@ is_done_already(Tape *t, OpRun *run)
 {
   if (run->op->info == op_info(OP_TO_CACHED))
     return find_cast(t, run);
-  if (run->op->info != op_info(OP_TO_IF_NEEDED) || run->buffer[BUFFER_IN].dtype != run->info[BUFFER_OUT].dtype)
+  if (run->op->info != op_info(OP_TO_IF_NEEDED) ||
+      run->buffer[BUFFER_IN].dtype != run->info[BUFFER_OUT].dtype)
     return FALSE;
   run->buffer[BUFFER_OUT] = run->buffer[BUFFER_IN];
   tape_hold(t, &run->buffer[BUFFER_IN]);
@@ -411,11 +417,13 @@ cast_input(Tape *t, TensorRef *ref, int module)
   if (!floating || have == want || ref->storage == NO_STORAGE)
     return;
   gint64 bytes = live_storage_bytes(t->live, ref->storage) / dtype_size(have) * dtype_size(want);
-  StoragePurpose purpose = {CATEGORY_ACTIVATION, module, program_builder_name(t->builder, "cast input")};
+  StoragePurpose purpose = {CATEGORY_ACTIVATION, module,
+                            program_builder_name(t->builder, "cast input")};
   TensorRef cast = tape_new_tensor(t, bytes, want, purpose);
   program_builder_operand(t->builder, live_storage_tensor(t->live, ref->storage, have), ROLE_READ);
   program_builder_operand(t->builder, live_storage_tensor(t->live, cast.storage, want), ROLE_WRITE);
-  strategy_launch(t->x, STREAM_COMPUTE, "to_copy", (double) bytes * (1 + dtype_size(have) / dtype_size(want)));
+  strategy_launch(t->x, STREAM_COMPUTE, "to_copy",
+                  (double) bytes * (1 + dtype_size(have) / dtype_size(want)));
   tape_drop(t, ref);
   *ref = cast;
 }
@@ -468,8 +476,9 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   int module = place.first_module;
   enter_module(t, module, n, received);
   gboolean inner = t->x->plan->checkpointing.around == AROUND_MODULE && t->recomputing == NULL;
-  TensorRef result = inner && checkpoint_wants(t, block) ? checkpoint_run(t, block, place, n, received)
-                                                         : tape_run(t, place, n, received);
+  TensorRef result = inner && checkpoint_wants(t, block)
+                         ? checkpoint_run(t, block, place, n, received)
+                         : tape_run(t, place, n, received);
   if (!t->stop)
     exit_module(t, module, &result);
   for (int i = 0; i < n; i++)
@@ -490,7 +499,8 @@ call_block(Tape *t, int block, int function, int n, const TensorRef *args)
   Place place = {function, b->module, b->first_parameter};
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
   gboolean outer = t->x->plan->checkpointing.around == AROUND_FSDP && checkpoint_wants(t, block);
-  TensorRef result = outer ? checkpoint_run(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
+  TensorRef result =
+      outer ? checkpoint_run(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return result;
 }

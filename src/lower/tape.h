@@ -1,7 +1,8 @@
-/* tape.h - eager PyTorch while a Program is written: functions are run, nodes recorded, the graph played backwards.
+/* tape.h - eager PyTorch while a Program is written: functions are run, nodes recorded, the graph
+ * played backwards.
  *
- * tape.c runs functions forward, autograd.c runs nodes, checkpoint.c keeps what recomputation needs.  All three share the
- * Tape; nobody else looks inside. */
+ * tape.c runs functions forward, autograd.c runs nodes, checkpoint.c keeps what recomputation
+ * needs.  All three share the Tape; nobody else looks inside. */
 #ifndef HIGHWATER_LOWER_TAPE_H
 #define HIGHWATER_LOWER_TAPE_H
 
@@ -15,11 +16,11 @@ void tape_free(Tape *tape);
 
 /* Runs the function that makes tables; keeps them. */
 void tape_construct(Tape *tape);
-/* Runs one forward of the model and the loss; returns the loss, one reference of which is the caller's.  inputs: the
- * storages of the micro-batch's tensors. */
+/* Runs one forward of the model and the loss; returns the loss, one reference of which is the
+ * caller's.  inputs: the storages of the micro-batch's tensors. */
 TensorRef tape_forward(Tape *tape, const StorageId *inputs);
-/* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a reference of which goes with
- * its first node. */
+/* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a
+ * reference of which goes with its first node. */
 void tape_backward(Tape *tape, TensorRef loss, TensorRef ones);
 
 #endif

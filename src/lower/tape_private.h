@@ -29,7 +29,7 @@ typedef struct {
   guint8 kind;
   guint8 edges;
   guint8 saves;
-  gint32 number;       /* parameter of an ACCUMULATE_GRAD, unit of a POST_BACKWARD */
+  gint32 number; /* parameter of an ACCUMULATE_GRAD, unit of a POST_BACKWARD */
   const Op *op;
   Place place;
   gint32 first_saved;  /* into Tape.saved */
@@ -51,14 +51,14 @@ typedef struct {
   gint32 block;
   int arguments;
   TensorRef argument[STATEMENT_SLOTS]; /* tensors that the region was called with */
-  int holders;              /* tensors that nodes of the region wanted to save */
-  int alive;                /* SavedVariables that still hold the frame */
-  GArray *recomputed;       /* TensorRef by holder; empty until recomputed */
+  int holders;                         /* tensors that nodes of the region wanted to save */
+  int alive;                           /* SavedVariables that still hold the frame */
+  GArray *recomputed;                  /* TensorRef by holder; empty until recomputed */
   gboolean done;
-  int packed;               /* during recomputation */
+  int packed; /* during recomputation */
   /* selective_op: outputs that forward kept, in order, and how many alternating ops were seen */
   gboolean selective;
-  GArray *kept;             /* TensorRef, OP_OUTPUTS an entry */
+  GArray *kept; /* TensorRef, OP_OUTPUTS an entry */
   guint next_kept;
   int alternations;
 } CheckpointFrame;
@@ -83,17 +83,17 @@ struct _Tape {
   const Network *network;
   ProgramBuilder *builder;
   LiveStorages *live;
-  FunctionIds *ids;      /* by function */
-  GArray *nodes;         /* Node */
-  GArray *saved;         /* SavedVariable */
-  GArray *hooks;         /* PreHook */
-  GPtrArray *frames;     /* CheckpointFrame * (NULL when dead) */
-  GArray *ready;         /* gint32: heap of nodes, highest number first */
-  GArray *casts;         /* CachedCast: of the autocast region that is open */
+  FunctionIds *ids;  /* by function */
+  GArray *nodes;     /* Node */
+  GArray *saved;     /* SavedVariable */
+  GArray *hooks;     /* PreHook */
+  GPtrArray *frames; /* CheckpointFrame * (NULL when dead) */
+  GArray *ready;     /* gint32: heap of nodes, highest number first */
+  GArray *casts;     /* CachedCast: of the autocast region that is open */
   gboolean autocast_open;
   StorageId workspace[THREAD_COUNT][WORKSPACE_COUNT];
   Thread thread;
-  CheckpointFrame *recording;   /* forward inside this region: saving makes holders */
+  CheckpointFrame *recording; /* forward inside this region: saving makes holders */
   gint32 recording_id;
   CheckpointFrame *recomputing; /* running the region again */
   gboolean stop;                /* recomputation has all it needs (early stop) */
@@ -129,13 +129,14 @@ TensorRef tape_call_hooked(Tape *t, int block, Place place, int n, const TensorR
 
 /* ---- autograd.c ---- */
 
-/* Records a node for an op whose inputs are in run; returns its number.  Inputs are saved at once, outputs by
- * autograd_save_outputs. */
+/* Records a node for an op whose inputs are in run; returns its number.  Inputs are saved at once,
+ * outputs by autograd_save_outputs. */
 gint32 autograd_record(Tape *t, const OpRun *run);
 void autograd_save_outputs(Tape *t, gint32 node, const OpRun *run);
 /* The node that accumulates a parameter's gradient. */
 gint32 autograd_accumulate_node(Tape *t, int parameter);
-/* A node that runs the unit's after_backward on the way to `ref`'s node; *ref goes through it from now on. */
+/* A node that runs the unit's after_backward on the way to `ref`'s node; *ref goes through it from
+ * now on. */
 void autograd_mark(Tape *t, int unit, TensorRef *ref);
 void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
 
@@ -145,11 +146,11 @@ void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
 gboolean checkpoint_wants(const Tape *t, int block);
 /* Runs a region under checkpointing; run is tape_run or tape_call_hooked by `hooked`. */
 TensorRef checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args);
-/* Saves a tensor for backward in the way that the moment asks for: kept, promised, or delivered to the frame that is
- * recomputed.  FALSE: recomputation stops here. */
+/* Saves a tensor for backward in the way that the moment asks for: kept, promised, or delivered to
+ * the frame that is recomputed.  FALSE: recomputation stops here. */
 gboolean checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved);
-/* The saved tensor; a promise is kept by running its region again.  A recomputed tensor's reference becomes the
- * caller's. */
+/* The saved tensor; a promise is kept by running its region again.  A recomputed tensor's reference
+ * becomes the caller's. */
 TensorRef checkpoint_unpack(Tape *t, SavedVariable *saved);
 /* The SavedVariable lets go. */
 void checkpoint_release(Tape *t, SavedVariable *saved);

@@ -8,7 +8,8 @@
 
 #define MOST_SLOTS 30000
 
-/* What stands for tensors that cannot exist, after an error: no formula can overflow on it, or divide by zero. */
+/* What stands for tensors that cannot exist, after an error: no formula can overflow on it, or
+ * divide by zero. */
 static const ValueInfo one_element = {.dtype = DTYPE_FP32, .dims = 1, .shape = {1, 1, 1, 1, 1}};
 
 typedef struct {
@@ -24,13 +25,13 @@ typedef struct {
 
 struct _Builder {
   Network *network;
-  GPtrArray *frames;     /* Frame * */
-  GArray *open_modules;  /* int */
-  Function *function;    /* the one being written */
-  GArray *references;    /* gint32 by slot: Python references */
+  GPtrArray *frames;               /* Frame * */
+  GArray *open_modules;            /* int */
+  Function *function;              /* the one being written */
+  GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
-  int module;            /* on whose behalf, absolute */
-  gint64 parameter_elements; /* so far */
+  int module;                      /* on whose behalf, absolute */
+  gint64 parameter_elements;       /* so far */
   GError *error;
 };
 
@@ -177,7 +178,8 @@ sizes_text(int dims, const gint64 *shape)
   return g_string_free(text, FALSE);
 }
 
-/* Counts a parameter's elements.  One that cannot exist is an error, and has one element from then on. */
+/* Counts a parameter's elements.  One that cannot exist is an error, and has one element from then
+ * on. */
 static void
 count_parameter(Builder *b, Parameter *p)
 {
@@ -192,7 +194,8 @@ count_parameter(Builder *b, Parameter *p)
   if (b->parameter_elements > BUILDER_MOST_PARAMETERS)
     builder_fail(b, "%s: the network has more than 2^50 parameters", p->name);
   if (b->network->parameters->len >= BUILDER_MOST_TENSORS)
-    builder_fail(b, "%s: the network has more than %d parameter tensors", p->name, BUILDER_MOST_TENSORS);
+    builder_fail(b, "%s: the network has more than %d parameter tensors", p->name,
+                 BUILDER_MOST_TENSORS);
 }
 
 /* The value, or after an error one that can exist: activations are too large when the batch is. */
@@ -250,7 +253,8 @@ builder_block_begin(Builder *b, const char *type)
   g_autofree char *name = g_strdup_printf("%d", index);
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
-  Block block = {.module = module, .first_parameter = (int) b->network->parameters->len, .function = -1};
+  Block block = {
+      .module = module, .first_parameter = (int) b->network->parameters->len, .function = -1};
   g_array_append_val(b->network->blocks, block);
 }
 
@@ -331,7 +335,8 @@ builder_discard(Builder *b, Val v)
 Val
 builder_weight(Builder *b, int parameter)
 {
-  int relative = b->error == NULL ? parameter - b->base_parameter : 0; /* after an error any will do */
+  int relative =
+      b->error == NULL ? parameter - b->base_parameter : 0; /* after an error any will do */
   return (Val){SLOT_OF_PARAMETER(relative), FALSE};
 }
 
@@ -364,7 +369,8 @@ builder_info(const Builder *b, Val v)
 /* ---- functions ---- */
 
 void
-builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos, Val *args)
+builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos,
+                       Val *args)
 {
   Function *f = b->function = g_new0(Function, 1);
   f->name = g_strdup(name);
@@ -381,7 +387,8 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
   b->module = b->base_module;
   g_array_set_size(b->references, 0);
   for (int i = 0; i < n; i++)
-    args[i] = (Val){new_slot(b, &infos[i]), FALSE}; /* the caller's references: never dropped here */
+    args[i] =
+        (Val){new_slot(b, &infos[i]), FALSE}; /* the caller's references: never dropped here */
 }
 
 int
@@ -409,7 +416,8 @@ choose_saved(OpCase *c)
 {
   for (int i = 0; i < c->info->save_count; i++) {
     OpSave save = c->info->saves[i];
-    gboolean exists = save.tensor >= BUFFER_OUT ? save.tensor - BUFFER_OUT < c->outs : save.tensor < c->ins;
+    gboolean exists =
+        save.tensor >= BUFFER_OUT ? save.tensor - BUFFER_OUT < c->outs : save.tensor < c->ins;
     if (exists && (save.wanted_by < 0 || recipe_wants(c, save.wanted_by)))
       c->saved[c->saves++] = (guint8) save.tensor;
   }
@@ -467,7 +475,8 @@ hand_out(Builder *b, const OpCase *c, const Op *op, int outs, Val *out)
 }
 
 void
-builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs, Val *out)
+builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs,
+                 Val *out)
 {
   OpCase c = {.info = op_info(op_id),
               .ins = ins,
@@ -638,7 +647,8 @@ builder_module_enter(Builder *b, int module, int n, Val *args)
 void
 builder_module_exit(Builder *b, int module, Val output)
 {
-  add_statement(b, &(Statement){.kind = STATEMENT_EXIT, .a = module, .ins = 1, .in = {output.slot}});
+  add_statement(b,
+                &(Statement){.kind = STATEMENT_EXIT, .a = module, .ins = 1, .in = {output.slot}});
 }
 
 Val

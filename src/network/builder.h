@@ -1,13 +1,16 @@
 /* builder.h - how a family writes its forward(): values, Python frames, modules, blocks.
  *
- * The builder keeps count of Python's references while the forward() is written, so that a value is dropped where
- * CPython would drop it (rule L2):
+ * The builder keeps count of Python's references while the forward() is written, so that a value is
+ * dropped where CPython would drop it (rule L2):
  *  - what an op returns is a temporary: it goes right after the expression that uses it;
- *  - let() binds a name: it goes when the name is bound again, or with its frame, in order of first appearance;
+ *  - let() binds a name: it goes when the name is bound again, or with its frame, in order of first
+ * appearance;
  *  - a module call keeps its arguments until the callee has returned; a plain function owns them.
- * C leaves open which argument of a call is evaluated first: write at most one call that makes values in an argument list.
+ * C leaves open which argument of a call is evaluated first: write at most one call that makes
+ * values in an argument list.
  *
- * The first error (a size that overflows, an impossible shape) is kept; later calls go on harmlessly. */
+ * The first error (a size that overflows, an impossible shape) is kept; later calls go on
+ * harmlessly. */
 #ifndef HIGHWATER_NETWORK_BUILDER_H
 #define HIGHWATER_NETWORK_BUILDER_H
 
@@ -15,8 +18,8 @@
 
 typedef struct _Builder Builder;
 
-/* Elements that one tensor may have, far above any real one and far enough below 2^63 for formulas of scratch sizes;
- * parameters of a network, by element; blocks. */
+/* Elements that one tensor may have, far above any real one and far enough below 2^63 for formulas
+ * of scratch sizes; parameters of a network, by element; blocks. */
 #define BUILDER_MOST_ELEMENTS ((gint64) 1 << 46)
 #define BUILDER_MOST_PARAMETERS ((gint64) 1 << 50)
 #define BUILDER_MOST_BLOCKS 4096
@@ -47,15 +50,17 @@ void builder_module_end(Builder *b);
 int builder_parameter(Builder *b, const char *name, int dims, ...);
 /* A registered buffer of the open module. */
 void builder_buffer(Builder *b, const char *name, gint64 bytes);
-/* Opens the next block as a module named by its number; until builder_block_end it defines modules and parameters. */
+/* Opens the next block as a module named by its number; until builder_block_end it defines modules
+ * and parameters. */
 void builder_block_begin(Builder *b, const char *type);
 void builder_block_end(Builder *b);
 
 /* ---- functions ---- */
 
-/* Starts a function; its arguments come back in args.  base: the block it is written for (its modules and parameters
- * become relative to it), or -1. */
-void builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos, Val *args);
+/* Starts a function; its arguments come back in args.  base: the block it is written for (its
+ * modules and parameters become relative to it), or -1. */
+void builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos,
+                            Val *args);
 /* Ends it; returns its index. */
 int builder_function_end(Builder *b, Val result);
 /* As builder_function_end with values that live on (tables). */
@@ -67,10 +72,12 @@ int builder_function_end_keeping(Builder *b, int n, const Val *kept);
 Val builder_weight(Builder *b, int parameter);
 ValueInfo builder_info(const Builder *b, Val v);
 
-/* Calls an op: its outputs come back in outs (those that autograd or the recipe only keeps are dropped at once when
- * outs is shorter).  module: on whose behalf; temporaries among the inputs go afterwards. */
+/* Calls an op: its outputs come back in outs (those that autograd or the recipe only keeps are
+ * dropped at once when outs is shorter).  module: on whose behalf; temporaries among the inputs go
+ * afterwards. */
 Val builder_op(Builder *b, OpId op, const OpAttributes *at, int ins, const Val *in);
-void builder_op_multi(Builder *b, OpId op, const OpAttributes *at, int ins, const Val *in, int outs, Val *out);
+void builder_op_multi(Builder *b, OpId op, const OpAttributes *at, int ins, const Val *in, int outs,
+                      Val *out);
 
 /* What follows is done by this module (until changed); returns the one before. */
 int builder_in_module(Builder *b, int module);
@@ -86,26 +93,29 @@ void builder_discard(Builder *b, Val v);
 void builder_call(Builder *b, int n, const Val *args);
 /* A plain Python function: owns its arguments as its first locals, named by `names`. */
 void builder_enter(Builder *b, int n, const char *const *names, const Val *args);
-/* Binds a local name of the innermost frame; what it was bound to goes.  Returns the value as a name. */
+/* Binds a local name of the innermost frame; what it was bound to goes.  Returns the value as a
+ * name. */
 Val let(Builder *b, const char *name, Val v);
 /* Names a, b = v, w: CPython's optimizer stores the last one first. */
 void let_pair(Builder *b, const char *const names[2], Val values[2]);
 void let_triple(Builder *b, const char *const names[3], Val values[3]);
 /* del NAME. */
 void unlet(Builder *b, const char *name);
-/* Return: the result becomes the caller's temporary, then locals go in order of first appearance, then a module call's
- * arguments. */
+/* Return: the result becomes the caller's temporary, then locals go in order of first appearance,
+ * then a module call's arguments. */
 Val builder_leave(Builder *b, Val result);
 /* Return of several values. */
 void builder_leave_with(Builder *b, int n, Val *results);
 
 /* ---- module calls that hooks see ---- */
 
-/* The module is called with these values; args become what its forward() receives.  Wrap it in builder_call. */
+/* The module is called with these values; args become what its forward() receives.  Wrap it in
+ * builder_call. */
 void builder_module_enter(Builder *b, int module, int n, Val *args);
 /* Its forward() returned this. */
 void builder_module_exit(Builder *b, int module, Val output);
-/* Calls block i, which `function` computes, with the arguments; hooks and checkpointing happen around it. */
+/* Calls block i, which `function` computes, with the arguments; hooks and checkpointing happen
+ * around it. */
 Val builder_block_call(Builder *b, int block, int function, int n, const Val *args);
 /* The root's hooks are done: what they kept for the last is let go. */
 void builder_forward_end(Builder *b);

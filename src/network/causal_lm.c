@@ -1,4 +1,5 @@
-/* causal_lm.c - the modules around the blocks, and the main function of torchtitan's and nanoGPT's training loops. */
+/* causal_lm.c - the modules around the blocks, and the main function of torchtitan's and nanoGPT's
+ * training loops. */
 #include "network/causal_lm.h"
 
 #include <string.h>
@@ -58,8 +59,10 @@ causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64
 {
   gint64 elements;
   if (!checked_multiply(rows, columns, &elements) || elements > BUILDER_MOST_ELEMENTS)
-    network_spec_fail(spec, names, "%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " elements are too many for a tensor", rows,
-                      columns);
+    network_spec_fail(spec, names,
+                      "%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT
+                      " elements are too many for a tensor",
+                      rows, columns);
 }
 
 static void
@@ -68,12 +71,16 @@ check_heads(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
   static const char heads[] = "num_attention_heads|n_head";
   if (lm->heads % kv_heads != 0)
     network_spec_fail(spec, "num_key_value_heads",
-                      "%" G_GINT64_FORMAT " does not divide the %" G_GINT64_FORMAT " attention heads", kv_heads, lm->heads);
+                      "%" G_GINT64_FORMAT " does not divide the %" G_GINT64_FORMAT
+                      " attention heads",
+                      kv_heads, lm->heads);
   if (lm->hidden % lm->heads != 0 && !json_reader_has(spec->reader, "head_dim"))
-    network_spec_fail(spec, heads, "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, lm->heads,
+    network_spec_fail(spec, heads,
+                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, lm->heads,
                       lm->hidden);
   if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
-    network_spec_fail(spec, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs", lm->head_dim);
+    network_spec_fail(spec, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
+                      lm->head_dim);
   gint64 width;
   if (checked_multiply(lm->heads, lm->head_dim, &width))
     causal_lm_check_matrix(spec, heads, width, lm->hidden);
@@ -85,8 +92,8 @@ gboolean
 causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
 {
   if (lm->layers > BUILDER_MOST_BLOCKS)
-    network_spec_fail(spec, "num_hidden_layers|n_layer", "%" G_GINT64_FORMAT " is not in 1..%d", lm->layers,
-                      BUILDER_MOST_BLOCKS);
+    network_spec_fail(spec, "num_hidden_layers|n_layer", "%" G_GINT64_FORMAT " is not in 1..%d",
+                      lm->layers, BUILDER_MOST_BLOCKS);
   causal_lm_check_matrix(spec, "vocab_size", lm->vocabulary, lm->hidden);
   check_heads(lm, kv_heads, spec);
   return json_reader_finish(spec->reader, error);
@@ -116,7 +123,8 @@ causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueI
 }
 
 Val
-hooked_call(Builder *b, int module, Val x, Val (*forward)(Builder *b, const CausalLm *lm, Val x), const CausalLm *lm)
+hooked_call(Builder *b, int module, Val x, Val (*forward)(Builder *b, const CausalLm *lm, Val x),
+            const CausalLm *lm)
 {
   builder_call(b, 1, &x);
   Val received = {x.slot, FALSE};
@@ -152,7 +160,8 @@ Val
 causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
 {
   builder_enter(b, 1, (const char *const[]){"logits"}, &logits);
-  Val flat = let(b, "logits", view(b, (Val){logits.slot, FALSE}, 2, lm->batch * lm->length, lm->vocabulary));
+  Val flat = let(b, "logits",
+                 view(b, (Val){logits.slot, FALSE}, 2, lm->batch * lm->length, lm->vocabulary));
   Val input = lm->impl.loss == LOSS_FP32 ? to(b, flat, DTYPE_FP32) : flat;
   return builder_leave(b, cross_entropy(b, input, labels));
 }

@@ -1,7 +1,9 @@
-/* causal_lm.h - what decoder language models share: sizes, the modules around the blocks, and the training loop's calls.
+/* causal_lm.h - what decoder language models share: sizes, the modules around the blocks, and the
+ * training loop's calls.
  *
- * A family gives its blocks, its embedding and its final norm; causal_lm writes the network's main function for the
- * training loop of torchtitan and nanoGPT: logits = model(tokens), loss = cross_entropy(logits), loss / n. */
+ * A family gives its blocks, its embedding and its final norm; causal_lm writes the network's main
+ * function for the training loop of torchtitan and nanoGPT: logits = model(tokens), loss =
+ * cross_entropy(logits), loss / n. */
 #ifndef HIGHWATER_NETWORK_CAUSAL_LM_H
 #define HIGHWATER_NETWORK_CAUSAL_LM_H
 
@@ -28,8 +30,8 @@ struct _CausalLm {
   /* the family's code; model is its own struct, which begins with this one */
   Val (*embed)(Builder *b, const CausalLm *lm, Val tokens);
   Val (*norm)(Builder *b, const CausalLm *lm, Val x);
-  /* transformers: learned positions added to the embeddings (as named locals of the model's forward), and dropout on
-   * the sum; NULL: none */
+  /* transformers: learned positions added to the embeddings (as named locals of the model's
+   * forward), and dropout on the sum; NULL: none */
   Val (*add_positions)(Builder *b, const CausalLm *lm, Val inputs_embeds, Val positions);
   Val (*embedding_drop)(Builder *b, const CausalLm *lm, Val x);
   Val (*block)(Builder *b, const CausalLm *lm, Val x, const Val *tables);
@@ -39,24 +41,26 @@ struct _CausalLm {
 void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
 /* Refuses a matrix that cannot exist, because of the field under these names. */
 void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);
-/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE, too many layers, tables that are too
- * large.  FALSE after any error in the config. */
+/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE, too many
+ * layers, tables that are too large.  FALSE after any error in the config. */
 gboolean causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error);
 /* Defines the embedding (and says where a tied weight is). */
 void causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name);
 /* Defines the output layer; a tied one has the embedding's weight. */
 void causal_lm_define_head(Builder *b, CausalLm *lm, const char *name);
-/* Writes function `main`, the blocks' function and the construction of tables, and the network's figures. */
+/* Writes function `main`, the blocks' function and the construction of tables, and the network's
+ * figures. */
 void causal_lm_write(Builder *b, CausalLm *lm);
 
 /* Tables of rotary embeddings as torchtitan makes them after construction. */
 void rope_tables(Builder *b, CausalLm *lm);
 
-/* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it. */
+/* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it.
+ */
 Val call_module(Builder *b, int module, Val x);
 /* A call of a module that hooks may sit on and that has no locals of its own. */
-Val hooked_call(Builder *b, int module, Val x, Val (*forward)(Builder *b, const CausalLm *lm, Val x),
-                const CausalLm *lm);
+Val hooked_call(Builder *b, int module, Val x,
+                Val (*forward)(Builder *b, const CausalLm *lm, Val x), const CausalLm *lm);
 /* lossf(): cross entropy of flattened logits, in fp32 or in the model's dtype. */
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */

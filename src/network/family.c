@@ -29,8 +29,9 @@ network_family_find(const NetworkSpec *spec, GError **error)
       g_string_append_printf(known, "%s%s", known->len > 0 ? ", " : "", *type);
     }
   }
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: key 'model_type': '%s' is not one of %s",
-              json_document_name(spec->document), spec->family, known->str);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+              "%s: key 'model_type': '%s' is not one of %s", json_document_name(spec->document),
+              spec->family, known->str);
   return NULL;
 }
 

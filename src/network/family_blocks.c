@@ -1,5 +1,5 @@
-/* family_blocks.c - a network given as explicit blocks: each a list of ops from the table, or just numbers.  For models in
- * no family, and for tests.  doc/formats.md has the format. */
+/* family_blocks.c - a network given as explicit blocks: each a list of ops from the table, or just
+ * numbers.  For models in no family, and for tests.  doc/formats.md has the format. */
 #include <string.h>
 
 #include "base/units.h"
@@ -23,18 +23,20 @@ typedef enum {
   BLOCK_NUMBERS,
 } BlockOpKind;
 
-static const char *const op_names[] = {"linear", "layer_norm", "rms_norm", "attention", "gelu",
-                                       "silu",   "dropout",    "add",      "mul",       "numbers", NULL};
+static const char *const op_names[] = {"linear", "layer_norm", "rms_norm", "attention",
+                                       "gelu",   "silu",       "dropout",  "add",
+                                       "mul",    "numbers",    NULL};
 
-/* One op as written.  The current value goes in (or the one named `from`), the result is the new current value. */
+/* One op as written.  The current value goes in (or the one named `from`), the result is the new
+ * current value. */
 typedef struct {
   BlockOpKind kind;
-  const char *name;       /* of its module */
-  const char *from, *as;  /* names of values; NULL: the current one, none */
-  const char *with;       /* add, mul: the other operand */
-  gint64 in, out;         /* widths; linear's out as written, 0: like its input */
+  const char *name;      /* of its module */
+  const char *from, *as; /* names of values; NULL: the current one, none */
+  const char *with;      /* add, mul: the other operand */
+  gint64 in, out;        /* widths; linear's out as written, 0: like its input */
   gboolean bias;
-  gint64 heads, kv_heads; /* attention */
+  gint64 heads, kv_heads;                                      /* attention */
   gint64 parameters, activation_bytes, workspace_bytes, flops; /* numbers */
 } BlockOp;
 
@@ -73,7 +75,8 @@ read_op(JsonReader *r, BlockOp *op)
     op->kv_heads = json_reader_int(r, "kv_heads", op->heads, 1, 1 << 20);
     op->bias = json_reader_bool(r, "bias", FALSE);
     if (op->heads % op->kv_heads != 0)
-      json_reader_fail(r, "kv_heads", "%" G_GINT64_FORMAT " does not divide heads %" G_GINT64_FORMAT, op->kv_heads,
+      json_reader_fail(r, "kv_heads",
+                       "%" G_GINT64_FORMAT " does not divide heads %" G_GINT64_FORMAT, op->kv_heads,
                        op->heads);
     break;
   case BLOCK_ADD:
@@ -105,7 +108,9 @@ width_of(JsonReader *r, const char *key, const GArray *names, const char *name)
     if (strcmp(named->name, name) == 0)
       return named->width;
   }
-  json_reader_fail(r, key, "there is no value '%s' before this op: 'input', or what an earlier op's 'as' names", name);
+  json_reader_fail(
+      r, key, "there is no value '%s' before this op: 'input', or what an earlier op's 'as' names",
+      name);
   return 1;
 }
 
@@ -119,7 +124,8 @@ resolve_op(JsonReader *r, BlockOp *op, gint64 current, const GArray *names)
   if (op->with != NULL && width_of(r, "with", names, op->with) != op->in)
     json_reader_fail(r, "with", "'%s' is not as wide as the value it is combined with", op->with);
   if (op->kind == BLOCK_ATTENTION && op->in % op->heads != 0)
-    json_reader_fail(r, "heads", "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, op->heads, op->in);
+    json_reader_fail(r, "heads", "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT,
+                     op->heads, op->in);
 }
 
 static void
@@ -158,8 +164,9 @@ read_block(JsonReader *r, Blocks *m)
     g_array_append_val(block->ops, op);
   }
   if (n > 0 && width != m->hidden)
-    json_reader_fail(r, "ops", "the block ends with width %" G_GINT64_FORMAT ", not 'hidden' %" G_GINT64_FORMAT, width,
-                     m->hidden);
+    json_reader_fail(
+        r, "ops", "the block ends with width %" G_GINT64_FORMAT ", not 'hidden' %" G_GINT64_FORMAT,
+        width, m->hidden);
   json_reader_finish(r, NULL);
 }
 
@@ -196,7 +203,8 @@ read_config(Blocks *m, NetworkSpec *spec, GError **error)
   json_reader_string(r, "family", NULL);
   json_reader_string(r, "name", NULL);
   if (m->vocabulary == 0 && (m->has_embedding || m->has_head || !m->sum_loss))
-    json_reader_fail(r, "vocabulary", "is needed by an embedding, a head and the cross-entropy loss");
+    json_reader_fail(r, "vocabulary",
+                     "is needed by an embedding, a head and the cross-entropy loss");
   guint n = json_reader_array_length(r, "blocks");
   gint64 total = 0;
   if (n == 0)
@@ -217,7 +225,8 @@ read_config(Blocks *m, NetworkSpec *spec, GError **error)
 typedef struct {
   Builder *b;
   const Blocks *m;
-  const int *parameter; /* first parameter of each op, relative to nothing: absolute indices of the first instance */
+  const int *parameter; /* first parameter of each op, relative to nothing: absolute indices of the
+                           first instance */
 } BlockWriter;
 
 /* Defines the module of an op; returns its first parameter's index, or -1. */
@@ -376,8 +385,8 @@ typedef struct {
 static ValueInfo
 activation(const Blocks *m, gboolean requires_grad)
 {
-  ValueInfo info = value_shape(m->shape->precision.weights, 3, m->shape->micro_batch, m->shape->sequence_length,
-                               m->hidden);
+  ValueInfo info = value_shape(m->shape->precision.weights, 3, m->shape->micro_batch,
+                               m->shape->sequence_length, m->hidden);
   info.requires_grad = (guint8) requires_grad;
   return info;
 }
@@ -393,8 +402,8 @@ write_block(Builder *b, const Blocks *m, const BlockSpec *block, int index, cons
   return builder_function_end(b, block_forward(&w, block, input));
 }
 
-/* Defines all blocks.  Equal ones share a function, but without an embedding the very first has an input of its own kind:
- * one that needs no gradient. */
+/* Defines all blocks.  Equal ones share a function, but without an embedding the very first has an
+ * input of its own kind: one that needs no gradient. */
 static void
 define_blocks(Builder *b, const Blocks *m, Parts *parts)
 {
@@ -422,7 +431,9 @@ static Parts
 define_modules(Builder *b, const Blocks *m)
 {
   Network *network = builder_network(b);
-  Parts parts = {.functions = g_array_new(FALSE, FALSE, sizeof(int)), .embedding_module = -1, .head_module = -1};
+  Parts parts = {.functions = g_array_new(FALSE, FALSE, sizeof(int)),
+                 .embedding_module = -1,
+                 .head_module = -1};
   if (m->has_embedding) {
     parts.embedding_module = builder_module(b, m->embedding_name, "Embedding");
     parts.embedding_weight = builder_parameter(b, "weight", 2, m->vocabulary, m->hidden);

@@ -163,7 +163,8 @@ transformers_attention(Builder *b, const Gpt2 *m, Val x)
     int j = order[i];
     qkv[j] = let(b, names[j], transpose(b, split_heads(b, qkv[j], lm->heads, lm->head_dim)));
   }
-  Val weights, o = transformers_attend(b, lm, lm->heads, m->attention_dropout > 0, qkv, NO_VAL, &weights);
+  Val weights,
+      o = transformers_attend(b, lm, lm->heads, m->attention_dropout > 0, qkv, NO_VAL, &weights);
   o = let(b, "output", o);
   o = let(b, "output", merge_heads(b, o));
   o = let(b, "output", conv1d(b, o, m->projection));
@@ -262,7 +263,8 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->attention_dropout = network_spec_double(spec, "attn_pdrop", 0.1);
   m->lm.impl.rope = ROPE_NONE;
   if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.attention == ATTENTION_EAGER)
-    json_reader_fail(spec->reader, "implementation", "eager attention of gpt2 is not yet supported");
+    json_reader_fail(spec->reader, "implementation",
+                     "eager attention of gpt2 is not yet supported");
   read_activation(m, spec);
   check_sizes(m, spec);
   return causal_lm_check(&m->lm, m->lm.heads, spec, error);

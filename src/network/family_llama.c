@@ -20,21 +20,40 @@ typedef struct {
 
 /* What the implementations call their modules. */
 typedef struct {
-  const char *embedding, *attention, *q, *k, *v, *o, *feed_forward, *gate, *up, *down, *norm1, *norm2, *head;
+  const char *embedding, *attention, *q, *k, *v, *o, *feed_forward, *gate, *up, *down, *norm1,
+      *norm2, *head;
   gboolean up_before_down;
 } Names;
 
 static const Names torchtitan_names = {
-    .embedding = "tok_embeddings", .attention = "attention",
-    .q = "wq", .k = "wk", .v = "wv", .o = "wo",
-    .feed_forward = "feed_forward", .gate = "w1", .down = "w2", .up = "w3",
-    .norm1 = "attention_norm", .norm2 = "ffn_norm", .head = "output",
+    .embedding = "tok_embeddings",
+    .attention = "attention",
+    .q = "wq",
+    .k = "wk",
+    .v = "wv",
+    .o = "wo",
+    .feed_forward = "feed_forward",
+    .gate = "w1",
+    .down = "w2",
+    .up = "w3",
+    .norm1 = "attention_norm",
+    .norm2 = "ffn_norm",
+    .head = "output",
 };
 static const Names transformers_names = {
-    .embedding = "embed_tokens", .attention = "self_attn",
-    .q = "q_proj", .k = "k_proj", .v = "v_proj", .o = "o_proj",
-    .feed_forward = "mlp", .gate = "gate_proj", .up = "up_proj", .down = "down_proj",
-    .norm1 = "input_layernorm", .norm2 = "post_attention_layernorm", .head = "lm_head",
+    .embedding = "embed_tokens",
+    .attention = "self_attn",
+    .q = "q_proj",
+    .k = "k_proj",
+    .v = "v_proj",
+    .o = "o_proj",
+    .feed_forward = "mlp",
+    .gate = "gate_proj",
+    .up = "up_proj",
+    .down = "down_proj",
+    .norm1 = "input_layernorm",
+    .norm2 = "post_attention_layernorm",
+    .head = "lm_head",
     .up_before_down = TRUE,
 };
 
@@ -156,9 +175,12 @@ transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables, Val
   const BlockParts *p = &m->block;
   x = call_module(b, p->attention, x);
   Val qkv[3];
-  qkv[0] = let(b, "query", transpose(b, split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim)));
-  qkv[1] = let(b, "key", transpose(b, split_heads(b, linear(b, x, p->k), m->kv_heads, lm->head_dim)));
-  qkv[2] = let(b, "value", transpose(b, split_heads(b, linear(b, x, p->v), m->kv_heads, lm->head_dim)));
+  qkv[0] =
+      let(b, "query", transpose(b, split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim)));
+  qkv[1] =
+      let(b, "key", transpose(b, split_heads(b, linear(b, x, p->k), m->kv_heads, lm->head_dim)));
+  qkv[2] =
+      let(b, "value", transpose(b, split_heads(b, linear(b, x, p->v), m->kv_heads, lm->head_dim)));
   transformers_rope(b, qkv, tables[TABLE_COS], tables[TABLE_SIN]);
   qkv[0] = let(b, "query", qkv[0]);
   qkv[1] = let(b, "key", qkv[1]);
@@ -232,7 +254,7 @@ read_config(Llama *m, NetworkSpec *spec, const NetworkShape *shape, GError **err
   m->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   m->lm.window = transformers_window(spec);
   const Implementation *impl = &spec->implementation;
-  m->norm = impl->rms_norm == RMS_NORM_FUSED            ? NORM_FUSED
+  m->norm = impl->rms_norm == RMS_NORM_FUSED  ? NORM_FUSED
             : impl->code == CODE_TRANSFORMERS ? NORM_TRANSFORMERS
                                               : NORM_COMPOSITE;
   causal_lm_check_matrix(spec, "intermediate_size", m->ffn, m->lm.hidden);

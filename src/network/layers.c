@@ -97,8 +97,8 @@ create(Builder *b, const char *what, ValueInfo info)
 
 /* ---- matmuls ---- */
 
-/* Under autocast: the operand in the matmul's dtype.  Casts of parameters are kept until the region ends, so one copy
- * serves all uses (at::autocast::cached_cast). */
+/* Under autocast: the operand in the matmul's dtype.  Casts of parameters are kept until the region
+ * ends, so one copy serves all uses (at::autocast::cached_cast). */
 static Val
 autocast(Builder *b, Val x)
 {
@@ -228,7 +228,8 @@ Val
 layer_norm(Builder *b, Val x, int gain)
 {
   int before = builder_in_module(b, parameter_module(b, gain));
-  Val y = builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, builder_weight(b, gain), builder_weight(b, gain + 1)});
+  Val y = builder_op(b, OP_LAYER_NORM, NULL, 3,
+                     (Val[]){x, builder_weight(b, gain), builder_weight(b, gain + 1)});
   builder_in_module(b, before);
   return y;
 }
@@ -243,8 +244,8 @@ mean_square(Builder *b, Val x)
   return shaped(b, OP_MEAN, square, info);
 }
 
-/* x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w * x.to(dtype).  transformers binds the mean square to a
- * name, so it lives until the function returns. */
+/* x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w * x.to(dtype).  transformers binds
+ * the mean square to a name, so it lives until the function returns. */
 static Val
 composite_rms_norm(Builder *b, Val x, int weight, gboolean names_variance)
 {
@@ -264,8 +265,9 @@ Val
 rms_norm(Builder *b, Val x, int weight, NormCode code)
 {
   int before = builder_in_module(b, parameter_module(b, weight));
-  Val y = code == NORM_FUSED ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
-                             : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
+  Val y = code == NORM_FUSED
+              ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
+              : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
   builder_in_module(b, before);
   return y;
 }

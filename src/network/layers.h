@@ -1,6 +1,8 @@
-/* layers.h - what models are made of, as PyTorch and its users write them: linear, norms, RoPE, attention, losses.
+/* layers.h - what models are made of, as PyTorch and its users write them: linear, norms, RoPE,
+ * attention, losses.
  *
- * Each function issues the ops of the code it names, with its locals; families call them from their forward(). */
+ * Each function issues the ops of the code it names, with its locals; families call them from their
+ * forward(). */
 #ifndef HIGHWATER_NETWORK_LAYERS_H
 #define HIGHWATER_NETWORK_LAYERS_H
 
@@ -36,7 +38,8 @@ typedef struct {
 Linear define_linear(Builder *b, const char *name, gint64 out, gint64 in, gboolean bias);
 /* The same with weight [in, out]: transformers' Conv1D. */
 Linear define_conv1d(Builder *b, const char *name, gint64 out, gint64 in);
-/* Defines a norm with a gain and, if wanted, a bias; returns the gain's index (the bias is the next). */
+/* Defines a norm with a gain and, if wanted, a bias; returns the gain's index (the bias is the
+ * next). */
 int define_norm(Builder *b, const char *name, const char *type, gint64 width, gboolean bias);
 
 /* nn.Linear.  Under autocast operands are cast first: bias, weight, input. */
@@ -50,23 +53,26 @@ Val layer_norm(Builder *b, Val x, int gain);
 typedef enum { NORM_FUSED, NORM_COMPOSITE, NORM_TRANSFORMERS } NormCode;
 Val rms_norm(Builder *b, Val x, int weight, NormCode code);
 
-/* x [batch, length, heads, head_dim] times a table of complex numbers (torchtitan's apply_rotary_emb). */
+/* x [batch, length, heads, head_dim] times a table of complex numbers (torchtitan's
+ * apply_rotary_emb). */
 Val rope_complex(Builder *b, Val x, Val table);
-/* x * cos + cat(-b, a) * sin, with fp32 tables cast to x's dtype at each call (the oracle's torchtitan variant). */
+/* x * cos + cat(-b, a) * sin, with fp32 tables cast to x's dtype at each call (the oracle's
+ * torchtitan variant). */
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* x[..., first : first + size] of the last dimension: a view. */
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
-/* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or [batch, kv, length,
- * head_dim] with heads_second. */
+/* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or
+ * [batch, kv, length, head_dim] with heads_second. */
 Val repeat_heads(Builder *b, Val x, gint64 heads, gboolean heads_second);
 
 /* [batch, length, width] as [batch, length, heads, head_dim], and back. */
 Val split_heads(Builder *b, Val x, gint64 heads, gint64 head_dim);
 Val merge_heads(Builder *b, Val x);
 
-/* F.scaled_dot_product_attention(q, k, v, is_causal=True): operands [batch, heads, length, head_dim]. */
+/* F.scaled_dot_product_attention(q, k, v, is_causal=True): operands [batch, heads, length,
+ * head_dim]. */
 typedef struct {
   AttentionCode code; /* as asked for; what runs follows from dtypes and heads */
   gint64 heads, kv_heads;
@@ -74,8 +80,8 @@ typedef struct {
   Val mask; /* explicit mask, or NO_VAL */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
-/* An operand of bmm [batch * heads, rows, columns] out of [batch, heads, ...]: a view, or a copy where memory has batch
- * and heads apart. */
+/* An operand of bmm [batch * heads, rows, columns] out of [batch, heads, ...]: a view, or a copy
+ * where memory has batch and heads apart. */
 Val bmm_operand(Builder *b, Val x, gint64 rows, gint64 columns);
 /* Which kernel that is. */
 AttentionCode attention_choice(const AttentionCall *call, DType dtype);

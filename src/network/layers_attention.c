@@ -1,10 +1,12 @@
-/* layers_attention.c - scaled_dot_product_attention: which kernel runs, and the composed (math, eager) forms. */
+/* layers_attention.c - scaled_dot_product_attention: which kernel runs, and the composed (math,
+ * eager) forms. */
 #include "base/units.h"
 #include "network/layers.h"
 #include "network/op_recipe.h"
 
-/* torch/nn/functional and aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: flash needs 16-bit operands and no
- * explicit mask; the memory-efficient kernel needs as many key heads as query heads; else math. */
+/* torch/nn/functional and aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: flash needs 16-bit
+ * operands and no explicit mask; the memory-efficient kernel needs as many key heads as query
+ * heads; else math. */
 AttentionCode
 attention_choice(const AttentionCall *call, DType dtype)
 {
@@ -48,7 +50,8 @@ pad_heads(Builder *b, Val x, gint64 head_dim)
   return builder_op(b, OP_PAD, &at, 1, &x);
 }
 
-/* Flash attention wants head dims that are multiples of 8: operands are padded, the output is a slice. */
+/* Flash attention wants head dims that are multiples of 8: operands are padded, the output is a
+ * slice. */
 static Val
 flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
@@ -71,8 +74,8 @@ flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   return out;
 }
 
-/* A boolean mask becomes a bias of zeros and -inf in the operands' dtype, one per sequence, its rows padded to a multiple
- * of 8 elements (convert_boolean_attn_mask, pad_bias). */
+/* A boolean mask becomes a bias of zeros and -inf in the operands' dtype, one per sequence, its
+ * rows padded to a multiple of 8 elements (convert_boolean_attn_mask, pad_bias). */
 static Val
 mask_bias(Builder *b, Val q)
 {
@@ -101,7 +104,8 @@ efficient(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   return builder_op(b, OP_EFFICIENT_ATTENTION, &at, masked ? 4 : 3, operands);
 }
 
-/* ---- math: _scaled_dot_product_attention_math (aten/src/ATen/native/transformers/attention.cpp) ---- */
+/* ---- math: _scaled_dot_product_attention_math (aten/src/ATen/native/transformers/attention.cpp)
+ * ---- */
 
 /* With a batch of one it never is a copy. */
 Val
@@ -131,7 +135,8 @@ causal_mask(Builder *b, gint64 length, DType dtype)
   return mask;
 }
 
-/* Scores: q [n, L, d] times k^T [n, d, L], the mask added.  Under a Python dispatch mode the sum is out of place. */
+/* Scores: q [n, L, d] times k^T [n, d, L], the mask added.  Under a Python dispatch mode the sum is
+ * out of place. */
 static Val
 masked_scores(Builder *b, Val q, Val k, gint64 length, gint64 head_dim)
 {
@@ -142,7 +147,8 @@ masked_scores(Builder *b, Val q, Val k, gint64 length, gint64 head_dim)
   return scores;
 }
 
-/* Operands and results of the composed attention, with C++'s locals: what is held until it returns. */
+/* Operands and results of the composed attention, with C++'s locals: what is held until it returns.
+ */
 static Val
 math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
@@ -165,12 +171,15 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
     scores = let(b, "scores", unary(b, OP_ADD_SCALAR, scores));
   Val weights = let(b, "scores", unary(b, OP_SAFE_SOFTMAX, scores));
   if (narrow) /* the second result: probabilities in the operands' dtype */
-    let(b, "weights", create(b, "attention weights", value_like_dtype(builder_info(b, weights), dtype)));
+    let(b, "weights",
+        create(b, "attention weights", value_like_dtype(builder_info(b, weights), dtype)));
   Val rows = bmm_operand(b, values, length, head_dim);
   Val out = builder_op(b, OP_BMM, NULL, 2, (Val[]){weights, rows});
-  OpAttributes at = {.result = value_shape(DTYPE_FP32, 4, batch, call->heads, length, head_dim), .batch = batch};
+  OpAttributes at = {.result = value_shape(DTYPE_FP32, 4, batch, call->heads, length, head_dim),
+                     .batch = batch};
   out = to(b, builder_op(b, OP_UNSAFE_VIEW, &at, 1, &out), dtype);
-  static const char *const order[] = {"keys", "q * scale", "mask", "values", "scores", "v", "k", "q", "weights"};
+  static const char *const order[] = {"keys", "q * scale", "mask", "values", "scores",
+                                      "v",    "k",         "q",    "weights"};
   for (guint i = 0; i < G_N_ELEMENTS(order); i++)
     unlet(b, order[i]);
   return builder_leave(b, out);

@@ -10,10 +10,12 @@ rope_complex(Builder *b, Val x, Val table)
   builder_enter(b, 2, (const char *const[]){"x", "freqs_cis"}, (Val[]){x, table});
   x = (Val){x.slot, FALSE};
   Val pairs = view(b, to(b, x, DTYPE_FP32), 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2);
-  Val product = shaped(b, OP_VIEW_AS_COMPLEX, pairs, value_shape(DTYPE_COMPLEX64, 4, s[0], s[1], s[2], s[3] / 2));
+  Val product = shaped(b, OP_VIEW_AS_COMPLEX, pairs,
+                       value_shape(DTYPE_COMPLEX64, 4, s[0], s[1], s[2], s[3] / 2));
   product = let(b, "x_", product);
   product = binary(b, OP_MUL_COMPLEX, product, table);
-  Val real = shaped(b, OP_VIEW_AS_REAL, product, value_shape(DTYPE_FP32, 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2));
+  Val real = shaped(b, OP_VIEW_AS_REAL, product,
+                    value_shape(DTYPE_FP32, 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2));
   real = view(b, real, 4, s[0], s[1], s[2], s[3]);
   return builder_leave(b, to(b, real, (DType) shape.dtype));
 }
@@ -83,7 +85,8 @@ counted(Builder *b, gint64 n)
   return floats;
 }
 
-/* outer(arange(length), arange(head_dim / 2)), then polar(ones, angles), or cos and sin of cat(angles, angles). */
+/* outer(arange(length), arange(head_dim / 2)), then polar(ones, angles), or cos and sin of
+ * cat(angles, angles). */
 void
 rope_tables(Builder *b, CausalLm *lm)
 {
@@ -100,8 +103,10 @@ rope_tables(Builder *b, CausalLm *lm)
   lm->tables = complex ? 1 : 2;
   Val kept[LM_TABLES];
   for (int i = 0; i < lm->tables; i++) {
-    lm->table[i] = complex ? value_shape(DTYPE_COMPLEX64, 2, length, half) : value_shape(DTYPE_FP32, 2, length, 2 * half);
-    Val operand = create(b, complex ? "ones" : "cat", value_shape(DTYPE_FP32, 2, length, complex ? half : 2 * half));
+    lm->table[i] = complex ? value_shape(DTYPE_COMPLEX64, 2, length, half)
+                           : value_shape(DTYPE_FP32, 2, length, 2 * half);
+    Val operand = create(b, complex ? "ones" : "cat",
+                         value_shape(DTYPE_FP32, 2, length, complex ? half : 2 * half));
     kept[i] = create(b, "rotary table", lm->table[i]);
     builder_discard(b, operand);
   }

@@ -1,8 +1,9 @@
 /* network.h - a model as a value: modules with parameters, and functions made of ops.
  *
- * A family file builds it by calling the model's forward() once (builder.h); lower/ plays the functions as eager PyTorch
- * would.  Everything that Python decides before a kernel runs is already in the functions: which op, on which values, and
- * when the last Python reference to a value goes (STATEMENT_DROP). */
+ * A family file builds it by calling the model's forward() once (builder.h); lower/ plays the
+ * functions as eager PyTorch would.  Everything that Python decides before a kernel runs is already
+ * in the functions: which op, on which values, and when the last Python reference to a value goes
+ * (STATEMENT_DROP). */
 #ifndef HIGHWATER_NETWORK_NETWORK_H
 #define HIGHWATER_NETWORK_NETWORK_H
 
@@ -13,29 +14,31 @@
 
 /* A parameter of a module.  Sharding is along dimension 0. */
 typedef struct {
-  char *name;      /* full: "layers.3.attention.wq.weight" */
-  int module;      /* index of the module that owns it */
+  char *name; /* full: "layers.3.attention.wq.weight" */
+  int module; /* index of the module that owns it */
   int dims;
   gint64 shape[4];
   gint64 elements;
   gboolean trainable;
 } Parameter;
 
-/* A non-parameter tensor that lives as long as the model (registered buffers, allocated with the parameters). */
+/* A non-parameter tensor that lives as long as the model (registered buffers, allocated with the
+ * parameters). */
 typedef struct {
   char *name;
   int module;
   gint64 bytes;
 } Buffer;
 
-/* Modules in the order of named_modules(): parents before children, children in order of definition. */
+/* Modules in the order of named_modules(): parents before children, children in order of
+ * definition. */
 typedef struct {
-  char *path;            /* "" for the model itself, "layers.3.attention" */
-  const char *type;      /* "Linear", "RMSNorm"; static text */
-  int parent;            /* index, or -1 */
-  int first_parameter;   /* its own parameters are contiguous: first and count */
+  char *path;          /* "" for the model itself, "layers.3.attention" */
+  const char *type;    /* "Linear", "RMSNorm"; static text */
+  int parent;          /* index, or -1 */
+  int first_parameter; /* its own parameters are contiguous: first and count */
   int parameter_count;
-  int block;             /* which block it belongs to, or -1 */
+  int block; /* which block it belongs to, or -1 */
 } Module;
 
 typedef enum {
@@ -58,37 +61,39 @@ typedef struct {
   gint16 out[STATEMENT_SLOTS];
 } Statement;
 
-/* Slots below 0 in an op's inputs are parameters: -1 - k is parameter k of the function's module range. */
+/* Slots below 0 in an op's inputs are parameters: -1 - k is parameter k of the function's module
+ * range. */
 #define SLOT_OF_PARAMETER(k) ((gint16) (-1 - (k)))
 #define PARAMETER_OF_SLOT(slot) (-1 - (int) (slot))
 
-/* A function: statements over numbered slots.  Blocks that are alike share one; modules and parameters in it are then
- * relative to the block's first module and parameter. */
+/* A function: statements over numbered slots.  Blocks that are alike share one; modules and
+ * parameters in it are then relative to the block's first module and parameter. */
 typedef struct {
   char *name;
-  GArray *values;      /* ValueInfo by slot */
-  GArray *depths;      /* guint8 by slot: how deep in Python calls it was made (unwinding goes from the deepest) */
-  GArray *statements;  /* Statement */
-  GArray *ops;         /* Op */
-  GArray *steps;       /* OpStep: recipes of all ops */
-  GArray *kernels;     /* OpKernel */
-  int arguments;       /* slots 0 .. arguments-1 */
-  gint16 result;       /* slot, or -1 */
+  GArray *values; /* ValueInfo by slot */
+  GArray *depths; /* guint8 by slot: how deep in Python calls it was made (unwinding goes from the
+                     deepest) */
+  GArray *statements; /* Statement */
+  GArray *ops;        /* Op */
+  GArray *steps;      /* OpStep: recipes of all ops */
+  GArray *kernels;    /* OpKernel */
+  int arguments;      /* slots 0 .. arguments-1 */
+  gint16 result;      /* slot, or -1 */
 } Function;
 
 /* One of the repeated units that checkpointing and grouping speak of. */
 typedef struct {
-  int module;           /* its root module */
-  int modules;          /* how many modules, itself included: contiguous */
+  int module;  /* its root module */
+  int modules; /* how many modules, itself included: contiguous */
   int first_parameter, parameter_count;
   int function;
 } Block;
 
 /* Dtypes of a forward pass, derived from the plan's precision. */
 typedef struct {
-  DType stored;    /* parameters as allocated */
-  DType weights;   /* parameters as the ops see them (FSDP's param_dtype) */
-  DType matmul;    /* operands of matmuls: differs from weights under autocast */
+  DType stored;  /* parameters as allocated */
+  DType weights; /* parameters as the ops see them (FSDP's param_dtype) */
+  DType matmul;  /* operands of matmuls: differs from weights under autocast */
   gboolean autocast;
   gboolean has_output; /* the root casts its outputs */
   DType output;
@@ -97,9 +102,9 @@ typedef struct {
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
-  int micro_batches;       /* accumulation steps: the loss is divided when > 1 */
+  int micro_batches; /* accumulation steps: the loss is divided when > 1 */
   NetworkPrecision precision;
-  gboolean dispatch_mode;  /* blocks run under a Python dispatch mode (selective_op checkpointing) */
+  gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
   DeviceLimits device;
 } NetworkShape;
 
@@ -112,16 +117,18 @@ typedef struct {
   GArray *buffers;      /* Buffer */
   GArray *blocks;       /* Block */
   GPtrArray *functions; /* Function * */
-  int main;             /* function: one forward of the model and the loss.  Arguments: inputs, in order */
-  int construct;        /* function that makes `tables` after the parameters, or -1.  No arguments */
-  GArray *tables;       /* gint16: slots of `construct` that live on; main's arguments after the inputs, in order */
-  GArray *inputs;       /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
+  int main;      /* function: one forward of the model and the loss.  Arguments: inputs, in order */
+  int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
+  GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
+                     in order */
+  GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
   int tied_module, tied_weight; /* this module has that parameter of another one; -1: none */
-  GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
-  GArray *head_modules;      /* int: what "head: own" groups together: final norm and output layer */
+  GArray *embedding_modules;    /* int: what "embedding: own" groups, one group each */
+  GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
   gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */
-  int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's note says why) */
+  int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's
+                                  note says why) */
   gboolean loss_inside;        /* the loss is computed inside the root module */
 } Network;
 

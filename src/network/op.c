@@ -64,7 +64,8 @@ backward_dense(OpCase *c)
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
 }
 
-/* Gradients of a product: other, then self (rule L4), each of the result's shape until validation. */
+/* Gradients of a product: other, then self (rule L4), each of the result's shape until validation.
+ */
 static void
 backward_mul(OpCase *c)
 {
@@ -167,7 +168,8 @@ shape_cumsum(OpCase *c)
   c->out[0] = value_like(&c->in[0], DTYPE_INT64);
 }
 
-/* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward. */
+/* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward.
+ */
 static void
 shape_opaque(OpCase *c)
 {
@@ -194,7 +196,8 @@ backward_opaque(OpCase *c)
   int workspace = c->at.size[1] > 0 ? recipe_temp(c, c->at.size[1], "workspace") : 0;
   for (int i = c->ins - 1; i >= 0; i--)
     recipe_grad(c, i, ORDER_DENSE);
-  recipe_launch(c, "opaque_backward", KERNEL_MEMORY, 2.0 * (double) c->at.size[2], "g0 o1 i1 >d0 >d1");
+  recipe_launch(c, "opaque_backward", KERNEL_MEMORY, 2.0 * (double) c->at.size[2],
+                "g0 o1 i1 >d0 >d1");
   if (workspace != 0)
     recipe_release(c, workspace);
 }
@@ -209,34 +212,51 @@ backward_opaque(OpCase *c)
 #define O1 OUT(1)
 #define O2 OUT(2)
 #define O3 OUT(3)
-#define SAVES(...) .saves = {__VA_ARGS__}, .save_count = (int) (sizeof((OpSave[]){__VA_ARGS__}) / sizeof(OpSave))
+#define SAVES(...)                                                                                 \
+  .saves = {__VA_ARGS__}, .save_count = (int) (sizeof((OpSave[]){__VA_ARGS__}) / sizeof(OpSave))
 
 static const OpInfo ops[OP_COUNT] = {
-    /* views: no memory forward; backward is a view too, or a copy where the gradient's memory order forbids one */
-    [OP_VIEW] = {"view", .shape = shape_result, .forward = forward_alias, .backward = backward_reshape},
-    [OP_UNSAFE_VIEW] = {"unsafe_view", .shape = shape_result, .forward = forward_alias, .backward = backward_reshape},
-    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_alias, .backward = backward_transpose},
-    [OP_VIEW_AS_COMPLEX] = {"view_as_complex", .shape = shape_view_as_complex, .forward = forward_alias,
-                            .backward = backward_view_as_complex},
-    [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias, .backward = backward_reshape},
-    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_alias, .backward = backward_dense},
-    [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split, .backward = backward_split},
-    [OP_EXPAND] = {"expand", .shape = shape_result, .forward = forward_alias, .backward = backward_dense},
+    /* views: no memory forward; backward is a view too, or a copy where the gradient's memory order
+       forbids one */
+    [OP_VIEW] = {"view", .shape = shape_result, .forward = forward_alias,
+                 .backward = backward_reshape},
+    [OP_UNSAFE_VIEW] = {"unsafe_view", .shape = shape_result, .forward = forward_alias,
+                        .backward = backward_reshape},
+    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_alias,
+                      .backward = backward_transpose},
+    [OP_VIEW_AS_COMPLEX] = {"view_as_complex", .shape = shape_view_as_complex,
+                            .forward = forward_alias, .backward = backward_view_as_complex},
+    [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias,
+                         .backward = backward_reshape},
+    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_alias,
+                  .backward = backward_dense},
+    [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
+                  .backward = backward_split},
+    [OP_EXPAND] = {"expand", .shape = shape_result, .forward = forward_alias,
+                   .backward = backward_dense},
 
     /* element-wise and copies */
-    [OP_TO_COPY] = {"to_copy", .shape = shape_result, .forward = forward_outputs, .backward = backward_new},
+    [OP_TO_COPY] = {"to_copy", .shape = shape_result, .forward = forward_outputs,
+                    .backward = backward_new},
     [OP_TO_IF_NEEDED] = {"to_copy", .shape = shape_result, .forward = forward_outputs},
-    [OP_TO_CACHED] = {"to_copy", .shape = shape_result, .forward = forward_outputs, .backward = backward_new},
-    [OP_CLONE] = {"clone", .shape = shape_result, .forward = forward_outputs, .backward = backward_pass},
-    [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs, .backward = backward_pass},
-    [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs, .backward = backward_pass},
+    [OP_TO_CACHED] = {"to_copy", .shape = shape_result, .forward = forward_outputs,
+                      .backward = backward_new},
+    [OP_CLONE] = {"clone", .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_pass},
+    [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs,
+                .backward = backward_pass},
+    [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
+                       .backward = backward_pass},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_mul_complex},
-    [OP_MUL_SCALAR] = {"mul_scalar", .shape = shape_like_first, .forward = forward_outputs, .backward = backward_new},
-    [OP_DIV_SCALAR] = {"div_scalar", .shape = shape_like_first, .forward = forward_outputs, .backward = backward_new},
-    [OP_NEG] = {"neg", .shape = shape_like_first, .forward = forward_outputs, .backward = backward_new},
+    [OP_MUL_SCALAR] = {"mul_scalar", .shape = shape_like_first, .forward = forward_outputs,
+                       .backward = backward_new},
+    [OP_DIV_SCALAR] = {"div_scalar", .shape = shape_like_first, .forward = forward_outputs,
+                       .backward = backward_new},
+    [OP_NEG] = {"neg", .shape = shape_like_first, .forward = forward_outputs,
+                .backward = backward_new},
     [OP_POW] = {"pow", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                 .backward = backward_power},
     [OP_RSQRT] = {"rsqrt", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
@@ -247,45 +267,53 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_new},
     [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
-    [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs, .backward = backward_dense},
+    [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
+                 .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
-    [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs, .backward = backward_dense},
-    [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout, .forward = forward_dropout,
-                    .backward = backward_dropout},
+    [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
+                .backward = backward_dense},
+    [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
+                    .forward = forward_dropout, .backward = backward_dropout},
 
     /* matmuls */
-    [OP_MM] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm, .forward = forward_mm,
-               .backward = backward_mm, .selective = SELECT_ALTERNATE},
+    [OP_MM] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
+               .forward = forward_mm, .backward = backward_mm, .selective = SELECT_ALTERNATE},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm},
-    [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm, .forward = forward_bmm,
-                .backward = backward_bmm},
+    [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
+                .forward = forward_bmm, .backward = backward_bmm},
 
     /* norms, look-ups, losses */
-    [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_rms_norm,
-                     .forward = forward_outputs, .backward = backward_rms_norm},
-    [OP_LAYER_NORM] = {"native_layer_norm", SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
-                       .shape = shape_layer_norm, .forward = forward_outputs, .backward = backward_layer_norm},
-    [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding, .forward = forward_embedding,
-                      .backward = backward_embedding},
-    [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
-                        .backward = backward_new},
+    [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
+                     .shape = shape_rms_norm, .forward = forward_outputs,
+                     .backward = backward_rms_norm},
+    [OP_LAYER_NORM] = {"native_layer_norm",
+                       SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
+                       .shape = shape_layer_norm, .forward = forward_outputs,
+                       .backward = backward_layer_norm},
+    [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
+                      .forward = forward_embedding, .backward = backward_embedding},
+    [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
+                        .forward = forward_outputs, .backward = backward_new},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
                      .forward = forward_nll_loss, .backward = backward_nll_loss},
 
     /* attention */
-    [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
-                    .backward = backward_softmax},
-    [OP_SAFE_SOFTMAX] = {"safe_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_safe_softmax,
-                         .backward = backward_softmax},
+    [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
+                    .forward = forward_outputs, .backward = backward_softmax},
+    [OP_SAFE_SOFTMAX] = {"safe_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
+                         .forward = forward_safe_softmax, .backward = backward_softmax},
     [OP_FLASH_ATTENTION] = {"flash_attention",
-                            SAVES(ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1), ALWAYS(O0), ALWAYS(O2), ALWAYS(O3)),
+                            SAVES(ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1), ALWAYS(O0),
+                                  ALWAYS(O2), ALWAYS(O3)),
                             .shape = shape_flash_attention, .forward = forward_flash_attention,
                             .backward = backward_flash_attention, .selective = SELECT_ALL},
     [OP_EFFICIENT_ATTENTION] = {"efficient_attention",
-                                SAVES(ALWAYS(I3), ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1), ALWAYS(O0)),
-                                .shape = shape_efficient_attention, .forward = forward_efficient_attention,
+                                SAVES(ALWAYS(I3), ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1),
+                                      ALWAYS(O0)),
+                                .shape = shape_efficient_attention,
+                                .forward = forward_efficient_attention,
                                 .backward = backward_efficient_attention, .selective = SELECT_ALL},
 
     /* no gradient */

@@ -1,8 +1,10 @@
-/* op.h - the table of ops: what each allocates, what autograd saves, what its backward does, what it costs.
+/* op.h - the table of ops: what each allocates, what autograd saves, what its backward does, what
+ * it costs.
  *
- * A row is an OpInfo.  When a family's forward() calls an op, its row writes recipes for the shapes at hand: forward and
- * backward, as plain OpSteps that lower/ plays.  To add an op: a line in OPS, a row in op.c, and recipe functions where
- * the common ones do not fit (op_recipe.h has what they are made of). */
+ * A row is an OpInfo.  When a family's forward() calls an op, its row writes recipes for the shapes
+ * at hand: forward and backward, as plain OpSteps that lower/ plays.  To add an op: a line in OPS,
+ * a row in op.c, and recipe functions where the common ones do not fit (op_recipe.h has what they
+ * are made of). */
 #ifndef HIGHWATER_NETWORK_OP_H
 #define HIGHWATER_NETWORK_OP_H
 
@@ -81,7 +83,7 @@ typedef enum {
 typedef struct {
   guint8 dtype;
   guint8 dims;
-  guint8 strided;       /* memory order differs from the shape's: a reshape must copy */
+  guint8 strided; /* memory order differs from the shape's: a reshape must copy */
   guint8 requires_grad;
   gint64 shape[OP_DIMS];
 } ValueInfo;
@@ -95,8 +97,8 @@ typedef struct {
   int max_threads_per_sm;
 } DeviceLimits;
 
-/* The tensors that recipes speak of: a base plus an index.  In a backward recipe inputs and outputs are those
- * that were saved. */
+/* The tensors that recipes speak of: a base plus an index.  In a backward recipe inputs and outputs
+ * are those that were saved. */
 typedef enum {
   BUFFER_IN = 0,        /* inputs of the forward op */
   BUFFER_OUT = 8,       /* its outputs */
@@ -107,18 +109,20 @@ typedef enum {
 } BufferBase;
 
 typedef enum {
-  STEP_ALLOC,     /* buffer := new tensor of `bytes` */
-  STEP_RELEASE,   /* buffer lets go */
-  STEP_ALIAS,     /* forward: output := view of source, `bytes` is the offset in elements */
-  STEP_PASS,      /* gradient := incoming gradient itself */
-  STEP_VIEW,      /* gradient := view of an incoming gradient: its base keeps a reference (rule L5) */
-  STEP_RESHAPE,   /* gradient := view of an incoming gradient, or a copy of `bytes` when that is strided */
-  STEP_REPLACE,   /* gradient := source; the old one lets go (validate_outputs, rule L3) */
-  STEP_LAUNCH,    /* kernel `index` */
+  STEP_ALLOC,   /* buffer := new tensor of `bytes` */
+  STEP_RELEASE, /* buffer lets go */
+  STEP_ALIAS,   /* forward: output := view of source, `bytes` is the offset in elements */
+  STEP_PASS,    /* gradient := incoming gradient itself */
+  STEP_VIEW,    /* gradient := view of an incoming gradient: its base keeps a reference (rule L5) */
+  STEP_RESHAPE, /* gradient := view of an incoming gradient, or a copy of `bytes` when that is
+                   strided */
+  STEP_REPLACE, /* gradient := source; the old one lets go (validate_outputs, rule L3) */
+  STEP_LAUNCH,  /* kernel `index` */
   STEP_WORKSPACE, /* the thread's Workspace `index`, made at its first use */
 } OpAction;
 
-/* Memory order of a gradient that a step makes, relative to the shape of the input it belongs to. */
+/* Memory order of a gradient that a step makes, relative to the shape of the input it belongs to.
+ */
 typedef enum {
   ORDER_DENSE,
   ORDER_STRIDED,
@@ -151,11 +155,12 @@ typedef struct {
 
 /* Attributes of a call; each row uses some. */
 typedef struct {
-  ValueInfo result;  /* shape and dtype of the output, for rows whose output is not implied by the inputs */
+  ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
+                       inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
-  gint64 size[4];    /* numbers of the row's own */
+  gint64 size[4];                                  /* numbers of the row's own */
   gboolean flag;
-  const char *what;  /* name of the output, static text */
+  const char *what; /* name of the output, static text */
 } OpAttributes;
 
 typedef struct _OpInfo OpInfo;
@@ -165,11 +170,12 @@ typedef struct {
   const OpInfo *info;
   gint32 module; /* relative to the function's block */
   guint8 ins, outs, saves;
-  guint8 node;   /* TRUE: records a node, since some input requires a gradient */
+  guint8 node; /* TRUE: records a node, since some input requires a gradient */
   gint16 in[OP_INPUTS];
   gint16 out[OP_OUTPUTS];
   guint8 saved[OP_SAVED]; /* BUFFER_IN + i or BUFFER_OUT + i, in order of release (rule L4) */
-  /* recipe steps [forward, backward), [backward, validate), [validate, end) of the function's steps */
+  /* recipe steps [forward, backward), [backward, validate), [validate, end) of the function's steps
+   */
   gint32 forward, backward, validate, end;
 } Op;
 
@@ -191,23 +197,24 @@ typedef struct {
   GArray *kernels; /* OpKernel */
 } OpCase;
 
-/* Saves one of the call's tensors.  tensor: BUFFER_IN + i or BUFFER_OUT + i.  wanted_by: only when that input requires a
- * gradient; -1: whenever the op records a node. */
+/* Saves one of the call's tensors.  tensor: BUFFER_IN + i or BUFFER_OUT + i.  wanted_by: only when
+ * that input requires a gradient; -1: whenever the op records a node. */
 typedef struct {
   gint8 tensor, wanted_by;
 } OpSave;
 
 /* A row of the table. */
 struct _OpInfo {
-  const char *name;           /* as in ATen; NULL ends nothing: every row has one */
-  OpSave saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by argument name, inputs, then
-                                 outputs (rule L4); ends with SAVES_END */
+  const char *name; /* as in ATen; NULL ends nothing: every row has one */
+  OpSave
+      saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by argument
+                              name, inputs, then outputs (rule L4); ends with SAVES_END */
   int save_count;
-  void (*shape)(OpCase *c);    /* fills out[] and outs */
+  void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */
-  /* selective_op checkpointing keeps the outputs of this op: all of them, or every second call in a block
-   * (torchtitan's policy: lower/checkpoint.c). */
+  /* selective_op checkpointing keeps the outputs of this op: all of them, or every second call in a
+   * block (torchtitan's policy: lower/checkpoint.c). */
   enum { SELECT_NONE, SELECT_ALL, SELECT_ALTERNATE } selective;
 };
 

@@ -1,4 +1,5 @@
-/* op_attention.c - recipes of attention kernels: flash, memory-efficient, and the softmaxes of composed attention. */
+/* op_attention.c - recipes of attention kernels: flash, memory-efficient, and the softmaxes of
+ * composed attention. */
 #include <math.h>
 
 #include "base/units.h"
@@ -8,11 +9,12 @@
 static double
 forward_flops(const OpCase *c)
 {
-  return 2.0 * (double) c->at.batch * (double) c->at.heads * (double) c->at.length * (double) c->at.length *
-         (double) c->at.head_dim;
+  return 2.0 * (double) c->at.batch * (double) c->at.heads * (double) c->at.length *
+         (double) c->at.length * (double) c->at.head_dim;
 }
 
-/* ---- flash attention (FlashAttention-2 as vendored: aten/src/ATen/native/transformers/cuda/flash_attn) ---- */
+/* ---- flash attention (FlashAttention-2 as vendored:
+ * aten/src/ATen/native/transformers/cuda/flash_attn) ---- */
 
 /* How well n splits fill the device: whole waves of blocks over blocks. */
 static double
@@ -22,14 +24,16 @@ split_efficiency(double blocks_per_wave, int n)
   return waves / ceil(waves);
 }
 
-/* A number of splits is worth trying only if it makes blocks of another size than one split less. */
+/* A number of splits is worth trying only if it makes blocks of another size than one split less.
+ */
 static gboolean
 split_differs(gint64 blocks, int n)
 {
   return n == 1 || ceil_div(blocks, n) != ceil_div(blocks, n - 1);
 }
 
-/* flash_api.cpp, num_splits_heuristic: with too few blocks for the device, keys are split and partial results kept. */
+/* flash_api.cpp, num_splits_heuristic: with too few blocks for the device, keys are split and
+ * partial results kept. */
 static int
 flash_splits(const OpCase *c)
 {
@@ -54,7 +58,8 @@ void
 shape_flash_attention(OpCase *c)
 {
   c->outs = 4;
-  c->out[0] = c->in[0]; /* [batch, heads, length, head_dim] over [batch, length, heads, head_dim] memory */
+  c->out[0] =
+      c->in[0]; /* [batch, heads, length, head_dim] over [batch, length, heads, head_dim] memory */
   c->out[0].strided = TRUE;
   c->out[1] = value_vector(c->at.batch * c->at.heads * c->at.length, DTYPE_FP32); /* logsumexp */
   c->out[2] = value_vector(2, DTYPE_INT64);                                       /* rng_state */
@@ -83,20 +88,23 @@ forward_flash_attention(OpCase *c)
     recipe_out(c, 2, "rng_state");
     recipe_out(c, 3, "unused");
   }
-  recipe_launch(c, "flash_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c), "i0 i1 i2 >o0 >o1 >o2 >o3");
+  recipe_launch(c, "flash_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
+                "i0 i1 i2 >o0 >o1 >o2 >o3");
   if (splits > 1) {
     recipe_release(c, lse_parts);
     recipe_release(c, out_parts);
   }
 }
 
-/* Workspaces of mha_bwd: row sums, the fp32 accumulator of dq, and per-head dk, dv when heads share keys. */
+/* Workspaces of mha_bwd: row sums, the fp32 accumulator of dq, and per-head dk, dv when heads share
+ * keys. */
 void
 backward_flash_attention(OpCase *c)
 {
   const OpAttributes *at = &c->at;
   gint64 padded_length = round_up(at->length, 128), padded_dim = round_up(at->head_dim, 32);
-  gboolean padded = at->size[0] != 0; /* head_dim is rounded up to 8: gradient and output are padded first */
+  gboolean padded =
+      at->size[0] != 0; /* head_dim is rounded up to 8: gradient and output are padded first */
   int pad_gradient = padded ? recipe_temp(c, value_bytes(&c->out[0]), "padded gradient") : 0;
   int pad_output = padded ? recipe_temp(c, value_bytes(&c->out[0]), "padded output") : 0;
   GradOrder order = ORDER_STRIDED; /* like the output: heads inside length */
@@ -120,7 +128,8 @@ backward_flash_attention(OpCase *c)
   }
 }
 
-/* ---- memory-efficient attention (aten/src/ATen/native/transformers/cuda/mem_eff_attention) ---- */
+/* ---- memory-efficient attention (aten/src/ATen/native/transformers/cuda/mem_eff_attention) ----
+ */
 
 void
 shape_efficient_attention(OpCase *c)
@@ -136,11 +145,12 @@ forward_efficient_attention(OpCase *c)
 {
   recipe_out(c, 0, "attention");
   recipe_out(c, 1, "logsumexp");
-  recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c), "i0 i1 i2 i3 >o0 >o1");
+  recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
+                "i0 i1 i2 i3 >o0 >o1");
 }
 
-/* One accumulator tile of query rows per block, and its lock.  The tile sizes are those of the kernels that PyTorch
- * generates (fitted on head dims 64 and 128). */
+/* One accumulator tile of query rows per block, and its lock.  The tile sizes are those of the
+ * kernels that PyTorch generates (fitted on head dims 64 and 128). */
 static gint64
 efficient_workspace(const OpCase *c)
 {
@@ -167,8 +177,8 @@ backward_efficient_attention(OpCase *c)
     delta = recipe_temp(c, 4 * rows, "delta");
   }
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
-  recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD, 2.5 * forward_flops(c),
-                "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2");
+  recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
+                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2");
   recipe_release(c, delta);
   recipe_release(c, workspace);
 }

@@ -19,8 +19,8 @@ forward_embedding(OpCase *c)
   recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "i1 >o0");
 }
 
-/* Temporary sizes of cub's device algorithms as compiled into PyTorch, aligned as cub aligns them.  Tile sizes are those
- * of its policies for 8-byte keys on sm_90. */
+/* Temporary sizes of cub's device algorithms as compiled into PyTorch, aligned as cub aligns them.
+ * Tile sizes are those of its policies for 8-byte keys on sm_90. */
 static gint64
 cub_align(gint64 bytes)
 {
@@ -60,8 +60,9 @@ dense_gradient(OpCase *c)
   recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
 }
 
-/* Sums of pieces, fp32.  With many pieces to a segment the sums are per segment, and the pieces' segments are listed
- * (where between 3.2 and 4.1 pieces to a segment that begins is not known).  Returns the list of starts, still held. */
+/* Sums of pieces, fp32.  With many pieces to a segment the sums are per segment, and the pieces'
+ * segments are listed (where between 3.2 and 4.1 pieces to a segment that begins is not known).
+ * Returns the list of starts, still held. */
 static int
 partial_sums(OpCase *c, gint64 most_pieces, gint64 most_segments, gint64 width)
 {
@@ -77,8 +78,9 @@ partial_sums(OpCase *c, gint64 most_pieces, gint64 most_segments, gint64 width)
   return starts;
 }
 
-/* Many indices: they are sorted with their positions, equal ones form segments, segments are cut into pieces of at most
- * ten rows whose partial sums are fp32 (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
+/* Many indices: they are sorted with their positions, equal ones form segments, segments are cut
+ * into pieces of at most ten rows whose partial sums are fp32
+ * (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
 static void
 sorted_gradient(OpCase *c)
 {
@@ -116,7 +118,8 @@ backward_embedding(OpCase *c)
     sorted_gradient(c);
 }
 
-/* torch.cumsum of flags: they are cast first; one row is scanned by cub, several by a kernel without scratch. */
+/* torch.cumsum of flags: they are cast first; one row is scanned by cub, several by a kernel
+ * without scratch. */
 void
 forward_cumsum(OpCase *c)
 {

@@ -23,12 +23,14 @@ shape_mm(OpCase *c)
   c->out[0].strided = FALSE;
 }
 
-/* The gradients of the two factors, in ATen's order of derivatives (alphabetical by argument: rule L4). */
+/* The gradients of the two factors, in ATen's order of derivatives (alphabetical by argument: rule
+ * L4). */
 static void
 factor_gradients(OpCase *c, int self, int mat2, gboolean self_first)
 {
   GemmSize size = gemm_size(c, self, mat2);
-  GemmSize to_self = {size.batch, size.m, size.k, size.n}, to_mat2 = {size.batch, size.k, size.n, size.m};
+  GemmSize to_self = {size.batch, size.m, size.k, size.n},
+           to_mat2 = {size.batch, size.k, size.n, size.m};
   g_autofree char *self_operands = g_strdup_printf("g0 i%d >d%d", mat2, self);
   g_autofree char *mat2_operands = g_strdup_printf("g0 i%d >d%d", self, mat2);
   for (int turn = 0; turn < 2; turn++) {
@@ -36,7 +38,8 @@ factor_gradients(OpCase *c, int self, int mat2, gboolean self_first)
     if (!recipe_wants(c, is_self ? self : mat2))
       continue;
     recipe_grad(c, is_self ? self : mat2, ORDER_DENSE);
-    recipe_gemm(c, c->info->name, is_self ? to_self : to_mat2, is_self ? self_operands : mat2_operands);
+    recipe_gemm(c, c->info->name, is_self ? to_self : to_mat2,
+                is_self ? self_operands : mat2_operands);
     if (size.batch == 1)
       recipe_workspace(c, WORKSPACE_CUBLAS); /* made after the first product's result */
   }

@@ -1,4 +1,5 @@
-/* op_recipe.c - what recipes are made of: steps, kernels, gradient validation, and the recipes that many rows share. */
+/* op_recipe.c - what recipes are made of: steps, kernels, gradient validation, and the recipes that
+ * many rows share. */
 #include "network/op_recipe.h"
 
 #include <string.h>
@@ -278,7 +279,8 @@ recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands)
                  .m = size.batch * size.m,
                  .n = size.n,
                  .k = size.k,
-                 .flops = 2.0 * (double) size.batch * (double) size.m * (double) size.n * (double) size.k},
+                 .flops = 2.0 * (double) size.batch * (double) size.m * (double) size.n *
+                          (double) size.k},
   };
   add_kernel(c, kernel, operands);
 }
@@ -294,8 +296,9 @@ power_of_two_floor(gint64 n)
   return power;
 }
 
-/* How a reduction over rows is spread over blocks: sizes of the scratch and of the semaphores, 0 when no two blocks
- * share an output.  Geometry of setReduceConfig for a reduction over the slow dimension. */
+/* How a reduction over rows is spread over blocks: sizes of the scratch and of the semaphores, 0
+ * when no two blocks share an output.  Geometry of setReduceConfig for a reduction over the slow
+ * dimension. */
 typedef struct {
   gint64 scratch, semaphores;
 } ReduceScratch;
@@ -340,7 +343,8 @@ recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int source)
   }
   gboolean grad = source >= BUFFER_GRAD;
   g_autofree char *operands = g_strdup_printf("%c%x >t%x", grad ? 'd' : 't',
-                                              (guint) (source - (grad ? BUFFER_GRAD : BUFFER_TEMP)), (guint) (sum - BUFFER_TEMP));
+                                              (guint) (source - (grad ? BUFFER_GRAD : BUFFER_TEMP)),
+                                              (guint) (sum - BUFFER_TEMP));
   recipe_launch(c, "sum", KERNEL_MEMORY, 0, operands);
   return sum;
 }
@@ -430,7 +434,8 @@ backward_pass(OpCase *c)
     recipe_pass(c, i);
 }
 
-/* A dimension that was split into a batch of one and the rest can be merged again without a copy. */
+/* A dimension that was split into a batch of one and the rest can be merged again without a copy.
+ */
 void
 backward_reshape(OpCase *c)
 {

@@ -29,8 +29,8 @@ void recipe_out(OpCase *c, int i, const char *what);
 void recipe_alias(OpCase *c, int i, gint64 offset);
 /* Does input i want a gradient? */
 gboolean recipe_wants(const OpCase *c, int i);
-/* New gradient for input i (nothing if it wants none): of the input's own shape, or of the given one, which validation
- * then sums or casts to the input's. */
+/* New gradient for input i (nothing if it wants none): of the input's own shape, or of the given
+ * one, which validation then sums or casts to the input's. */
 void recipe_grad(OpCase *c, int i, GradOrder order);
 void recipe_grad_as(OpCase *c, int i, const ValueInfo *shape, GradOrder order);
 /* Gradient i is incoming gradient 0 itself, or a view of it, or a reshape of it. */
@@ -41,29 +41,33 @@ void recipe_reshape(OpCase *c, int i);
 void recipe_replace(OpCase *c, int i, int buffer);
 void recipe_workspace(OpCase *c, Workspace workspace);
 
-/* Appends a kernel.  operands: "i0 i1 >o0 >t0": inputs i, outputs o, temporaries t, incoming gradients g, gradients d,
- * saved tensors s; '>' is written, '+' accumulated into, all else read.  Bytes are the sum of the operands' sizes. */
-void recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const char *operands);
+/* Appends a kernel.  operands: "i0 i1 >o0 >t0": inputs i, outputs o, temporaries t, incoming
+ * gradients g, gradients d, saved tensors s; '>' is written, '+' accumulated into, all else read.
+ * Bytes are the sum of the operands' sizes. */
+void recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops,
+                   const char *operands);
 /* A matrix product [m,k] x [k,n], `batch` times. */
 typedef struct {
   gint64 batch, m, n, k;
 } GemmSize;
 void recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands);
 
-/* validate_outputs (torch/csrc/autograd/engine.cpp): gradients whose shape is broader than their input's are summed, those
- * of another dtype are cast. */
+/* validate_outputs (torch/csrc/autograd/engine.cpp): gradients whose shape is broader than their
+ * input's are summed, those of another dtype are cast. */
 void recipe_validate(OpCase *c);
 
-/* Sum of `rows` rows of n elements into a new tensor (returned: its buffer), with the scratch that PyTorch's reduction
- * takes when several blocks share an output (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig). */
+/* Sum of `rows` rows of n elements into a new tensor (returned: its buffer), with the scratch that
+ * PyTorch's reduction takes when several blocks share an output
+ * (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig). */
 int recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int source);
 
 /* ---- recipes shared by rows ---- */
 
-void forward_outputs(OpCase *c);      /* allocate all outputs, one kernel */
-void forward_alias(OpCase *c);        /* output 0 is a view of input 0 */
-void backward_new(OpCase *c);         /* a new gradient for every input, in the order of OpInfo.saves' alphabet */
-void backward_pass(OpCase *c);        /* every input gets the incoming gradient */
+void forward_outputs(OpCase *c); /* allocate all outputs, one kernel */
+void forward_alias(OpCase *c);   /* output 0 is a view of input 0 */
+void backward_new(
+    OpCase *c); /* a new gradient for every input, in the order of OpInfo.saves' alphabet */
+void backward_pass(OpCase *c); /* every input gets the incoming gradient */
 void backward_reshape(OpCase *c);
 
 /* Rows' own recipes, by file: op_matmul.c, op_attention.c, op_norm.c, op_lookup.c. */

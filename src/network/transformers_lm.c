@@ -1,5 +1,5 @@
-/* transformers_lm.c - decoder models as Hugging Face transformers runs them (modeling_llama.py, masking_utils.py,
- * loss_utils.py of release 5): what happens around and between the layers. */
+/* transformers_lm.c - decoder models as Hugging Face transformers runs them (modeling_llama.py,
+ * masking_utils.py, loss_utils.py of release 5): what happens around and between the layers. */
 #include "network/transformers_lm.h"
 
 #include <string.h>
@@ -13,7 +13,8 @@ transformers_window(NetworkSpec *spec)
 {
   if (g_str_has_prefix(spec->family, "qwen2")) {
     if (network_spec_bool(spec, "use_sliding_window", FALSE))
-      json_reader_fail(spec->reader, "use_sliding_window", "windows in some layers only are not yet supported");
+      json_reader_fail(spec->reader, "use_sliding_window",
+                       "windows in some layers only are not yet supported");
     return 0;
   }
   return network_spec_int(spec, "sliding_window", 0);
@@ -34,7 +35,8 @@ has_rotary(const CausalLm *lm)
   return lm->impl.rope != ROPE_NONE;
 }
 
-/* A mask is made when the default causal one will not do: a window shorter than the sequence, or eager attention. */
+/* A mask is made when the default causal one will not do: a window shorter than the sequence, or
+ * eager attention. */
 static gboolean
 has_mask(const CausalLm *lm)
 {
@@ -98,10 +100,12 @@ index_tensors(Builder *b, const CausalLm *lm, Val out[4])
 static Val
 square(Builder *b, const CausalLm *lm, const char *what)
 {
-  return create(b, what, value_shape(DTYPE_BOOL, 4, (gint64) 1, (gint64) 1, lm->length, lm->length));
+  return create(b, what,
+                value_shape(DTYPE_BOOL, 4, (gint64) 1, (gint64) 1, lm->length, lm->length));
 }
 
-/* sdpa_mask of a sliding window: true & (key > query - window) & (key <= query) in boolean arithmetic. */
+/* sdpa_mask of a sliding window: true & (key > query - window) & (key <= query) in boolean
+ * arithmetic. */
 static Val
 window_mask(Builder *b, const CausalLm *lm)
 {
@@ -134,7 +138,8 @@ eager_mask(Builder *b, const CausalLm *lm)
     builder_discard(b, index[i]);
   Val zero = create(b, "zero", value_shape(lm->dtype, 1, (gint64) 1));
   Val lowest = create(b, "lowest", value_shape(lm->dtype, 1, (gint64) 1));
-  Val mask = create(b, "attention mask", value_shape(lm->dtype, 4, lm->batch, (gint64) 1, lm->length, lm->length));
+  Val mask = create(b, "attention mask",
+                    value_shape(lm->dtype, 4, lm->batch, (gint64) 1, lm->length, lm->length));
   builder_discard(b, lowest);
   builder_discard(b, zero);
   builder_discard(b, causal);
@@ -143,7 +148,8 @@ eager_mask(Builder *b, const CausalLm *lm)
 
 /* ---- rotary embeddings ---- */
 
-/* The rotary module's forward(): fp32 tables of this batch's positions, returned in the model's dtype. */
+/* The rotary module's forward(): fp32 tables of this batch's positions, returned in the model's
+ * dtype. */
 static void
 rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
 {
@@ -181,7 +187,8 @@ transformers_rope(Builder *b, Val qk[2], Val cos, Val sin)
 
 /* ---- attention ---- */
 
-/* eager_attention_forward: scores in the model's dtype, softmax in fp32, probabilities returned beside the output. */
+/* eager_attention_forward: scores in the model's dtype, softmax in fp32, probabilities returned
+ * beside the output. */
 static Val
 eager(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3], Val mask, Val *weights)
 {
@@ -204,7 +211,8 @@ eager(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3], Val mas
   rows = bmm_operand(b, w, s, s);
   columns = bmm_operand(b, v, s, d);
   Val o = builder_op(b, OP_BMM, NULL, 2, (Val[]){rows, columns});
-  OpAttributes unflatten = {.result = value_shape(lm->dtype, 4, lm->batch, lm->heads, s, d), .batch = lm->batch};
+  OpAttributes unflatten = {.result = value_shape(lm->dtype, 4, lm->batch, lm->heads, s, d),
+                            .batch = lm->batch};
   o = let(b, "attn_output", builder_op(b, OP_UNSAFE_VIEW, &unflatten, 1, &o));
   o = let(b, "attn_output", contiguous(b, transpose(b, o)));
   Val results[2] = {o, w};
@@ -213,7 +221,8 @@ eager(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3], Val mas
   return results[0];
 }
 
-/* sdpa_attention_forward: with an explicit mask key heads are repeated, else the kernel shares them. */
+/* sdpa_attention_forward: with an explicit mask key heads are repeated, else the kernel shares
+ * them. */
 static Val
 fused(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const Val qkv[3], Val mask)
 {
@@ -230,8 +239,8 @@ fused(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const V
 }
 
 Val
-transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const Val qkv[3], Val mask,
-                    Val *weights)
+transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout,
+                    const Val qkv[3], Val mask, Val *weights)
 {
   *weights = NO_VAL;
   if (lm->impl.attention == ATTENTION_EAGER)
@@ -283,8 +292,10 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
     hidden = lm->add_positions(b, lm, embeds, positions);
   packed_sequence_test(b, lm);
   if (has_mask(lm))
-    mask = let(b, "causal_mask", lm->impl.attention == ATTENTION_EAGER ? eager_mask(b, lm) : window_mask(b, lm));
-  hidden = let(b, "hidden_states", lm->embedding_drop != NULL ? lm->embedding_drop(b, lm, hidden) : hidden);
+    mask = let(b, "causal_mask",
+               lm->impl.attention == ATTENTION_EAGER ? eager_mask(b, lm) : window_mask(b, lm));
+  hidden = let(b, "hidden_states",
+               lm->embedding_drop != NULL ? lm->embedding_drop(b, lm, hidden) : hidden);
   layer_arguments(b, lm, positions, mask, args + 1);
   for (int i = 0; i < lm->layers; i++) {
     args[0] = hidden;
@@ -377,6 +388,7 @@ transformers_write(Builder *b, CausalLm *lm)
   int block = causal_lm_block_function(b, lm, lm->tables, lm->table);
   write_main(b, lm, block);
   causal_lm_figures(b, lm);
-  network->construction_scratch = 4; /* a scalar of the fake-tensor context that to_empty() runs under */
+  network->construction_scratch =
+      4; /* a scalar of the fake-tensor context that to_empty() runs under */
   network->loss_inside = TRUE;
 }

@@ -1,7 +1,7 @@
 /* live_storage.h - storages counted by their holders while a Program is written.
  *
- * A storage is allocated when it is made and freed when its last holder lets go: rule L1 of eager PyTorch.  ALLOC and
- * FREE go to the builder at that moment. */
+ * A storage is allocated when it is made and freed when its last holder lets go: rule L1 of eager
+ * PyTorch.  ALLOC and FREE go to the builder at that moment. */
 #ifndef HIGHWATER_PROGRAM_LIVE_STORAGE_H
 #define HIGHWATER_PROGRAM_LIVE_STORAGE_H
 
@@ -9,7 +9,8 @@
 
 typedef struct _LiveStorages LiveStorages;
 
-/* Id of a storage in the Program, or NO_STORAGE (a tensor of zero bytes, or one that nobody counts). */
+/* Id of a storage in the Program, or NO_STORAGE (a tensor of zero bytes, or one that nobody
+ * counts). */
 typedef gint32 StorageId;
 #define NO_STORAGE ((StorageId) -1)
 
@@ -25,7 +26,8 @@ typedef struct {
 } StoragePurpose;
 
 /* Allocates; the caller is its one holder.  bytes 0: nothing happens, NO_STORAGE. */
-StorageId live_storage_alloc(LiveStorages *live, gint64 bytes, StreamId stream, StoragePurpose purpose);
+StorageId live_storage_alloc(LiveStorages *live, gint64 bytes, StreamId stream,
+                             StoragePurpose purpose);
 /* One more holder; NO_STORAGE is ignored. */
 void live_storage_hold(LiveStorages *live, StorageId storage);
 /* One holder less; the last one frees.  NO_STORAGE is ignored. */

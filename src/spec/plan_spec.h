@@ -114,6 +114,6 @@ plan_spec_number(const PlanSpec *spec, const char *key)
 /* Reports that this plan asks for what its strategy cannot do: "FILE: key 'KEY': MESSAGE".  Always
  * FALSE, for the caller to return. */
 gboolean plan_spec_refuse(const PlanSpec *spec, GError **error, const char *key, const char *format,
-                      ...) G_GNUC_PRINTF(4, 5);
+                          ...) G_GNUC_PRINTF(4, 5);
 
 #endif

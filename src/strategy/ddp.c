@@ -1,11 +1,13 @@
-/* ddp.c - torch.nn.parallel.DistributedDataParallel: whole replicas, gradients all-reduced in buckets
- * (torch/csrc/distributed/c10d/reducer.cpp). */
+/* ddp.c - torch.nn.parallel.DistributedDataParallel: whole replicas, gradients all-reduced in
+ * buckets (torch/csrc/distributed/c10d/reducer.cpp). */
 #include "base/units.h"
 #include "strategy/strategy.h"
 
 static const OptionInfo options[] = {
-    {"bucket_cap_mb", OPTION_INT, "25", 1, 1 << 20, NULL, "a bucket closes when it holds this many MiB"},
-    {"gradient_as_bucket_view", OPTION_BOOL, "false", 0, 0, NULL, "gradients are views of the buckets"},
+    {"bucket_cap_mb", OPTION_INT, "25", 1, 1 << 20, NULL,
+     "a bucket closes when it holds this many MiB"},
+    {"gradient_as_bucket_view", OPTION_BOOL, "false", 0, 0, NULL,
+     "gradients are views of the buckets"},
     {0},
 };
 
@@ -21,10 +23,11 @@ typedef struct {
 
 typedef struct {
   gint32 communicator;
-  GArray *buckets;       /* Bucket */
-  GArray *ready_order;   /* int: parameters in the order in which the first synchronized backward made gradients */
+  GArray *buckets;     /* Bucket */
+  GArray *ready_order; /* int: parameters in the order in which the first synchronized backward made
+                          gradients */
   gboolean rebuilt;
-  int *bucket_of;        /* by parameter */
+  int *bucket_of; /* by parameter */
   DType dtype;
 } Ddp;
 
@@ -69,7 +72,8 @@ static void
 allocate_buckets(StrategyContext *x)
 {
   Ddp *d = x->state;
-  StoragePurpose purpose = {CATEGORY_REDUCE_SCATTER_BUFFER, -1, program_builder_name(x->builder, "gradient bucket")};
+  StoragePurpose purpose = {CATEGORY_REDUCE_SCATTER_BUFFER, -1,
+                            program_builder_name(x->builder, "gradient bucket")};
   for (guint i = 0; i < d->buckets->len; i++) {
     Bucket *bucket = &g_array_index(d->buckets, Bucket, i);
     bucket->storage = live_storage_alloc(x->live, bucket->bytes, STREAM_COMPUTE, purpose);
@@ -82,11 +86,13 @@ construct(StrategyContext *x)
 {
   Ddp *d = x->state;
   strategy_construct_whole(x);
-  add_bucket(d, network_parameter_count(x->network) * dtype_size(d->dtype), (int) x->network->parameters->len);
+  add_bucket(d, network_parameter_count(x->network) * dtype_size(d->dtype),
+             (int) x->network->parameters->len);
   allocate_buckets(x);
 }
 
-/* Buckets follow the order in which gradients became ready; one closes when it has reached the cap. */
+/* Buckets follow the order in which gradients became ready; one closes when it has reached the cap.
+ */
 static void
 plan_buckets(StrategyContext *x)
 {
@@ -106,17 +112,20 @@ plan_buckets(StrategyContext *x)
   }
 }
 
-/* _rebuild_buckets, at the first forward after a synchronized backward: ranks agree on the order first. */
+/* _rebuild_buckets, at the first forward after a synchronized backward: ranks agree on the order
+ * first. */
 static void
 rebuild(StrategyContext *x)
 {
   Ddp *d = x->state;
   StorageId old = g_array_index(d->buckets, Bucket, 0).storage;
   plan_buckets(x);
-  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1, program_builder_name(x->builder, "bucket indices")};
-  StorageId indices =
-      live_storage_alloc(x->live, 4 * ((gint64) x->network->parameters->len + 1), STREAM_COMPUTE, purpose);
-  StorageId sizes = live_storage_alloc(x->live, 4 * (gint64) d->buckets->len, STREAM_COMPUTE, purpose);
+  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
+                            program_builder_name(x->builder, "bucket indices")};
+  StorageId indices = live_storage_alloc(x->live, 4 * ((gint64) x->network->parameters->len + 1),
+                                         STREAM_COMPUTE, purpose);
+  StorageId sizes =
+      live_storage_alloc(x->live, 4 * (gint64) d->buckets->len, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, sizes);
   live_storage_drop(x->live, indices);
   live_storage_drop(x->live, old);
@@ -143,7 +152,8 @@ reduce_bucket(StrategyContext *x, Bucket *bucket)
   program_builder_record(x->builder, STREAM_COMPUTE, filled);
   program_builder_wait(x->builder, STREAM_ALL_REDUCE, filled);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype), ROLE_ACCUMULATE);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype),
+                          ROLE_ACCUMULATE);
   program_builder_collective(x->builder, STREAM_ALL_REDUCE,
                              &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
                                            .dtype = (guint8) d->dtype,
@@ -167,7 +177,8 @@ gradient_ready(StrategyContext *x, int parameter)
   Bucket *bucket = &g_array_index(d->buckets, Bucket, d->bucket_of[parameter]);
   gint64 bytes = network_parameter(x->network, parameter)->elements * dtype_size(d->dtype);
   if (p->gradient != NO_STORAGE) {
-    program_builder_operand(x->builder, live_storage_tensor(x->live, p->gradient, d->dtype), ROLE_READ);
+    program_builder_operand(x->builder, live_storage_tensor(x->live, p->gradient, d->dtype),
+                            ROLE_READ);
     program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype),
                             bucket->ready == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
     strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) bytes);
@@ -195,8 +206,10 @@ end_backward(StrategyContext *x)
       continue;
     StorageId bucket = g_array_index(d->buckets, Bucket, d->bucket_of[i]).storage;
     program_builder_operand(x->builder, live_storage_tensor(x->live, bucket, d->dtype), ROLE_READ);
-    program_builder_operand(x->builder, live_storage_tensor(x->live, p->gradient, d->dtype), ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) live_storage_bytes(x->live, p->gradient));
+    program_builder_operand(x->builder, live_storage_tensor(x->live, p->gradient, d->dtype),
+                            ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "copy",
+                    2.0 * (double) live_storage_bytes(x->live, p->gradient));
   }
 }
 
@@ -206,7 +219,8 @@ expected(StrategyContext *x)
   const PlanSpec *plan = x->plan;
   gint64 n = network_parameter_count(x->network);
   return (ExpectedTotals){
-      .elements_all_reduced = n * (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
+      .elements_all_reduced =
+          n * (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
   };
 }

@@ -1,4 +1,5 @@
-/* fsdp2.c - torch.distributed.fsdp.fully_shard: groups, hooks and options (_fsdp_state.py, _fully_shard.py). */
+/* fsdp2.c - torch.distributed.fsdp.fully_shard: groups, hooks and options (_fsdp_state.py,
+ * _fully_shard.py). */
 #include <string.h>
 
 #include "base/units.h"
@@ -7,18 +8,25 @@
 /* ---- options ---- */
 
 static const char *const places[] = {"root", "own", NULL};
-static const char *const sharding_strategies[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
-                                                  "_HYBRID_SHARD_ZERO2", NULL};
+static const char *const sharding_strategies[] = {"FULL_SHARD",   "SHARD_GRAD_OP",       "NO_SHARD",
+                                                  "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2", NULL};
 
 static const OptionInfo options[] = {
-    {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL, "blocks in one group; 0: everything in the root's"},
-    {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places, "the embedding is in the root's group, or in its own"},
-    {"head", OPTION_ENUM, "\"root\"", 0, 0, places, "final norm and output layer: in the root's group, or in their own"},
+    {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL,
+     "blocks in one group; 0: everything in the root's"},
+    {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
+     "the embedding is in the root's group, or in its own"},
+    {"head", OPTION_ENUM, "\"root\"", 0, 0, places,
+     "final norm and output layer: in the root's group, or in their own"},
     {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
-     "free gathered parameters after forward: true, false, a smaller group's size, or null (all but the root)"},
-    {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL, "the head's own group follows reshard_after_forward too"},
-    {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL, "false: the last group of blocks stays gathered"},
-    {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "groups gathered ahead explicitly in forward; 0: implicit"},
+     "free gathered parameters after forward: true, false, a smaller group's size, or null (all "
+     "but the root)"},
+    {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL,
+     "the head's own group follows reshard_after_forward too"},
+    {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL,
+     "false: the last group of blocks stays gathered"},
+    {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL,
+     "groups gathered ahead explicitly in forward; 0: implicit"},
     {"backward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "the same in backward"},
     {"sharding_strategy", OPTION_ENUM, "\"FULL_SHARD\"", 0, 0, sharding_strategies, "FSDP1 only"},
     {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL, "FSDP1 only"},
@@ -32,20 +40,24 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
   if (plan_spec_number(plan, "sharding_strategy") != 0)
-    return plan_spec_refuse(plan, error, "fsdp.sharding_strategy", "only FSDP1 has it; fsdp2 shards fully");
+    return plan_spec_refuse(plan, error, "fsdp.sharding_strategy",
+                            "only FSDP1 has it; fsdp2 shards fully");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
   if (plan->precision.autocast)
-    return plan_spec_refuse(plan, error, "precision.autocast", "fsdp2 casts by its mixed precision policy, not by autocast");
+    return plan_spec_refuse(plan, error, "precision.autocast",
+                            "fsdp2 casts by its mixed precision policy, not by autocast");
   if (!reshard->is_null && !reshard->is_bool && plan->shard % reshard->number != 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
-                     "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number, plan->shard);
+                            "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number,
+                            plan->shard);
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
   gint64 blocks = plan_spec_number(plan, "blocks_per_group");
   if (blocks > (gint64) network->blocks->len)
-    return plan_spec_refuse(plan, error, "fsdp.blocks_per_group", "%" G_GINT64_FORMAT " is more than the network's %u blocks",
-                     blocks, network->blocks->len);
+    return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
+                            "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
+                            network->blocks->len);
   return TRUE;
 }
 
@@ -62,7 +74,8 @@ new_unit(StrategyContext *x, const char *name)
   return (int) x->units->len - 1;
 }
 
-/* Puts a module into a unit: its hooks begin and end there, its parameters that no unit has yet belong to it. */
+/* Puts a module into a unit: its hooks begin and end there, its parameters that no unit has yet
+ * belong to it. */
 static void
 add_module(StrategyContext *x, int unit_index, int module, int last_module, int *owner)
 {
@@ -70,7 +83,8 @@ add_module(StrategyContext *x, int unit_index, int module, int last_module, int 
   if (unit->modules->len == 0)
     g_array_index(x->unit_begins, int, module) = unit_index;
   else
-    g_array_index(x->unit_ends, int, g_array_index(unit->modules, int, unit->modules->len - 1)) = -1;
+    g_array_index(x->unit_ends, int, g_array_index(unit->modules, int, unit->modules->len - 1)) =
+        -1;
   g_array_index(x->unit_ends, int, module) = unit_index;
   g_array_append_val(unit->modules, module);
   for (guint i = 0; i < x->network->parameters->len; i++) {
@@ -98,7 +112,8 @@ add_blocks(StrategyContext *x, int per_group, int *owner)
   }
 }
 
-/* Units in the order of named_modules(): root, embedding, blocks, head.  The root's comes first but takes what is left. */
+/* Units in the order of named_modules(): root, embedding, blocks, head.  The root's comes first but
+ * takes what is left. */
 static void
 make_units(StrategyContext *x)
 {
@@ -138,11 +153,13 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
   g->slice = g_new(StorageId, MAX(g->count, 1));
   for (int i = 0; i < g->count; i++) {
     int p = g->parameter[i];
-    g->shard[i] = shard_of(network_parameter(x->network, p), f->ranks, x->rank);
+    f->shards[p] = g->shard[i] = shard_of(network_parameter(x->network, p), f->ranks, x->rank);
     g->full[i] = g->slice[i] = NO_STORAGE;
     g->shard_elements += g->shard[i].padded_elements;
     x->parameters[p].local_elements = g->shard[i].local_elements;
   }
+  for (guint i = 0; i < unit->modules->len; i++)
+    f->group_of_module[g_array_index(unit->modules, int, i)] = index;
   g->gathered_elements = f->ranks * g->shard_elements;
   g->gathered = g->all_reduce_input = NO_STORAGE;
   g->reshard_event = g->reduce_event = g->all_reduce_event = -1;
@@ -175,7 +192,8 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   return v->number == f->ranks ? RESHARD_YES : RESHARD_SLICE;
 }
 
-/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks in either direction. */
+/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks in
+ * either direction. */
 static void
 set_prefetch(StrategyContext *x, Fsdp2 *f)
 {
@@ -212,10 +230,14 @@ setup(StrategyContext *x)
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
   f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
   if (f->replicas > 1)
-    f->replicate_communicator = program_builder_communicator(x->builder, "replicate", f->replicas, f->ranks);
+    f->replicate_communicator =
+        program_builder_communicator(x->builder, "replicate", f->replicas, f->ranks);
   make_units(x);
   f->count = (int) x->units->len;
   f->groups = g_new0(Group, f->count);
+  f->shards = g_new0(Shard, x->network->parameters->len);
+  f->group_of_module = g_new(int, x->network->modules->len);
+  memset(f->group_of_module, -1, sizeof(int) * x->network->modules->len);
   for (int i = 0; i < f->count; i++)
     fill_group(x, f, i);
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
@@ -242,21 +264,13 @@ teardown(StrategyContext *x)
     g_clear_pointer(&g->backward_prefetch, g_array_unref);
   }
   g_free(f->groups);
+  g_free(f->shards);
+  g_free(f->group_of_module);
   g_array_unref(f->forward_order);
   g_free(f);
 }
 
 /* ---- construction: to_empty() on a sharded meta model ---- */
-
-static const Shard *
-shard_of_parameter(const Fsdp2 *f, int parameter)
-{
-  for (int i = 0; i < f->count; i++)
-    for (int k = 0; k < f->groups[i].count; k++)
-      if (f->groups[i].parameter[k] == parameter)
-        return &f->groups[i].shard[k];
-  g_assert_not_reached();
-}
 
 /* reset_sharded_param: a short shard is replaced by a padded one. */
 static void
@@ -274,29 +288,28 @@ pad_shard(StrategyContext *x, int parameter, const Shard *shard)
 static void
 construct_parameter(StrategyContext *x, int parameter)
 {
-  const Shard *shard = shard_of_parameter(fsdp2_of(x), parameter);
+  const Shard *shard = &fsdp2_of(x)->shards[parameter];
   gint64 bytes = shard->local_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = x->parameters[parameter].sharded; /* a tied weight is visited twice */
-  x->parameters[parameter].sharded =
-      live_storage_alloc(x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  x->parameters[parameter].sharded = live_storage_alloc(
+      x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
   live_storage_drop(x->live, old);
 }
 
-/* A module that fully_shard was called on ends its _apply: its short shards are padded then.  The root's last. */
+/* A module that fully_shard was called on ends its _apply: its short shards are padded then.  The
+ * root's last. */
 static void
 construct_module_end(StrategyContext *x, int module)
 {
-  Fsdp2 *f = fsdp2_of(x);
-  for (int i = 0; i < f->count; i++) {
-    const Group *g = &f->groups[i];
-    for (guint k = 0; k < g->unit->modules->len; k++) {
-      if (g_array_index(g->unit->modules, int, k) != module)
-        continue;
-      for (int j = 0; j < g->count; j++)
-        if (strategy_module_contains(x->network, module, network_parameter(x->network, g->parameter[j])->module))
-          pad_shard(x, g->parameter[j], &g->shard[j]);
-    }
-  }
+  const Fsdp2 *f = fsdp2_of(x);
+  int index = f->group_of_module[module];
+  if (index < 0)
+    return;
+  const Group *g = &f->groups[index];
+  for (int i = 0; i < g->count; i++)
+    if (strategy_module_contains(x->network, module,
+                                 network_parameter(x->network, g->parameter[i])->module))
+      pad_shard(x, g->parameter[i], &g->shard[i]);
 }
 
 static void
@@ -452,15 +465,16 @@ zero_stage(StrategyContext *x)
   return 2;
 }
 
-/* Every group is gathered once in forward, and again in backward where it was resharded; its gradients are reduced once
- * in every micro-batch that synchronizes. */
+/* Every group is gathered once in forward, and again in backward where it was resharded; its
+ * gradients are reduced once in every micro-batch that synchronizes. */
 static ExpectedTotals
 expected(StrategyContext *x)
 {
   const Fsdp2 *f = fsdp2_of(x);
   const PlanSpec *plan = x->plan;
   ExpectedTotals total = {0};
-  int steps = plan->accumulation.steps, synchronized = plan->accumulation.sync_every_step ? steps : 1;
+  int steps = plan->accumulation.steps,
+      synchronized = plan->accumulation.sync_every_step ? steps : 1;
   int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
   for (int i = 0; i < f->count; i++) {
     const Group *g = &f->groups[i];

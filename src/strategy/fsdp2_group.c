@@ -1,12 +1,13 @@
-/* fsdp2_group.c - a parameter group's all-gather, copy-out, reshard and gradient reduction, in the order, on the streams
- * and with the lifetimes of torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py. */
+/* fsdp2_group.c - a parameter group's all-gather, copy-out, reshard and gradient reduction, in the
+ * order, on the streams and with the lifetimes of
+ * torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py. */
 #include <math.h>
 
 #include "base/units.h"
 #include "strategy/fsdp2_private.h"
 
-/* Bytes that one block of threads moves in the multi-tensor copies of aten/src/ATen/native/cuda/TensorShape.cu:
- * 128 threads of 16 bytes. */
+/* Bytes that one block of threads moves in the multi-tensor copies of
+ * aten/src/ATen/native/cuda/TensorShape.cu: 128 threads of 16 bytes. */
 enum { BLOCK_THREADS = 128, BLOCK_BYTES = 2048 };
 
 /* ---- small steps ---- */
@@ -19,7 +20,8 @@ group_purpose(const StrategyContext *x, const Group *g, Category category, const
 }
 
 static StorageId
-allocate(StrategyContext *x, const Group *g, gint64 bytes, StreamId stream, Category category, const char *what)
+allocate(StrategyContext *x, const Group *g, gint64 bytes, StreamId stream, Category category,
+         const char *what)
 {
   return live_storage_alloc(x->live, bytes, stream, group_purpose(x, g, category, what));
 }
@@ -63,24 +65,27 @@ copy_in(StrategyContext *x, Group *g, gint64 elements)
   int stored = dtype_size(f->stored), size = dtype_size(f->gathered);
   StorageId cast = NO_STORAGE;
   if (casts) {
-    cast = allocate(x, g, elements * size, STREAM_COPY_IN, CATEGORY_ALL_GATHER_BUFFER, "all-gather input");
+    cast = allocate(x, g, elements * size, STREAM_COPY_IN, CATEGORY_ALL_GATHER_BUFFER,
+                    "all-gather input");
     for (int i = 0; i < g->count; i++)
-      operand(x, g->sliced ? g->slice[i] : x->parameters[g->parameter[i]].sharded, g->sliced ? f->gathered : f->stored,
-              ROLE_READ);
+      operand(x, g->sliced ? g->slice[i] : x->parameters[g->parameter[i]].sharded,
+              g->sliced ? f->gathered : f->stored, ROLE_READ);
     operand(x, cast, f->gathered, ROLE_WRITE);
     strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * (stored + size));
   }
-  g->gathered = allocate(x, g, g->gathered_elements * size, STREAM_COPY_IN, CATEGORY_ALL_GATHER_BUFFER,
-                         "all-gather output");
+  g->gathered = allocate(x, g, g->gathered_elements * size, STREAM_COPY_IN,
+                         CATEGORY_ALL_GATHER_BUFFER, "all-gather output");
   if (casts)
     operand(x, cast, f->gathered, ROLE_READ);
   for (int i = 0; i < g->count && !casts; i++)
-    operand(x, g->sliced ? g->slice[i] : x->parameters[g->parameter[i]].sharded, f->stored, ROLE_READ);
+    operand(x, g->sliced ? g->slice[i] : x->parameters[g->parameter[i]].sharded, f->stored,
+            ROLE_READ);
   operand(x, g->gathered, f->gathered, ROLE_WRITE);
   strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * 2 * size);
   wait_stream(x, STREAM_ALL_GATHER, STREAM_COPY_IN);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  operand(x, g->gathered, f->gathered, ROLE_ACCUMULATE); /* in place: the input is this rank's slice of the output */
+  operand(x, g->gathered, f->gathered,
+          ROLE_ACCUMULATE); /* in place: the input is this rank's slice of the output */
   Collective gather = {
       .kind = COLLECTIVE_ALL_GATHER,
       .dtype = (guint8) f->gathered,
@@ -113,8 +118,8 @@ group_unshard(StrategyContext *x, Group *g)
 
 /* ---- wait_for_unshard: copy-out on the compute stream ---- */
 
-/* Entries of split_with_sizes_copy's table (split_with_sizes_copy_out_contiguous_no_cast_kernel): blocks of a chunk may
- * do several iterations, so that the grid stays within two full waves. */
+/* Entries of split_with_sizes_copy's table (split_with_sizes_copy_out_contiguous_no_cast_kernel):
+ * blocks of a chunk may do several iterations, so that the grid stays within two full waves. */
 static gint64
 split_table_entries(const StrategyContext *x, const Group *g, int ranks)
 {
@@ -127,7 +132,8 @@ split_table_entries(const StrategyContext *x, const Group *g, int ranks)
   gint64 chunks_per_block = MIN((gint64) ceil(sqrt((double) iterations)), ranks);
   gint64 iterations_per_chunk = ceil_div(iterations, chunks_per_block);
   for (int i = 0; i < g->count; i++)
-    entries += ceil_div(g->shard[i].full_elements / ranks * size, BLOCK_BYTES * iterations_per_chunk);
+    entries +=
+        ceil_div(g->shard[i].full_elements / ranks * size, BLOCK_BYTES * iterations_per_chunk);
   return entries;
 }
 
@@ -142,11 +148,13 @@ copy_out(StrategyContext *x, Group *g)
     p->unsharded = g->full[i] =
         live_storage_alloc(x->live, g->shard[i].full_elements * size, STREAM_COMPUTE, purpose);
   }
-  kernel_table(x, g, split_table_entries(x, g, g->sliced ? g->slice_ranks : f->ranks), "copy-out table");
+  kernel_table(x, g, split_table_entries(x, g, g->sliced ? g->slice_ranks : f->ranks),
+               "copy-out table");
   operand(x, g->gathered, f->gathered, ROLE_READ);
   for (int i = 0; i < g->count; i++)
     operand(x, g->full[i], f->gathered, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "split_with_sizes_copy", 2.0 * (double) g->gathered_elements * size);
+  strategy_launch(x, STREAM_COMPUTE, "split_with_sizes_copy",
+                  2.0 * (double) g->gathered_elements * size);
   for (int i = 0; i < g->count; i++)
     live_storage_clear(x->live, &g->slice[i]);
   g->sliced = FALSE;
@@ -315,28 +323,30 @@ take_gradients(StrategyContext *x, Group *g, int *count)
   return gradients;
 }
 
-/* Copies gradients into the reduce-scatter's input; all but the last parameter's go, the last is held by a loop variable
- * until foreach_reduce returns.  They go from the end of the list. */
+/* Copies gradients into the reduce-scatter's input; all but the last parameter's go, the last is
+ * held by a loop variable until foreach_reduce returns.  They go from the end of the list. */
 static StorageId
 copy_gradients_in(StrategyContext *x, Group *g, StorageId *gradients, int count)
 {
   Fsdp2 *f = fsdp2_of(x);
   gint64 bytes = g->gathered_elements * dtype_size(f->reduce);
-  StorageId input = allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter input");
+  StorageId input =
+      allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter input");
   kernel_table(x, g, cat_table_entries(g, count, f->reduce), "copy-in table");
   for (int i = 0; i < count; i++)
     operand(x, gradients[i], f->gathered, ROLE_READ);
   operand(x, input, f->reduce, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "chunk_cat",
-                  (double) g->gathered_elements * (dtype_size(f->gathered) + dtype_size(f->reduce)));
+                  (double) g->gathered_elements *
+                      (dtype_size(f->gathered) + dtype_size(f->reduce)));
   for (int i = count - 2; i >= 0; i--)
     live_storage_clear(x->live, &gradients[i]);
   return input;
 }
 
 static void
-issue_collective(StrategyContext *x, const Group *g, CollectiveKind kind, gint32 communicator, StreamId stream,
-                 gint64 elements)
+issue_collective(StrategyContext *x, const Group *g, CollectiveKind kind, gint32 communicator,
+                 StreamId stream, gint64 elements)
 {
   Fsdp2 *f = fsdp2_of(x);
   Collective collective = {
@@ -349,8 +359,8 @@ issue_collective(StrategyContext *x, const Group *g, CollectiveKind kind, gint32
   program_builder_collective(x->builder, stream, &collective);
 }
 
-/* The reduced shard becomes (or is added to) the sharded gradient, cast to the parameters' dtype first.  Takes the
- * output; returns the flat result, still held by this frame. */
+/* The reduced shard becomes (or is added to) the sharded gradient, cast to the parameters' dtype
+ * first.  Takes the output; returns the flat result, still held by this frame. */
 static StorageId
 store_gradient(StrategyContext *x, Group *g, StorageId output, StreamId stream)
 {
@@ -361,10 +371,12 @@ store_gradient(StrategyContext *x, Group *g, StorageId output, StreamId stream)
     flat = allocate(x, g, bytes, stream, CATEGORY_SHARDED_GRADIENT, "sharded gradient");
     operand(x, output, f->reduce, ROLE_READ);
     operand(x, flat, f->stored, ROLE_WRITE);
-    strategy_launch(x, stream, "to_copy", (double) g->shard_elements * dtype_size(f->reduce) + (double) bytes);
+    strategy_launch(x, stream, "to_copy",
+                    (double) g->shard_elements * dtype_size(f->reduce) + (double) bytes);
     live_storage_drop(x->live, output);
   }
-  live_storage_set_purpose(x->live, flat, group_purpose(x, g, CATEGORY_SHARDED_GRADIENT, "sharded gradient"));
+  live_storage_set_purpose(x->live, flat,
+                           group_purpose(x, g, CATEGORY_SHARDED_GRADIENT, "sharded gradient"));
   StorageId present = x->parameters[g->parameter[0]].sharded_gradient;
   if (present != NO_STORAGE) {
     operand(x, flat, f->stored, ROLE_READ);
@@ -397,7 +409,8 @@ all_reduce(StrategyContext *x, Group *g, StorageId output)
   wait_stream(x, STREAM_ALL_REDUCE, STREAM_REDUCE_SCATTER);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   operand(x, output, f->reduce, ROLE_ACCUMULATE);
-  issue_collective(x, g, COLLECTIVE_ALL_REDUCE, f->replicate_communicator, STREAM_ALL_REDUCE, g->shard_elements);
+  issue_collective(x, g, COLLECTIVE_ALL_REDUCE, f->replicate_communicator, STREAM_ALL_REDUCE,
+                   g->shard_elements);
   g->all_reduce_event = record(x, STREAM_ALL_REDUCE);
   g->all_reduce_input = output; /* AllReduceState */
   live_storage_hold(x->live, output);
@@ -416,11 +429,13 @@ scatter(StrategyContext *x, Group *g, StorageId input, StorageId output)
                      g->gathered_elements);
     g->unit->reduce_scatters++;
   } else {
-    strategy_launch(x, STREAM_REDUCE_SCATTER, "copy", 2.0 * (double) g->shard_elements * dtype_size(f->reduce));
+    strategy_launch(x, STREAM_REDUCE_SCATTER, "copy",
+                    2.0 * (double) g->shard_elements * dtype_size(f->reduce));
   }
 }
 
-/* foreach_reduce: reduce-scatter on its stream, with HSDP an all-reduce on another.  Takes the gradients. */
+/* foreach_reduce: reduce-scatter on its stream, with HSDP an all-reduce on another.  Takes the
+ * gradients. */
 static void
 reduce(StrategyContext *x, Group *g, StorageId *gradients, int count)
 {
@@ -432,8 +447,9 @@ reduce(StrategyContext *x, Group *g, StorageId *gradients, int count)
   group_wait_for_post_backward(x, g);
   StorageId input = copy_gradients_in(x, g, gradients, count);
   wait_stream(x, STREAM_REDUCE_SCATTER, STREAM_COMPUTE);
-  StorageId output = allocate(x, g, g->shard_elements * dtype_size(f->reduce), STREAM_REDUCE_SCATTER,
-                              CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter output");
+  StorageId output =
+      allocate(x, g, g->shard_elements * dtype_size(f->reduce), STREAM_REDUCE_SCATTER,
+               CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter output");
   scatter(x, g, input, output);
   gint32 scattered = record(x, STREAM_REDUCE_SCATTER);
   if (f->replicas > 1)

@@ -18,27 +18,29 @@ typedef struct {
   gint64 shard_elements;    /* S: padded, of one rank */
   gint64 gathered_elements; /* U = N * S */
   ReshardAfterForward reshard_after_forward;
-  int slice_ranks;          /* RESHARD_SLICE: size of the group that keeps one copy */
+  int slice_ranks; /* RESHARD_SLICE: size of the group that keeps one copy */
   GArray *forward_prefetch, *backward_prefetch; /* int: explicit lists of groups; NULL: implicit */
 
-  StorageId gathered;       /* all-gather output that waits to be copied out, or NO_STORAGE */
+  StorageId gathered; /* all-gather output that waits to be copied out, or NO_STORAGE */
   gint32 gather_event;
   gboolean gather_pending;
-  gboolean unsharded;       /* full parameters are there */
-  gboolean held;            /* by somebody else: not resharded until released */
-  StorageId *full;          /* by parameter */
-  StorageId *slice;         /* by parameter: this rank's part of a RESHARD_SLICE group */
+  gboolean unsharded; /* full parameters are there */
+  gboolean held;      /* by somebody else: not resharded until released */
+  StorageId *full;    /* by parameter */
+  StorageId *slice;   /* by parameter: this rank's part of a RESHARD_SLICE group */
   gboolean sliced;
-  gint32 reshard_event;     /* recorded after slicing; -1: none pending */
-  gboolean reduced;         /* post_backward has run in this backward */
-  gint32 reduce_event;      /* post_reduce_event, -1: none */
-  gint32 all_reduce_event;  /* HSDP, -1: none */
+  gint32 reshard_event;    /* recorded after slicing; -1: none pending */
+  gboolean reduced;        /* post_backward has run in this backward */
+  gint32 reduce_event;     /* post_reduce_event, -1: none */
+  gint32 all_reduce_event; /* HSDP, -1: none */
   StorageId all_reduce_input;
 } Group;
 
 /* State shared by all groups (FSDPCommContext). */
 typedef struct {
   Group *groups;
+  Shard *shards;        /* by parameter */
+  int *group_of_module; /* by module: the group that it was given to, or -1 */
   int count;
   int ranks, replicas;
   DType stored, gathered, reduce;
@@ -46,9 +48,9 @@ typedef struct {
   GArray *forward_order;     /* int: groups in order of post_forward */
   StorageId previous_gather; /* output whose copy-out the next gather waits for */
   gint32 previous_copy_event;
-  StorageId reduce_input;    /* of the group reduced last, kept until the next one */
+  StorageId reduce_input; /* of the group reduced last, kept until the next one */
   gint32 reduce_input_event;
-  gboolean keep_unsharded;   /* set_reshard_after_backward(False) in this micro-batch */
+  gboolean keep_unsharded; /* set_reshard_after_backward(False) in this micro-batch */
 } Fsdp2;
 
 static inline Fsdp2 *

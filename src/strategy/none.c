@@ -6,7 +6,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   (void) network;
   if (plan->shard * plan->replicate != 1)
-    return plan_spec_refuse(plan, error, "mesh", "strategy none has one rank: shard 1 and replicate 1");
+    return plan_spec_refuse(plan, error, "mesh",
+                            "strategy none has one rank: shard 1 and replicate 1");
   return strategy_accept_unsharded(plan, error);
 }
 

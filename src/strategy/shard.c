@@ -1,4 +1,5 @@
-/* shard.c - sharding along dimension 0, as torch.chunk cuts it (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). */
+/* shard.c - sharding along dimension 0, as torch.chunk cuts it
+ * (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). */
 #include "strategy/shard.h"
 
 #include "base/units.h"

@@ -42,7 +42,7 @@ StoragePurpose
 parameter_purpose(const StrategyContext *x, int parameter, Category category)
 {
   const Parameter *p = network_parameter(x->network, parameter);
-  return (StoragePurpose){category, p->module, program_builder_name(x->builder, p->name)};
+  return (StoragePurpose){category, p->module, x->parameter_names[parameter]};
 }
 
 void
@@ -75,14 +75,17 @@ construct_buffers(StrategyContext *x, int module)
     const Buffer *buffer = &g_array_index(x->network->buffers, Buffer, i);
     if (buffer->module != module)
       continue;
-    StoragePurpose purpose = {CATEGORY_OTHER, module, program_builder_name(x->builder, buffer->name)};
-    live_storage_alloc(x->live, buffer->bytes, STREAM_COMPUTE, purpose); /* lives as long as the model */
+    StoragePurpose purpose = {CATEGORY_OTHER, module,
+                              program_builder_name(x->builder, buffer->name)};
+    live_storage_alloc(x->live, buffer->bytes, STREAM_COMPUTE,
+                       purpose); /* lives as long as the model */
   }
 }
 
 /* The modules from the first one on, up to the end of `module`. */
 static int
-visit(StrategyContext *x, int module, void (*parameter)(StrategyContext *, int), void (*end)(StrategyContext *, int))
+visit(StrategyContext *x, int module, void (*parameter)(StrategyContext *, int),
+      void (*end)(StrategyContext *, int))
 {
   const Network *n = x->network;
   int next = module + 1;
@@ -112,8 +115,8 @@ construct_whole_parameter(StrategyContext *x, int parameter)
   ParameterState *p = &x->parameters[parameter];
   const Parameter *info = network_parameter(x->network, parameter);
   gint64 bytes = info->elements * dtype_size(x->plan->precision.parameters);
-  StorageId made =
-      live_storage_alloc(x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  StorageId made = live_storage_alloc(x->live, bytes, STREAM_COMPUTE,
+                                      parameter_purpose(x, parameter, CATEGORY_PARAMETER));
   if (p->sharded != NO_STORAGE) { /* a tied layer makes its own weight and gives it up */
     live_storage_drop(x->live, made);
     return;
@@ -157,7 +160,8 @@ strategy_retain(StrategyContext *x, int unit_index, int count, const StorageId *
     return TRUE;
   g_autofree char *what = g_strdup_printf("clone of %s held by plan's retain", unit->name);
   int module = g_array_index(unit->modules, int, 0);
-  StoragePurpose purpose = {CATEGORY_UNSHARDED_PARAMETER, module, program_builder_name(x->builder, what)};
+  StoragePurpose purpose = {CATEGORY_UNSHARDED_PARAMETER, module,
+                            program_builder_name(x->builder, what)};
   for (int i = 0; i < count; i++) {
     gint64 bytes = live_storage_bytes(x->live, full[i]);
     StorageId clone = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
@@ -193,20 +197,23 @@ gboolean
 strategy_accept_unsharded(const PlanSpec *plan, GError **error)
 {
   if (!plan->accumulation.reshard_after_backward)
-    return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward", "only FSDP2 reshards");
+    return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",
+                            "only FSDP2 reshards");
   if (plan->accumulation.set_last_backward)
     return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only FSDP2 has it");
   if (!plan->precision.autocast && plan->precision.compute != plan->precision.parameters)
     return plan_spec_refuse(plan, error, "precision.compute",
-                            "without autocast, strategy %s computes in the parameters' dtype", plan->strategy);
+                            "without autocast, strategy %s computes in the parameters' dtype",
+                            plan->strategy);
   if (plan->precision.reduce != plan->precision.parameters)
-    return plan_spec_refuse(plan, error, "precision.reduce", "strategy %s reduces in the parameters' dtype",
-                            plan->strategy);
+    return plan_spec_refuse(plan, error, "precision.reduce",
+                            "strategy %s reduces in the parameters' dtype", plan->strategy);
   if (plan->precision.has_output)
-    return plan_spec_refuse(plan, error, "precision.output", "only FSDP's mixed precision casts outputs");
+    return plan_spec_refuse(plan, error, "precision.output",
+                            "only FSDP's mixed precision casts outputs");
   if (plan->checkpointing.around != AROUND_MODULE)
-    return plan_spec_refuse(plan, error, "activation_checkpointing.around", "strategy %s has no FSDP modules",
-                            plan->strategy);
+    return plan_spec_refuse(plan, error, "activation_checkpointing.around",
+                            "strategy %s has no FSDP modules", plan->strategy);
   if (plan->retain->len > 0)
     return plan_spec_refuse(plan, error, "retain", "strategy %s has no groups", plan->strategy);
   return TRUE;

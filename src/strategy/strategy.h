@@ -1,8 +1,10 @@
-/* strategy.h - how parameters, gradients and optimizer state are spread over ranks: a table of hooks on one shared walk.
+/* strategy.h - how parameters, gradients and optimizer state are spread over ranks: a table of
+ * hooks on one shared walk.
  *
- * lower/ walks forward, backward and optimizer step once for all strategies; a strategy is hooks on modules and gradients,
- * as the real frameworks are.  Hooks fire per unit: a unit is what a strategy gathers and reduces together (FSDP2's
- * parameter group).  .setup maps modules to units; without units the unit hooks never fire.  A NULL hook does nothing. */
+ * lower/ walks forward, backward and optimizer step once for all strategies; a strategy is hooks on
+ * modules and gradients, as the real frameworks are.  Hooks fire per unit: a unit is what a
+ * strategy gathers and reduces together (FSDP2's parameter group).  .setup maps modules to units;
+ * without units the unit hooks never fire.  A NULL hook does nothing. */
 #ifndef HIGHWATER_STRATEGY_STRATEGY_H
 #define HIGHWATER_STRATEGY_STRATEGY_H
 
@@ -19,31 +21,37 @@ typedef struct {
   gint32 parameter; /* its memory is that parameter's, which nobody counts here; -1: none */
   guint8 output;    /* which output of that node */
   guint8 dtype;
-  guint8 is_view;   /* its base keeps a second reference: never the target of an in-place sum (rule L5) */
-  guint8 strided;   /* memory order differs from its shape's */
-  gint64 offset;    /* elements into the storage */
+  guint8 is_view; /* its base keeps a second reference: never the target of an in-place sum (rule
+                     L5) */
+  guint8 strided; /* memory order differs from its shape's */
+  gint64 offset;  /* elements into the storage */
 } TensorRef;
 
-#define NO_TENSOR ((TensorRef){.storage = NO_STORAGE, .node = -1, .parameter = -1})
+#define NO_TENSOR_INIT                                                                             \
+  {                                                                                                \
+    .storage = NO_STORAGE, .node = -1, .parameter = -1                                             \
+  }
+#define NO_TENSOR ((TensorRef) NO_TENSOR_INIT)
 
 /* One parameter while a Program is written. */
 typedef struct {
-  StorageId sharded;   /* this rank's part (the whole parameter when it is not sharded) */
-  StorageId unsharded; /* the full parameter that ops read now; NO_STORAGE when it is not there */
-  StorageId gradient;  /* .grad as autograd leaves it */
+  StorageId sharded;     /* this rank's part (the whole parameter when it is not sharded) */
+  StorageId unsharded;   /* the full parameter that ops read now; NO_STORAGE when it is not there */
+  StorageId gradient;    /* .grad as autograd leaves it */
   gboolean has_gradient; /* TRUE even when its memory belongs to somebody else (a bucket) */
   StorageId accumulated; /* unsharded gradient in the reduce dtype, kept over micro-batches */
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
-  gint64 local_elements; /* this rank's elements, without padding: what optimizer state is made for */
-  gint32 node;           /* its AccumulateGrad node in the current graph */
+  gint64
+      local_elements; /* this rank's elements, without padding: what optimizer state is made for */
+  gint32 node;        /* its AccumulateGrad node in the current graph */
 } ParameterState;
 
 /* A unit's report entry and what the walk needs to know of it. */
 typedef struct {
-  char *name;             /* "layers.3", "root" */
-  GArray *parameters;     /* int: indices */
-  GArray *modules;        /* int: the modules that were grouped */
-  gint64 elements;        /* unpadded */
+  char *name;                          /* "layers.3", "root" */
+  GArray *parameters;                  /* int: indices */
+  GArray *modules;                     /* int: the modules that were grouped */
+  gint64 elements;                     /* unpadded */
   gint64 unsharded_bytes, shard_bytes; /* as gathered; of this rank, as stored */
   int all_gathers, reduce_scatters;    /* issued in the step being written */
 } Unit;
@@ -54,20 +62,21 @@ struct _StrategyContext {
   const Network *network;
   const PlanSpec *plan;
   const DeviceProfile *device;
-  int rank;                  /* this rank's place in the shard group */
+  int rank; /* this rank's place in the shard group */
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
+  gint32 *parameter_names;    /* name ids, by index */
   GPtrArray *units;           /* Unit * */
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
   gpointer state;             /* the strategy's own */
   /* where the walk is */
-  int step;                  /* from 1 */
-  int micro_batch;           /* from 0 */
+  int step;        /* from 1 */
+  int micro_batch; /* from 0 */
   gboolean last_micro_batch;
-  gboolean synchronize;      /* gradients are reduced in this micro-batch */
-  GPtrArray *retained;       /* Retained *: groups that somebody else holds */
+  gboolean synchronize; /* gradients are reduced in this micro-batch */
+  GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
 /* A unit's full parameters held beyond their module (the plan's "retain"). */
@@ -77,17 +86,18 @@ typedef struct {
   GArray *clones; /* StorageId */
 } Retained;
 
-/* Elements and bytes that a step should send and hold, in closed form: what conformance tests compare with. */
+/* Elements and bytes that a step should send and hold, in closed form: what conformance tests
+ * compare with. */
 typedef struct {
-  gint64 elements_gathered;  /* sum over all-gathers of the gathered buffer's elements */
-  gint64 elements_reduced;   /* sum over reduce-scatters of the reduced buffer's elements */
+  gint64 elements_gathered; /* sum over all-gathers of the gathered buffer's elements */
+  gint64 elements_reduced;  /* sum over reduce-scatters of the reduced buffer's elements */
   gint64 elements_all_reduced;
-  gint64 parameter_bytes;    /* persistent, per rank */
+  gint64 parameter_bytes; /* persistent, per rank */
 } ExpectedTotals;
 
 typedef struct {
-  const char *name;     /* "fsdp2" */
-  const char *summary;  /* one line for `list` */
+  const char *name;             /* "fsdp2" */
+  const char *summary;          /* one line for `list` */
   const OptionSection *section; /* its section of the plan; NULL: none */
   /* Refuses plans it cannot honour. */
   gboolean (*accept)(const PlanSpec *plan, const Network *network, GError **error);
@@ -98,23 +108,24 @@ typedef struct {
   void (*teardown)(StrategyContext *x);
 
   void (*begin_step)(StrategyContext *x);
-  void (*zero_grad)(StrategyContext *x);     /* NULL: gradients die in the order of model.parameters() */
+  void (*zero_grad)(
+      StrategyContext *x); /* NULL: gradients die in the order of model.parameters() */
   void (*begin_forward)(StrategyContext *x);
   void (*before_forward)(StrategyContext *x, int unit);
   /* Returns a token that comes back with before_backward of the same call. */
   int (*after_forward)(StrategyContext *x, int unit);
-  void (*end_forward)(StrategyContext *x);   /* after the root module's own hooks */
+  void (*end_forward)(StrategyContext *x); /* after the root module's own hooks */
   void (*before_recompute)(StrategyContext *x, int unit);
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
   void (*after_backward)(StrategyContext *x, int unit);
-  void (*end_backward)(StrategyContext *x);  /* the graph has run */
+  void (*end_backward)(StrategyContext *x);      /* the graph has run */
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
-  gboolean sharded_norms;  /* clip_grad_norm_ gathers the norms of sharded tensors */
+  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
-  gboolean marks_inputs;   /* after_backward hangs on a node at the unit's inputs */
+  gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
@@ -131,8 +142,9 @@ PlanStrategy *strategy_plan_table(void);
 
 /* Purpose of a parameter's memory. */
 StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Category category);
-/* Visits modules in the order of nn.Module._apply (children first): every parameter of a module, its buffers (allocated
- * here), then the module's end.  A module with a tied weight visits it again.  end may be NULL. */
+/* Visits modules in the order of nn.Module._apply (children first): every parameter of a module,
+ * its buffers (allocated here), then the module's end.  A module with a tied weight visits it
+ * again.  end may be NULL. */
 void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                                  void (*end)(StrategyContext *, int module));
 gboolean strategy_module_contains(const Network *network, int module, int other);
@@ -140,7 +152,8 @@ gboolean strategy_module_contains(const Network *network, int module, int other)
 void strategy_construct_whole(StrategyContext *x);
 /* Refuses what needs sharded groups: for strategies that have none. */
 gboolean strategy_accept_unsharded(const PlanSpec *plan, GError **error);
-/* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not be resharded. */
+/* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not
+ * be resharded. */
 gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageId *full);
 /* Lets go of what was kept until this moment. */
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
