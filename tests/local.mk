@@ -33,9 +33,12 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/list.sh \
+  tests/cli/networks.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/usage.sh \
+  tests/extend.sh \
+  tests/formats.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
   tests/layers.sh \

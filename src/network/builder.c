@@ -27,6 +27,7 @@ struct _Builder {
   Network *network;
   GPtrArray *frames;               /* Frame * */
   GArray *open_modules;            /* int */
+  GHashTable *paths;               /* of all modules, borrowed: a Program knows modules by them */
   Function *function;              /* the one being written */
   GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
@@ -84,6 +85,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->tied_module = n->tied_weight = -1;
   b->frames = g_ptr_array_new();
   b->open_modules = array_of(sizeof(int), NULL);
+  b->paths = g_hash_table_new(g_str_hash, g_str_equal);
   b->references = array_of(sizeof(gint32), NULL);
   b->module = -1;
   builder_module(b, "", "Model");
@@ -101,6 +103,7 @@ builder_finish(Builder *b, GError **error)
   }
   g_ptr_array_unref(b->frames);
   g_array_unref(b->open_modules);
+  g_hash_table_unref(b->paths);
   g_array_unref(b->references);
   g_free(b);
   return network;
@@ -146,6 +149,8 @@ builder_module(Builder *b, const char *name, const char *type)
       .block = parent >= 0 ? network_module(b->network, parent)->block : -1,
   };
   int index = (int) b->network->modules->len;
+  if (!g_hash_table_add(b->paths, module.path))
+    builder_fail(b, "two modules are called '%s'", module.path);
   g_array_append_val(b->network->modules, module);
   g_array_append_val(open, index);
   return index;
@@ -198,7 +203,8 @@ count_parameter(Builder *b, Parameter *p)
                  BUILDER_MOST_TENSORS);
 }
 
-/* The value, or after an error one that can exist: activations are too large when the batch is. */
+/* The value, or after an error one that can exist.  Activations grow with the batch, so the message
+ * names it. */
 static ValueInfo
 checked_value(Builder *b, const char *what, const ValueInfo *info)
 {
@@ -208,8 +214,8 @@ checked_value(Builder *b, const char *what, const ValueInfo *info)
     return *info;
   g_autofree char *sizes = sizes_text(info->dims, info->shape);
   builder_fail(b,
-               "%s: %s elements are too many for a tensor: batch.micro_batch %" G_GINT64_FORMAT
-               " and batch.sequence_length %" G_GINT64_FORMAT " are too large for this network",
+               "%s: %s elements are too many for a tensor, with batch.micro_batch %" G_GINT64_FORMAT
+               " and batch.sequence_length %" G_GINT64_FORMAT,
                what, sizes, shape->micro_batch, shape->sequence_length);
   return one_element;
 }
@@ -440,6 +446,7 @@ write_recipes(OpCase *c, Op *op)
   op->saves = (guint8) c->saves;
   memcpy(op->saved, c->saved, sizeof(c->saved));
   memset(c->temp_used, 0, sizeof(c->temp_used));
+  c->backward = TRUE;
   c->info->backward(c);
   op->validate = (gint32) c->steps->len;
   recipe_validate(c);

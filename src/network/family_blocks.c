@@ -58,11 +58,28 @@ typedef struct {
 
 /* ---- reading ---- */
 
+/* The name of a module: a step of a dotted path. */
+static const char *
+read_name(JsonReader *r, const char *key, const char *fallback)
+{
+  const char *name = json_reader_string(r, key, fallback);
+  if (*name == '\0' || strchr(name, '.') != NULL)
+    json_reader_fail(r, key, "'%s' cannot be a module's name: it is empty or has a dot", name);
+  return name;
+}
+
+/* Ops with parameters, or numbers for them, are modules. */
+static gboolean
+is_module(BlockOpKind kind)
+{
+  return kind <= BLOCK_ATTENTION || kind == BLOCK_NUMBERS;
+}
+
 static void
 read_op(JsonReader *r, BlockOp *op)
 {
   op->kind = (BlockOpKind) json_reader_enum(r, "op", op_names, BLOCK_NUMBERS);
-  op->name = json_reader_string(r, "name", op_names[op->kind]);
+  op->name = read_name(r, "name", op_names[op->kind]);
   op->from = json_reader_string(r, "from", NULL);
   op->as = json_reader_string(r, "as", NULL);
   switch (op->kind) {
@@ -128,6 +145,17 @@ resolve_op(JsonReader *r, BlockOp *op, gint64 current, const GArray *names)
                      op->heads, op->in);
 }
 
+/* Modules of a block have names of their own. */
+static void
+check_name(JsonReader *r, const BlockOp *op, const GArray *before)
+{
+  for (guint i = 0; is_module(op->kind) && i < before->len; i++) {
+    const BlockOp *other = &g_array_index(before, BlockOp, i);
+    if (is_module(other->kind) && strcmp(other->name, op->name) == 0)
+      json_reader_fail(r, "name", "'%s' is the name of an earlier op of this block", op->name);
+  }
+}
+
 static void
 block_spec_free(gpointer data)
 {
@@ -155,6 +183,7 @@ read_block(JsonReader *r, Blocks *m)
     BlockOp op = {0};
     read_op(element, &op);
     resolve_op(element, &op, width, names);
+    check_name(element, &op, block->ops);
     json_reader_finish(element, NULL);
     json_reader_free(element);
     width = op.out;
@@ -181,7 +210,7 @@ read_end(JsonReader *r, const char *key, const char *fallback, const char **name
   if (cJSON_IsFalse(raw))
     return FALSE;
   JsonReader *section = json_reader_section(r, key);
-  *name = json_reader_string(section, "name", fallback);
+  *name = read_name(section, "name", fallback);
   json_reader_finish(section, NULL);
   json_reader_free(section);
   return TRUE;
@@ -197,7 +226,7 @@ read_config(Blocks *m, NetworkSpec *spec, GError **error)
   m->sum_loss = json_reader_enum(r, "loss", losses, 0) == 1;
   m->fp32_loss = spec->implementation.loss == LOSS_FP32;
   m->attention = spec->implementation.attention;
-  m->list_name = json_reader_string(r, "list", "layers");
+  m->list_name = read_name(r, "list", "layers");
   m->has_embedding = read_end(r, "embedding", "embedding", &m->embedding_name);
   m->has_head = read_end(r, "head", "head", &m->head_name);
   json_reader_string(r, "family", NULL);

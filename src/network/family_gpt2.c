@@ -262,6 +262,8 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->embedding_dropout = network_spec_double(spec, "embd_pdrop", 0.1);
   m->attention_dropout = network_spec_double(spec, "attn_pdrop", 0.1);
   m->lm.impl.rope = ROPE_NONE;
+  if (m->lm.impl.code == CODE_TRANSFORMERS)
+    transformers_check(spec);
   if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.attention == ATTENTION_EAGER)
     json_reader_fail(spec->reader, "implementation",
                      "eager attention of gpt2 is not yet supported");

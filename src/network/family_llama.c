@@ -253,6 +253,10 @@ read_config(Llama *m, NetworkSpec *spec, const NetworkShape *shape, GError **err
   m->o_bias = !qwen && bias;
   m->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   m->lm.window = transformers_window(spec);
+  if (m->lm.impl.code == CODE_TRANSFORMERS)
+    transformers_check(spec);
+  if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.rope != ROPE_ROTATE_HALF)
+    json_reader_fail(spec->reader, "implementation", "the rope of transformers is rotate_half");
   const Implementation *impl = &spec->implementation;
   m->norm = impl->rms_norm == RMS_NORM_FUSED  ? NORM_FUSED
             : impl->code == CODE_TRANSFORMERS ? NORM_TRANSFORMERS

@@ -3,7 +3,8 @@
 
 #include "network/op_recipe.h"
 
-/* Shorthands for the column of saved tensors; always() and if_wanted() say when. */
+/* Shorthands for the column of saved tensors: whenever the op records a node, or only when that
+ * input wants a gradient. */
 #define ALWAYS(tensor)                                                                             \
   {                                                                                                \
     tensor, -1                                                                                     \
