@@ -23,8 +23,8 @@ FAMILIES = \
 
 COMMANDS = \
   src/cli/cmd_run.c \
-  src/cli/cmd_lower.c \
   src/cli/cmd_show.c \
+  src/cli/cmd_lower.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c
@@ -144,6 +144,7 @@ libhighwater_a_SOURCES += \
   src/network/op_matmul.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/strides.c src/network/strides.h \
   src/network/transformers_lm.c src/network/transformers_lm.h
 
 # compute
@@ -213,7 +214,10 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
-  src/import/trace_replay.c src/import/trace_replay.h
+  src/import/trace_compare.c \
+  src/import/trace_moments.c \
+  src/import/trace_replay.c src/import/trace_replay.h \
+  src/import/trace_replay_internal.h
 
 # cli
 libhighwater_a_SOURCES += \

@@ -268,7 +268,7 @@ START_TEST(sums_over_rows_share_an_output_between_blocks_when_there_are_many_row
          32 * 128 and 24 */
       {2048, 768, "+t0:1536 +t1:12582912 +t2:24 -t2 -t1 k:sum d0:=t0"},
       /* 66 = 2 * 33: v 2, 33 columns, 32 x 8 threads; 512 rows a thread, 2 blocks: min(528, 32): 4
-         * 66 * 32 * 64 and 8 */
+       * 66 * 32 * 64 and 8 */
       {4096, 66, "+t0:132 +t1:540672 +t2:8 -t2 -t1 k:sum d0:=t0"},
       /* 60 is below 64: v 1, 60 columns, 32 x 16 threads of 512; 256 rows a thread, 2 blocks of 132
        * * 4: min(264, 16): 4 * 60 * 16 * 32 and 8 */

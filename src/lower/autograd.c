@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lower/tape_private.h"
+#include "network/strides.h"
 
 static Node *
 node_at(const Tape *t, gint32 node)
@@ -181,7 +182,7 @@ launch_add(Tape *t, const TensorRef *into, const TensorRef *a, const TensorRef *
   StorageId target = into->storage, other = b->storage;
   if (target == NO_STORAGE || other == NO_STORAGE)
     return;
-  double bytes = 3.0 * (double) live_storage_bytes(t->live, target);
+  double bytes = 3.0 * (double) live_storage_bytes(t->live, other); /* the target may be a bucket */
   if (a != NULL)
     program_builder_operand(t->builder, live_storage_tensor(t->live, a->storage, (DType) a->dtype),
                             ROLE_READ);
@@ -192,11 +193,29 @@ launch_add(Tape *t, const TensorRef *into, const TensorRef *a, const TensorRef *
   strategy_launch(t->x, STREAM_COMPUTE, "add", bytes);
 }
 
+/* Memory order of a sum into a new tensor.  A post-backward node does not know the shape that
+ * passes through it: its sums keep the order of the first addend. */
+static void
+order_sum(Tape *t, const Node *node, int input, const TensorRef addends[2], TensorRef *sum)
+{
+  memcpy(sum->stride, addends[0].stride, sizeof(sum->stride));
+  if (node->kind != NODE_OP)
+    return;
+  const Function *f = network_function(t->network, node->place.function);
+  ValueInfo result = g_array_index(f->values, ValueInfo, node->op->out[input]);
+  ValueInfo operands[2] = {result, result};
+  for (int i = 0; i < 2; i++)
+    memcpy(operands[i].stride, addends[i].stride, sizeof(operands[i].stride));
+  value_order_like(&result, 2, operands);
+  memcpy(sum->stride, result.stride, sizeof(sum->stride));
+}
+
 /* A second gradient reaches an input (rule L5): added in place when the first is the only tensor on
  * its storage and not a view, else into a new tensor.  Takes both references; returns the sum. */
 static TensorRef
-join(Tape *t, TensorRef old, TensorRef new)
+join(Tape *t, const Node *node, int input, TensorRef new)
 {
+  TensorRef old = node->incoming[input];
   if (!old.is_view && live_storage_holders(t->live, old.storage) == 1) {
     launch_add(t, &old, NULL, &new);
     tape_drop(t, &new);
@@ -208,7 +227,7 @@ join(Tape *t, TensorRef old, TensorRef new)
                             program_builder_name(t->builder, "gradient sum")};
   TensorRef sum =
       tape_new_tensor(t, live_storage_bytes(t->live, old.storage), (DType) old.dtype, purpose);
-  sum.strided = old.strided;
+  order_sum(t, node, input, (TensorRef[]){old, new}, &sum);
   launch_add(t, &sum, &old, &new);
   tape_drop(t, &old);
   tape_drop(t, &new);
@@ -220,8 +239,9 @@ static void
 send(Tape *t, Edge edge, TensorRef gradient)
 {
   Node *next = node_at(t, edge.node);
-  TensorRef *slot = &next->incoming[edge.input];
-  *slot = next->has_incoming[edge.input] ? join(t, *slot, gradient) : gradient;
+  if (next->has_incoming[edge.input])
+    gradient = join(t, next, edge.input, gradient);
+  next->incoming[edge.input] = gradient;
   next->has_incoming[edge.input] = TRUE;
 }
 
@@ -297,6 +317,7 @@ input_infos(Tape *t, OpRun *run)
     *info = (ValueInfo){.dtype = (guint8) t->network->shape.precision.weights,
                         .dims = (guint8) p->dims};
     memcpy(info->shape, p->shape, sizeof(p->shape));
+    value_set_contiguous(info);
   }
 }
 

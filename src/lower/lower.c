@@ -21,12 +21,14 @@ lower_precision(const PlanSpec *plan)
 NetworkShape
 lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 {
+  const Strategy *strategy = strategy_find(plan->strategy);
   return (NetworkShape){
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
       .micro_batches = plan->accumulation.steps,
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
+      .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm},
   };
 }

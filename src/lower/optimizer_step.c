@@ -72,6 +72,14 @@ gradient_of(const StrategyContext *x, guint i)
   return p->sharded_gradient != NO_STORAGE ? p->sharded_gradient : p->gradient;
 }
 
+/* The optimizer takes a parameter that has a gradient, also one of which this rank holds no rows:
+ * that gradient is there, and empty (DTensor). */
+static gboolean
+is_stepped(const StrategyContext *x, guint i)
+{
+  return x->parameters[i].has_gradient || gradient_of(x, i) != NO_STORAGE;
+}
+
 /* ---- clipping ---- */
 
 /* Makes a scalar (or a small vector) that one kernel writes. */
@@ -146,7 +154,7 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   gint64 n = x->network->parameters->len;
   double bytes = 0;
   StorageId *norms = tensor_norms(x);
-  StorageId total = total_norm(x, strategy->sharded_norms, norms);
+  StorageId total = total_norm(x, strategy->sharded_norms && x->plan->shard > 1, norms);
   for (gint64 i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, norms[i]);
   g_free(norms);
@@ -174,6 +182,8 @@ new_state(StrategyContext *x, guint i, gint64 bytes)
 {
   StorageId state = live_storage_alloc(x->live, bytes, STREAM_COMPUTE,
                                        parameter_purpose(x, (int) i, CATEGORY_OPTIMIZER_STATE));
+  if (state == NO_STORAGE)
+    return state;
   operand(x, state, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
   return state;
@@ -189,7 +199,7 @@ make_states(StrategyContext *x, OptimizerState *state)
   state->made = TRUE;
   for (guint i = 0; i < x->network->parameters->len; i++) {
     gint64 bytes = local_bytes(x, i);
-    if (bytes == 0)
+    if (!is_stepped(x, i))
       continue;
     if (adam && fused)
       state->step[i] = new_state(x, i, 4);
@@ -234,7 +244,7 @@ forloop_temporaries(StrategyContext *x)
 {
   StorageId previous = NO_STORAGE;
   for (guint i = 0; i < x->network->parameters->len; i++) {
-    if (local_bytes(x, i) == 0)
+    if (!is_stepped(x, i))
       continue;
     StorageId root = temporary(x, local_bytes(x, i), "sqrt");
     StorageId denominator = temporary(x, local_bytes(x, i), "denom");

@@ -357,6 +357,7 @@ weight_info(const Builder *b, gint16 slot)
       .requires_grad = (guint8) p->trainable,
   };
   memcpy(info.shape, p->shape, sizeof(p->shape));
+  value_set_contiguous(&info);
   return info;
 }
 

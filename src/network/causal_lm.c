@@ -33,6 +33,7 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
   Network *network = builder_network(b);
   lm->head_module = builder_module(b, name, "Linear");
   lm->head = (Linear){lm->embedding_weight, -1};
+  lm->tied = lm->tied && !network->shape.splits_tied;
   if (!lm->tied)
     lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
   else
@@ -157,6 +158,20 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens, const Va
 }
 
 Val
+causal_lm_forward_end(Builder *b, Val output)
+{
+  const NetworkPrecision *precision = &builder_shape(b)->precision;
+  if (!precision->has_output) {
+    builder_forward_end(b);
+    return output;
+  }
+  Val cast = builder_share(b, to(b, (Val){output.slot, FALSE}, precision->output));
+  builder_forward_end(b);
+  builder_discard(b, output);
+  return cast;
+}
+
+Val
 causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
 {
   builder_enter(b, 1, (const char *const[]){"logits"}, &logits);
@@ -184,9 +199,7 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   Val logits = model_forward(b, lm, block_function, (Val){received.slot, FALSE}, args + 2);
   builder_discard(b, received);
   builder_module_exit(b, 0, logits);
-  if (shape->precision.has_output)
-    logits = to(b, logits, shape->precision.output);
-  builder_forward_end(b);
+  logits = causal_lm_forward_end(b, logits);
   logits = let(b, "logits", logits);
   Val loss = let(b, "loss", causal_lm_loss(b, lm, logits, args[1]));
   unlet(b, "logits");

@@ -61,6 +61,10 @@ Val call_module(Builder *b, int module, Val x);
 /* A call of a module that hooks may sit on and that has no locals of its own. */
 Val hooked_call(Builder *b, int module, Val x,
                 Val (*forward)(Builder *b, const CausalLm *lm, Val x), const CausalLm *lm);
+/* The root's post-forward hook ends: its output in the dtype that mixed precision wants.  What the
+ * hook's frame holds, the last all-gather, goes after the cast and before the output as it was
+ * (FSDPState._post_forward). */
+Val causal_lm_forward_end(Builder *b, Val output);
 /* lossf(): cross entropy of flattened logits, in fp32 or in the model's dtype. */
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */

@@ -82,8 +82,7 @@ static void
 split_qkv(Builder *b, const CausalLm *lm, Val qkv, Val out[3])
 {
   OpAttributes at = {.result = builder_info(b, qkv), .size = {3}};
-  at.result.shape[2] = lm->hidden;
-  at.result.strided = TRUE;
+  at.result.shape[2] = lm->hidden; /* strides stay */
   builder_op_multi(b, OP_SPLIT, &at, 1, &qkv, 3, out);
 }
 

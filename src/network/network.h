@@ -105,6 +105,7 @@ typedef struct {
   int micro_batches; /* accumulation steps: the loss is divided when > 1 */
   NetworkPrecision precision;
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
+  gboolean splits_tied;   /* a tied weight becomes two: Strategy.splits_tied */
   DeviceLimits device;
 } NetworkShape;
 

@@ -23,8 +23,8 @@ typedef struct {
   guint8 dtype;
   guint8 is_view; /* its base keeps a second reference: never the target of an in-place sum (rule
                      L5) */
-  guint8 strided; /* memory order differs from its shape's */
   gint64 offset;  /* elements into the storage */
+  gint64 stride[OP_DIMS]; /* of a gradient: memory order */
 } TensorRef;
 
 #define NO_TENSOR_INIT                                                                             \
@@ -37,8 +37,8 @@ typedef struct {
 typedef struct {
   StorageId sharded;     /* this rank's part (the whole parameter when it is not sharded) */
   StorageId unsharded;   /* the full parameter that ops read now; NO_STORAGE when it is not there */
-  StorageId gradient;    /* .grad as autograd leaves it */
-  gboolean has_gradient; /* TRUE even when its memory belongs to somebody else (a bucket) */
+  StorageId gradient;    /* .grad as autograd leaves it, or the bucket it is a view of */
+  gboolean has_gradient; /* TRUE even for a gradient without elements */
   StorageId accumulated; /* unsharded gradient in the reduce dtype, kept over micro-batches */
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64
@@ -122,6 +122,9 @@ typedef struct {
   void (*after_backward)(StrategyContext *x, int unit);
   void (*end_backward)(StrategyContext *x);      /* the graph has run */
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
+  /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
+   * parameter of its own?  NULL: never. */
+  gboolean (*splits_tied)(const PlanSpec *plan);
   gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
