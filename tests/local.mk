@@ -47,11 +47,6 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 SHELL_TESTS = \
   tests/cli/list.sh \
   tests/cli/networks.sh \
-  tests/cli/run.sh \
-  tests/cli/show.sh \
-  tests/cli/usage.sh \
-  tests/extend.sh \
-  tests/formats.sh \
   tests/cli/replay.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
@@ -75,7 +70,6 @@ TEST_EXTRAS = \
   tests/recorded_config.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
-  tests/data
   tests/simulation.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
@@ -130,7 +124,6 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h tests/plan_tables.h tests/program_text.h tests/report_fixture.h
 tests_libtap_a_SOURCES = tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
