@@ -10,7 +10,8 @@
 
 /* What stands for tensors that cannot exist, after an error: no formula can overflow on it, or
  * divide by zero. */
-static const ValueInfo one_element = {.dtype = DTYPE_FP32, .dims = 1, .shape = {1, 1, 1, 1, 1}};
+static const ValueInfo one_element = {
+    .dtype = DTYPE_FP32, .dims = 1, .shape = {1, 1, 1, 1, 1}, .stride = {1, 1, 1, 1, 1}};
 
 typedef struct {
   const char *name;
