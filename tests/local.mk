@@ -35,6 +35,7 @@ CHECKS = \
   tests/check_show \
   tests/check_specs \
   tests/check_strategies \
+  tests/check_strides \
   tests/check_trace_order \
   tests/check_units
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
