@@ -14,6 +14,7 @@ highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 STRATEGIES = \
   src/strategy/none.c \
   src/strategy/ddp.c \
+  src/strategy/fsdp1.c \
   src/strategy/fsdp2.c
 
 FAMILIES = \
@@ -157,8 +158,12 @@ libhighwater_a_SOURCES += \
 
 # strategy
 libhighwater_a_SOURCES += \
+  src/strategy/fsdp1_clip.c \
+  src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h
 
@@ -180,6 +185,7 @@ libhighwater_a_SOURCES += \
   src/exec/gpu.c src/exec/gpu.h \
   src/exec/host_thread.c src/exec/host_thread.h \
   src/exec/labels.c src/exec/labels.h \
+  src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
   src/exec/span_log.c src/exec/span_log.h
 

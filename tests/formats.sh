@@ -32,12 +32,12 @@ knows "a recording"
 run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
 keys <out >words
 knows "a replay"
+run show tiny --plan fsdp2 --json
+keys <out >words
+knows "a network's summary"
 run list --json
 keys <out >words
 knows "the list"
-run show llama-3.2-1b --plan fsdp2 --json
-keys <out >words
-knows "a network's summary"
 run list strategy --json
 sed -n 's/.*"key":[^"]*"\([a-z0-9_]*\)\.\([a-z0-9_]*\)".*/\1\\.\2/p' out >words
 knows "the strategies' sections"

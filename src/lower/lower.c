@@ -169,6 +169,7 @@ write_program(StrategyContext *x, const LowerInput *in)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
+  lowered->keeps_gradients = in->strategy->keeps_gradients;
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   if (in->strategy->teardown != NULL)
     in->strategy->teardown(x);

@@ -24,11 +24,19 @@ make_ids(ProgramBuilder *builder, const Function *f)
   return ids;
 }
 
+static void
+view_parameters(StrategyContext *x, int unit, StreamId stream)
+{
+  autograd_view_parameters(x->walk, unit, stream);
+}
+
 Tape *
 tape_new(StrategyContext *context, const Strategy *strategy)
 {
   Tape *t = g_new0(Tape, 1);
   t->x = context;
+  context->walk = t;
+  context->view_parameters = view_parameters;
   t->strategy = strategy;
   t->network = context->network;
   t->builder = context->builder;
@@ -135,19 +143,23 @@ static void
 add_operand(Tape *t, const OpRun *run, int buffer, Role role)
 {
   const TensorRef *ref = &run->buffer[buffer];
-  StorageId storage =
-      ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
+  const ParameterState *p = ref->parameter >= 0 ? &t->x->parameters[ref->parameter] : NULL;
+  StorageId storage = p != NULL ? p->unsharded : ref->storage;
   if (storage == NO_STORAGE)
     return;
+  gint64 offset = ref->offset + (p != NULL ? p->offset : 0);
   ValueInfo info;
   gboolean known = buffer_info(run, buffer, &info);
+  gint64 bytes = live_storage_bytes(t->live, storage), size = known ? value_bytes(&info) : bytes;
+  /* validation reads what it validates, and a kernel may make what it will be given */
+  gboolean unvalidated = buffer >= BUFFER_GRAD && (role == ROLE_READ || size != bytes);
   gint32 tensor;
-  if (!known || value_bytes(&info) > live_storage_bytes(t->live, storage)) {
-    /* a temporary, or a gradient before validation: all of it */
+  if (!known || unvalidated || size > bytes) {
+    /* a temporary, or a gradient of another shape or dtype than its input's: all of it */
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
     Layout layout = layout_of(&info);
-    tensor = program_builder_tensor(t->builder, storage, ref->offset, &layout);
+    tensor = program_builder_tensor(t->builder, storage, offset, &layout);
   }
   program_builder_operand(t->builder, tensor, role);
 }

@@ -100,6 +100,15 @@ read_bool_or_int(JsonReader *reader, const OptionInfo *option, OptionValue *valu
                      option->min, option->max);
 }
 
+static void
+read_name_or_int(JsonReader *reader, const OptionInfo *option, OptionValue *value)
+{
+  value->is_name = cJSON_IsString(json_reader_raw(reader, option->key));
+  value->number = value->is_name ? json_reader_enum(reader, option->key, option->names, 0)
+                                 : json_reader_int(reader, option->key, value->number, option->min,
+                                                   option->max);
+}
+
 static OptionValue
 read_option(JsonReader *reader, const OptionInfo *option)
 {
@@ -125,6 +134,9 @@ read_option(JsonReader *reader, const OptionInfo *option)
     break;
   case OPTION_BOOL_OR_INT:
     read_bool_or_int(reader, option, &value);
+    break;
+  case OPTION_NAME_OR_INT:
+    read_name_or_int(reader, option, &value);
     break;
   }
   return value;
@@ -164,6 +176,11 @@ option_allowed(const OptionInfo *option)
   case OPTION_BOOL_OR_INT:
     return g_strdup_printf("true | false | null | %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
                            option->min, option->max);
+  case OPTION_NAME_OR_INT: {
+    g_autofree char *names = join_names(option->names);
+    return g_strdup_printf("%s | %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT, names, option->min,
+                           option->max);
+  }
   }
   g_assert_not_reached();
 }

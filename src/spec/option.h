@@ -13,6 +13,7 @@ typedef enum {
   OPTION_SIZE,        /* bytes, or "25MiB", in [min, max] (max 0: no limit) */
   OPTION_ENUM,        /* one of `names` (NULL-terminated) */
   OPTION_BOOL_OR_INT, /* true | false | whole number in [min, max] | null */
+  OPTION_NAME_OR_INT, /* one of `names`, or a whole number in [min, max] */
 } OptionType;
 
 /* One option of a section of the plan. */
@@ -21,8 +22,8 @@ typedef struct {
   OptionType type;
   const char
       *fallback;   /* the default, as JSON text: "1", "true", "null", "\"root\"", "\"25MiB\"" */
-  gint64 min, max; /* OPTION_INT, OPTION_SIZE, OPTION_BOOL_OR_INT */
-  const char *const *names; /* OPTION_ENUM */
+  gint64 min, max; /* OPTION_INT, OPTION_SIZE, OPTION_BOOL_OR_INT, OPTION_NAME_OR_INT */
+  const char *const *names; /* OPTION_ENUM, OPTION_NAME_OR_INT */
   const char *summary;      /* one line for `list` and the manual */
 } OptionInfo;
 
@@ -37,6 +38,7 @@ typedef struct {
   gboolean
       is_null; /* no value: null, where the default is null or OPTION_BOOL_OR_INT was given null */
   gboolean is_bool; /* OPTION_BOOL_OR_INT: true or false, in `number` */
+  gboolean is_name; /* OPTION_NAME_OR_INT: a name, whose index is in `number` */
   gint64 number;    /* bool, int, size, or index into names */
 } OptionValue;
 

@@ -43,6 +43,7 @@ typedef struct {
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64
       local_elements; /* this rank's elements, without padding: what optimizer state is made for */
+  gint64 offset;      /* elements into `unsharded` at which it begins */
   gint32 node;        /* its AccumulateGrad node in the current graph */
 } ParameterState;
 
@@ -71,6 +72,10 @@ struct _StrategyContext {
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
   gpointer state;             /* the strategy's own */
+  /* Makes the autograd nodes through which the gradients of a unit's parameters, views of a flat
+   * one, come to .flatten; they run on this stream.  The walk's. */
+  void (*view_parameters)(StrategyContext *x, int unit, StreamId stream);
+  gpointer walk;
   /* where the walk is */
   int step;        /* from 1 */
   int micro_batch; /* from 0 */
@@ -119,13 +124,19 @@ typedef struct {
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
+  /* After view_parameters: the gradients of a unit's parameters become one; gradients, by position
+   * in the unit, are borrowed (NO_STORAGE: a parameter without one).  after_backward follows. */
+  void (*flatten)(StrategyContext *x, int unit, const StorageId *gradients);
   void (*after_backward)(StrategyContext *x, int unit);
   void (*end_backward)(StrategyContext *x);      /* the graph has run */
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
    * parameter of its own?  NULL: never. */
   gboolean (*splits_tied)(const PlanSpec *plan);
-  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
+  /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
+  gboolean (*clip)(StrategyContext *x);
+  gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
+  gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
@@ -142,6 +153,13 @@ const Strategy *strategy_find(const char *name);
 PlanStrategy *strategy_plan_table(void);
 
 /* ---- what many strategies do ---- */
+
+/* Adds a unit without modules; returns its index. */
+int strategy_new_unit(StrategyContext *x, const char *name);
+/* Puts modules `module` to `last_module` into a unit: its hooks begin and end at the first of them,
+ * their parameters that no unit has yet belong to it.  owner: unit of each parameter, -1 for none;
+ * kept up to date. */
+void strategy_add_module(StrategyContext *x, int unit, int module, int last_module, int *owner);
 
 /* Purpose of a parameter's memory. */
 StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Category category);
