@@ -534,7 +534,7 @@ START_TEST(more_parameters_than_can_be_counted_are_an_error)
   g_autoptr(GError) error = NULL;
   Builder *b = builder_new("test", &small_shape);
   for (int i = 0; i < 17; i++) { /* 2^46 each: 17 x 2^46 > 2^50 */
-    g_autofree char *name = g_strdup_printf("fc_%d", i);
+    g_autofree char *name = g_strdup_printf("fc%d", i);
     define_linear(b, name, (gint64) 1 << 23, (gint64) 1 << 23, FALSE);
   }
   ck_assert_ptr_null(builder_finish(b, &error));

@@ -250,14 +250,12 @@ START_TEST(a_llama_block_keeps_what_the_closed_form_says)
 }
 END_TEST
 
-/* expand and reshape, where a head is not the only one: [b, s, K heads, n, head_dim] with stride 0
- * along n has no view that merges the two.  A single head has, and a model with a key head for each
- * head repeats nothing. */
-START_TEST(repeated_key_heads_are_kept_as_wide_as_the_queries_unless_a_view_can_repeat_them)
+START_TEST(repeated_key_heads_are_kept_as_wide_as_the_queries)
 {
   for (guint i = 0; i < G_N_ELEMENTS(llama_sizes); i++) {
     const Sizes *z = &llama_sizes[i];
-    gint64 a = z->heads * z->head_dim, repeated = z->kv_heads == 1 ? z->head_dim : a;
+    gint64 a = z->heads * z->head_dim;
+    gint64 repeated = z->kv_heads > 1 ? a : z->head_dim; /* a single head is repeated by a view */
     g_autofree char *config =
         llama_config(z, 2, "{\"code\": \"torchtitan\", \"kv_heads\": \"repeated\"}");
     g_autofree char *plan = plan_of(z);
@@ -649,8 +647,7 @@ test_suite(void)
   tcase_add_test(parameters,
                  configs_of_the_reference_data_have_the_parameters_that_transformers_counts);
   tcase_add_test(activations, a_llama_block_keeps_what_the_closed_form_says);
-  tcase_add_test(activations,
-                 repeated_key_heads_are_kept_as_wide_as_the_queries_unless_a_view_can_repeat_them);
+  tcase_add_test(activations, repeated_key_heads_are_kept_as_wide_as_the_queries);
   tcase_add_test(activations, a_llama_block_of_transformers_keeps_fp32_copies_in_its_norms);
   tcase_add_test(activations, efficient_attention_keeps_padded_rows_and_no_generator);
   tcase_add_test(activations, a_gpt2_block_keeps_34_bytes_for_each_element_of_its_input);
