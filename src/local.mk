@@ -17,6 +17,8 @@ STRATEGIES = \
   src/strategy/zero0.c \
   src/strategy/zero1.c \
   src/strategy/zero2.c \
+  src/strategy/zero3.c \
+  src/strategy/fsdp1.c \
   src/strategy/fsdp2.c
 
 FAMILIES = \
@@ -162,11 +164,22 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
+  src/strategy/fsdp1_clip.c \
+  src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
+  src/strategy/zero3_fetch.c \
+  src/strategy/zero3_gather.c \
+  src/strategy/zero3_gradients.c \
+  src/strategy/zero3_init.c \
+  src/strategy/zero3_private.h \
+  src/strategy/zero3_step.c \
+  src/strategy/zero3_trace.c \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
@@ -192,6 +205,7 @@ libhighwater_a_SOURCES += \
   src/exec/gpu.c src/exec/gpu.h \
   src/exec/host_thread.c src/exec/host_thread.h \
   src/exec/labels.c src/exec/labels.h \
+  src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
   src/exec/span_log.c src/exec/span_log.h
 

@@ -24,7 +24,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
   const Strategy *strategy = strategy_find(plan->strategy);
   LossScaling loss = strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
   gboolean loops = loss == LOSS_IS_THE_LOOPS;
-  return (NetworkShape){
+  NetworkShape shape = {
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
       .micro_batches = loops ? plan->accumulation.steps : 1,
@@ -36,6 +36,9 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm},
   };
+  if (strategy != NULL && strategy->shape != NULL)
+    strategy->shape(plan, &shape);
+  return shape;
 }
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */
@@ -175,6 +178,7 @@ write_program(StrategyContext *x, const LowerInput *in)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
+  lowered->keeps_gradients = in->strategy->keeps_gradients;
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   if (in->strategy->teardown != NULL)
     in->strategy->teardown(x);

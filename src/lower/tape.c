@@ -24,11 +24,19 @@ make_ids(ProgramBuilder *builder, const Function *f)
   return ids;
 }
 
+static void
+view_parameters(StrategyContext *x, int unit, StreamId stream)
+{
+  autograd_view_parameters(x->walk, unit, stream);
+}
+
 Tape *
 tape_new(StrategyContext *context, const Strategy *strategy)
 {
   Tape *t = g_new0(Tape, 1);
   t->x = context;
+  context->walk = t;
+  context->view_parameters = view_parameters;
   t->strategy = strategy;
   t->network = context->network;
   t->builder = context->builder;
@@ -42,6 +50,7 @@ tape_new(StrategyContext *context, const Strategy *strategy)
   for (int i = 0; i < THREAD_COUNT; i++)
     for (int j = 0; j < WORKSPACE_COUNT; j++)
       t->workspace[i][j] = NO_STORAGE;
+  t->inputs_left = g_new0(int, t->network->modules->len + t->network->blocks->len);
   t->ids = g_new(FunctionIds, t->network->functions->len);
   for (guint i = 0; i < t->network->functions->len; i++)
     t->ids[i] = make_ids(t->builder, network_function(t->network, (int) i));
@@ -56,6 +65,7 @@ tape_free(Tape *t)
     g_free(t->ids[i].kernel);
   }
   g_free(t->ids);
+  g_free(t->inputs_left);
   g_array_unref(t->nodes);
   g_array_unref(t->saved);
   g_array_unref(t->hooks);
@@ -519,6 +529,43 @@ cast_input(Tape *t, TensorRef *ref, int module)
   *ref = cast;
 }
 
+int
+tape_program_module(const Tape *t, int module)
+{
+  int block = module - (int) t->network->modules->len;
+  return block < 0 ? module : network_block(t->network, block)->module;
+}
+
+/* The hooks that a strategy has on every module.  A recomputation's graph is thrown away: it gets
+ * no nodes. */
+static void
+before_module(Tape *t, int module, int n, TensorRef *args)
+{
+  if (t->strategy->before_module == NULL)
+    return;
+  t->strategy->before_module(t->x, module);
+  if (t->recomputing != NULL)
+    return;
+  t->inputs_left[module] = 0;
+  for (int i = 0; i < n; i++) {
+    if (args[i].node < 0)
+      continue;
+    autograd_mark(t, NODE_MODULE_END, module, &args[i]);
+    t->inputs_left[module]++;
+  }
+}
+
+static void
+after_module(Tape *t, int module, TensorRef *output)
+{
+  if (t->strategy->after_module == NULL)
+    return;
+  program_builder_set_module(t->builder, tape_program_module(t, module));
+  t->strategy->after_module(t->x, module);
+  if (t->recomputing == NULL && output->node >= 0)
+    autograd_mark(t, NODE_MODULE_BEGIN, module, output);
+}
+
 /* Hooks before a module's forward(): args become what it receives, with references of their own. */
 static void
 enter_module(Tape *t, int module, int n, TensorRef *args)
@@ -529,6 +576,7 @@ enter_module(Tape *t, int module, int n, TensorRef *args)
     tape_hold(t, &args[i]);
   if (module == 0 && s->begin_forward != NULL && t->recomputing == NULL)
     s->begin_forward(t->x);
+  before_module(t, module, n, args);
   int unit = unit_at(t->x->unit_begins, module);
   if (unit < 0)
     return;
@@ -542,13 +590,14 @@ enter_module(Tape *t, int module, int n, TensorRef *args)
       cast_input(t, &args[i], module);
   s->before_forward(t->x, unit);
   if (s->marks_inputs && args[0].node >= 0)
-    autograd_mark(t, unit, &args[0]);
+    autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
 }
 
 /* Hooks after it, on its output. */
 static void
-exit_module(Tape *t, int module, const TensorRef *output)
+exit_module(Tape *t, int module, TensorRef *output)
 {
+  after_module(t, module, output);
   int unit = unit_at(t->x->unit_ends, module);
   if (unit < 0 || t->recomputing != NULL)
     return;
@@ -558,7 +607,7 @@ exit_module(Tape *t, int module, const TensorRef *output)
     autograd_add_hook(t, output->node, unit, token);
 }
 
-/* FSDP(checkpoint(block)) or checkpoint(FSDP(block)): which is outside is the plan's `around`. */
+/* A block's call inside its hooks, with checkpointing inside or (repeating them) outside. */
 static TensorRef
 call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
@@ -566,7 +615,7 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   memcpy(received, args, sizeof(TensorRef) * (gsize) n);
   int module = place.first_module;
   enter_module(t, module, n, received);
-  gboolean inner = t->x->plan->checkpointing.around == AROUND_MODULE && t->recomputing == NULL;
+  gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
   TensorRef result = inner && checkpoint_wants(t, block)
                          ? checkpoint_run(t, block, place, n, received)
                          : tape_run(t, place, n, received);
@@ -583,15 +632,28 @@ tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args)
   return call_inside_hooks(t, block, place, n, args);
 }
 
+/* checkpoint(block) as a module of its own, where hooks are on every module. */
+static TensorRef
+call_wrapper(Tape *t, int block, Place place, int n, const TensorRef *args)
+{
+  TensorRef received[STATEMENT_SLOTS];
+  int wrapper = network_wrapper(t->network, block);
+  memcpy(received, args, sizeof(TensorRef) * (gsize) n);
+  before_module(t, wrapper, n, received);
+  TensorRef result = checkpoint_run(t, block, place, n, received);
+  after_module(t, wrapper, &result);
+  return result;
+}
+
 static TensorRef
 call_block(Tape *t, int block, int function, int n, const TensorRef *args)
 {
   const Block *b = network_block(t->network, block);
   Place place = {function, b->module, b->first_parameter};
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
-  gboolean outer = t->x->plan->checkpointing.around == AROUND_FSDP && checkpoint_wants(t, block);
+  gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
   TensorRef result =
-      outer ? checkpoint_run(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
+      outer ? call_wrapper(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return result;
 }

@@ -338,6 +338,14 @@ define_block(Builder *b, const BlockSpec *block)
   return first;
 }
 
+/* The module around the projections, of which `first` is the first weight. */
+static int
+attention_module(Builder *b, int first)
+{
+  const Network *network = builder_network(b);
+  return network_module(network, network_parameter(network, first)->module)->parent;
+}
+
 static Val
 run_attention(BlockWriter *w, const BlockOp *op, int first, Val x)
 {
@@ -346,9 +354,8 @@ run_attention(BlockWriter *w, const BlockOp *op, int first, Val x)
   int step = op->bias ? 2 : 1;
   Linear p[4];
   for (int i = 0; i < 4; i++)
-    p[i] = (Linear){first + i * step, op->bias ? first + i * step + 1 : -1};
-  builder_call(b, 1, &x);
-  x.temporary = FALSE;
+    p[i] = (Linear){first + i * step, op->bias ? first + i * step + 1 : -1, 0};
+  x = call_module(b, attention_module(b, first), x);
   Val q = let(b, "q", transpose(b, split_heads(b, linear(b, x, p[0]), op->heads, head_dim)));
   Val k = let(b, "k", transpose(b, split_heads(b, linear(b, x, p[1]), op->kv_heads, head_dim)));
   Val v = let(b, "v", transpose(b, split_heads(b, linear(b, x, p[2]), op->kv_heads, head_dim)));
@@ -360,12 +367,16 @@ run_attention(BlockWriter *w, const BlockOp *op, int first, Val x)
 static Val
 run_numbers(BlockWriter *w, const BlockOp *op, int first, Val x)
 {
+  int module = first >= 0 ? network_parameter(builder_network(w->b), first)->module : -1;
+  if (module >= 0)
+    x = call_module(w->b, module, x);
   OpAttributes at = {.result = builder_info(w->b, x),
                      .size = {op->activation_bytes, op->workspace_bytes, op->flops}};
   Val operands[2] = {x, NO_VAL};
   if (first >= 0)
     operands[1] = builder_weight(w->b, first);
-  return builder_op(w->b, OP_OPAQUE, &at, first >= 0 ? 2 : 1, operands);
+  Val y = builder_op(w->b, OP_OPAQUE, &at, first >= 0 ? 2 : 1, operands);
+  return module >= 0 ? builder_leave(w->b, y) : y;
 }
 
 static Val
@@ -374,7 +385,7 @@ run_op(BlockWriter *w, const BlockOp *op, int first, Val x, Val other)
   Builder *b = w->b;
   switch (op->kind) {
   case BLOCK_LINEAR:
-    return linear(b, x, (Linear){first, op->bias ? first + 1 : -1});
+    return linear(b, x, (Linear){first, op->bias ? first + 1 : -1, 0});
   case BLOCK_LAYER_NORM:
     return layer_norm(b, x, first);
   case BLOCK_RMS_NORM:
@@ -513,37 +524,14 @@ define_modules(Builder *b, const Blocks *m)
   return parts;
 }
 
-/* A module call with hooks around one op. */
-static Val
-call_embedding(Builder *b, const Parts *p, Val tokens)
-{
-  builder_call(b, 1, &tokens);
-  Val received = {tokens.slot, FALSE};
-  builder_module_enter(b, p->embedding_module, 1, &received);
-  Val y = embedding(b, p->embedding_weight, received);
-  builder_module_exit(b, p->embedding_module, y);
-  return builder_leave(b, y);
-}
-
-static Val
-call_head(Builder *b, const Parts *p, Val x)
-{
-  builder_call(b, 1, &x);
-  Val received = {x.slot, FALSE};
-  builder_module_enter(b, p->head_module, 1, &received);
-  Val y = linear(b, received, p->head);
-  builder_module_exit(b, p->head_module, y);
-  return builder_leave(b, y);
-}
-
 static Val
 model_forward(Builder *b, const Blocks *m, const Parts *p, Val input)
 {
   builder_call(b, 0, NULL);
-  Val x = m->has_embedding ? let(b, "x", call_embedding(b, p, input)) : input;
+  Val x = m->has_embedding ? let(b, "x", embedding(b, p->embedding_weight, input)) : input;
   for (guint i = 0; i < p->functions->len; i++)
     x = let(b, "x", builder_block_call(b, (int) i, g_array_index(p->functions, int, i), 1, &x));
-  return builder_leave(b, m->has_head ? call_head(b, p, x) : x);
+  return builder_leave(b, m->has_head ? linear(b, x, p->head) : x);
 }
 
 /* The loss of the output: cross entropy with labels, or the sum of the output in fp32. */

@@ -44,7 +44,7 @@ void recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index);
 void recipe_reshape(OpCase *c, int i);
 void recipe_contiguous(OpCase *c, int i);
 /* Gradient i becomes the temporary, row-major or in the order (ORDER_SAME) of the old one, which
- * lets go. */
+ * (if there is one) lets go. */
 void recipe_replace(OpCase *c, int i, int buffer, GradOrder order);
 void recipe_workspace(OpCase *c, Workspace workspace);
 
@@ -86,6 +86,9 @@ void forward_addmm(OpCase *c);
 void backward_addmm(OpCase *c);
 void forward_bmm(OpCase *c);
 void backward_bmm(OpCase *c);
+void shape_zero3_linear(OpCase *c);
+void forward_zero3_linear(OpCase *c);
+void backward_zero3_linear(OpCase *c);
 void shape_rms_norm(OpCase *c);
 void backward_rms_norm(OpCase *c);
 void shape_layer_norm(OpCase *c);

@@ -73,6 +73,10 @@ struct _StrategyContext {
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
   gpointer state;             /* the strategy's own */
+  /* Makes the autograd nodes through which the gradients of a unit's parameters, views of a flat
+   * one, come to .flatten; they run on this stream.  The walk's. */
+  void (*view_parameters)(StrategyContext *x, int unit, StreamId stream);
+  gpointer walk;
   /* where the walk is */
   int step;        /* from 1 */
   int micro_batch; /* from 0 */
@@ -120,6 +124,8 @@ typedef struct {
   void (*teardown)(StrategyContext *x);
   /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
   LossScaling (*loss)(const PlanSpec *plan);
+  /* What else it changes in the code that the network runs; NULL: nothing. */
+  void (*shape)(const PlanSpec *plan, NetworkShape *shape);
 
   void (*begin_step)(StrategyContext *x);
   void (*zero_grad)(
@@ -133,22 +139,38 @@ typedef struct {
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
+  /* After view_parameters: the gradients of a unit's parameters become one; gradients, by position
+   * in the unit, are borrowed (NO_STORAGE: a parameter without one).  after_backward follows. */
+  void (*flatten)(StrategyContext *x, int unit, const StorageId *gradients);
   void (*after_backward)(StrategyContext *x, int unit);
   void (*end_backward)(StrategyContext *x); /* the graph has run */
   void (*after_graph)(StrategyContext *x);  /* backward() has returned to the framework's engine */
   /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
    * parameter. */
   void (*optimizer_step)(StrategyContext *x);
+  /* Hooks on every module's call, for frameworks that have them there; a recomputation runs the
+   * forward ones again.  The module is an index, or network_wrapper() of a block.  Its backward
+   * begins when a gradient reaches its output, and ends when those of all its inputs are there:
+   * never, for one whose inputs want none.  All four or none. */
+  void (*before_module)(StrategyContext *x, int module);
+  void (*after_module)(StrategyContext *x, int module);
+  void (*before_module_backward)(StrategyContext *x, int module);
+  void (*after_module_backward)(StrategyContext *x, int module);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
                           than the model takes */
   /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
    * parameter of its own?  NULL: never. */
   gboolean (*splits_tied)(const PlanSpec *plan);
-  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
+  /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
+  gboolean (*clip)(StrategyContext *x);
+  gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
+  gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
+  /* A gathered parameter is new memory put under it, not its own memory resized. */
+  gboolean swaps_parameters;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
@@ -162,6 +184,13 @@ const Strategy *strategy_find(const char *name);
 PlanStrategy *strategy_plan_table(void);
 
 /* ---- what many strategies do ---- */
+
+/* Adds a unit without modules; returns its index. */
+int strategy_new_unit(StrategyContext *x, const char *name);
+/* Puts modules `module` to `last_module` into a unit: its hooks begin and end at the first of them,
+ * their parameters that no unit has yet belong to it.  owner: unit of each parameter, -1 for none;
+ * kept up to date. */
+void strategy_add_module(StrategyContext *x, int unit, int module, int last_module, int *owner);
 
 /* Purpose of a parameter's memory. */
 StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Category category);
