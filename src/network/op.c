@@ -259,7 +259,7 @@ static const OpInfo ops[OP_COUNT] = {
                             .forward = forward_alias, .backward = backward_view_as_complex},
     [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias,
                          .backward = backward_view_as_real},
-    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_alias,
+    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_slice,
                   .backward = backward_dense},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
                   .backward = backward_split},

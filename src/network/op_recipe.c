@@ -477,6 +477,12 @@ forward_outputs(OpCase *c)
 void
 forward_alias(OpCase *c)
 {
+  recipe_alias(c, 0, 0);
+}
+
+void
+forward_slice(OpCase *c)
+{
   recipe_alias(c, 0, c->at.size[0]);
 }
 
