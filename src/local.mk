@@ -14,6 +14,10 @@ highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 STRATEGIES = \
   src/strategy/none.c \
   src/strategy/ddp.c \
+  src/strategy/zero0.c \
+  src/strategy/zero1.c \
+  src/strategy/zero2.c \
+  src/strategy/zero3.c \
   src/strategy/fsdp1.c \
   src/strategy/fsdp2.c
 
@@ -158,6 +162,8 @@ libhighwater_a_SOURCES += \
 
 # strategy
 libhighwater_a_SOURCES += \
+  src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
+  src/strategy/deepspeed.c src/strategy/deepspeed.h \
   src/strategy/fsdp1_clip.c \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_private.h \
@@ -165,7 +171,21 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
-  src/strategy/strategy.c src/strategy/strategy.h
+  src/strategy/strategy.c src/strategy/strategy.h \
+  src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
+  src/strategy/zero3_fetch.c \
+  src/strategy/zero3_gather.c \
+  src/strategy/zero3_gradients.c \
+  src/strategy/zero3_init.c \
+  src/strategy/zero3_private.h \
+  src/strategy/zero3_step.c \
+  src/strategy/zero3_trace.c \
+  src/strategy/zero_flat.c src/strategy/zero_flat.h \
+  src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
+  src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
+  src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
+  src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
+  src/strategy/zero_step.c
 
 # lower
 libhighwater_a_SOURCES += \

@@ -136,6 +136,30 @@ print_options(const OptionSection *section, GString *out)
   }
 }
 
+/* Strategies share sections: which is the first to have this one? */
+static guint
+first_with_section(const GPtrArray *items, const OptionSection *section)
+{
+  guint i = 0;
+  while (((const ListItem *) g_ptr_array_index(items, i))->section != section)
+    i++;
+  return i;
+}
+
+static void
+print_users(const GPtrArray *items, const OptionSection *section, GString *out)
+{
+  const char *comma = "";
+  for (guint i = 0; i < items->len; i++) {
+    const ListItem *item = g_ptr_array_index(items, i);
+    if (item->section != section)
+      continue;
+    g_string_append_printf(out, "%s%s", comma, item->name);
+    comma = ", ";
+  }
+  g_string_append_c(out, '\n');
+}
+
 /* One table over all items keeps the summaries in a column; with options below, each item is a
  * table of its own. */
 static void
@@ -151,9 +175,10 @@ print_text(const ListTable *table, GString *out)
   text_table_print(rows, 2, out);
   for (guint i = 0; i < items->len; i++) {
     const ListItem *item = g_ptr_array_index(items, i);
-    if (!item->section)
+    if (!item->section || first_with_section(items, item->section) != i)
       continue;
-    g_string_append_printf(out, "\n    options of %s\n", item->name);
+    g_string_append(out, "\n    options of ");
+    print_users(items, item->section, out);
     print_options(item->section, out);
   }
 }

@@ -22,6 +22,7 @@ typedef struct {
   GArray *locals;    /* Local, in order of first appearance */
   GArray *arguments; /* gint16: references of a module call's argument tuple */
   int module;        /* the module to return to */
+  int called;        /* the module whose hooks see the call, or -1 */
 } Frame;
 
 struct _Builder {
@@ -83,6 +84,8 @@ builder_new(const char *name, const NetworkShape *shape)
   n->embedding_modules = array_of(sizeof(int), NULL);
   n->head_modules = array_of(sizeof(int), NULL);
   n->construct = n->main = -1;
+  for (int i = 0; i < LOSS_STEPS; i++)
+    n->loss_step[i] = -1;
   n->tied_module = n->tied_weight = -1;
   b->frames = g_ptr_array_new();
   b->open_modules = array_of(sizeof(int), NULL);
@@ -93,9 +96,26 @@ builder_new(const char *name, const NetworkShape *shape)
   return b;
 }
 
+/* The functions of the loss that an engine calls: the same for every family. */
+static void
+write_loss_steps(Builder *b)
+{
+  static const OpId ops[LOSS_STEPS] = {OP_DIV_SCALAR, OP_MUL_SCALAR};
+  static const char *const names[LOSS_STEPS] = {"divide_loss", "scale_loss"};
+  const Function *main = network_function(b->network, b->network->main);
+  ValueInfo loss = g_array_index(main->values, ValueInfo, main->result);
+  for (int i = 0; i < b->network->shape.loss_steps; i++) {
+    Val argument;
+    builder_function_begin(b, names[i], -1, 1, &loss, &argument);
+    b->network->loss_step[i] = builder_function_end(b, builder_op(b, ops[i], NULL, 1, &argument));
+  }
+}
+
 Network *
 builder_finish(Builder *b, GError **error)
 {
+  if (b->error == NULL && b->network->main >= 0)
+    write_loss_steps(b);
   g_assert(b->frames->len == 0 || b->error != NULL);
   Network *network = b->network;
   if (b->error != NULL) {
@@ -536,6 +556,7 @@ push_frame(Builder *b)
   frame->locals = array_of(sizeof(Local), NULL);
   frame->arguments = array_of(sizeof(gint16), NULL);
   frame->module = b->module;
+  frame->called = -1;
   g_ptr_array_add(b->frames, frame);
   return frame;
 }
@@ -618,6 +639,8 @@ builder_leave_with(Builder *b, int n, Val *results)
     results[i] = builder_share(b, results[i]);
   for (guint i = 0; i < frame->locals->len; i++)
     unreference(b, g_array_index(frame->locals, Local, i).slot);
+  if (frame->called >= 0)
+    builder_module_exit(b, frame->called, results[0]);
   g_ptr_array_set_size(b->frames, (int) b->frames->len - 1);
   for (guint i = 0; i < frame->arguments->len; i++)
     unreference(b, g_array_index(frame->arguments, gint16, i));
@@ -639,7 +662,8 @@ builder_leave(Builder *b, Val result)
 void
 builder_module_enter(Builder *b, int module, int n, Val *args)
 {
-  Statement s = {.kind = STATEMENT_ENTER, .a = module, .ins = (guint8) n, .outs = (guint8) n};
+  Statement s = {
+      .kind = STATEMENT_ENTER, .a = module - b->base_module, .ins = (guint8) n, .outs = (guint8) n};
   g_assert(n <= STATEMENT_SLOTS);
   for (int i = 0; i < n; i++) {
     ValueInfo info = info_of(b, args[i].slot);
@@ -656,8 +680,35 @@ builder_module_enter(Builder *b, int module, int n, Val *args)
 void
 builder_module_exit(Builder *b, int module, Val output)
 {
-  add_statement(b,
-                &(Statement){.kind = STATEMENT_EXIT, .a = module, .ins = 1, .in = {output.slot}});
+  add_statement(
+      b, &(Statement){
+             .kind = STATEMENT_EXIT, .a = module - b->base_module, .ins = 1, .in = {output.slot}});
+}
+
+void
+builder_module_call(Builder *b, int module, int n, Val *args)
+{
+  builder_call(b, n, args);
+  Frame *frame = top_frame(b);
+  frame->called = module;
+  for (int i = 0; i < n; i++)
+    args[i].temporary = FALSE;
+  builder_module_enter(b, module, n, args);
+  for (int i = 0; i < n; i++) {
+    g_array_append_val(frame->arguments, args[i].slot);
+    args[i].temporary = FALSE;
+  }
+  b->module = module;
+}
+
+void
+builder_module_call_by_keyword(Builder *b, int module, Val *arg)
+{
+  builder_call(b, 1, arg);
+  arg->temporary = FALSE;
+  top_frame(b)->called = module;
+  builder_module_enter(b, module, 0, NULL);
+  b->module = module;
 }
 
 Val

@@ -259,7 +259,7 @@ static const OpInfo ops[OP_COUNT] = {
                             .forward = forward_alias, .backward = backward_view_as_complex},
     [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias,
                          .backward = backward_view_as_real},
-    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_alias,
+    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_slice,
                   .backward = backward_dense},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
                   .backward = backward_split},
@@ -314,6 +314,12 @@ static const OpInfo ops[OP_COUNT] = {
                   .forward = forward_addmm, .backward = backward_addmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm},
+    /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in
+     * the order input, weight, bias */
+    [OP_ZERO3_LINEAR] = {"zero3_linear", SAVES(ALWAYS(I2), ALWAYS(I1), ALWAYS(I0)),
+                         .saves_late = TRUE, .shape = shape_zero3_linear,
+                         .forward = forward_zero3_linear, .backward = backward_zero3_linear,
+                         .selective = SELECT_ALTERNATE},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),

@@ -49,6 +49,7 @@
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
   X(BMM)                                                                                           \
+  X(ZERO3_LINEAR)                                                                                  \
   /* norms, look-ups, losses */                                                                    \
   X(RMS_NORM)                                                                                      \
   X(LAYER_NORM)                                                                                    \
@@ -218,6 +219,7 @@ struct _OpInfo {
   OpSave saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by
                                  argument name, inputs, then outputs (rule L4) */
   int save_count;
+  gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */

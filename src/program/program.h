@@ -235,7 +235,8 @@ typedef struct {
   X(ALL_GATHER, "all_gather")                                                                      \
   X(REDUCE_SCATTER, "reduce_scatter")                                                              \
   X(ALL_REDUCE, "all_reduce")                                                                      \
-  X(BROADCAST, "broadcast")
+  X(BROADCAST, "broadcast")                                                                        \
+  X(REDUCE, "reduce") /* to one rank */
 
 typedef enum {
 #define X(name, text) COLLECTIVE_##name,

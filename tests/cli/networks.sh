@@ -34,13 +34,12 @@ rejects "a block ends as wide as it began" "key 'blocks[0].ops': the block ends 
 rejects "heads divide the width" "key 'blocks[0].ops[0].heads': 7 does not divide the width 64" '{"op": "attention", "heads": 7}'
 rejects "key heads divide heads" "key 'blocks[0].ops[0].kv_heads': 3 does not divide heads 4" \
   '{"op": "attention", "heads": 4, "kv_heads": 3}'
-accepts "ops without a name are numbered" "$linear, $linear"
-rejects "ops of a block have different names" "key 'blocks[0].ops[1].name': two ops of the block are named 'linear'" \
-  "$linear, {\"op\": \"linear\", \"name\": \"linear\"}"
+accepts "ops of a block without names are numbered by kind" "$linear, $linear"
+rejects "ops of a block have different names" "key 'blocks[0].ops[1].name': two ops of the block are named 'up'" \
+  '{"op": "linear", "name": "up"}, {"op": "linear", "name": "up"}'
 rejects "a name is one step of a path" "key 'blocks[0].ops[0].name': 'a.b' is no name of a module" \
   '{"op": "linear", "name": "a.b"}'
-overflow="opaque: 8796093022208000000 elements are too many for a tensor"
-rejects "sizes that overflow are no sizes" "$overflow" '{"activation_bytes": "8000000TiB"}'
+rejects "sizes that overflow are no sizes" "opaque: 8796093022208000000 elements are too many for a tensor" '{"activation_bytes": "8000000TiB"}'
 
 # Whole networks.
 whole() {
