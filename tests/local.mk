@@ -36,6 +36,7 @@ CHECKS = \
   tests/check_show \
   tests/check_specs \
   tests/check_strategies \
+  tests/check_strides \
   tests/check_trace_order \
   tests/check_units \
   tests/check_zero

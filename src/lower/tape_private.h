@@ -126,7 +126,8 @@ typedef struct {
   const Op *op;
   Place place;
   TensorRef buffer[BUFFER_COUNT];
-  ValueInfo info[BUFFER_TEMP]; /* of inputs and outputs */
+  ValueInfo info[BUFFER_TEMP];   /* of inputs and outputs */
+  ValueInfo gradient[OP_INPUTS]; /* as they are: until validation some have the output's shape */
   int launches;
 } OpRun;
 void tape_play(Tape *t, OpRun *run, int first, int end);

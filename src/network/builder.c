@@ -10,7 +10,8 @@
 
 /* What stands for tensors that cannot exist, after an error: no formula can overflow on it, or
  * divide by zero. */
-static const ValueInfo one_element = {.dtype = DTYPE_FP32, .dims = 1, .shape = {1, 1, 1, 1, 1}};
+static const ValueInfo one_element = {
+    .dtype = DTYPE_FP32, .dims = 1, .shape = {1, 1, 1, 1, 1}, .stride = {1, 1, 1, 1, 1}};
 
 typedef struct {
   const char *name;
@@ -223,7 +224,8 @@ count_parameter(Builder *b, Parameter *p)
                  BUILDER_MOST_TENSORS);
 }
 
-/* The value, or after an error one that can exist: activations are too large when the batch is. */
+/* The value, or after an error one that can exist.  Activations grow with the batch, so the message
+ * names it. */
 static ValueInfo
 checked_value(Builder *b, const char *what, const ValueInfo *info)
 {
@@ -233,8 +235,8 @@ checked_value(Builder *b, const char *what, const ValueInfo *info)
     return *info;
   g_autofree char *sizes = sizes_text(info->dims, info->shape);
   builder_fail(b,
-               "%s: %s elements are too many for a tensor: batch.micro_batch %" G_GINT64_FORMAT
-               " and batch.sequence_length %" G_GINT64_FORMAT " are too large for this network",
+               "%s: %s elements are too many for a tensor, with batch.micro_batch %" G_GINT64_FORMAT
+               " and batch.sequence_length %" G_GINT64_FORMAT,
                what, sizes, shape->micro_batch, shape->sequence_length);
   return one_element;
 }

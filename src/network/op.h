@@ -167,7 +167,7 @@ typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
                        inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
-  gint64 size[4];                                  /* numbers of the row's own */
+  gint64 size[4]; /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
   const char *what; /* name of the output, static text */
 } OpAttributes;

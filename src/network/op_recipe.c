@@ -256,7 +256,7 @@ operand_info(const OpCase *c, char letter, int i, int *buffer)
     return &c->temp[i];
   case 'g':
     *buffer = BUFFER_INCOMING + i;
-    return &c->out[i];
+    return i < c->outs ? &c->out[i] : NULL;
   case 'd':
     *buffer = BUFFER_GRAD + i;
     return c->has_grad[i] ? &c->grad[i] : NULL;
