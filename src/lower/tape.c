@@ -507,9 +507,11 @@ call_block(Tape *t, int block, int function, int n, const TensorRef *args)
   const Block *b = network_block(t->network, block);
   Place place = {function, b->module, b->first_parameter};
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
+  gboolean reentrant = reentrant_wants(t, block);
   gboolean outer = t->x->plan->checkpointing.around == AROUND_FSDP && checkpoint_wants(t, block);
-  TensorRef result =
-      outer ? checkpoint_run(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
+  TensorRef result = reentrant ? reentrant_run(t, block, place, n, args)
+                     : outer   ? checkpoint_run(t, block, place, n, args)
+                               : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return result;
 }

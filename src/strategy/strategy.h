@@ -81,6 +81,7 @@ struct _StrategyContext {
   int micro_batch; /* from 0 */
   gboolean last_micro_batch;
   gboolean synchronize; /* gradients are reduced in this micro-batch */
+  gboolean no_grad;     /* autograd records nothing */
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
@@ -137,6 +138,8 @@ typedef struct {
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
+  /* checkpoint(FSDP(block)) is the reentrant one. */
+  gboolean reentrant_outside;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
