@@ -47,7 +47,9 @@ dist_plan_DATA = \
   models/plan/ddp.json \
   models/plan/fsdp2-no-reshard.json \
   models/plan/fsdp2.json \
-  models/plan/hsdp.json
+  models/plan/hsdp.json \
+  models/plan/zero1.json \
+  models/plan/zero2.json
 
 plotsdir = $(pkgdatadir)/plots
 dist_plots_DATA = plots/timeline.gnuplot

@@ -94,6 +94,7 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   g_autoptr(Scenario) s = scenario_new(&request->inputs, request->rank, error);
   if (s == NULL)
     return FALSE;
+  s->memory_limit = request->memory_limit;
   g_autoptr(Lowered) lowered = NULL;
   result->recording = simulate_rank(request, s, request->rank, &lowered, error);
   if (result->recording == NULL)

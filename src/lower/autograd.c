@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lower/tape_private.h"
+#include "network/strides.h"
 
 static Node *
 node_at(const Tape *t, gint32 node)
@@ -58,13 +59,14 @@ autograd_view_parameters(Tape *t, int unit, StreamId stream)
   }
 }
 
-/* Saves the op's inputs (or outputs), in the order in which the node will release them. */
+/* Saves the op's inputs (or, after it has run, outputs), in the order in which the node will
+ * release them. */
 static void
 pack_saved(Tape *t, gint32 node, const OpRun *run, gboolean outputs)
 {
   const Op *op = run->op;
   for (int k = 0; k < op->saves && !t->stop; k++) {
-    if ((op->saved[k] >= BUFFER_OUT) != outputs)
+    if ((op->info->saves_late || op->saved[k] >= BUFFER_OUT) != outputs)
       continue;
     SavedVariable ignored;
     SavedVariable *saved = node >= 0 ? saved_at(t, node_at(t, node)->first_saved + k) : &ignored;
@@ -103,11 +105,11 @@ autograd_save_outputs(Tape *t, gint32 node, const OpRun *run)
 }
 
 void
-autograd_mark(Tape *t, int unit, TensorRef *ref)
+autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref)
 {
-  gint32 index = new_node(t, NODE_POST_BACKWARD);
+  gint32 index = new_node(t, kind);
   Node *node = node_at(t, index);
-  node->number = unit;
+  node->number = number;
   node->edges = 1;
   node->edge[0] = (Edge){ref->node, ref->output};
   ref->node = index;
@@ -230,7 +232,7 @@ launch_add(Tape *t, StreamId stream, const TensorRef *into, const TensorRef *a, 
   StorageId target = into->storage, other = b->storage;
   if (target == NO_STORAGE || other == NO_STORAGE)
     return;
-  double bytes = 3.0 * (double) live_storage_bytes(t->live, target);
+  double bytes = 3.0 * (double) live_storage_bytes(t->live, other); /* the target may be a bucket */
   if (a != NULL)
     program_builder_operand(t->builder, live_storage_tensor(t->live, a->storage, (DType) a->dtype),
                             ROLE_READ);
@@ -241,11 +243,29 @@ launch_add(Tape *t, StreamId stream, const TensorRef *into, const TensorRef *a, 
   strategy_launch(t->x, stream, "add", bytes);
 }
 
+/* Memory order of a sum into a new tensor.  A post-backward node does not know the shape that
+ * passes through it: its sums keep the order of the first addend. */
+static void
+order_sum(Tape *t, const Node *node, int input, const TensorRef addends[2], TensorRef *sum)
+{
+  memcpy(sum->stride, addends[0].stride, sizeof(sum->stride));
+  if (node->kind != NODE_OP)
+    return;
+  const Function *f = network_function(t->network, node->place.function);
+  ValueInfo result = g_array_index(f->values, ValueInfo, node->op->out[input]);
+  ValueInfo operands[2] = {result, result};
+  for (int i = 0; i < 2; i++)
+    memcpy(operands[i].stride, addends[i].stride, sizeof(operands[i].stride));
+  value_order_like(&result, 2, operands);
+  memcpy(sum->stride, result.stride, sizeof(sum->stride));
+}
+
 /* A second gradient reaches an input (rule L5): added in place when the first is the only tensor on
  * its storage and not a view, else into a new tensor.  Takes both references; returns the sum. */
 static TensorRef
-join(Tape *t, StreamId stream, TensorRef old, TensorRef new)
+join(Tape *t, StreamId stream, const Node *node, int input, TensorRef new)
 {
+  TensorRef old = node->incoming[input];
   if (!old.is_view && live_storage_holders(t->live, old.storage) == 1) {
     launch_add(t, stream, &old, NULL, &new);
     tape_drop(t, &new);
@@ -259,7 +279,7 @@ join(Tape *t, StreamId stream, TensorRef old, TensorRef new)
   sum.storage =
       live_storage_alloc(t->live, live_storage_bytes(t->live, old.storage), stream, purpose);
   sum.dtype = old.dtype;
-  sum.strided = old.strided;
+  order_sum(t, node, input, (TensorRef[]){old, new}, &sum);
   launch_add(t, stream, &sum, &old, &new);
   tape_drop(t, &old);
   tape_drop(t, &new);
@@ -282,11 +302,12 @@ static void
 send(Tape *t, StreamId stream, Edge edge, TensorRef gradient)
 {
   Node *next = node_at(t, edge.node);
-  TensorRef *slot = &next->incoming[edge.input];
   StreamId to = (StreamId) next->stream;
   if (to != stream)
     cross_streams(t, stream, to, gradient.storage);
-  *slot = next->has_incoming[edge.input] ? join(t, to, *slot, gradient) : gradient;
+  if (next->has_incoming[edge.input])
+    gradient = join(t, to, next, edge.input, gradient);
+  next->incoming[edge.input] = gradient;
   next->has_incoming[edge.input] = TRUE;
 }
 
@@ -333,10 +354,10 @@ accumulate(Tape *t, Node *node)
     t->strategy->gradient_ready(t->x, node->number);
 }
 
+/* A node that only marks a place: the gradient goes on as it is. */
 static void
-post_backward(Tape *t, Node *node)
+pass_on(Tape *t, Node *node)
 {
-  t->strategy->after_backward(t->x, node->number);
   TensorRef gradient = node->incoming[0];
   node->has_incoming[0] = FALSE;
   if (node->edge[0].node >= 0)
@@ -363,6 +384,23 @@ flatten(Tape *t, gint32 index)
   t->leaf_stream = (StreamId) node_at(t, index)->stream;
 }
 
+/* All gradients of the inputs of a module's call are there. */
+static void
+module_end(Tape *t, const Node *node)
+{
+  if (--t->inputs_left[node->number] > 0)
+    return;
+  program_builder_set_module(t->builder, tape_program_module(t, node->number));
+  t->strategy->after_module_backward(t->x, node->number);
+}
+
+static void
+module_begin(Tape *t, const Node *node)
+{
+  program_builder_set_module(t->builder, tape_program_module(t, node->number));
+  t->strategy->before_module_backward(t->x, node->number);
+}
+
 /* What is known of an op's input. */
 static void
 input_infos(Tape *t, OpRun *run)
@@ -380,6 +418,7 @@ input_infos(Tape *t, OpRun *run)
     *info = (ValueInfo){.dtype = (guint8) t->network->shape.precision.weights,
                         .dims = (guint8) p->dims};
     memcpy(info->shape, p->shape, sizeof(p->shape));
+    value_set_contiguous(info);
   }
 }
 
@@ -440,7 +479,16 @@ run_node(Tape *t, gint32 index)
     accumulate(t, node);
     break;
   case NODE_POST_BACKWARD:
-    post_backward(t, node);
+    t->strategy->after_backward(t->x, node->number);
+    pass_on(t, node);
+    break;
+  case NODE_MODULE_BEGIN:
+    module_begin(t, node);
+    pass_on(t, node);
+    break;
+  case NODE_MODULE_END:
+    module_end(t, node);
+    pass_on(t, node);
     break;
   case NODE_FLATTEN:
     flatten(t, index);

@@ -21,14 +21,24 @@ lower_precision(const PlanSpec *plan)
 NetworkShape
 lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 {
-  return (NetworkShape){
+  const Strategy *strategy = strategy_find(plan->strategy);
+  LossScaling loss = strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
+  gboolean loops = loss == LOSS_IS_THE_LOOPS;
+  NetworkShape shape = {
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
-      .micro_batches = plan->accumulation.steps,
+      .micro_batches = loops ? plan->accumulation.steps : 1,
+      .loss_steps = loops                  ? 0
+                    : loss == LOSS_DIVIDED ? 1
+                                           : LOSS_STEPS,
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
+      .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm},
   };
+  if (strategy != NULL && strategy->shape != NULL)
+    strategy->shape(plan, &shape);
+  return shape;
 }
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */
@@ -103,6 +113,7 @@ context_init(StrategyContext *x, const LowerInput *in)
       .plan = in->plan,
       .device = in->device,
       .rank = in->rank % in->plan->shard,
+      .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };
   x->live = live_storages_new(x->builder);

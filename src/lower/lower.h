@@ -9,8 +9,9 @@ typedef struct {
   const PlanSpec *plan;
   const DeviceProfile *device;
   const Strategy *strategy;
-  int rank;  /* global; its place in the shard group is rank % shard */
-  int steps; /* how many to lower, >= 1 */
+  int rank;            /* global; its place in the shard group is rank % shard */
+  int steps;           /* how many to lower, >= 1 */
+  gint64 memory_limit; /* bytes that frameworks see as the device's; 0: the device's own */
 } LowerInput;
 
 /* What a Program does not say about itself. */

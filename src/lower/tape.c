@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lower/tape_private.h"
+#include "network/strides.h"
 
 /* ---- life ---- */
 
@@ -49,6 +50,7 @@ tape_new(StrategyContext *context, const Strategy *strategy)
   for (int i = 0; i < THREAD_COUNT; i++)
     for (int j = 0; j < WORKSPACE_COUNT; j++)
       t->workspace[i][j] = NO_STORAGE;
+  t->inputs_left = g_new0(int, t->network->modules->len + t->network->blocks->len);
   t->ids = g_new(FunctionIds, t->network->functions->len);
   for (guint i = 0; i < t->network->functions->len; i++)
     t->ids[i] = make_ids(t->builder, network_function(t->network, (int) i));
@@ -63,6 +65,7 @@ tape_free(Tape *t)
     g_free(t->ids[i].kernel);
   }
   g_free(t->ids);
+  g_free(t->inputs_left);
   g_array_unref(t->nodes);
   g_array_unref(t->saved);
   g_array_unref(t->hooks);
@@ -118,31 +121,35 @@ static Layout
 layout_of(const ValueInfo *info)
 {
   Layout layout = {.dtype = info->dtype, .dims = info->dims};
-  gint64 stride = 1;
-  for (int i = info->dims - 1; i >= 0; i--) {
-    layout.shape[i] = info->shape[i];
-    layout.stride[i] = stride;
-    stride *= info->shape[i];
-  }
-  if (info->strided && info->dims >= 3) { /* dimensions 1 and 2 change places in memory */
-    gint64 inner = layout.dims > 3 ? layout.shape[3] : 1;
-    layout.stride[1] = inner;
-    layout.stride[2] = inner * layout.shape[1];
-  }
+  memcpy(layout.shape, info->shape, sizeof(info->shape));
+  memcpy(layout.stride, info->stride, sizeof(info->stride));
   return layout;
 }
 
-/* What the op knows of a buffer's shape, or NULL: temporaries are flat. */
-static const ValueInfo *
-buffer_info(const OpRun *run, int buffer)
+/* What the op knows of a buffer: FALSE of temporaries, which are flat.  A gradient that comes in
+ * has its output's shape and a memory order of its own. */
+static gboolean
+buffer_info(const OpRun *run, int buffer, ValueInfo *info)
 {
-  if (buffer < BUFFER_TEMP)
-    return &run->info[buffer];
-  if (buffer >= BUFFER_GRAD)
-    return &run->info[buffer - BUFFER_GRAD];
-  if (buffer >= BUFFER_INCOMING)
-    return &run->info[buffer - BUFFER_INCOMING + BUFFER_OUT];
-  return NULL;
+  if (buffer >= BUFFER_GRAD) {
+    *info = run->gradient[buffer - BUFFER_GRAD];
+  } else if (buffer >= BUFFER_INCOMING) {
+    *info = run->info[buffer - BUFFER_INCOMING + BUFFER_OUT];
+    memcpy(info->stride, run->buffer[buffer].stride, sizeof(info->stride));
+  } else if (buffer < BUFFER_TEMP) {
+    *info = run->info[buffer];
+  } else {
+    return FALSE;
+  }
+  return TRUE;
+}
+
+/* Notes what a gradient is now. */
+static void
+set_gradient(OpRun *run, int buffer, const ValueInfo *info)
+{
+  run->gradient[buffer - BUFFER_GRAD] = *info;
+  memcpy(run->buffer[buffer].stride, info->stride, sizeof(info->stride));
 }
 
 static void
@@ -154,14 +161,12 @@ add_operand(Tape *t, const OpRun *run, int buffer, Role role)
   if (storage == NO_STORAGE)
     return;
   gint64 offset = ref->offset + (p != NULL ? p->offset : 0);
-  const ValueInfo *info = buffer_info(run, buffer);
-  gint64 bytes = live_storage_bytes(t->live, storage),
-         size = info != NULL ? value_bytes(info) : bytes;
+  ValueInfo info;
   gint32 tensor;
-  if (info == NULL || size > bytes) { /* a temporary, or a gradient before validation: all of it */
+  if (!buffer_info(run, buffer, &info)) {
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
-    Layout layout = layout_of(info);
+    Layout layout = layout_of(&info);
     tensor = program_builder_tensor(t->builder, storage, offset, &layout);
   }
   program_builder_operand(t->builder, tensor, role);
@@ -178,20 +183,30 @@ launch(Tape *t, OpRun *run, int index)
   run->launches++;
 }
 
-/* Memory order of a gradient made from the incoming one. */
-static guint8
-order_of(const OpRun *run, GradOrder order)
+/* Memory order of a gradient of this shape (as the op's input has it, or its output), in the order
+ * of the incoming one or of the input. */
+static void
+order_gradient(const OpRun *run, const OpStep *step, ValueInfo *shape)
 {
-  guint8 incoming = run->buffer[BUFFER_INCOMING].strided;
-  switch (order) {
-  case ORDER_STRIDED:
-    return TRUE;
+  ValueInfo incoming, inside = run->info[step->buffer - BUFFER_GRAD];
+  buffer_info(run, BUFFER_INCOMING, &incoming);
+  switch ((GradOrder) step->order) {
   case ORDER_LIKE_INCOMING:
-    return incoming;
-  case ORDER_FLIPPED:
-    return !incoming;
+    value_order_like(shape, 1, &incoming);
+    break;
+  case ORDER_LIKE_OPERAND:
+    value_swap(&inside, 1, 2);
+    value_swap(shape, 1, 2);
+    value_order_like(shape, 1, &inside);
+    value_swap(shape, 1, 2);
+    break;
+  case ORDER_HEADS_INSIDE:
+    value_swap(shape, 1, 2);
+    value_set_contiguous(shape);
+    value_swap(shape, 1, 2);
+    break;
   default:
-    return FALSE;
+    value_set_contiguous(shape);
   }
 }
 
@@ -199,10 +214,37 @@ static void
 allocate(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   StoragePurpose purpose = {CATEGORY_TEMPORARY, run->place.first_module + run->op->module, what};
-  TensorRef ref = tape_new_tensor(t, step->bytes, (DType) step->dtype, purpose);
-  if (step->buffer >= BUFFER_GRAD && step->action == STEP_ALLOC)
-    ref.strided = order_of(run, (GradOrder) step->order);
-  run->buffer[step->buffer] = ref;
+  run->buffer[step->buffer] = tape_new_tensor(t, step->bytes, (DType) step->dtype, purpose);
+  if (step->buffer >= BUFFER_GRAD) {
+    ValueInfo shape = run->info[step->source];
+    order_gradient(run, step, &shape);
+    set_gradient(run, step->buffer, &shape);
+  }
+}
+
+/* A view of the incoming gradient, in the input's shape. */
+static ValueInfo
+view_of_incoming(const OpRun *run, const OpStep *step)
+{
+  ValueInfo incoming, seen = run->info[step->buffer - BUFFER_GRAD];
+  buffer_info(run, BUFFER_INCOMING, &incoming);
+  switch ((GradOrder) step->order) {
+  case ORDER_SWAPPED:
+    value_swap(&incoming, step->index, step->index + 1);
+    break;
+  case ORDER_EXPANDED:
+    value_expand(&incoming, &seen);
+    return seen;
+  case ORDER_AS_REAL:
+    for (int i = 0; i < incoming.dims; i++)
+      incoming.stride[i] *= 2;
+    incoming.stride[incoming.dims] = 1;
+    break;
+  default:
+    break;
+  }
+  memcpy(seen.stride, incoming.stride, sizeof(seen.stride));
+  return seen;
 }
 
 /* A second reference to the source: a view of it, or itself. */
@@ -215,25 +257,93 @@ alias(Tape *t, OpRun *run, const OpStep *step, gboolean is_view)
     ref.is_view = TRUE;
     ref.offset += step->bytes;
   }
-  if (step->action == STEP_VIEW)
-    ref.strided = order_of(run, (GradOrder) step->order);
   run->buffer[step->buffer] = ref;
 }
 
-/* A strided gradient cannot be viewed in another shape: it is copied. */
+/* The incoming gradient itself: it has the output's shape until validation. */
 static void
-reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+pass(Tape *t, OpRun *run, const OpStep *step)
 {
-  if (!run->buffer[step->source].strided) {
-    alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source},
-          TRUE);
-    return;
-  }
-  allocate(t, run, step, what);
+  ValueInfo incoming;
+  buffer_info(run, step->source, &incoming);
+  alias(t, run, step, FALSE);
+  set_gradient(run, step->buffer, &incoming);
+}
+
+static void
+view(Tape *t, OpRun *run, const OpStep *step)
+{
+  ValueInfo seen = view_of_incoming(run, step);
+  alias(t, run, step, TRUE);
+  set_gradient(run, step->buffer, &seen);
+}
+
+static void
+launch_clone(Tape *t, OpRun *run, const OpStep *step)
+{
   add_operand(t, run, step->source, ROLE_READ);
   add_operand(t, run, step->buffer, ROLE_WRITE);
   strategy_launch(t->x, STREAM_COMPUTE, "clone", 2.0 * (double) step->bytes);
   run->launches++;
+}
+
+/* A gradient seen in the input's shape, or a copy of it where its memory order forbids that. */
+static void
+reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+{
+  int input = step->buffer - BUFFER_GRAD;
+  ValueInfo incoming, seen = run->info[input];
+  buffer_info(run, BUFFER_INCOMING, &incoming);
+  gboolean contiguous = value_is_contiguous(&incoming);
+  if (contiguous || (step->action == STEP_RESHAPE && value_view(&incoming, &seen))) {
+    if (contiguous)
+      value_set_contiguous(&seen);
+    OpStep whole = {.buffer = step->buffer, .source = step->source};
+    alias(t, run, &whole, TRUE);
+    set_gradient(run, step->buffer, &seen);
+    return;
+  }
+  OpStep copy = *step;
+  copy.source = (guint8) input;
+  copy.order = ORDER_DENSE;
+  allocate(t, run, &copy, what);
+  launch_clone(t, run, step);
+}
+
+/* Attention kernels copy a gradient that they do not find row-major. */
+static void
+make_contiguous_inside(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+{
+  ValueInfo incoming;
+  buffer_info(run, step->source, &incoming);
+  value_swap(&incoming, 1, 2);
+  run->buffer[step->buffer] = NO_TENSOR;
+  if (value_is_contiguous(&incoming))
+    return;
+  allocate(t, run, step, what);
+  launch_clone(t, run, step);
+}
+
+/* A gradient as validation made it: a sum is row-major in the input's shape, a cast to the input's
+ * dtype keeps the order.
+ */
+static void
+replace(Tape *t, OpRun *run, const OpStep *step)
+{
+  TensorRef old = run->buffer[step->buffer], *made = &run->buffer[step->source];
+  ValueInfo before, shape = run->info[step->buffer - BUFFER_GRAD];
+  buffer_info(run, step->buffer, &before);
+  if (step->order == ORDER_SAME) {
+    value_order_like(&shape, 1, &before);
+  } else {
+    value_set_contiguous(&shape);
+    shape.dtype = before.dtype;
+  }
+  run->buffer[step->buffer] = *made;
+  run->buffer[step->buffer].dtype = shape.dtype;
+  set_gradient(run, step->buffer, &shape);
+  *made = NO_TENSOR;
+  tape_drop(t, &old);
 }
 
 static void
@@ -249,22 +359,24 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     *buffer = NO_TENSOR;
     break;
   case STEP_ALIAS:
-  case STEP_VIEW:
     alias(t, run, step, TRUE);
     break;
+  case STEP_VIEW:
+    view(t, run, step);
+    break;
   case STEP_PASS:
-    alias(t, run, step, FALSE);
+    pass(t, run, step);
     break;
   case STEP_RESHAPE:
+  case STEP_CONTIGUOUS:
     reshape(t, run, step, what);
     break;
-  case STEP_REPLACE: {
-    TensorRef old = *buffer;
-    *buffer = run->buffer[step->source];
-    run->buffer[step->source] = NO_TENSOR;
-    tape_drop(t, &old);
+  case STEP_CONTIGUOUS_INSIDE:
+    make_contiguous_inside(t, run, step, what);
     break;
-  }
+  case STEP_REPLACE:
+    replace(t, run, step);
+    break;
   case STEP_LAUNCH:
     launch(t, run, step->index);
     break;
@@ -290,10 +402,13 @@ tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place)
   run->op = op;
   run->place = place;
   run->launches = 0;
-  static const TensorRef none[BUFFER_COUNT] = {[0 ... BUFFER_COUNT - 1] = NO_TENSOR_INIT};
-  memcpy(run->buffer, none, sizeof(none));
-  for (int i = 0; i < op->outs; i++)
+  static const TensorRef none = NO_TENSOR_INIT;
+  for (int i = 0; i < op->ins; i++) /* temporaries are made before a recipe speaks of them */
+    run->buffer[BUFFER_IN + i] = run->buffer[BUFFER_GRAD + i] = none;
+  for (int i = 0; i < op->outs; i++) {
+    run->buffer[BUFFER_OUT + i] = run->buffer[BUFFER_INCOMING + i] = none;
     run->info[BUFFER_OUT + i] = g_array_index(f->values, ValueInfo, op->out[i]);
+  }
   program_builder_set_module(t->builder, place.first_module + op->module);
 }
 
@@ -324,6 +439,7 @@ operand(Tape *t, const Activation *a, gint16 slot, ValueInfo *info)
     ref.node = autograd_accumulate_node(t, parameter);
   *info = (ValueInfo){.dtype = ref.dtype, .dims = (guint8) p->dims};
   memcpy(info->shape, p->shape, sizeof(p->shape));
+  value_set_contiguous(info);
   return ref;
 }
 
@@ -372,7 +488,6 @@ finish_outputs(OpRun *run, gint32 node)
     TensorRef *out = &run->buffer[BUFFER_OUT + i];
     const ValueInfo *info = &run->info[BUFFER_OUT + i];
     out->dtype = info->dtype;
-    out->strided = info->strided;
     out->node = node;
     out->output = (guint8) i;
   }
@@ -417,6 +532,15 @@ unit_at(const GArray *units, int module)
   return units != NULL ? g_array_index(units, int, module) : -1;
 }
 
+/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then
+ * inputs come as they are. */
+static gboolean
+has_mixed_precision(const PlanSpec *plan)
+{
+  DType stored = plan->precision.parameters;
+  return plan->precision.compute != stored || plan->precision.reduce != stored;
+}
+
 /* cast_forward_inputs: floating tensors come in the compute dtype. */
 static void
 cast_input(Tape *t, TensorRef *ref, int module)
@@ -437,6 +561,43 @@ cast_input(Tape *t, TensorRef *ref, int module)
   *ref = cast;
 }
 
+int
+tape_program_module(const Tape *t, int module)
+{
+  int block = module - (int) t->network->modules->len;
+  return block < 0 ? module : network_block(t->network, block)->module;
+}
+
+/* The hooks that a strategy has on every module.  A recomputation's graph is thrown away: it gets
+ * no nodes. */
+static void
+before_module(Tape *t, int module, int n, TensorRef *args)
+{
+  if (t->strategy->before_module == NULL)
+    return;
+  t->strategy->before_module(t->x, module);
+  if (t->recomputing != NULL)
+    return;
+  t->inputs_left[module] = 0;
+  for (int i = 0; i < n; i++) {
+    if (args[i].node < 0)
+      continue;
+    autograd_mark(t, NODE_MODULE_END, module, &args[i]);
+    t->inputs_left[module]++;
+  }
+}
+
+static void
+after_module(Tape *t, int module, TensorRef *output)
+{
+  if (t->strategy->after_module == NULL)
+    return;
+  program_builder_set_module(t->builder, tape_program_module(t, module));
+  t->strategy->after_module(t->x, module);
+  if (t->recomputing == NULL && output->node >= 0)
+    autograd_mark(t, NODE_MODULE_BEGIN, module, output);
+}
+
 /* Hooks before a module's forward(): args become what it receives, with references of their own. */
 static void
 enter_module(Tape *t, int module, int n, TensorRef *args)
@@ -447,6 +608,7 @@ enter_module(Tape *t, int module, int n, TensorRef *args)
     tape_hold(t, &args[i]);
   if (module == 0 && s->begin_forward != NULL && t->recomputing == NULL)
     s->begin_forward(t->x);
+  before_module(t, module, n, args);
   int unit = unit_at(t->x->unit_begins, module);
   if (unit < 0)
     return;
@@ -455,18 +617,19 @@ enter_module(Tape *t, int module, int n, TensorRef *args)
       s->before_recompute(t->x, unit);
     return;
   }
-  if (s->casts_inputs)
+  if (s->casts_inputs && has_mixed_precision(t->x->plan))
     for (int i = 0; i < n; i++)
       cast_input(t, &args[i], module);
   s->before_forward(t->x, unit);
   if (s->marks_inputs && args[0].node >= 0)
-    autograd_mark(t, unit, &args[0]);
+    autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
 }
 
 /* Hooks after it, on its output. */
 static void
-exit_module(Tape *t, int module, const TensorRef *output)
+exit_module(Tape *t, int module, TensorRef *output)
 {
+  after_module(t, module, output);
   int unit = unit_at(t->x->unit_ends, module);
   if (unit < 0 || t->recomputing != NULL)
     return;
@@ -476,7 +639,7 @@ exit_module(Tape *t, int module, const TensorRef *output)
     autograd_add_hook(t, output->node, unit, token);
 }
 
-/* FSDP(checkpoint(block)) or checkpoint(FSDP(block)): which is outside is the plan's `around`. */
+/* A block's call inside its hooks, with checkpointing inside or (repeating them) outside. */
 static TensorRef
 call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
@@ -484,7 +647,7 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   memcpy(received, args, sizeof(TensorRef) * (gsize) n);
   int module = place.first_module;
   enter_module(t, module, n, received);
-  gboolean inner = t->x->plan->checkpointing.around == AROUND_MODULE && t->recomputing == NULL;
+  gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
   TensorRef result = inner && checkpoint_wants(t, block)
                          ? checkpoint_run(t, block, place, n, received)
                          : tape_run(t, place, n, received);
@@ -501,17 +664,29 @@ tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args)
   return call_inside_hooks(t, block, place, n, args);
 }
 
+/* checkpoint(block) as a module of its own, where hooks are on every module. */
+static TensorRef
+call_wrapper(Tape *t, int block, Place place, int n, const TensorRef *args)
+{
+  TensorRef received[STATEMENT_SLOTS];
+  int wrapper = network_wrapper(t->network, block);
+  memcpy(received, args, sizeof(TensorRef) * (gsize) n);
+  before_module(t, wrapper, n, received);
+  TensorRef result = checkpoint_run(t, block, place, n, received);
+  after_module(t, wrapper, &result);
+  return result;
+}
+
 static TensorRef
 call_block(Tape *t, int block, int function, int n, const TensorRef *args)
 {
   const Block *b = network_block(t->network, block);
   Place place = {function, b->module, b->first_parameter};
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
-  gboolean reentrant = reentrant_wants(t, block);
-  gboolean outer = t->x->plan->checkpointing.around == AROUND_FSDP && checkpoint_wants(t, block);
-  TensorRef result = reentrant ? reentrant_run(t, block, place, n, args)
-                     : outer   ? checkpoint_run(t, block, place, n, args)
-                               : tape_call_hooked(t, block, place, n, args);
+  gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
+  TensorRef result = reentrant_wants(t, block) ? reentrant_run(t, block, place, n, args)
+                     : outer                   ? call_wrapper(t, block, place, n, args)
+                                               : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return result;
 }
@@ -665,4 +840,10 @@ tape_forward(Tape *t, const StorageId *inputs)
     args[n++] = t->tables[i];
   tape_autocast_begin(t);
   return tape_run(t, (Place){t->network->main, 0, 0}, n, args);
+}
+
+TensorRef
+tape_apply(Tape *t, int function, TensorRef argument)
+{
+  return tape_run(t, (Place){function, 0, 0}, 1, &argument);
 }

@@ -25,6 +25,8 @@ typedef enum {
   NODE_PARAMETER_VIEW, /* keeps the gradient of one of them until then */
   NODE_REGION,         /* a reentrant checkpoint: runs its region again, and backwards */
   NODE_INPUT,          /* keeps the gradient of one of the region's inputs */
+  NODE_MODULE_BEGIN,   /* at a module's output: its backward begins */
+  NODE_MODULE_END,     /* at one of its inputs */
 } NodeKind;
 
 typedef struct {
@@ -39,7 +41,7 @@ typedef struct {
   guint8 saves;
   guint8 stream; /* StreamId: where its inputs are joined and it runs */
   gint32 number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN,
-                    frame of a REGION */
+                    frame of a REGION, module of a MODULE_ node */
   const Op *op;
   Place place;
   gint32 first_saved;  /* into Tape.saved */
@@ -110,6 +112,8 @@ struct _Tape {
   gboolean stop;                /* recomputation has all it needs (early stop) */
   TensorRef tables[8];
   int table_count;
+  int *inputs_left; /* by module (and wrapper): MODULE_END nodes of its last call that have not run
+                     */
 };
 
 /* ---- tape.c ---- */
@@ -124,7 +128,8 @@ typedef struct {
   const Op *op;
   Place place;
   TensorRef buffer[BUFFER_COUNT];
-  ValueInfo info[BUFFER_TEMP]; /* of inputs and outputs */
+  ValueInfo info[BUFFER_TEMP];   /* of inputs and outputs */
+  ValueInfo gradient[OP_INPUTS]; /* as they are: until validation some have the output's shape */
   int launches;
 } OpRun;
 void tape_play(Tape *t, OpRun *run, int first, int end);
@@ -135,8 +140,12 @@ TensorRef tape_new_tensor(Tape *t, gint64 bytes, DType dtype, StoragePurpose pur
 /* Opens and closes an autocast region: cached casts die when it closes. */
 void tape_autocast_begin(Tape *t);
 void tape_autocast_end(Tape *t);
-/* The call of a block inside its hooks: what checkpointing runs again. */
+/* The call of a block inside its hooks: what checkpointing runs again when it is outside of them.
+ */
 TensorRef tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args);
+
+/* The module of the network that a module's (or a wrapper's) hooks work for. */
+int tape_program_module(const Tape *t, int module);
 
 /* ---- autograd.c ---- */
 
@@ -148,9 +157,9 @@ void autograd_save_outputs(Tape *t, gint32 node, const OpRun *run);
 gint32 autograd_accumulate_node(Tape *t, int parameter);
 /* Nodes of a unit whose parameters are views of a flat one: their gradients come to .flatten. */
 void autograd_view_parameters(Tape *t, int unit, StreamId stream);
-/* A node that runs the unit's after_backward on the way to `ref`'s node; *ref goes through it from
- * now on. */
-void autograd_mark(Tape *t, int unit, TensorRef *ref);
+/* A node of this kind, for the unit or module `number`, on the way to `ref`'s node; *ref goes
+ * through it from now on. */
+void autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref);
 void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
 
 /* The node of a region that ran without a graph. */
@@ -171,6 +180,8 @@ gboolean checkpoint_wants(const Tape *t, int block);
 CheckpointFrame *checkpoint_frame_new(const Tape *t, int block, Place place, int n,
                                       const TensorRef *args);
 void checkpoint_frame_free(Tape *t, CheckpointFrame *frame);
+/* Are a block's hooks run again with it? */
+gboolean checkpoint_repeats_hooks(const Tape *t);
 /* Runs a region under checkpointing; run is tape_run or tape_call_hooked by `hooked`. */
 TensorRef checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args);
 /* Saves a tensor for backward in the way that the moment asks for: kept, promised, or delivered to

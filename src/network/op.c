@@ -3,7 +3,8 @@
 
 #include "network/op_recipe.h"
 
-/* Shorthands for the column of saved tensors; always() and if_wanted() say when. */
+/* Shorthands for the column of saved tensors: whenever the op records a node, or only when that
+ * input wants a gradient. */
 #define ALWAYS(tensor)                                                                             \
   {                                                                                                \
     tensor, -1                                                                                     \
@@ -44,16 +45,30 @@ backward_split(OpCase *c)
   recipe_launch(c, "cat", KERNEL_MEMORY, 0, "g0 g1 g2 >d0");
 }
 
+/* The whole input: size[0] is a dimension here, not an offset. */
+static void
+forward_transpose(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+}
+
 static void
 backward_transpose(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_FLIPPED);
+  recipe_view(c, 0, 0, ORDER_SWAPPED, (int) c->at.size[1]);
 }
 
 static void
 backward_view_as_complex(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_LIKE_INCOMING);
+  recipe_view(c, 0, 0, ORDER_AS_REAL, 0);
+}
+
+/* view_as_complex(grad.contiguous()) */
+static void
+backward_view_as_real(OpCase *c)
+{
+  recipe_contiguous(c, 0);
 }
 
 /* slice_backward, expand's sum: a new dense tensor of the input's shape. */
@@ -64,14 +79,29 @@ backward_dense(OpCase *c)
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
 }
 
+/* constant_pad_nd with negative padding: a narrow, cloned. */
+static void
+backward_pad(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
+}
+
+/* Row-major, whatever the gradient's order (_log_softmax_backward_data, SoftMax.cpp). */
+static void
+backward_log_softmax(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 o0 >d0");
+}
+
 /* Gradients of a product: other, then self (rule L4), each of the result's shape until validation.
  */
 static void
 backward_mul(OpCase *c)
 {
   for (int i = 1; i >= 0; i--) {
-    ValueInfo full = value_like(&c->out[0], (DType) c->out[0].dtype);
-    recipe_grad_as(c, i, &full, ORDER_LIKE_INCOMING);
+    recipe_grad_full(c, i);
     recipe_launch(c, "mul", KERNEL_MEMORY, 0, i == 1 ? "g0 i0 >d1" : "g0 i1 >d0");
   }
 }
@@ -81,7 +111,7 @@ static void
 backward_mul_complex(OpCase *c)
 {
   int conjugate = recipe_temp(c, value_bytes(&c->in[1]), "conj(table)");
-  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, "mul", KERNEL_MEMORY, 0, "g0 i1 >d0");
   recipe_release(c, conjugate);
 }
@@ -101,7 +131,7 @@ backward_power(OpCase *c)
 static void
 backward_sum(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_STRIDED); /* expand */
+  recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
 static void
@@ -109,7 +139,7 @@ backward_cat(OpCase *c)
 {
   gint64 offset = 0;
   for (int i = 0; i < c->ins; i++) {
-    recipe_view(c, i, offset, ORDER_STRIDED); /* narrow */
+    recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
     offset += c->in[i].shape[c->in[i].dims - 1];
   }
 }
@@ -119,7 +149,8 @@ shape_dropout(OpCase *c)
 {
   c->outs = 2;
   c->out[0] = c->in[0];
-  c->out[1] = value_like(&c->in[0], DTYPE_BOOL);
+  value_order_like(&c->out[0], 1, c->in);
+  c->out[1] = value_like(&c->out[0], DTYPE_BOOL);
 }
 
 static void
@@ -222,13 +253,13 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_reshape},
     [OP_UNSAFE_VIEW] = {"unsafe_view", .shape = shape_result, .forward = forward_alias,
                         .backward = backward_reshape},
-    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_alias,
+    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_transpose,
                       .backward = backward_transpose},
     [OP_VIEW_AS_COMPLEX] = {"view_as_complex", .shape = shape_view_as_complex,
                             .forward = forward_alias, .backward = backward_view_as_complex},
     [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias,
-                         .backward = backward_reshape},
-    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_alias,
+                         .backward = backward_view_as_real},
+    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_slice,
                   .backward = backward_dense},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
                   .backward = backward_split},
@@ -272,7 +303,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
-                .backward = backward_dense},
+                .backward = backward_pad},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
                     .forward = forward_dropout, .backward = backward_dropout},
 
@@ -283,6 +314,12 @@ static const OpInfo ops[OP_COUNT] = {
                   .forward = forward_addmm, .backward = backward_addmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm},
+    /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in
+     * the order input, weight, bias */
+    [OP_ZERO3_LINEAR] = {"zero3_linear", SAVES(ALWAYS(I2), ALWAYS(I1), ALWAYS(I0)),
+                         .saves_late = TRUE, .shape = shape_zero3_linear,
+                         .forward = forward_zero3_linear, .backward = backward_zero3_linear,
+                         .selective = SELECT_ALTERNATE},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
@@ -295,7 +332,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},
     [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                        .forward = forward_outputs, .backward = backward_new},
+                        .forward = forward_outputs, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
                      .forward = forward_nll_loss, .backward = backward_nll_loss},
 

@@ -8,6 +8,16 @@
 
 /* ---- config and modules ---- */
 
+void
+transformers_check(NetworkSpec *spec)
+{
+  const Implementation *impl = &spec->implementation;
+  if (impl->loss != LOSS_FP32)
+    json_reader_fail(spec->reader, "implementation", "the loss of transformers is fp32");
+  if (impl->kv_heads != KV_HEADS_NATIVE)
+    json_reader_fail(spec->reader, "implementation", "the kv_heads of transformers are native");
+}
+
 gint64
 transformers_window(NetworkSpec *spec)
 {
@@ -23,7 +33,7 @@ transformers_window(NetworkSpec *spec)
 void
 transformers_define_rotary(Builder *b, CausalLm *lm)
 {
-  builder_module(b, "rotary_emb", "RotaryEmbedding");
+  lm->rotary_module = builder_module(b, "rotary_emb", "RotaryEmbedding");
   builder_buffer(b, "model.rotary_emb.inv_freq", 4 * (lm->head_dim / 2));
   builder_buffer(b, "model.rotary_emb.original_inv_freq", 4 * (lm->head_dim / 2));
   builder_module_end(b);
@@ -155,7 +165,7 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
 {
   gint64 s = lm->length, d = lm->head_dim;
   ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, d);
-  builder_call(b, 0, NULL);
+  builder_module_call(b, lm->rotary_module, 0, NULL); /* of hidden states only the dtype counts */
   Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
   let(b, "freqs", create(b, "angles", value_shape(DTYPE_FP32, 3, (gint64) 1, s, d / 2)));
   builder_discard(b, positions);
@@ -192,28 +202,19 @@ transformers_rope(Builder *b, Val qk[2], Val cos, Val sin)
 static Val
 eager(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3], Val mask, Val *weights)
 {
-  gint64 s = lm->length, d = lm->head_dim;
   Val k = qkv[1], v = qkv[2];
   builder_call(b, 0, NULL);
   if (kv_heads != lm->heads) {
     k = let(b, "key_states", repeat_heads(b, k, lm->heads, TRUE));
     v = let(b, "value_states", repeat_heads(b, v, lm->heads, TRUE));
   }
-  Val rows = bmm_operand(b, qkv[0], s, d);
-  Val columns = bmm_operand(b, k, d, s);
-  ValueInfo shape = value_shape(lm->dtype, 4, lm->batch, lm->heads, s, s);
-  OpAttributes at = {.what = "attention scores"};
-  Val scores = builder_op(b, OP_BMM, &at, 2, (Val[]){rows, columns});
-  scores = shaped(b, OP_UNSAFE_VIEW, scores, shape);
+  Val columns = transpose_last(b, k);
+  Val scores = batched_matmul(b, qkv[0], (Val){columns.slot, FALSE}, "attention scores");
+  builder_discard(b, columns);
   Val w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, scores));
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), lm->dtype));
-  rows = bmm_operand(b, w, s, s);
-  columns = bmm_operand(b, v, s, d);
-  Val o = builder_op(b, OP_BMM, NULL, 2, (Val[]){rows, columns});
-  OpAttributes unflatten = {.result = value_shape(lm->dtype, 4, lm->batch, lm->heads, s, d),
-                            .batch = lm->batch};
-  o = let(b, "attn_output", builder_op(b, OP_UNSAFE_VIEW, &unflatten, 1, &o));
+  Val o = let(b, "attn_output", batched_matmul(b, w, v, NULL));
   o = let(b, "attn_output", contiguous(b, transpose(b, o)));
   Val results[2] = {o, w};
   builder_leave_with(b, 2, results);
@@ -250,18 +251,6 @@ transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dr
 
 /* ---- the model ---- */
 
-static Val
-head_forward(Builder *b, const CausalLm *lm, Val x)
-{
-  return linear(b, x, lm->head);
-}
-
-static Val
-embed_forward(Builder *b, const CausalLm *lm, Val tokens)
-{
-  return embedding(b, lm->embedding_weight, tokens);
-}
-
 /* What every layer is called with, as locals of the model's forward(). */
 static void
 layer_arguments(Builder *b, const CausalLm *lm, Val positions, Val mask, Val *tables)
@@ -281,8 +270,8 @@ static Val
 model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
 {
   Val args[STATEMENT_SLOTS], mask = NO_VAL;
-  builder_call(b, 0, NULL);
-  Val embeds = hooked_call(b, lm->embedding_module, tokens, embed_forward, lm);
+  builder_module_call(b, network_module(builder_network(b), lm->embedding_module)->parent, 0, NULL);
+  Val embeds = embedding(b, lm->embedding_weight, tokens);
   Val range = integers(b, "arange", lm->length);
   Val positions = let(b, "position_ids", integers(b, "position_ids", lm->length));
   builder_discard(b, range);
@@ -301,7 +290,7 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
     args[0] = hidden;
     hidden = let(b, "hidden_states", builder_block_call(b, i, function, 1 + lm->tables, args));
   }
-  hidden = let(b, "hidden_states", hooked_call(b, lm->norm_module, hidden, lm->norm, lm));
+  hidden = let(b, "hidden_states", lm->norm(b, lm, hidden));
   return builder_leave(b, hidden);
 }
 
@@ -331,7 +320,7 @@ root_forward(Builder *b, const CausalLm *lm, int function, Val tokens, Val resul
 {
   builder_call(b, 0, NULL);
   Val hidden = let(b, "hidden_states", model_forward(b, lm, function, tokens));
-  Val logits = let(b, "logits", hooked_call(b, lm->head_module, hidden, head_forward, lm));
+  Val logits = let(b, "logits", linear(b, hidden, lm->head));
   Val loss = let(b, "loss", causal_loss(b, lm, logits));
   results[0] = loss;
   results[1] = logits;
@@ -353,9 +342,7 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   root_forward(b, lm, block_function, (Val){received.slot, FALSE}, results);
   builder_discard(b, received);
   builder_module_exit(b, 0, results[0]);
-  if (shape->precision.has_output)
-    results[1] = to(b, results[1], shape->precision.output);
-  builder_forward_end(b);
+  results[1] = causal_lm_forward_end(b, results[1]);
   Val loss = let(b, "loss", results[0]);
   builder_discard(b, results[1]); /* del out */
   if (shape->micro_batches > 1)
@@ -391,4 +378,5 @@ transformers_write(Builder *b, CausalLm *lm)
   network->construction_scratch =
       4; /* a scalar of the fake-tensor context that to_empty() runs under */
   network->loss_inside = TRUE;
+  network->checkpoints_forward = TRUE; /* GradientCheckpointingLayer */
 }

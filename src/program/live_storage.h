@@ -44,6 +44,8 @@ void live_storage_promote(LiveStorages *live, StorageId storage, Category catego
 /* A flat view of the whole storage as elements of dtype: a tensor id, made once. */
 gint32 live_storage_tensor(LiveStorages *live, StorageId storage, DType dtype);
 gint64 live_storage_bytes(const LiveStorages *live, StorageId storage);
+/* Bytes of all storages alive on the device, each rounded up to a multiple of unit. */
+gint64 live_storages_bytes(const LiveStorages *live, gint64 unit);
 StreamId live_storage_stream(const LiveStorages *live, StorageId storage);
 
 #endif

@@ -35,6 +35,15 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   return TRUE;
 }
 
+/* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
+ * share it: those keep the full weight, which the next call shards once more
+ * (_get_param_module_infos, _fsdp_init.py).  One group for both keeps them tied. */
+static gboolean
+splits_tied(const PlanSpec *plan)
+{
+  return plan_spec_number(plan, "embedding") == 1 || plan_spec_number(plan, "head") == 1;
+}
+
 /* ---- groups ---- */
 
 static void
@@ -117,6 +126,8 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   gboolean is_block = network_module(x->network, first)->block >= 0;
   gboolean is_head = !is_block && x->network->head_modules->len > 0 &&
                      first == g_array_index(x->network->head_modules, int, 0) && index > 0;
+  if (index == 0 && !plan_spec_number(x->plan, "reshard_root"))
+    return RESHARD_NO;
   if (is_head && !plan_spec_number(x->plan, "reshard_head"))
     return RESHARD_NO;
   int last_block = network_block(x->network, (int) x->network->blocks->len - 1)->module;
@@ -362,19 +373,24 @@ after_backward(StrategyContext *x, int unit)
   group_post_backward(x, &fsdp2_of(x)->groups[unit]);
 }
 
-/* The root's final callback. */
+/* FSDPState._root_post_backward_final_callback: state by state, a post_backward that has not run
+ * (inputs that want no gradient have no node for it) and then finalize_backward. */
 static void
 end_backward(StrategyContext *x)
 {
   Fsdp2 *f = fsdp2_of(x);
   gboolean last = x->last_micro_batch || !x->plan->accumulation.set_last_backward;
-  for (int i = 0; i < f->count; i++)
-    if (!f->groups[i].reduced && f->groups[i].count > 0)
-      group_post_backward(x, &f->groups[i]);
+  for (int i = 0; i < f->count; i++) {
+    Group *g = &f->groups[i];
+    if (!g->reduced && g->count > 0)
+      group_post_backward(x, g);
+    if (!last)
+      continue;
+    group_wait_for_post_backward(x, g);
+    group_drop_gather(x, g);
+  }
   if (!last)
     return;
-  for (int i = 0; i < f->count; i++)
-    group_wait_for_post_backward(x, &f->groups[i]);
   g_array_set_size(f->forward_order, 0);
   if (f->reduce_input == NO_STORAGE)
     return;
@@ -405,6 +421,23 @@ zero_stage(StrategyContext *x)
   return 2;
 }
 
+/* With set_is_last_backward(False) the order of the micro-batch before stays in place: the first
+ * group of backward's end prefetches that one's last, which has been reduced already unless it is
+ * the root.  The next forward uses what it gathers, the last micro-batch gives it up. */
+static gint64
+misled_prefetch(const Fsdp2 *f, const PlanSpec *plan)
+{
+  if (!plan->accumulation.set_last_backward || plan->accumulation.steps == 1 ||
+      f->groups[0].count > 0)
+    return 0;
+  int first = 1, last = f->count - 1;
+  while (first < last && f->groups[first].count == 0)
+    first++;
+  while (last > first && f->groups[last].count == 0)
+    last--;
+  return first < last ? f->groups[last].gathered_elements : 0;
+}
+
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
  * gradients are reduced once in every micro-batch that synchronizes. */
 static ExpectedTotals
@@ -428,6 +461,8 @@ expected(StrategyContext *x)
     total.elements_all_reduced += f->replicas > 1 ? synchronized * g->shard_elements : 0;
     total.parameter_bytes += g->shard_elements * dtype_size(f->stored);
   }
+  if (f->ranks > 1)
+    total.elements_gathered += misled_prefetch(f, plan);
   return total;
 }
 
@@ -436,6 +471,7 @@ const Strategy strategy_fsdp2 = {
     .summary = "PyTorch fully_shard: parameters, gradients and optimizer state sharded by groups",
     .section = &fsdp_section,
     .sharded_norms = TRUE,
+    .splits_tied = splits_tied,
     .casts_inputs = TRUE,
     .marks_inputs = TRUE,
     .accept = accept,

@@ -10,7 +10,7 @@ static const OptionInfo options[] = {
     {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL,
      "blocks in one group; 0: everything in the root's"},
     {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
-     "the embedding is in the root's group, or in its own"},
+     "the embedding is in the root's group, or in its own (an output layer tied to it then isn't)"},
     {"head", OPTION_ENUM, "\"root\"", 0, 0, places,
      "final norm and output layer: in the root's group, or in their own"},
     {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
@@ -18,6 +18,10 @@ static const OptionInfo options[] = {
      "but the root)"},
     {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL,
      "the head's own group follows reshard_after_forward too"},
+    {"reshard_root", OPTION_BOOL, "true", 0, 0, NULL,
+     "the root's group follows reshard_after_forward; false: it has the library's default and "
+     "stays "
+     "gathered"},
     {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL,
      "false: the last group of blocks stays gathered"},
     {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL,

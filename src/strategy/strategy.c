@@ -58,6 +58,19 @@ strategy_launch(StrategyContext *x, StreamId stream, const char *name, double by
   program_builder_launch(x->builder, stream, program_builder_kernel(x->builder, &kernel));
 }
 
+void
+strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes)
+{
+  Kernel kernel = {
+      .kind = KERNEL_COPY,
+      .dtype = DTYPE_UINT8,
+      .name = program_builder_name(x->builder, name),
+      .launches = 1,
+      .bytes = bytes,
+  };
+  program_builder_copy(x->builder, stream, program_builder_kernel(x->builder, &kernel));
+}
+
 /* ---- units ---- */
 
 int

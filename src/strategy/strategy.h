@@ -23,8 +23,8 @@ typedef struct {
   guint8 dtype;
   guint8 is_view; /* its base keeps a second reference: never the target of an in-place sum (rule
                      L5) */
-  guint8 strided; /* memory order differs from its shape's */
   gint64 offset;  /* elements into the storage */
+  gint64 stride[OP_DIMS]; /* of a gradient: memory order */
 } TensorRef;
 
 #define NO_TENSOR_INIT                                                                             \
@@ -37,8 +37,8 @@ typedef struct {
 typedef struct {
   StorageId sharded;     /* this rank's part (the whole parameter when it is not sharded) */
   StorageId unsharded;   /* the full parameter that ops read now; NO_STORAGE when it is not there */
-  StorageId gradient;    /* .grad as autograd leaves it */
-  gboolean has_gradient; /* TRUE even when its memory belongs to somebody else (a bucket) */
+  StorageId gradient;    /* .grad as autograd leaves it, or the bucket it is a view of */
+  gboolean has_gradient; /* TRUE even for a gradient without elements */
   StorageId accumulated; /* unsharded gradient in the reduce dtype, kept over micro-batches */
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64
@@ -63,7 +63,8 @@ struct _StrategyContext {
   const Network *network;
   const PlanSpec *plan;
   const DeviceProfile *device;
-  int rank; /* this rank's place in the shard group */
+  int rank;            /* this rank's place in the shard group */
+  gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
@@ -101,6 +102,13 @@ typedef struct {
   gint64 parameter_bytes; /* persistent, per rank */
 } ExpectedTotals;
 
+/* What a framework's engine does to the loss before it runs backward. */
+typedef enum {
+  LOSS_IS_THE_LOOPS,      /* nothing: the training loop divides it by the accumulation steps */
+  LOSS_DIVIDED,           /* by the accumulation steps, even if there is one */
+  LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
+} LossScaling;
+
 typedef struct {
   const char *name;             /* "fsdp2" */
   const char *summary;          /* one line for `list` */
@@ -111,7 +119,14 @@ typedef struct {
   void (*setup)(StrategyContext *x);
   /* Construction: allocates what is persistent, in the framework's order. */
   void (*construct)(StrategyContext *x);
+  /* What wraps the finished model in a phase of its own, before the training loop makes anything
+   * (deepspeed.initialize). */
+  void (*initialize)(StrategyContext *x);
   void (*teardown)(StrategyContext *x);
+  /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
+  LossScaling (*loss)(const PlanSpec *plan);
+  /* What else it changes in the code that the network runs; NULL: nothing. */
+  void (*shape)(const PlanSpec *plan, NetworkShape *shape);
 
   void (*begin_step)(StrategyContext *x);
   void (*zero_grad)(
@@ -129,8 +144,25 @@ typedef struct {
    * in the unit, are borrowed (NO_STORAGE: a parameter without one).  after_backward follows. */
   void (*flatten)(StrategyContext *x, int unit, const StorageId *gradients);
   void (*after_backward)(StrategyContext *x, int unit);
-  void (*end_backward)(StrategyContext *x);      /* the graph has run */
+  void (*end_backward)(StrategyContext *x); /* the graph has run */
+  void (*after_graph)(StrategyContext *x);  /* backward() has returned to the framework's engine */
+  /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
+   * parameter. */
+  void (*optimizer_step)(StrategyContext *x);
+  /* Hooks on every module's call, for frameworks that have them there; a recomputation runs the
+   * forward ones again.  The module is an index, or network_wrapper() of a block.  Its backward
+   * begins when a gradient reaches its output, and ends when those of all its inputs are there:
+   * never, for one whose inputs want none.  All four or none. */
+  void (*before_module)(StrategyContext *x, int module);
+  void (*after_module)(StrategyContext *x, int module);
+  void (*before_module_backward)(StrategyContext *x, int module);
+  void (*after_module_backward)(StrategyContext *x, int module);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
+  guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
+                          than the model takes */
+  /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
+   * parameter of its own?  NULL: never. */
+  gboolean (*splits_tied)(const PlanSpec *plan);
   /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
   gboolean (*clip)(StrategyContext *x);
   gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
@@ -140,6 +172,8 @@ typedef struct {
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
   /* checkpoint(FSDP(block)) is the reentrant one. */
   gboolean reentrant_outside;
+  /* A gathered parameter is new memory put under it, not its own memory resized. */
+  gboolean swaps_parameters;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
@@ -180,5 +214,7 @@ gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageI
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* A copy of so many bytes between the device and the host. */
+void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
 
 #endif
