@@ -193,6 +193,7 @@ libhighwater_a_SOURCES += \
   src/lower/checkpoint.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_private.h
