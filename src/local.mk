@@ -27,6 +27,7 @@ FAMILIES = \
 
 COMMANDS = \
   src/cli/cmd_run.c \
+  src/cli/cmd_show.c \
   src/cli/cmd_lower.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
@@ -54,6 +55,7 @@ libhighwater_a_SOURCES = $(STRATEGIES) $(FAMILIES) $(COMMANDS)
 libhighwater_a_SOURCES += \
   src/base/category.c src/base/category.h \
   src/base/json_document.c src/base/json_document.h \
+  src/base/json_output.c src/base/json_output.h \
   src/base/json_reader.c src/base/json_reader.h \
   src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
@@ -139,6 +141,7 @@ libhighwater_a_SOURCES += \
   src/network/layers_attention.c \
   src/network/layers_rope.c \
   src/network/network.c src/network/network.h \
+  src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
   src/network/op_lookup.c \
@@ -203,8 +206,13 @@ libhighwater_a_SOURCES += \
 
 # report
 libhighwater_a_SOURCES += \
+  src/report/block_activations.c src/report/block_activations.h \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/interval_set.c src/report/interval_set.h \
+  src/report/module_lines.c \
+  src/report/network_summary.c src/report/network_summary.h \
+  src/report/network_summary_json.c \
+  src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
   src/report/summary.c src/report/summary.h \
@@ -229,7 +237,8 @@ libhighwater_a_SOURCES += \
   src/import/json_pull.c src/import/json_pull.h \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
-  src/import/trace_replay.c src/import/trace_replay.h src/import/trace_replay_internal.h
+  src/import/trace_replay.c src/import/trace_replay.h \
+  src/import/trace_replay_internal.h
 
 # cli
 libhighwater_a_SOURCES += \

@@ -5,6 +5,8 @@ CHECKS = \
   tests/check_allocation_trace \
   tests/check_allocator_options \
   tests/check_allocator_random \
+  tests/check_arithmetic \
+  tests/check_builder \
   tests/check_caching_allocator \
   tests/check_cluster_spec \
   tests/check_collective \
@@ -13,9 +15,12 @@ CHECKS = \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
+  tests/check_families \
   tests/check_free_set \
+  tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_op \
   tests/check_output \
   tests/check_plan_spec \
   tests/check_plot \
@@ -26,10 +31,13 @@ CHECKS = \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
+  tests/check_retain \
   tests/check_shared_link \
+  tests/check_show \
   tests/check_specs \
+  tests/check_strategies \
+  tests/check_trace_order \
   tests/check_units
-
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
@@ -39,22 +47,31 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/list.sh \
+  tests/cli/networks.sh \
   tests/cli/replay.sh \
   tests/cli/run.sh \
+  tests/cli/show.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
+  tests/extend.sh \
+  tests/formats.sh \
   tests/layers.sh \
   tests/manual.sh \
   tests/registry.sh
 
 # Headers that several tests share, data: a release holds only what is named somewhere.
 TEST_EXTRAS = \
+  tests/allocator_fixture.h \
+  tests/data \
   tests/history.h \
+  tests/op_cases.h \
   tests/plan_tables.h \
   tests/program_text.h \
+  tests/recorded_config.h \
   tests/report_fixture.h \
-  tests/data
+  tests/scenario_fixture.h \
+  tests/simulation.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
@@ -108,7 +125,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h tests/plan_tables.h tests/program_text.h tests/report_fixture.h
+tests_libtap_a_SOURCES = tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

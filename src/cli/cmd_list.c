@@ -1,15 +1,18 @@
-/* cmd_list.c - highwater list: what ships with the program, a line each. */
+/* cmd_list.c - highwater list: presets, families and strategies, a line each. */
 #include "base/json_reader.h"
 #include "base/nearest_name.h"
 #include "base/text_table.h"
 #include "base/units.h"
 #include "cli/registry.h"
+#include "network/family.h"
 #include "spec/option.h"
 #include "spec/preset.h"
 #include "strategy/strategy.h"
 #include <stdio.h>
+#include <string.h>
 
-enum { LINE_WIDTH = 100 };
+/* No line is wider than a terminal. */
+#define LINE_WIDTH 100
 
 /* One line of the list, and the options below it. */
 typedef struct {
@@ -66,20 +69,29 @@ collect_presets(const char *kind, GPtrArray *items)
 }
 
 static void
+collect_families(const char *kind, GPtrArray *items)
+{
+  (void) kind;
+  for (const NetworkFamily *const *family = network_families(); *family; family++)
+    add_item(items, (*family)->name, (*family)->summary, NULL);
+}
+
+static void
 collect_strategies(const char *kind, GPtrArray *items)
 {
   (void) kind;
-  for (const Strategy *const *s = strategies(); *s; s++)
-    add_item(items, (*s)->name, (*s)->summary, (*s)->section);
+  for (const Strategy *const *strategy = strategies(); *strategy; strategy++)
+    add_item(items, (*strategy)->name, (*strategy)->summary, (*strategy)->section);
 }
 
 static const ListTable tables[] = {
     {"network", "Networks (highwater run NETWORK)", collect_presets},
     {"plan", "Plans (--plan)", collect_presets},
-    {"strategy", "Strategies (\"strategy\" of a plan)", collect_strategies},
     {"cluster", "Clusters (--cluster)", collect_presets},
     {"device", "Devices (\"device\" of a cluster)", collect_presets},
     {"fabric", "Fabrics (\"intra_node\" and \"inter_node\" of a cluster)", collect_presets},
+    {"family", "Families (\"model_type\" or \"family\" of a network)", collect_families},
+    {"strategy", "Strategies (\"strategy\" of a plan)", collect_strategies},
 };
 
 static GPtrArray *
@@ -90,34 +102,37 @@ collect(const ListTable *table)
   return items;
 }
 
-/* Words of a text in lines of at most LINE_WIDTH, those after the first indented more. */
+/* Words of a text, on as many lines as they need; the first is indented less. */
 static void
-print_wrapped(const char *text, guint indent, GString *out)
+append_wrapped(GString *out, const char *text, guint first, guint rest)
 {
   g_auto(GStrv) words = g_strsplit(text, " ", -1);
-  guint column = 0;
+  gsize column = 0;
   for (guint i = 0; words[i]; i++) {
-    guint length = (guint) g_utf8_strlen(words[i], -1);
+    gsize length = strlen(words[i]);
+    guint indent = i == 0 ? first : rest;
     gboolean fits = i > 0 && column + 1 + length <= LINE_WIDTH;
-    if (i > 0 && !fits)
-      g_string_append_c(out, '\n');
-    guint gap = fits ? 1 : i > 0 ? indent + 4 : indent;
-    g_string_append_printf(out, "%*s%s", (int) gap, "", words[i]);
-    column = fits ? column + 1 + length : gap + length;
+    if (fits)
+      g_string_append_c(out, ' ');
+    else
+      g_string_append_printf(out, "%s%*s", i > 0 ? "\n" : "", (int) indent, "");
+    g_string_append(out, words[i]);
+    column = (fits ? column + 1 : indent) + length;
   }
   g_string_append_c(out, '\n');
 }
 
-/* What may be written and the default, then what it is. */
+/* What may be written for an option and its default; below, what it means. */
 static void
 print_options(const OptionSection *section, GString *out)
 {
+  const guint key = 6, text = 10;
   for (const OptionInfo *option = section->options; option->key; option++) {
     g_autofree char *allowed = option_allowed(option);
-    g_autofree char *first =
-        g_strdup_printf("%s.%s: %s (%s)", section->name, option->key, allowed, option->fallback);
-    print_wrapped(first, 6, out);
-    print_wrapped(option->summary, 10, out);
+    g_autofree char *line = g_strdup_printf("%s.%s: %s (default %s)", section->name, option->key,
+                                            allowed, option->fallback);
+    append_wrapped(out, line, key, text);
+    append_wrapped(out, option->summary, text, text);
   }
 }
 
@@ -145,22 +160,10 @@ print_users(const GPtrArray *items, const OptionSection *section, GString *out)
   g_string_append_c(out, '\n');
 }
 
+/* One table over all items keeps the summaries in a column; with options below, each item is a
+ * table of its own. */
 static void
-print_all_options(const GPtrArray *items, GString *out)
-{
-  for (guint i = 0; i < items->len; i++) {
-    const ListItem *item = g_ptr_array_index(items, i);
-    if (!item->section || first_with_section(items, item->section) != i)
-      continue;
-    g_string_append(out, "\n    options of ");
-    print_users(items, item->section, out);
-    print_options(item->section, out);
-  }
-}
-
-/* Items in a table; what may be set for them only where their kind was asked for. */
-static void
-print_text(const ListTable *table, gboolean options, GString *out)
+print_text(const ListTable *table, GString *out)
 {
   g_autoptr(GPtrArray) items = collect(table);
   g_string_append_printf(out, "%s\n", table->title);
@@ -170,8 +173,14 @@ print_text(const ListTable *table, gboolean options, GString *out)
     text_table_row(rows, item->name, item->summary, NULL);
   }
   text_table_print(rows, 2, out);
-  if (options)
-    print_all_options(items, out);
+  for (guint i = 0; i < items->len; i++) {
+    const ListItem *item = g_ptr_array_index(items, i);
+    if (!item->section || first_with_section(items, item->section) != i)
+      continue;
+    g_string_append(out, "\n    options of ");
+    print_users(items, item->section, out);
+    print_options(item->section, out);
+  }
 }
 
 static cJSON *
@@ -223,7 +232,7 @@ print_all_text(const char *kind)
       continue;
     if (out->len > 0)
       g_string_append_c(out, '\n');
-    print_text(&tables[i], kind != NULL, out);
+    print_text(&tables[i], out);
   }
   fputs(out->str, stdout);
 }
@@ -283,6 +292,6 @@ cmd_list_run(int argc, char **argv, GError **error)
 const Command command_list = {
     .name = "list",
     .arguments = "[KIND] [--json]",
-    .summary = "Presets of each kind, with a line each",
+    .summary = "Presets of each kind, network families, strategies with their options",
     .run = cmd_list_run,
 };

@@ -131,7 +131,8 @@ run(int argc, char **argv, GError **error)
 
 const Command command_lower = {
     .name = "lower",
-    .arguments = "NETWORK [--plan P] [--steps N | --step K] [--allocations]",
-    .summary = "print what a rank's host issues: the Program, or its allocations and frees",
+    .arguments = "NETWORK [--plan P] [--cluster C] [--set K=V]... [--rank R] "
+                 "[--steps N | --step K] [--allocations | --program] [--check]",
+    .summary = "Print what a rank's host issues: the Program, or its allocations and frees",
     .run = run,
 };

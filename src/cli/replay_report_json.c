@@ -49,6 +49,8 @@ add_failure(cJSON *object, const AllocationTrace *trace, const TraceReplay *repl
   add_int(json, "limit_bytes", replay->failure.limit_bytes);
   add_int(json, "allocated_bytes", replay->failure.allocated_bytes);
   add_int(json, "reserved_bytes", replay->failure.reserved_bytes);
+  add_int(json, "peak_allocated_bytes", replay->stats.allocated_bytes.peak);
+  add_int(json, "peak_reserved_bytes", replay->stats.reserved_bytes.peak);
 }
 
 static void
@@ -165,8 +167,8 @@ replay_report_json(const AllocationTrace *trace, const TraceReplay *replay)
   cJSON_AddStringToObject(object, "trace", trace->name);
   add_int(object, "events", trace->events->len);
   add_limit(object, &trace->config);
-  add_int(object, "peak_allocated_bytes", stats->allocated_bytes.peak);
-  add_int(object, "peak_reserved_bytes", stats->reserved_bytes.peak);
+  add_int(object, "peak_allocated_bytes", replay->complete_peak_allocated);
+  add_int(object, "peak_reserved_bytes", replay->complete_peak_reserved);
   add_int(object, "peak_active_bytes", stats->active_bytes.peak);
   add_int(object, "peak_requested_bytes", stats->requested_bytes.peak);
   add_int(object, "peak_inactive_split_bytes", stats->inactive_split_bytes.peak);

@@ -2,19 +2,9 @@
 #include "cli/run_facts.h"
 
 #include "base/units.h"
+#include "network/network_flops.h"
 
 /* ---- FLOPs ---- */
-
-/* PaLM's convention (arXiv 2204.02311, appendix B): six per parameter in matmuls and token, and 12
- * L A s for attention over the whole square. */
-static double
-model_flops_per_token(const Scenario *s)
-{
-  const Network *n = s->network;
-  double parameters = (double) (network_parameter_count(n) - n->embedding_parameters);
-  double attention = 12.0 * n->blocks->len * (double) n->attention_width * s->plan->sequence_length;
-  return 6 * parameters + attention;
-}
 
 /* FLOPs that are done a second time in the last step; attention counts its whole square, as above.
  */
@@ -183,7 +173,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
                         s->plan->accumulation.steps;
   fill_plan(info, s);
   fill_machine(info, s);
-  info->model_flops = model_flops_per_token(s) * (double) info->tokens_per_step;
+  info->model_flops = network_model_flops_per_token(s->network) * (double) info->tokens_per_step;
   info->hardware_flops = info->model_flops + recomputed_flops(lowered->program);
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);

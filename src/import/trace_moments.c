@@ -69,6 +69,11 @@ trace_moments_follow_phase(ReplayDriver *driver, const TraceEvent *event)
   if (current_phase(driver) && current_phase(driver)->phase == event->phase)
     return;
   ReplayPhase phase = {.phase = event->phase, .first_event = (gint32) driver->event};
+  /* What happened before any phase belongs to the first. */
+  if (phases->len == 0) {
+    phase.peak_allocated = caching_allocator_stats(driver->allocator)->allocated_bytes.peak;
+    phase.peak_reserved = caching_allocator_stats(driver->allocator)->reserved_bytes.peak;
+  }
   g_array_append_val(phases, phase);
   trace_moments_note_peaks(driver);
 }
@@ -79,4 +84,36 @@ trace_moments_count(ReplayDriver *driver, int stream, gint64 bytes)
   ReplayStream *counters = replay_stream(driver, stream);
   counters->allocated += bytes;
   counters->peak_allocated = MAX(counters->peak_allocated, counters->allocated);
+}
+
+/* How many phases are those of complete steps: up to the last one of the first one's name. */
+static guint
+complete_phases(const TraceReplay *replay)
+{
+  guint count = replay->phases->len;
+  if (replay->out_of_memory_at < 0 || count == 0)
+    return count;
+  gint32 name = g_array_index(replay->phases, ReplayPhase, 0).phase;
+  do
+    count--;
+  while (g_array_index(replay->phases, ReplayPhase, count).phase != name);
+  return count > 0 ? count : replay->phases->len;
+}
+
+void
+trace_moments_finish(ReplayDriver *driver)
+{
+  TraceReplay *replay = driver->replay;
+  guint complete = complete_phases(replay);
+  replay->end = trace_moments_now(driver);
+  if (complete == replay->phases->len) {
+    replay->complete_peak_allocated = replay->stats.allocated_bytes.peak;
+    replay->complete_peak_reserved = replay->stats.reserved_bytes.peak;
+    return;
+  }
+  for (guint i = 0; i < complete; i++) {
+    const ReplayPhase *phase = &g_array_index(replay->phases, ReplayPhase, i);
+    replay->complete_peak_allocated = MAX(replay->complete_peak_allocated, phase->peak_allocated);
+    replay->complete_peak_reserved = MAX(replay->complete_peak_reserved, phase->peak_reserved);
+  }
 }

@@ -337,7 +337,7 @@ finish(ReplayDriver *driver)
 {
   TraceReplay *replay = driver->replay;
   replay->stats = *caching_allocator_stats(driver->allocator);
-  replay->end = trace_moments_now(driver);
+  trace_moments_finish(driver);
   for (guint i = 0; i < replay->streams->len; i++)
     replay_stream(driver, (int) i)->cached =
         caching_allocator_cached_bytes(driver->allocator, (int) i);

@@ -40,6 +40,10 @@ typedef struct {
   GArray *phases;       /* ReplayPhase, in order of time */
   GArray *blocks;       /* BlockInfo: all blocks at the end */
   ReplayMoment peak_allocated, peak_reserved, end;
+  /* Peaks of the steps that were completed: when memory runs out in the middle of one, those before
+   * it.  A step begins with the phase that the trace begins with; without phases, or in the first
+   * step, all counts. */
+  gint64 complete_peak_allocated, complete_peak_reserved;
   /* Which event the allocator could not serve; -1: none.  The replay ends there. */
   gint32 out_of_memory_at;
   AllocatorFailure failure;

@@ -65,6 +65,8 @@ void trace_moments_note_peaks(ReplayDriver *driver);
 /* Reserved memory may be higher within an allocation than after it. */
 void trace_moments_note_reserved(ReplayDriver *driver);
 void trace_moments_follow_phase(ReplayDriver *driver, const TraceEvent *event);
+/* The last moment, and the peaks of complete steps; the statistics are final. */
+void trace_moments_finish(ReplayDriver *driver);
 /* Allocated memory of a stream grows by that much. */
 void trace_moments_count(ReplayDriver *driver, int stream, gint64 bytes);
 

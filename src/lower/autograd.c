@@ -183,7 +183,7 @@ launch_add(Tape *t, const TensorRef *into, const TensorRef *a, const TensorRef *
   StorageId target = into->storage, other = b->storage;
   if (target == NO_STORAGE || other == NO_STORAGE)
     return;
-  double bytes = 3.0 * (double) live_storage_bytes(t->live, target);
+  double bytes = 3.0 * (double) live_storage_bytes(t->live, other); /* the target may be a bucket */
   if (a != NULL)
     program_builder_operand(t->builder, live_storage_tensor(t->live, a->storage, (DType) a->dtype),
                             ROLE_READ);

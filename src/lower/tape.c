@@ -133,6 +133,16 @@ buffer_info(const OpRun *run, int buffer, ValueInfo *info)
   return TRUE;
 }
 
+/* Bytes from the first element's begin to the last one's end. */
+static gint64
+reach(const ValueInfo *info)
+{
+  gint64 last = 0;
+  for (int i = 0; i < info->dims; i++)
+    last += (info->shape[i] - 1) * info->stride[i];
+  return (last + 1) * dtype_size((DType) info->dtype);
+}
+
 static void
 add_operand(Tape *t, const OpRun *run, int buffer, Role role)
 {
@@ -142,11 +152,12 @@ add_operand(Tape *t, const OpRun *run, int buffer, Role role)
   if (storage == NO_STORAGE)
     return;
   gint64 offset = ref->offset + (p != NULL ? p->offset : 0);
-  ValueInfo info;
+  ValueInfo info = {0};
   gboolean known = buffer_info(run, buffer, &info);
   gint32 tensor;
-  if (!known || value_bytes(&info) > live_storage_bytes(t->live, storage)) {
-    /* a temporary, or a gradient before validation: all of it */
+  gint64 begin = offset * dtype_size((DType) info.dtype);
+  if (!known || begin + reach(&info) > live_storage_bytes(t->live, storage)) {
+    /* a temporary, or a gradient before validation, which has another shape: all of it */
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
     Layout layout = layout_of(&info);

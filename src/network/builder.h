@@ -18,6 +18,13 @@
 
 typedef struct _Builder Builder;
 
+/* Elements that one tensor may have, far above any real one and far enough below 2^63 for formulas
+ * of scratch sizes; parameters of a network, by element; blocks. */
+#define BUILDER_MOST_ELEMENTS ((gint64) 1 << 46)
+#define BUILDER_MOST_PARAMETERS ((gint64) 1 << 50)
+#define BUILDER_MOST_BLOCKS 4096
+#define BUILDER_MOST_TENSORS 32767 /* parameters by index: an operand names one in 16 bits */
+
 /* A value as Python code holds it: a slot and whether this is the expression's own reference. */
 typedef struct {
   gint16 slot;

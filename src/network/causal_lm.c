@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/units.h"
+
 void
 causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape)
 {
@@ -53,22 +55,49 @@ causal_lm_figures(Builder *b, const CausalLm *lm)
   network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * lm->hidden;
 }
 
+void
+causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns)
+{
+  gint64 elements;
+  if (!checked_multiply(rows, columns, &elements) || elements > BUILDER_MOST_ELEMENTS)
+    network_spec_fail(spec, names,
+                      "%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT
+                      " elements are too many for a tensor",
+                      rows, columns);
+}
+
+static void
+check_heads(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
+{
+  static const char heads[] = "num_attention_heads|n_head";
+  if (lm->heads % kv_heads != 0)
+    network_spec_fail(spec, "num_key_value_heads",
+                      "%" G_GINT64_FORMAT " does not divide the %" G_GINT64_FORMAT
+                      " attention heads",
+                      kv_heads, lm->heads);
+  if (lm->hidden % lm->heads != 0 && !json_reader_has(spec->reader, "head_dim"))
+    network_spec_fail(spec, heads,
+                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, lm->heads,
+                      lm->hidden);
+  if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
+    network_spec_fail(spec, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
+                      lm->head_dim);
+  gint64 width;
+  if (checked_multiply(lm->heads, lm->head_dim, &width))
+    causal_lm_check_matrix(spec, heads, width, lm->hidden);
+  else
+    causal_lm_check_matrix(spec, heads, lm->heads, lm->head_dim);
+}
+
 gboolean
 causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
 {
-  JsonReader *r = spec->reader;
-  if (lm->heads % kv_heads != 0)
-    json_reader_fail(r, "num_key_value_heads",
-                     "%" G_GINT64_FORMAT " does not divide num_attention_heads %" G_GINT64_FORMAT,
-                     kv_heads, lm->heads);
-  if (lm->hidden % lm->heads != 0 && !json_reader_has(r, "head_dim"))
-    json_reader_fail(r, "num_attention_heads",
-                     "%" G_GINT64_FORMAT " does not divide hidden_size %" G_GINT64_FORMAT,
-                     lm->heads, lm->hidden);
-  if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
-    json_reader_fail(r, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
-                     lm->head_dim);
-  return json_reader_finish(r, error);
+  if (lm->layers > BUILDER_MOST_BLOCKS)
+    network_spec_fail(spec, "num_hidden_layers|n_layer", "%" G_GINT64_FORMAT " is not in 1..%d",
+                      lm->layers, BUILDER_MOST_BLOCKS);
+  causal_lm_check_matrix(spec, "vocab_size", lm->vocabulary, lm->hidden);
+  check_heads(lm, kv_heads, spec);
+  return json_reader_finish(spec->reader, error);
 }
 
 /* ---- functions ---- */

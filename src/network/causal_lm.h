@@ -40,7 +40,10 @@ struct _CausalLm {
 
 /* Reads the fields that every config has; fills sizes from the shape. */
 void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
-/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE. */
+/* Refuses a matrix that cannot exist, because of the field under these names. */
+void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);
+/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE, too many
+ * layers, tables that are too large.  FALSE after any error in the config. */
 gboolean causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error);
 /* Defines the embedding (and says where a tied weight is). */
 void causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name);

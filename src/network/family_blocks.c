@@ -31,7 +31,8 @@ static const char *const op_names[] = {"linear", "layer_norm", "rms_norm", "atte
  * current value. */
 typedef struct {
   BlockOpKind kind;
-  const char *name;      /* of its module */
+  const char *name; /* of its module, or how it begins */
+  int number; /* of ops of this kind that are not named: the second one is "linear_2"; 0: named */
   const char *from, *as; /* names of values; NULL: the current one, none */
   const char *with;      /* add, mul: the other operand */
   gint64 in, out;        /* widths; linear's out as written, 0: like its input */
@@ -62,7 +63,10 @@ static void
 read_op(JsonReader *r, BlockOp *op)
 {
   op->kind = (BlockOpKind) json_reader_enum(r, "op", op_names, BLOCK_NUMBERS);
-  op->name = json_reader_string(r, "name", op_names[op->kind]);
+  op->name = json_reader_string(r, "name", NULL);
+  op->number = op->name == NULL;
+  if (op->name == NULL)
+    op->name = op_names[op->kind];
   op->from = json_reader_string(r, "from", NULL);
   op->as = json_reader_string(r, "as", NULL);
   switch (op->kind) {
@@ -114,6 +118,44 @@ width_of(JsonReader *r, const char *key, const GArray *names, const char *name)
   return 1;
 }
 
+/* Modules of a block have names of their own.  Caller frees. */
+static char *
+module_name(const BlockOp *op)
+{
+  return op->number > 1 ? g_strdup_printf("%s_%d", op->name, op->number) : g_strdup(op->name);
+}
+
+/* Parts of a path: a dot would make two of them. */
+static void
+check_module_name(JsonReader *r, const char *key, const char *name)
+{
+  if (*name == '\0' || strchr(name, '.') != NULL)
+    json_reader_fail(r, key, "'%s' is no name of a module: it is empty or has a dot", name);
+}
+
+static void
+check_op_name(JsonReader *r, const BlockOp *op, const GArray *before)
+{
+  g_autofree char *name = module_name(op);
+  check_module_name(r, "name", name);
+  for (guint i = 0; i < before->len; i++) {
+    g_autofree char *other = module_name(&g_array_index(before, BlockOp, i));
+    if (strcmp(name, other) == 0)
+      json_reader_fail(r, "name", "two ops of the block are named '%s'", name);
+  }
+}
+
+static int
+number_unnamed(const BlockOp *op, const GArray *before)
+{
+  int number = 1;
+  for (guint i = 0; i < before->len; i++) {
+    const BlockOp *other = &g_array_index(before, BlockOp, i);
+    number += other->kind == op->kind && other->number > 0;
+  }
+  return number;
+}
+
 /* Finds widths: of what goes into the op and what comes out. */
 static void
 resolve_op(JsonReader *r, BlockOp *op, gint64 current, const GArray *names)
@@ -154,6 +196,9 @@ read_block(JsonReader *r, Blocks *m)
     JsonReader *element = json_reader_element(r, "ops", i);
     BlockOp op = {0};
     read_op(element, &op);
+    if (op.number > 0)
+      op.number = number_unnamed(&op, block->ops);
+    check_op_name(element, &op, block->ops);
     resolve_op(element, &op, width, names);
     json_reader_finish(element, NULL);
     json_reader_free(element);
@@ -187,6 +232,23 @@ read_end(JsonReader *r, const char *key, const char *fallback, const char **name
   return TRUE;
 }
 
+/* Names of the root's children. */
+static void
+check_names(JsonReader *r, const Blocks *m)
+{
+  const char *const keys[] = {"list", m->has_embedding ? "embedding" : NULL,
+                              m->has_head ? "head" : NULL};
+  const char *const names[] = {m->list_name, m->embedding_name, m->head_name};
+  for (int i = 0; i < 3; i++) {
+    if (keys[i] == NULL)
+      continue;
+    check_module_name(r, keys[i], names[i]);
+    for (int k = 0; k < i; k++)
+      if (keys[k] != NULL && strcmp(names[i], names[k]) == 0)
+        json_reader_fail(r, keys[i], "is named '%s' like '%s'", names[i], keys[k]);
+  }
+}
+
 static gboolean
 read_config(Blocks *m, NetworkSpec *spec, GError **error)
 {
@@ -200,6 +262,7 @@ read_config(Blocks *m, NetworkSpec *spec, GError **error)
   m->list_name = json_reader_string(r, "list", "layers");
   m->has_embedding = read_end(r, "embedding", "embedding", &m->embedding_name);
   m->has_head = read_end(r, "head", "head", &m->head_name);
+  check_names(r, m);
   json_reader_string(r, "family", NULL);
   json_reader_string(r, "name", NULL);
   if (m->vocabulary == 0 && (m->has_embedding || m->has_head || !m->sum_loss))
@@ -233,17 +296,18 @@ typedef struct {
 static int
 define_op(Builder *b, const BlockOp *op)
 {
+  g_autofree char *name = module_name(op);
   gint64 width = op->in;
   switch (op->kind) {
   case BLOCK_LINEAR:
-    return define_linear(b, op->name, op->out, width, op->bias).weight;
+    return define_linear(b, name, op->out, width, op->bias).weight;
   case BLOCK_LAYER_NORM:
-    return define_norm(b, op->name, "LayerNorm", width, TRUE);
+    return define_norm(b, name, "LayerNorm", width, TRUE);
   case BLOCK_RMS_NORM:
-    return define_norm(b, op->name, "RMSNorm", width, FALSE);
+    return define_norm(b, name, "RMSNorm", width, FALSE);
   case BLOCK_ATTENTION: {
     gint64 kv = width / op->heads * op->kv_heads;
-    builder_module(b, op->name, "Attention");
+    builder_module(b, name, "Attention");
     int first = define_linear(b, "q", width, width, op->bias).weight;
     define_linear(b, "k", kv, width, op->bias);
     define_linear(b, "v", kv, width, op->bias);
@@ -252,7 +316,7 @@ define_op(Builder *b, const BlockOp *op)
     return first;
   }
   case BLOCK_NUMBERS: {
-    builder_module(b, op->name, "Numbers");
+    builder_module(b, name, "Numbers");
     int first = op->parameters > 0 ? builder_parameter(b, "weight", 1, op->parameters) : -1;
     builder_module_end(b);
     return first;

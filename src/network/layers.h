@@ -67,8 +67,7 @@ Val rms_norm(Builder *b, Val x, int weight, NormCode code);
 /* x [batch, length, heads, head_dim] times a table of complex numbers (torchtitan's
  * apply_rotary_emb). */
 Val rope_complex(Builder *b, Val x, Val table);
-/* x * cos + cat(-b, a) * sin, with fp32 tables cast to x's dtype at each call (the oracle's
- * torchtitan variant). */
+/* x * cos + cat(-b, a) * sin, with fp32 tables that are cast to x's dtype at each call. */
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* x[..., first : first + size] of the last dimension: a view. */
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);

@@ -150,6 +150,8 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+/* The last part of a parameter's name: "weight".  Borrowed. */
+const char *parameter_short_name(const Parameter *parameter);
 
 /* The module that checkpointing puts around a block: an id after those of the network's own
  * modules. */

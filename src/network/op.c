@@ -3,7 +3,8 @@
 
 #include "network/op_recipe.h"
 
-/* Shorthands for the column of saved tensors; always() and if_wanted() say when. */
+/* Shorthands for the column of saved tensors: whenever the op records a node, or only when that
+ * input wants a gradient. */
 #define ALWAYS(tensor)                                                                             \
   {                                                                                                \
     tensor, -1                                                                                     \
@@ -42,6 +43,13 @@ backward_split(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_DENSE);
   recipe_launch(c, "cat", KERNEL_MEMORY, 0, "g0 g1 g2 >d0");
+}
+
+/* size[0] is a dimension, not an offset */
+static void
+forward_transpose(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
 }
 
 static void
@@ -237,7 +245,7 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_reshape},
     [OP_UNSAFE_VIEW] = {"unsafe_view", .shape = shape_result, .forward = forward_alias,
                         .backward = backward_reshape},
-    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_alias,
+    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_transpose,
                       .backward = backward_transpose},
     [OP_VIEW_AS_COMPLEX] = {"view_as_complex", .shape = shape_view_as_complex,
                             .forward = forward_alias, .backward = backward_view_as_complex},

@@ -201,6 +201,7 @@ typedef struct {
   gboolean has_grad[OP_INPUTS];
   int saves;
   guint8 saved[OP_SAVED];
+  gboolean backward; /* being written: of inputs and outputs only saved ones are there */
   DeviceLimits device;
   GArray *steps;   /* OpStep */
   GArray *kernels; /* OpKernel */
@@ -214,10 +215,9 @@ typedef struct {
 
 /* A row of the table. */
 struct _OpInfo {
-  const char *name; /* as in ATen; NULL ends nothing: every row has one */
-  OpSave
-      saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by argument
-                              name, inputs, then outputs (rule L4); ends with SAVES_END */
+  const char *name;           /* as in ATen; NULL ends nothing: every row has one */
+  OpSave saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by
+                                 argument name, inputs, then outputs (rule L4) */
   int save_count;
   gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
   void (*shape)(OpCase *c); /* fills out[] and outs */

@@ -230,17 +230,27 @@ recipe_workspace(OpCase *c, Workspace workspace)
 
 /* ---- kernels ---- */
 
-/* What an operand refers to: NULL when the recipe made no such tensor. */
+/* Is the forward op's tensor there: always in forward, in backward when the node has saved it. */
+static gboolean
+is_at_hand(const OpCase *c, int buffer)
+{
+  gboolean saved = !c->backward;
+  for (int i = 0; i < c->saves; i++)
+    saved |= c->saved[i] == buffer;
+  return saved;
+}
+
+/* What an operand refers to: NULL when there is no such tensor. */
 static const ValueInfo *
 operand_info(const OpCase *c, char letter, int i, int *buffer)
 {
   switch (letter) {
   case 'i':
     *buffer = IN(i);
-    return i < c->ins ? &c->in[i] : NULL;
+    return i < c->ins && is_at_hand(c, IN(i)) ? &c->in[i] : NULL;
   case 'o':
     *buffer = OUT(i);
-    return i < c->outs ? &c->out[i] : NULL;
+    return i < c->outs && is_at_hand(c, OUT(i)) ? &c->out[i] : NULL;
   case 't':
     *buffer = BUFFER_TEMP + i;
     return &c->temp[i];

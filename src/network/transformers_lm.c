@@ -8,6 +8,16 @@
 
 /* ---- config and modules ---- */
 
+void
+transformers_check(NetworkSpec *spec)
+{
+  const Implementation *impl = &spec->implementation;
+  if (impl->loss != LOSS_FP32)
+    json_reader_fail(spec->reader, "implementation", "the loss of transformers is fp32");
+  if (impl->kv_heads != KV_HEADS_NATIVE)
+    json_reader_fail(spec->reader, "implementation", "the kv_heads of transformers are native");
+}
+
 gint64
 transformers_window(NetworkSpec *spec)
 {

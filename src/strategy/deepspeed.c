@@ -137,6 +137,7 @@ read_gradients(DeepSpeed *d, const PlanSpec *plan)
   d->round_robin_gradients = flag(plan, "round_robin_gradients");
   d->parameter_alignment = flag(plan, "parameter_alignment");
   d->compute_grad_norm = flag(plan, "compute_grad_norm");
+  d->checks_overflow = d->element == 2;
   d->accumulation = accumulation->is_null ? d->model : accumulation_dtype[accumulation->number];
   d->reduce_stream = d->overlap_comm && d->stage > 0 ? STREAM_REDUCE_SCATTER : STREAM_COMPUTE;
   d->gather_stream = d->overlap_comm && d->stage == 3 ? STREAM_ALL_GATHER : STREAM_COMPUTE;

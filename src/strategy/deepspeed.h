@@ -37,6 +37,8 @@ typedef struct {
 
   gboolean contiguous_gradients, reduce_scatter, multi_rank_allreduce, overlap_comm;
   gboolean round_robin_gradients, parameter_alignment, compute_grad_norm;
+  gboolean
+      checks_overflow;  /* 16-bit gradients: fp16 always, bf16 by default (check_grad_overflow) */
   gint64 reduce_bucket; /* elements */
   /* stage 3; elements */
   gint64 sub_group, prefetch_bucket, persistence_threshold, model_persistence_threshold, max_live,

@@ -23,6 +23,10 @@ static const OptionInfo options[] = {
      "but the root)"},
     {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL,
      "the head's own group follows reshard_after_forward too"},
+    {"reshard_root", OPTION_BOOL, "true", 0, 0, NULL,
+     "the root's group follows reshard_after_forward; false: it has the library's default and "
+     "stays "
+     "gathered"},
     {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL,
      "false: the last group of blocks stays gathered"},
     {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL,
@@ -186,6 +190,8 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   gboolean is_block = network_module(x->network, first)->block >= 0;
   gboolean is_head = !is_block && x->network->head_modules->len > 0 &&
                      first == g_array_index(x->network->head_modules, int, 0) && index > 0;
+  if (index == 0 && !plan_spec_number(x->plan, "reshard_root"))
+    return RESHARD_NO;
   if (is_head && !plan_spec_number(x->plan, "reshard_head"))
     return RESHARD_NO;
   int last_block = network_block(x->network, (int) x->network->blocks->len - 1)->module;
@@ -431,19 +437,6 @@ after_backward(StrategyContext *x, int unit)
   group_post_backward(x, &fsdp2_of(x)->groups[unit]);
 }
 
-/* A gather that nobody waited for: with set_is_last_backward(False) the order of forward grows over
- * micro-batches, and the first group of one prefetches the last of the one before. */
-static void
-drop_unused_gather(StrategyContext *x, Group *g)
-{
-  if (!g->gather_pending)
-    return;
-  if (g->gathered != NO_STORAGE)
-    program_builder_wait(x->builder, STREAM_COMPUTE, g->gather_event);
-  live_storage_clear(x->live, &g->gathered);
-  g->gather_pending = FALSE;
-}
-
 /* FSDPState._root_post_backward_final_callback: state by state, a post_backward that has not run
  * (inputs that want no gradient have no node for it) and then finalize_backward. */
 static void
@@ -458,7 +451,7 @@ end_backward(StrategyContext *x)
     if (!last)
       continue;
     group_wait_for_post_backward(x, g);
-    drop_unused_gather(x, g);
+    group_drop_gather(x, g);
   }
   if (!last)
     return;
@@ -492,6 +485,23 @@ zero_stage(StrategyContext *x)
   return 2;
 }
 
+/* With set_is_last_backward(False) the order of the micro-batch before stays in place: the first
+ * group of backward's end prefetches that one's last, which has been reduced already unless it is
+ * the root.  The next forward uses what it gathers, the last micro-batch gives it up. */
+static gint64
+misled_prefetch(const Fsdp2 *f, const PlanSpec *plan)
+{
+  if (!plan->accumulation.set_last_backward || plan->accumulation.steps == 1 ||
+      f->groups[0].count > 0)
+    return 0;
+  int first = 1, last = f->count - 1;
+  while (first < last && f->groups[first].count == 0)
+    first++;
+  while (last > first && f->groups[last].count == 0)
+    last--;
+  return first < last ? f->groups[last].gathered_elements : 0;
+}
+
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
  * gradients are reduced once in every micro-batch that synchronizes. */
 static ExpectedTotals
@@ -515,6 +525,8 @@ expected(StrategyContext *x)
     total.elements_all_reduced += f->replicas > 1 ? synchronized * g->shard_elements : 0;
     total.parameter_bytes += g->shard_elements * dtype_size(f->stored);
   }
+  if (f->ranks > 1)
+    total.elements_gathered += misled_prefetch(f, plan);
   return total;
 }
 

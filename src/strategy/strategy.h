@@ -37,8 +37,8 @@ typedef struct {
 typedef struct {
   StorageId sharded;     /* this rank's part (the whole parameter when it is not sharded) */
   StorageId unsharded;   /* the full parameter that ops read now; NO_STORAGE when it is not there */
-  StorageId gradient;    /* .grad as autograd leaves it */
-  gboolean has_gradient; /* TRUE even when its memory belongs to somebody else (a bucket) */
+  StorageId gradient;    /* .grad as autograd leaves it, or the bucket it is a view of */
+  gboolean has_gradient; /* TRUE even for a gradient without elements */
   StorageId accumulated; /* unsharded gradient in the reduce dtype, kept over micro-batches */
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64

@@ -210,6 +210,7 @@ update_group(StrategyContext *x, SubGroup *group, StorageId norm)
   clip(x, group, gradient, norm);
   group->optimized.value = group->master;
   group->optimized.gradient = gradient;
+  group->optimized.stepped = TRUE;
   torch_optimizer_step(x, DTYPE_FP32, 1, &group->optimized);
   zero3_operand(x, group->master, DTYPE_FP32, ROLE_READ);
   zero3_part(x, z->shards, group->first_element, group->elements, z->ds.model, ROLE_WRITE);

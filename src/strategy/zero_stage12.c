@@ -91,6 +91,6 @@ zero_expected(StrategyContext *x)
     return total;
   total.elements_gathered = z->flat.padded;
   total.elements_all_reduced = to_owners ? 0 : reductions * elements;
-  total.elements_all_reduced += z->d.compute_grad_norm ? 2 : 1;
+  total.elements_all_reduced += !!z->d.checks_overflow + !!z->d.compute_grad_norm;
   return total;
 }

@@ -292,7 +292,8 @@ zero_optimizer_step(StrategyContext *x)
   program_builder_set_module(x->builder, -1);
   if (zero_is_compact(z))
     view_compact(x, z);
-  check_overflow(x, z);
+  if (z->d.checks_overflow)
+    check_overflow(x, z);
   if (z->d.compute_grad_norm)
     total = global_norm(x, z, &old);
   z->master.gradient = fp32_gradient(x, z);

@@ -2,9 +2,9 @@
 . "$top_srcdir/tests/cli/lib.sh"
 traces=$top_srcdir/traces
 
-# The number of a JSON key at the top of the last output.
+# The number of a JSON key of the last output's outermost object.
 value() {
-  sed -n "s/^[[:space:]]*\"$1\":[[:space:]]*\([0-9]*\),*$/\1/p" out | head -n 1
+  sed -n "s/^[[:space:]]\"$1\":[[:space:]]*\([0-9]*\),*$/\1/p" out
 }
 # The same of the recording itself.
 recorded() {
@@ -24,6 +24,8 @@ done
 answers "out of memory is the answer no" 1 replay "$traces/fsdp2_expandable_oom.trace.json.gz" --json
 ok "JSON says what was asked for" grep -q '"segment_bytes":.*33554432' out
 ok "the whole report is there" prints '"streams"'
+ok "the peak is that of the complete step" \
+  test "$(value peak_allocated_bytes)" = "$(recorded fsdp2_expandable_oom peak_allocated_traced)"
 answers "the text tells it too" 1 replay "$traces/fsdp2_expandable_oom.trace.json.gz"
 ok "it says how much was tried" prints "tried to allocate 32.0 MiB"
 ok "it names the code that asked" prints "Requested by"
