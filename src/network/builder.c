@@ -6,9 +6,10 @@
 #include "base/units.h"
 #include "network/op_recipe.h"
 
-/* Elements that a tensor may have: far above any real one, far enough below 2^63 for workspace
- * formulas. */
+/* Elements that a tensor, or all parameters, may have: far above any real one, far enough below
+ * 2^63 for workspace formulas. */
 #define MOST_ELEMENTS ((gint64) 1 << 46)
+#define MOST_BYTES (16 * MOST_ELEMENTS)
 #define MOST_SLOTS 30000
 
 typedef struct {
@@ -30,6 +31,8 @@ struct _Builder {
   GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
   int module;                      /* on whose behalf, absolute */
+  gint64 elements;                 /* of all parameters so far */
+  const char *file;                /* that messages name; borrowed */
   GError *error;
 };
 
@@ -63,11 +66,12 @@ array_of(gsize size, GDestroyNotify clear)
 }
 
 Builder *
-builder_new(const char *name, const NetworkShape *shape)
+builder_new(const NetworkSpec *spec, const NetworkShape *shape)
 {
   Builder *b = g_new0(Builder, 1);
   Network *n = b->network = g_new0(Network, 1);
-  n->name = g_strdup(name);
+  n->name = g_strdup(spec->name);
+  b->file = json_document_name(spec->document);
   n->shape = *shape;
   n->modules = array_of(sizeof(Module), module_clear);
   n->parameters = array_of(sizeof(Parameter), parameter_clear);
@@ -125,7 +129,7 @@ builder_fail(Builder *b, const char *format, ...)
   va_start(args, format);
   g_autofree char *text = g_strdup_vprintf(format, args);
   va_end(args);
-  b->error = g_error_new(HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s", text);
+  b->error = g_error_new(HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: %s", b->file, text);
 }
 
 /* ---- modules and parameters ---- */
@@ -187,6 +191,11 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
     p.shape[i] = va_arg(args, gint64);
   va_end(args);
   check_elements(b, p.name, dims, p.shape, &p.elements);
+  b->elements += p.elements;
+  if (b->elements > MOST_ELEMENTS) {
+    builder_fail(b, "%s: parameters are more than 2^46 with it", p.name);
+    b->elements = 0;
+  }
   if (owner->parameter_count == 0)
     owner->first_parameter = (int) b->network->parameters->len;
   owner->parameter_count++;
@@ -233,6 +242,14 @@ builder_in_module(Builder *b, int module)
 
 /* ---- slots and references ---- */
 
+/* A tensor that cannot exist becomes one that can: after the error its sizes do not matter. */
+static void
+shrink(ValueInfo *info)
+{
+  for (int i = 0; i < info->dims; i++)
+    info->shape[i] = 1;
+}
+
 static gint16
 new_slot(Builder *b, const ValueInfo *info)
 {
@@ -242,8 +259,10 @@ new_slot(Builder *b, const ValueInfo *info)
   gint64 elements;
   if (slot >= MOST_SLOTS)
     builder_fail(b, "%s: more than %d values", b->function->name, MOST_SLOTS);
-  check_elements(b, b->function->name, info->dims, info->shape, &elements);
-  g_array_append_val(b->function->values, *info);
+  ValueInfo kept = *info;
+  if (!check_elements(b, b->function->name, info->dims, info->shape, &elements))
+    shrink(&kept);
+  g_array_append_val(b->function->values, kept);
   g_array_append_val(b->function->depths, depth);
   g_array_append_val(b->references, one);
   return (gint16) MIN(slot, MOST_SLOTS);
@@ -401,6 +420,18 @@ write_recipes(OpCase *c, Op *op)
   op->end = (gint32) c->steps->len;
 }
 
+/* Temporaries and workspaces are tensors too. */
+static void
+check_steps(Builder *b, const OpCase *c, guint first)
+{
+  for (guint i = first; i < c->steps->len; i++) {
+    const OpStep *step = &g_array_index(c->steps, OpStep, i);
+    if (step->action == STEP_ALLOC && step->bytes > MOST_BYTES)
+      builder_fail(b, "%s: %s of %.3g bytes", c->info->name,
+                   step->what != NULL ? step->what : "a tensor", (double) step->bytes);
+  }
+}
+
 void
 builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs,
                  Val *out)
@@ -421,8 +452,11 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
            .outs = (guint8) c.outs};
   gint64 elements;
   for (int i = 0; i < c.outs; i++)
-    check_elements(b, c.info->name, c.out[i].dims, c.out[i].shape, &elements);
+    if (!check_elements(b, c.info->name, c.out[i].dims, c.out[i].shape, &elements))
+      shrink(&c.out[i]);
+  guint first_step = c.steps->len;
   write_recipes(&c, &op);
+  check_steps(b, &c, first_step);
   for (int i = 0; i < ins; i++)
     op.in[i] = in[i].slot;
   for (int i = 0; i < c.outs; i++) {

@@ -15,6 +15,7 @@
 #define HIGHWATER_NETWORK_BUILDER_H
 
 #include "network/network.h"
+#include "spec/network_spec.h"
 
 typedef struct _Builder Builder;
 
@@ -26,7 +27,11 @@ typedef struct {
 
 #define NO_VAL ((Val){.slot = G_MININT16})
 
-Builder *builder_new(const char *name, const NetworkShape *shape);
+/* Blocks that a network may have. */
+#define MOST_BLOCKS 4096
+
+/* Begins the network of a description; errors name its file. */
+Builder *builder_new(const NetworkSpec *spec, const NetworkShape *shape);
 /* The finished network, or NULL and the first error.  Frees the builder. */
 Network *builder_finish(Builder *b, GError **error);
 Network *builder_network(Builder *b);

@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+#include "base/units.h"
+
+#define MOST_WIDTH ((gint64) 1 << 40)
+
 void
 causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape)
 {
@@ -49,13 +53,17 @@ causal_lm_figures(Builder *b, const CausalLm *lm)
   g_array_append_val(network->embedding_modules, lm->embedding_module);
   g_array_append_val(network->head_modules, lm->norm_module);
   g_array_append_val(network->head_modules, lm->head_module);
-  network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * lm->hidden;
+  network->embedding_parameters =
+      lm->tied ? 0 : network_parameter(network, lm->embedding_weight)->elements;
 }
 
 gboolean
 causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
 {
   JsonReader *r = spec->reader;
+  if (lm->layers > MOST_BLOCKS)
+    json_reader_fail(r, "num_hidden_layers", "%" G_GINT64_FORMAT " is more than %d", lm->layers,
+                     MOST_BLOCKS);
   if (lm->heads % kv_heads != 0)
     json_reader_fail(r, "num_key_value_heads",
                      "%" G_GINT64_FORMAT " does not divide num_attention_heads %" G_GINT64_FORMAT,
@@ -64,6 +72,11 @@ causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError *
     json_reader_fail(r, "num_attention_heads",
                      "%" G_GINT64_FORMAT " does not divide hidden_size %" G_GINT64_FORMAT,
                      lm->heads, lm->hidden);
+  gint64 width;
+  if (!checked_multiply(lm->heads, lm->head_dim, &width) || width > MOST_WIDTH)
+    json_reader_fail(r, "head_dim",
+                     "%" G_GINT64_FORMAT " heads of %" G_GINT64_FORMAT " are wider than 2^40",
+                     lm->heads, lm->head_dim);
   if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
     json_reader_fail(r, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
                      lm->head_dim);

@@ -252,7 +252,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Gpt2 m = {0};
   if (!read_config(&m, spec, shape, error))
     return NULL;
-  Builder *b = builder_new(spec->name, shape);
+  Builder *b = builder_new(spec, shape);
   define_modules(b, &m);
   m.lm.norm = final_norm;
   if (m.lm.impl.code == CODE_TRANSFORMERS) {

@@ -264,7 +264,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Llama m = {0};
   if (!read_config(&m, spec, shape, error))
     return NULL;
-  Builder *b = builder_new(spec->name, shape);
+  Builder *b = builder_new(spec, shape);
   define_modules(b, &m);
   m.lm.embed = embed;
   m.lm.norm = final_norm;

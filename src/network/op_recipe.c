@@ -6,12 +6,16 @@
 
 #include "base/units.h"
 
+/* Counts end here, so that formulas of workspaces cannot overflow; builder.c refuses far less. */
+#define MOST_COUNTED ((gint64) 1 << 56)
+
 gint64
 value_elements(const ValueInfo *value)
 {
   gint64 elements = 1;
   for (int i = 0; i < value->dims; i++)
-    elements *= value->shape[i];
+    if (!checked_multiply(elements, value->shape[i], &elements) || elements > MOST_COUNTED)
+      return MOST_COUNTED;
   return elements;
 }
 
