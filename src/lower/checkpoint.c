@@ -8,19 +8,7 @@
 gboolean
 checkpoint_wants(const Tape *t, int block)
 {
-  const PlanSpec *plan = t->x->plan;
-  switch (plan->checkpointing.policy) {
-  case CHECKPOINT_NONE:
-    return FALSE;
-  case CHECKPOINT_EVERY_N:
-    return block % plan->checkpointing.every == 0;
-  case CHECKPOINT_FRACTION: { /* block i when floor((i + 1) f) > floor(i f): spread evenly */
-    double f = plan->checkpointing.fraction;
-    return (gint64) ((block + 1) * f) > (gint64) (block * f);
-  }
-  default:
-    return TRUE;
-  }
+  return plan_spec_checkpoints(t->x->plan, block);
 }
 
 /* ---- frames ---- */

@@ -21,12 +21,19 @@ lower_precision(const PlanSpec *plan)
 NetworkShape
 lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 {
+  const Strategy *strategy = strategy_find(plan->strategy);
+  LossScaling loss = strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
+  gboolean loops = loss == LOSS_IS_THE_LOOPS;
   return (NetworkShape){
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
-      .micro_batches = plan->accumulation.steps,
+      .micro_batches = loops ? plan->accumulation.steps : 1,
+      .loss_steps = loops                  ? 0
+                    : loss == LOSS_DIVIDED ? 1
+                                           : LOSS_STEPS,
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
+      .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm},
   };
 }
@@ -112,6 +119,7 @@ context_init(StrategyContext *x, const LowerInput *in)
       .plan = in->plan,
       .device = in->device,
       .rank = in->rank % in->plan->shard,
+      .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };
   x->live = live_storages_new(x->builder);
@@ -176,6 +184,7 @@ write_program(StrategyContext *x, const LowerInput *in)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
+  lowered->keeps_gradients = in->strategy->keeps_gradients;
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   if (in->strategy->teardown != NULL)
     in->strategy->teardown(x);

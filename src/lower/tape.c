@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lower/tape_private.h"
+#include "network/strides.h"
 
 /* ---- life ---- */
 
@@ -23,11 +24,19 @@ make_ids(ProgramBuilder *builder, const Function *f)
   return ids;
 }
 
+static void
+view_parameters(StrategyContext *x, int unit, StreamId stream)
+{
+  autograd_view_parameters(x->walk, unit, stream);
+}
+
 Tape *
 tape_new(StrategyContext *context, const Strategy *strategy)
 {
   Tape *t = g_new0(Tape, 1);
   t->x = context;
+  context->walk = t;
+  context->view_parameters = view_parameters;
   t->strategy = strategy;
   t->network = context->network;
   t->builder = context->builder;
@@ -110,50 +119,44 @@ static Layout
 layout_of(const ValueInfo *info)
 {
   Layout layout = {.dtype = info->dtype, .dims = info->dims};
-  gint64 stride = 1;
-  for (int i = info->dims - 1; i >= 0; i--) {
-    layout.shape[i] = info->shape[i];
-    layout.stride[i] = stride;
-    stride *= info->shape[i];
-  }
-  if (info->strided && info->dims >= 3) { /* dimensions 1 and 2 change places in memory */
-    gint64 inner = layout.dims > 3 ? layout.shape[3] : 1;
-    layout.stride[1] = inner;
-    layout.stride[2] = inner * layout.shape[1];
-  }
+  memcpy(layout.shape, info->shape, sizeof(info->shape));
+  memcpy(layout.stride, info->stride, sizeof(info->stride));
   return layout;
 }
 
-/* What the op knows of a buffer's shape, or NULL: temporaries are flat. */
-static const ValueInfo *
-buffer_info(const OpRun *run, int buffer)
+/* What the op knows of a buffer: FALSE of temporaries, which are flat.  A gradient has a shape that
+ * the op knows and a memory order of its own. */
+static gboolean
+buffer_info(const OpRun *run, int buffer, ValueInfo *info)
 {
-  if (buffer < BUFFER_TEMP)
-    return &run->info[buffer];
-  if (buffer >= BUFFER_GRAD)
-    return &run->info[buffer - BUFFER_GRAD];
+  if (buffer >= BUFFER_TEMP && buffer < BUFFER_INCOMING)
+    return FALSE;
+  *info = run->info[buffer >= BUFFER_GRAD       ? buffer - BUFFER_GRAD
+                    : buffer >= BUFFER_INCOMING ? buffer - BUFFER_INCOMING + BUFFER_OUT
+                                                : buffer];
   if (buffer >= BUFFER_INCOMING)
-    return &run->info[buffer - BUFFER_INCOMING + BUFFER_OUT];
-  return NULL;
+    memcpy(info->stride, run->buffer[buffer].stride, sizeof(info->stride));
+  return TRUE;
 }
 
 static void
 add_operand(Tape *t, const OpRun *run, int buffer, Role role)
 {
   const TensorRef *ref = &run->buffer[buffer];
-  StorageId storage =
-      ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
+  const ParameterState *p = ref->parameter >= 0 ? &t->x->parameters[ref->parameter] : NULL;
+  StorageId storage = p != NULL ? p->unsharded : ref->storage;
   if (storage == NO_STORAGE)
     return;
-  const ValueInfo *info = buffer_info(run, buffer);
-  gint64 bytes = live_storage_bytes(t->live, storage),
-         size = info != NULL ? value_bytes(info) : bytes;
+  gint64 offset = ref->offset + (p != NULL ? p->offset : 0);
+  ValueInfo info;
+  gboolean known = buffer_info(run, buffer, &info);
   gint32 tensor;
-  if (info == NULL || size > bytes) { /* a temporary, or a gradient before validation: all of it */
+  if (!known || value_bytes(&info) > live_storage_bytes(t->live, storage)) {
+    /* a temporary, or a gradient before validation: all of it */
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
-    Layout layout = layout_of(info);
-    tensor = program_builder_tensor(t->builder, storage, ref->offset, &layout);
+    Layout layout = layout_of(&info);
+    tensor = program_builder_tensor(t->builder, storage, offset, &layout);
   }
   program_builder_operand(t->builder, tensor, role);
 }
@@ -169,20 +172,30 @@ launch(Tape *t, OpRun *run, int index)
   run->launches++;
 }
 
-/* Memory order of a gradient made from the incoming one. */
-static guint8
-order_of(const OpRun *run, GradOrder order)
+/* Memory order of a gradient of this shape (as the op's input has it, or its output), in the order
+ * of the incoming one or of the input. */
+static void
+order_gradient(const OpRun *run, const OpStep *step, ValueInfo *shape)
 {
-  guint8 incoming = run->buffer[BUFFER_INCOMING].strided;
-  switch (order) {
-  case ORDER_STRIDED:
-    return TRUE;
+  ValueInfo incoming, inside = run->info[step->buffer - BUFFER_GRAD];
+  buffer_info(run, BUFFER_INCOMING, &incoming);
+  switch ((GradOrder) step->order) {
   case ORDER_LIKE_INCOMING:
-    return incoming;
-  case ORDER_FLIPPED:
-    return !incoming;
+    value_order_like(shape, 1, &incoming);
+    break;
+  case ORDER_LIKE_OPERAND:
+    value_swap(&inside, 1, 2);
+    value_swap(shape, 1, 2);
+    value_order_like(shape, 1, &inside);
+    value_swap(shape, 1, 2);
+    break;
+  case ORDER_HEADS_INSIDE:
+    value_swap(shape, 1, 2);
+    value_set_contiguous(shape);
+    value_swap(shape, 1, 2);
+    break;
   default:
-    return FALSE;
+    value_set_contiguous(shape);
   }
 }
 
@@ -191,9 +204,37 @@ allocate(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   StoragePurpose purpose = {CATEGORY_TEMPORARY, run->place.first_module + run->op->module, what};
   TensorRef ref = tape_new_tensor(t, step->bytes, (DType) step->dtype, purpose);
-  if (step->buffer >= BUFFER_GRAD && step->action == STEP_ALLOC)
-    ref.strided = order_of(run, (GradOrder) step->order);
+  if (step->buffer >= BUFFER_GRAD) {
+    ValueInfo shape = run->info[step->source];
+    order_gradient(run, step, &shape);
+    memcpy(ref.stride, shape.stride, sizeof(ref.stride));
+  }
   run->buffer[step->buffer] = ref;
+}
+
+/* Memory order of a view of the incoming gradient. */
+static void
+order_view(const OpRun *run, const OpStep *step, TensorRef *ref)
+{
+  ValueInfo incoming, seen = run->info[step->buffer - BUFFER_GRAD];
+  buffer_info(run, BUFFER_INCOMING, &incoming);
+  switch ((GradOrder) step->order) {
+  case ORDER_SWAPPED:
+    value_swap(&incoming, step->index, step->index + 1);
+    break;
+  case ORDER_EXPANDED:
+    value_expand(&incoming, &seen);
+    incoming = seen;
+    break;
+  case ORDER_AS_REAL:
+    for (int i = 0; i < incoming.dims; i++)
+      incoming.stride[i] *= 2;
+    incoming.stride[incoming.dims] = 1;
+    break;
+  default:
+    break;
+  }
+  memcpy(ref->stride, incoming.stride, sizeof(ref->stride));
 }
 
 /* A second reference to the source: a view of it, or itself. */
@@ -207,24 +248,73 @@ alias(Tape *t, OpRun *run, const OpStep *step, gboolean is_view)
     ref.offset += step->bytes;
   }
   if (step->action == STEP_VIEW)
-    ref.strided = order_of(run, (GradOrder) step->order);
+    order_view(run, step, &ref);
   run->buffer[step->buffer] = ref;
 }
 
-/* A strided gradient cannot be viewed in another shape: it is copied. */
 static void
-reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+launch_clone(Tape *t, OpRun *run, const OpStep *step)
 {
-  if (!run->buffer[step->source].strided) {
-    alias(t, run, &(OpStep){.action = STEP_PASS, .buffer = step->buffer, .source = step->source},
-          TRUE);
-    return;
-  }
-  allocate(t, run, step, what);
   add_operand(t, run, step->source, ROLE_READ);
   add_operand(t, run, step->buffer, ROLE_WRITE);
   strategy_launch(t->x, STREAM_COMPUTE, "clone", 2.0 * (double) step->bytes);
   run->launches++;
+}
+
+/* A gradient seen in the input's shape, or a copy of it where its memory order forbids that. */
+static void
+reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+{
+  int input = step->buffer - BUFFER_GRAD;
+  ValueInfo incoming, seen = run->info[input];
+  buffer_info(run, BUFFER_INCOMING, &incoming);
+  gboolean contiguous = value_is_contiguous(&incoming);
+  if (contiguous || (step->action == STEP_RESHAPE && value_view(&incoming, &seen))) {
+    if (contiguous)
+      value_set_contiguous(&seen);
+    OpStep view = {.action = STEP_PASS, .buffer = step->buffer, .source = step->source};
+    alias(t, run, &view, TRUE);
+    memcpy(run->buffer[step->buffer].stride, seen.stride, sizeof(seen.stride));
+    return;
+  }
+  OpStep copy = *step;
+  copy.source = (guint8) input;
+  copy.order = ORDER_DENSE;
+  allocate(t, run, &copy, what);
+  launch_clone(t, run, step);
+}
+
+/* Attention kernels copy a gradient that they do not find row-major. */
+static void
+make_contiguous_inside(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+{
+  ValueInfo incoming;
+  buffer_info(run, step->source, &incoming);
+  value_swap(&incoming, 1, 2);
+  if (value_is_contiguous(&incoming))
+    return;
+  allocate(t, run, step, what);
+  launch_clone(t, run, step);
+}
+
+/* A gradient as validation made it: a sum is row-major in the input's shape, a cast keeps the
+ * order.
+ */
+static void
+replace(Tape *t, OpRun *run, const OpStep *step)
+{
+  TensorRef old = run->buffer[step->buffer], *made = &run->buffer[step->source];
+  ValueInfo shape = run->info[step->buffer - BUFFER_GRAD];
+  ValueInfo before = shape;
+  memcpy(before.stride, old.stride, sizeof(before.stride));
+  if (step->order == ORDER_SAME)
+    value_order_like(&shape, 1, &before);
+  else
+    value_set_contiguous(&shape);
+  memcpy(made->stride, shape.stride, sizeof(made->stride));
+  run->buffer[step->buffer] = *made;
+  *made = NO_TENSOR;
+  tape_drop(t, &old);
 }
 
 static void
@@ -247,15 +337,15 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     alias(t, run, step, FALSE);
     break;
   case STEP_RESHAPE:
+  case STEP_CONTIGUOUS:
     reshape(t, run, step, what);
     break;
-  case STEP_REPLACE: {
-    TensorRef old = *buffer;
-    *buffer = run->buffer[step->source];
-    run->buffer[step->source] = NO_TENSOR;
-    tape_drop(t, &old);
+  case STEP_CONTIGUOUS_INSIDE:
+    make_contiguous_inside(t, run, step, what);
     break;
-  }
+  case STEP_REPLACE:
+    replace(t, run, step);
+    break;
   case STEP_LAUNCH:
     launch(t, run, step->index);
     break;
@@ -315,6 +405,7 @@ operand(Tape *t, const Activation *a, gint16 slot, ValueInfo *info)
     ref.node = autograd_accumulate_node(t, parameter);
   *info = (ValueInfo){.dtype = ref.dtype, .dims = (guint8) p->dims};
   memcpy(info->shape, p->shape, sizeof(p->shape));
+  value_set_contiguous(info);
   return ref;
 }
 
@@ -363,7 +454,6 @@ finish_outputs(OpRun *run, gint32 node)
     TensorRef *out = &run->buffer[BUFFER_OUT + i];
     const ValueInfo *info = &run->info[BUFFER_OUT + i];
     out->dtype = info->dtype;
-    out->strided = info->strided;
     out->node = node;
     out->output = (guint8) i;
   }
@@ -408,6 +498,15 @@ unit_at(const GArray *units, int module)
   return units != NULL ? g_array_index(units, int, module) : -1;
 }
 
+/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then
+ * inputs come as they are. */
+static gboolean
+has_mixed_precision(const PlanSpec *plan)
+{
+  DType stored = plan->precision.parameters;
+  return plan->precision.compute != stored || plan->precision.reduce != stored;
+}
+
 /* cast_forward_inputs: floating tensors come in the compute dtype. */
 static void
 cast_input(Tape *t, TensorRef *ref, int module)
@@ -446,7 +545,7 @@ enter_module(Tape *t, int module, int n, TensorRef *args)
       s->before_recompute(t->x, unit);
     return;
   }
-  if (s->casts_inputs)
+  if (s->casts_inputs && has_mixed_precision(t->x->plan))
     for (int i = 0; i < n; i++)
       cast_input(t, &args[i], module);
   s->before_forward(t->x, unit);
@@ -654,4 +753,10 @@ tape_forward(Tape *t, const StorageId *inputs)
     args[n++] = t->tables[i];
   tape_autocast_begin(t);
   return tape_run(t, (Place){t->network->main, 0, 0}, n, args);
+}
+
+TensorRef
+tape_apply(Tape *t, int function, TensorRef argument)
+{
+  return tape_run(t, (Place){function, 0, 0}, 1, &argument);
 }

@@ -17,7 +17,13 @@ typedef struct {
   int first_module, first_parameter;
 } Place;
 
-typedef enum { NODE_OP, NODE_ACCUMULATE_GRAD, NODE_POST_BACKWARD } NodeKind;
+typedef enum {
+  NODE_OP,
+  NODE_ACCUMULATE_GRAD,
+  NODE_POST_BACKWARD,
+  NODE_FLATTEN, /* all gradients of a flat parameter; VIEW nodes of its parameters follow it */
+  NODE_PARAMETER_VIEW, /* keeps the gradient of one of them until then */
+} NodeKind;
 
 typedef struct {
   gint32 node;  /* -1: no gradient goes there */
@@ -29,7 +35,8 @@ typedef struct {
   guint8 kind;
   guint8 edges;
   guint8 saves;
-  gint32 number; /* parameter of an ACCUMULATE_GRAD, unit of a POST_BACKWARD */
+  guint8 stream; /* StreamId: where its inputs are joined and it runs */
+  gint32 number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN */
   const Op *op;
   Place place;
   gint32 first_saved;  /* into Tape.saved */
@@ -93,6 +100,7 @@ struct _Tape {
   gboolean autocast_open;
   StorageId workspace[THREAD_COUNT][WORKSPACE_COUNT];
   Thread thread;
+  StreamId leaf_stream;       /* where gradients of parameters were left in this backward */
   CheckpointFrame *recording; /* forward inside this region: saving makes holders */
   gint32 recording_id;
   CheckpointFrame *recomputing; /* running the region again */
@@ -135,6 +143,8 @@ gint32 autograd_record(Tape *t, const OpRun *run);
 void autograd_save_outputs(Tape *t, gint32 node, const OpRun *run);
 /* The node that accumulates a parameter's gradient. */
 gint32 autograd_accumulate_node(Tape *t, int parameter);
+/* Nodes of a unit whose parameters are views of a flat one: their gradients come to .flatten. */
+void autograd_view_parameters(Tape *t, int unit, StreamId stream);
 /* A node that runs the unit's after_backward on the way to `ref`'s node; *ref goes through it from
  * now on. */
 void autograd_mark(Tape *t, int unit, TensorRef *ref);

@@ -6,11 +6,11 @@
 #include "base/units.h"
 #include "network/op_recipe.h"
 
-/* Elements that a tensor, or all parameters, may have: far above any real one, far enough below
- * 2^63 for workspace formulas. */
-#define MOST_ELEMENTS ((gint64) 1 << 46)
-#define MOST_BYTES (16 * MOST_ELEMENTS)
 #define MOST_SLOTS 30000
+
+/* What stands for tensors that cannot exist, after an error: no formula can overflow on it, or
+ * divide by zero. */
+static const ValueInfo one_element = {.dtype = DTYPE_FP32, .dims = 1, .shape = {1, 1, 1, 1, 1}};
 
 typedef struct {
   const char *name;
@@ -27,12 +27,12 @@ struct _Builder {
   Network *network;
   GPtrArray *frames;               /* Frame * */
   GArray *open_modules;            /* int */
+  GHashTable *paths;               /* of all modules, borrowed: a Program knows modules by them */
   Function *function;              /* the one being written */
   GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
   int module;                      /* on whose behalf, absolute */
-  gint64 elements;                 /* of all parameters so far */
-  const char *file;                /* that messages name; borrowed */
+  gint64 parameter_elements;       /* so far */
   GError *error;
 };
 
@@ -66,12 +66,11 @@ array_of(gsize size, GDestroyNotify clear)
 }
 
 Builder *
-builder_new(const NetworkSpec *spec, const NetworkShape *shape)
+builder_new(const char *name, const NetworkShape *shape)
 {
   Builder *b = g_new0(Builder, 1);
   Network *n = b->network = g_new0(Network, 1);
-  n->name = g_strdup(spec->name);
-  b->file = json_document_name(spec->document);
+  n->name = g_strdup(name);
   n->shape = *shape;
   n->modules = array_of(sizeof(Module), module_clear);
   n->parameters = array_of(sizeof(Parameter), parameter_clear);
@@ -83,18 +82,38 @@ builder_new(const NetworkSpec *spec, const NetworkShape *shape)
   n->embedding_modules = array_of(sizeof(int), NULL);
   n->head_modules = array_of(sizeof(int), NULL);
   n->construct = n->main = -1;
+  for (int i = 0; i < LOSS_STEPS; i++)
+    n->loss_step[i] = -1;
   n->tied_module = n->tied_weight = -1;
   b->frames = g_ptr_array_new();
   b->open_modules = array_of(sizeof(int), NULL);
+  b->paths = g_hash_table_new(g_str_hash, g_str_equal);
   b->references = array_of(sizeof(gint32), NULL);
   b->module = -1;
   builder_module(b, "", "Model");
   return b;
 }
 
+/* The functions of the loss that an engine calls: the same for every family. */
+static void
+write_loss_steps(Builder *b)
+{
+  static const OpId ops[LOSS_STEPS] = {OP_DIV_SCALAR, OP_MUL_SCALAR};
+  static const char *const names[LOSS_STEPS] = {"divide_loss", "scale_loss"};
+  const Function *main = network_function(b->network, b->network->main);
+  ValueInfo loss = g_array_index(main->values, ValueInfo, main->result);
+  for (int i = 0; i < b->network->shape.loss_steps; i++) {
+    Val argument;
+    builder_function_begin(b, names[i], -1, 1, &loss, &argument);
+    b->network->loss_step[i] = builder_function_end(b, builder_op(b, ops[i], NULL, 1, &argument));
+  }
+}
+
 Network *
 builder_finish(Builder *b, GError **error)
 {
+  if (b->error == NULL && b->network->main >= 0)
+    write_loss_steps(b);
   g_assert(b->frames->len == 0 || b->error != NULL);
   Network *network = b->network;
   if (b->error != NULL) {
@@ -103,6 +122,7 @@ builder_finish(Builder *b, GError **error)
   }
   g_ptr_array_unref(b->frames);
   g_array_unref(b->open_modules);
+  g_hash_table_unref(b->paths);
   g_array_unref(b->references);
   g_free(b);
   return network;
@@ -129,7 +149,7 @@ builder_fail(Builder *b, const char *format, ...)
   va_start(args, format);
   g_autofree char *text = g_strdup_vprintf(format, args);
   va_end(args);
-  b->error = g_error_new(HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: %s", b->file, text);
+  b->error = g_error_new(HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s", text);
 }
 
 /* ---- modules and parameters ---- */
@@ -148,6 +168,8 @@ builder_module(Builder *b, const char *name, const char *type)
       .block = parent >= 0 ? network_module(b->network, parent)->block : -1,
   };
   int index = (int) b->network->modules->len;
+  if (!g_hash_table_add(b->paths, module.path))
+    builder_fail(b, "two modules are called '%s'", module.path);
   g_array_append_val(b->network->modules, module);
   g_array_append_val(open, index);
   return index;
@@ -159,19 +181,61 @@ builder_module_end(Builder *b)
   g_array_set_size(b->open_modules, b->open_modules->len - 1);
 }
 
-/* Product of sizes; FALSE (and the error) when it is not a tensor that can exist. */
+/* Product of sizes; FALSE when it is not a tensor that can exist. */
 static gboolean
-check_elements(Builder *b, const char *what, int dims, const gint64 *shape, gint64 *elements)
+count_elements(int dims, const gint64 *shape, gint64 *elements)
 {
   *elements = 1;
-  for (int i = 0; i < dims; i++) {
-    if (!checked_multiply(*elements, shape[i], elements) || *elements > MOST_ELEMENTS) {
-      builder_fail(b, "%s: the product of its dimensions is too large", what);
-      *elements = 0;
+  for (int i = 0; i < dims; i++)
+    if (!checked_multiply(*elements, shape[i], elements) || *elements > BUILDER_MOST_ELEMENTS)
       return FALSE;
-    }
-  }
   return TRUE;
+}
+
+/* "1024 x 4096".  Caller frees. */
+static char *
+sizes_text(int dims, const gint64 *shape)
+{
+  GString *text = g_string_new(NULL);
+  for (int i = 0; i < dims; i++)
+    g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i > 0 ? " x " : "", shape[i]);
+  return g_string_free(text, FALSE);
+}
+
+/* Counts a parameter's elements.  One that cannot exist is an error, and has one element from then
+ * on. */
+static void
+count_parameter(Builder *b, Parameter *p)
+{
+  if (!count_elements(p->dims, p->shape, &p->elements)) {
+    g_autofree char *sizes = sizes_text(p->dims, p->shape);
+    builder_fail(b, "%s: %s elements are too many for a tensor", p->name, sizes);
+    for (int i = 0; i < p->dims; i++)
+      p->shape[i] = 1;
+    p->elements = 1;
+  }
+  b->parameter_elements += p->elements;
+  if (b->parameter_elements > BUILDER_MOST_PARAMETERS)
+    builder_fail(b, "%s: the network has more than 2^50 parameters", p->name);
+  if (b->network->parameters->len >= BUILDER_MOST_TENSORS)
+    builder_fail(b, "%s: the network has more than %d parameter tensors", p->name,
+                 BUILDER_MOST_TENSORS);
+}
+
+/* The value, or after an error one that can exist: activations are too large when the batch is. */
+static ValueInfo
+checked_value(Builder *b, const char *what, const ValueInfo *info)
+{
+  gint64 elements;
+  const NetworkShape *shape = &b->network->shape;
+  if (b->error == NULL && count_elements(info->dims, info->shape, &elements))
+    return *info;
+  g_autofree char *sizes = sizes_text(info->dims, info->shape);
+  builder_fail(b,
+               "%s: %s elements are too many for a tensor: batch.micro_batch %" G_GINT64_FORMAT
+               " and batch.sequence_length %" G_GINT64_FORMAT " are too large for this network",
+               what, sizes, shape->micro_batch, shape->sequence_length);
+  return one_element;
 }
 
 int
@@ -190,12 +254,7 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
   for (int i = 0; i < dims; i++)
     p.shape[i] = va_arg(args, gint64);
   va_end(args);
-  check_elements(b, p.name, dims, p.shape, &p.elements);
-  b->elements += p.elements;
-  if (b->elements > MOST_ELEMENTS) {
-    builder_fail(b, "%s: parameters are more than 2^46 with it", p.name);
-    b->elements = 0;
-  }
+  count_parameter(b, &p);
   if (owner->parameter_count == 0)
     owner->first_parameter = (int) b->network->parameters->len;
   owner->parameter_count++;
@@ -242,27 +301,16 @@ builder_in_module(Builder *b, int module)
 
 /* ---- slots and references ---- */
 
-/* A tensor that cannot exist becomes one that can: after the error its sizes do not matter. */
-static void
-shrink(ValueInfo *info)
-{
-  for (int i = 0; i < info->dims; i++)
-    info->shape[i] = 1;
-}
-
 static gint16
 new_slot(Builder *b, const ValueInfo *info)
 {
   guint slot = b->function->values->len;
   guint8 depth = (guint8) MIN(b->frames->len, 255);
   gint32 one = 1;
-  gint64 elements;
+  ValueInfo checked = checked_value(b, b->function->name, info);
   if (slot >= MOST_SLOTS)
     builder_fail(b, "%s: more than %d values", b->function->name, MOST_SLOTS);
-  ValueInfo kept = *info;
-  if (!check_elements(b, b->function->name, info->dims, info->shape, &elements))
-    shrink(&kept);
-  g_array_append_val(b->function->values, kept);
+  g_array_append_val(b->function->values, checked);
   g_array_append_val(b->function->depths, depth);
   g_array_append_val(b->references, one);
   return (gint16) MIN(slot, MOST_SLOTS);
@@ -311,7 +359,9 @@ builder_discard(Builder *b, Val v)
 Val
 builder_weight(Builder *b, int parameter)
 {
-  return (Val){SLOT_OF_PARAMETER(parameter - b->base_parameter), FALSE};
+  int relative =
+      b->error == NULL ? parameter - b->base_parameter : 0; /* after an error any will do */
+  return (Val){SLOT_OF_PARAMETER(relative), FALSE};
 }
 
 /* A parameter's value as ops see it. */
@@ -325,6 +375,7 @@ weight_info(const Builder *b, gint16 slot)
       .requires_grad = (guint8) p->trainable,
   };
   memcpy(info.shape, p->shape, sizeof(p->shape));
+  value_set_contiguous(&info);
   return info;
 }
 
@@ -414,21 +465,38 @@ write_recipes(OpCase *c, Op *op)
   op->saves = (guint8) c->saves;
   memcpy(op->saved, c->saved, sizeof(c->saved));
   memset(c->temp_used, 0, sizeof(c->temp_used));
+  c->backward = TRUE;
   c->info->backward(c);
   op->validate = (gint32) c->steps->len;
   recipe_validate(c);
   op->end = (gint32) c->steps->len;
 }
 
-/* Temporaries and workspaces are tensors too. */
-static void
-check_steps(Builder *b, const OpCase *c, guint first)
+/* The call's shapes; FALSE after an error, this one's or an earlier one's. */
+static gboolean
+fill_case(Builder *b, OpCase *c, const OpAttributes *at, const Val *in)
 {
-  for (guint i = first; i < c->steps->len; i++) {
-    const OpStep *step = &g_array_index(c->steps, OpStep, i);
-    if (step->action == STEP_ALLOC && step->bytes > MOST_BYTES)
-      builder_fail(b, "%s: %s of %.3g bytes", c->info->name,
-                   step->what != NULL ? step->what : "a tensor", (double) step->bytes);
+  if (b->error != NULL)
+    return FALSE;
+  if (at != NULL)
+    c->at = *at;
+  for (int i = 0; i < c->ins; i++)
+    c->in[i] = info_of(b, in[i].slot);
+  c->info->shape(c);
+  for (int i = 0; i < c->outs; i++)
+    c->out[i] = checked_value(b, c->info->name, &c->out[i]);
+  return b->error == NULL;
+}
+
+/* Outputs of a call: the caller's, or nobody's but the node's. */
+static void
+hand_out(Builder *b, const OpCase *c, const Op *op, int outs, Val *out)
+{
+  for (int i = 0; i < c->outs; i++) {
+    if (i < outs)
+      out[i] = (Val){op->out[i], TRUE};
+    else
+      unreference(b, op->out[i]);
   }
 }
 
@@ -441,22 +509,12 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
               .device = b->network->shape.device,
               .steps = b->function->steps,
               .kernels = b->function->kernels};
-  if (at != NULL)
-    c.at = *at;
-  for (int i = 0; i < ins; i++)
-    c.in[i] = info_of(b, in[i].slot);
-  c.info->shape(&c);
-  Op op = {.info = c.info,
-           .module = b->module - b->base_module,
-           .ins = (guint8) ins,
-           .outs = (guint8) c.outs};
-  gint64 elements;
-  for (int i = 0; i < c.outs; i++)
-    if (!check_elements(b, c.info->name, c.out[i].dims, c.out[i].shape, &elements))
-      shrink(&c.out[i]);
-  guint first_step = c.steps->len;
-  write_recipes(&c, &op);
-  check_steps(b, &c, first_step);
+  Op op = {.info = c.info, .module = b->module - b->base_module, .ins = (guint8) ins};
+  if (fill_case(b, &c, at, in))
+    write_recipes(&c, &op);
+  else
+    c.outs = outs; /* values to go on with */
+  op.outs = (guint8) c.outs;
   for (int i = 0; i < ins; i++)
     op.in[i] = in[i].slot;
   for (int i = 0; i < c.outs; i++) {
@@ -466,12 +524,7 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
   gint32 index = (gint32) b->function->ops->len;
   g_array_append_val(b->function->ops, op);
   add_statement(b, &(Statement){.kind = STATEMENT_OP, .a = index});
-  for (int i = 0; i < c.outs; i++) {
-    if (i < outs)
-      out[i] = (Val){op.out[i], TRUE};
-    else
-      unreference(b, op.out[i]); /* only the node keeps it */
-  }
+  hand_out(b, &c, &op, outs, out);
   for (int i = 0; i < ins; i++)
     builder_discard(b, in[i]);
 }

@@ -15,9 +15,15 @@
 #define HIGHWATER_NETWORK_BUILDER_H
 
 #include "network/network.h"
-#include "spec/network_spec.h"
 
 typedef struct _Builder Builder;
+
+/* Elements that one tensor may have, far above any real one and far enough below 2^63 for formulas
+ * of scratch sizes; parameters of a network, by element; blocks. */
+#define BUILDER_MOST_ELEMENTS ((gint64) 1 << 46)
+#define BUILDER_MOST_PARAMETERS ((gint64) 1 << 50)
+#define BUILDER_MOST_BLOCKS 4096
+#define BUILDER_MOST_TENSORS 32767 /* parameters by index: an operand names one in 16 bits */
 
 /* A value as Python code holds it: a slot and whether this is the expression's own reference. */
 typedef struct {
@@ -27,11 +33,7 @@ typedef struct {
 
 #define NO_VAL ((Val){.slot = G_MININT16})
 
-/* Blocks that a network may have. */
-#define MOST_BLOCKS 4096
-
-/* Begins the network of a description; errors name its file. */
-Builder *builder_new(const NetworkSpec *spec, const NetworkShape *shape);
+Builder *builder_new(const char *name, const NetworkShape *shape);
 /* The finished network, or NULL and the first error.  Frees the builder. */
 Network *builder_finish(Builder *b, GError **error);
 Network *builder_network(Builder *b);

@@ -6,8 +6,6 @@
 
 #include "base/units.h"
 
-#define MOST_WIDTH ((gint64) 1 << 40)
-
 void
 causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape)
 {
@@ -35,6 +33,7 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
   Network *network = builder_network(b);
   lm->head_module = builder_module(b, name, "Linear");
   lm->head = (Linear){lm->embedding_weight, -1};
+  lm->tied = lm->tied && !network->shape.splits_tied;
   if (!lm->tied)
     lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
   else
@@ -53,34 +52,52 @@ causal_lm_figures(Builder *b, const CausalLm *lm)
   g_array_append_val(network->embedding_modules, lm->embedding_module);
   g_array_append_val(network->head_modules, lm->norm_module);
   g_array_append_val(network->head_modules, lm->head_module);
-  network->embedding_parameters =
-      lm->tied ? 0 : network_parameter(network, lm->embedding_weight)->elements;
+  network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * lm->hidden;
+}
+
+void
+causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns)
+{
+  gint64 elements;
+  if (!checked_multiply(rows, columns, &elements) || elements > BUILDER_MOST_ELEMENTS)
+    network_spec_fail(spec, names,
+                      "%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT
+                      " elements are too many for a tensor",
+                      rows, columns);
+}
+
+static void
+check_heads(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
+{
+  static const char heads[] = "num_attention_heads|n_head";
+  if (lm->heads % kv_heads != 0)
+    network_spec_fail(spec, "num_key_value_heads",
+                      "%" G_GINT64_FORMAT " does not divide the %" G_GINT64_FORMAT
+                      " attention heads",
+                      kv_heads, lm->heads);
+  if (lm->hidden % lm->heads != 0 && !json_reader_has(spec->reader, "head_dim"))
+    network_spec_fail(spec, heads,
+                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, lm->heads,
+                      lm->hidden);
+  if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
+    network_spec_fail(spec, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
+                      lm->head_dim);
+  gint64 width;
+  if (checked_multiply(lm->heads, lm->head_dim, &width))
+    causal_lm_check_matrix(spec, heads, width, lm->hidden);
+  else
+    causal_lm_check_matrix(spec, heads, lm->heads, lm->head_dim);
 }
 
 gboolean
 causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
 {
-  JsonReader *r = spec->reader;
-  if (lm->layers > MOST_BLOCKS)
-    json_reader_fail(r, "num_hidden_layers", "%" G_GINT64_FORMAT " is more than %d", lm->layers,
-                     MOST_BLOCKS);
-  if (lm->heads % kv_heads != 0)
-    json_reader_fail(r, "num_key_value_heads",
-                     "%" G_GINT64_FORMAT " does not divide num_attention_heads %" G_GINT64_FORMAT,
-                     kv_heads, lm->heads);
-  if (lm->hidden % lm->heads != 0 && !json_reader_has(r, "head_dim"))
-    json_reader_fail(r, "num_attention_heads",
-                     "%" G_GINT64_FORMAT " does not divide hidden_size %" G_GINT64_FORMAT,
-                     lm->heads, lm->hidden);
-  gint64 width;
-  if (!checked_multiply(lm->heads, lm->head_dim, &width) || width > MOST_WIDTH)
-    json_reader_fail(r, "head_dim",
-                     "%" G_GINT64_FORMAT " heads of %" G_GINT64_FORMAT " are wider than 2^40",
-                     lm->heads, lm->head_dim);
-  if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
-    json_reader_fail(r, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
-                     lm->head_dim);
-  return json_reader_finish(r, error);
+  if (lm->layers > BUILDER_MOST_BLOCKS)
+    network_spec_fail(spec, "num_hidden_layers|n_layer", "%" G_GINT64_FORMAT " is not in 1..%d",
+                      lm->layers, BUILDER_MOST_BLOCKS);
+  causal_lm_check_matrix(spec, "vocab_size", lm->vocabulary, lm->hidden);
+  check_heads(lm, kv_heads, spec);
+  return json_reader_finish(spec->reader, error);
 }
 
 /* ---- functions ---- */
@@ -141,6 +158,20 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens, const Va
 }
 
 Val
+causal_lm_forward_end(Builder *b, Val output)
+{
+  const NetworkPrecision *precision = &builder_shape(b)->precision;
+  if (!precision->has_output) {
+    builder_forward_end(b);
+    return output;
+  }
+  Val cast = builder_share(b, to(b, (Val){output.slot, FALSE}, precision->output));
+  builder_forward_end(b);
+  builder_discard(b, output);
+  return cast;
+}
+
+Val
 causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
 {
   builder_enter(b, 1, (const char *const[]){"logits"}, &logits);
@@ -168,9 +199,7 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   Val logits = model_forward(b, lm, block_function, (Val){received.slot, FALSE}, args + 2);
   builder_discard(b, received);
   builder_module_exit(b, 0, logits);
-  if (shape->precision.has_output)
-    logits = to(b, logits, shape->precision.output);
-  builder_forward_end(b);
+  logits = causal_lm_forward_end(b, logits);
   logits = let(b, "logits", logits);
   Val loss = let(b, "loss", causal_lm_loss(b, lm, logits, args[1]));
   unlet(b, "logits");

@@ -39,7 +39,10 @@ struct _CausalLm {
 
 /* Reads the fields that every config has; fills sizes from the shape. */
 void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
-/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE. */
+/* Refuses a matrix that cannot exist, because of the field under these names. */
+void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);
+/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE, too many
+ * layers, tables that are too large.  FALSE after any error in the config. */
 gboolean causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error);
 /* Defines the embedding (and says where a tied weight is). */
 void causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name);
@@ -58,6 +61,10 @@ Val call_module(Builder *b, int module, Val x);
 /* A call of a module that hooks may sit on and that has no locals of its own. */
 Val hooked_call(Builder *b, int module, Val x,
                 Val (*forward)(Builder *b, const CausalLm *lm, Val x), const CausalLm *lm);
+/* The root's post-forward hook ends: its output in the dtype that mixed precision wants.  What the
+ * hook's frame holds, the last all-gather, goes after the cast and before the output as it was
+ * (FSDPState._post_forward). */
+Val causal_lm_forward_end(Builder *b, Val output);
 /* lossf(): cross entropy of flattened logits, in fp32 or in the model's dtype. */
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */

@@ -6,6 +6,7 @@
 #include "network/family.h"
 #include "network/layers.h"
 
+#define MOST_BLOCKS 4096
 #define MOST_OPS 256
 #define MOST_SIZE ((gint64) 1 << 40)
 
@@ -496,7 +497,6 @@ define_modules(Builder *b, const Blocks *m)
   Network *network = builder_network(b);
   Parts parts = {.functions = g_array_new(FALSE, FALSE, sizeof(int)),
                  .embedding_module = -1,
-                 .embedding_weight = -1,
                  .head_module = -1};
   if (m->has_embedding) {
     parts.embedding_module = builder_module(b, m->embedding_name, "Embedding");
@@ -592,14 +592,12 @@ write_main(Builder *b, const Blocks *m, const Parts *p)
 }
 
 static void
-figures(Builder *b, const Blocks *m, const Parts *parts)
+figures(Builder *b, const Blocks *m)
 {
   Network *network = builder_network(b);
   network->vocabulary = m->vocabulary;
   network->hidden = m->hidden;
-  network->embedding_parameters =
-      parts->embedding_weight >= 0 ? network_parameter(network, parts->embedding_weight)->elements
-                                   : 0;
+  network->embedding_parameters = m->has_embedding ? m->vocabulary * m->hidden : 0;
   for (guint i = 0; i < m->blocks->len; i++) {
     const BlockSpec *block = g_ptr_array_index(m->blocks, i);
     for (guint k = 0; k < block->ops->len; k++)
@@ -614,10 +612,10 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Blocks m = {.shape = shape, .blocks = g_ptr_array_new_with_free_func(block_spec_free)};
   Network *network = NULL;
   if (read_config(&m, spec, error)) {
-    Builder *b = builder_new(spec, shape);
+    Builder *b = builder_new(spec->name, shape);
     Parts parts = define_modules(b, &m);
     write_main(b, &m, &parts);
-    figures(b, &m, &parts);
+    figures(b, &m);
     g_array_unref(parts.functions);
     network = builder_finish(b, error);
   }

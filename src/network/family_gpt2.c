@@ -1,4 +1,6 @@
 /* family_gpt2.c - GPT-2: learned positions, LayerNorm, one projection for q, k and v, GELU. */
+#include <string.h>
+
 #include "network/family.h"
 #include "network/transformers_lm.h"
 
@@ -6,6 +8,7 @@ typedef struct {
   CausalLm lm; /* what every language model has */
   gint64 ffn, positions;
   double residual_dropout, embedding_dropout, attention_dropout;
+  gboolean fused_gelu; /* one kernel, not transformers' NewGELUActivation in Python */
   int position_weight, position_module;
   Linear qkv, projection, fc, fc_projection; /* of block 0: all are alike */
   int norm1, norm2, attention, mlp;
@@ -79,8 +82,7 @@ static void
 split_qkv(Builder *b, const CausalLm *lm, Val qkv, Val out[3])
 {
   OpAttributes at = {.result = builder_info(b, qkv), .size = {3}};
-  at.result.shape[2] = lm->hidden;
-  at.result.strided = TRUE;
+  at.result.shape[2] = lm->hidden; /* strides stay */
   builder_op_multi(b, OP_SPLIT, &at, 1, &qkv, 3, out);
 }
 
@@ -174,7 +176,7 @@ transformers_mlp(Builder *b, const Gpt2 *m, Val x)
 {
   x = call_module(b, m->mlp, x);
   x = let(b, "hidden_states", conv1d(b, x, m->fc));
-  x = let(b, "hidden_states", new_gelu(b, x));
+  x = let(b, "hidden_states", m->fused_gelu ? unary(b, OP_GELU, x) : new_gelu(b, x));
   x = let(b, "hidden_states", conv1d(b, x, m->fc_projection));
   x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   return builder_leave(b, x);
@@ -223,6 +225,30 @@ final_norm(Builder *b, const CausalLm *lm, Val x)
 
 /* ---- config.json ---- */
 
+/* Names of transformers.activations; nanoGPT has one of its own. */
+static void
+read_activation(Gpt2 *m, NetworkSpec *spec)
+{
+  const char *name = network_spec_string(spec, "activation_function", "gelu_new");
+  m->fused_gelu = strcmp(name, "gelu") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
+  if (!m->fused_gelu && strcmp(name, "gelu_new") != 0)
+    network_spec_fail(spec, "activation_function",
+                      "'%s' is not supported: gelu_new, gelu, gelu_pytorch_tanh", name);
+}
+
+static void
+check_sizes(const Gpt2 *m, NetworkSpec *spec)
+{
+  causal_lm_check_matrix(spec, "hidden_size|n_embd", 3 * m->lm.hidden, m->lm.hidden);
+  causal_lm_check_matrix(spec, "n_inner|intermediate_size", m->ffn, m->lm.hidden);
+  causal_lm_check_matrix(spec, "n_positions|max_position_embeddings", m->positions, m->lm.hidden);
+  if (m->lm.length > m->positions)
+    network_spec_fail(spec, "n_positions|max_position_embeddings",
+                      "%" G_GINT64_FORMAT
+                      " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
+                      m->positions, m->lm.length);
+}
+
 static gboolean
 read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
@@ -235,14 +261,13 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->embedding_dropout = network_spec_double(spec, "embd_pdrop", 0.1);
   m->attention_dropout = network_spec_double(spec, "attn_pdrop", 0.1);
   m->lm.impl.rope = ROPE_NONE;
+  if (m->lm.impl.code == CODE_TRANSFORMERS)
+    transformers_check(spec);
   if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.attention == ATTENTION_EAGER)
     json_reader_fail(spec->reader, "implementation",
                      "eager attention of gpt2 is not yet supported");
-  if (m->lm.length > m->positions)
-    json_reader_fail(spec->reader, "n_positions",
-                     "%" G_GINT64_FORMAT
-                     " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
-                     m->positions, m->lm.length);
+  read_activation(m, spec);
+  check_sizes(m, spec);
   return causal_lm_check(&m->lm, m->lm.heads, spec, error);
 }
 
@@ -252,7 +277,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Gpt2 m = {0};
   if (!read_config(&m, spec, shape, error))
     return NULL;
-  Builder *b = builder_new(spec, shape);
+  Builder *b = builder_new(spec->name, shape);
   define_modules(b, &m);
   m.lm.norm = final_norm;
   if (m.lm.impl.code == CODE_TRANSFORMERS) {
@@ -265,6 +290,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
     m.lm.block = nanogpt_block;
     causal_lm_write(b, &m.lm);
   }
+  builder_network(b)->embedding_parameters += m.positions * m.lm.hidden;
   return builder_finish(b, error);
 }
 

@@ -1,4 +1,6 @@
 /* family_llama.c - Llama and its relatives: RMSNorm, RoPE, grouped-query attention, SwiGLU. */
+#include <string.h>
+
 #include "network/family.h"
 #include "network/transformers_lm.h"
 
@@ -251,10 +253,18 @@ read_config(Llama *m, NetworkSpec *spec, const NetworkShape *shape, GError **err
   m->o_bias = !qwen && bias;
   m->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   m->lm.window = transformers_window(spec);
+  if (m->lm.impl.code == CODE_TRANSFORMERS)
+    transformers_check(spec);
+  if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.rope != ROPE_ROTATE_HALF)
+    json_reader_fail(spec->reader, "implementation", "the rope of transformers is rotate_half");
   const Implementation *impl = &spec->implementation;
   m->norm = impl->rms_norm == RMS_NORM_FUSED  ? NORM_FUSED
             : impl->code == CODE_TRANSFORMERS ? NORM_TRANSFORMERS
                                               : NORM_COMPOSITE;
+  causal_lm_check_matrix(spec, "intermediate_size", m->ffn, m->lm.hidden);
+  const char *activation = network_spec_string(spec, "hidden_act", "silu");
+  if (strcmp(activation, "silu") != 0)
+    network_spec_fail(spec, "hidden_act", "'%s' is not supported, only silu", activation);
   return causal_lm_check(&m->lm, m->kv_heads, spec, error);
 }
 
@@ -264,7 +274,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Llama m = {0};
   if (!read_config(&m, spec, shape, error))
     return NULL;
-  Builder *b = builder_new(spec, shape);
+  Builder *b = builder_new(spec->name, shape);
   define_modules(b, &m);
   m.lm.embed = embed;
   m.lm.norm = final_norm;

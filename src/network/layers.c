@@ -5,14 +5,22 @@
 
 #include "network/op_recipe.h"
 
+static ValueInfo
+shape_of(DType dtype, int dims, va_list sizes)
+{
+  ValueInfo info = {.dtype = (guint8) dtype, .dims = (guint8) dims};
+  for (int i = 0; i < dims; i++)
+    info.shape[i] = va_arg(sizes, gint64);
+  value_set_contiguous(&info);
+  return info;
+}
+
 ValueInfo
 value_shape(DType dtype, int dims, ...)
 {
-  ValueInfo info = {.dtype = (guint8) dtype, .dims = (guint8) dims};
   va_list sizes;
   va_start(sizes, dims);
-  for (int i = 0; i < dims; i++)
-    info.shape[i] = va_arg(sizes, gint64);
+  ValueInfo info = shape_of(dtype, dims, sizes);
   va_end(sizes);
   return info;
 }
@@ -32,48 +40,70 @@ shaped(Builder *b, OpId op, Val x, ValueInfo result)
 }
 
 Val
-view(Builder *b, Val x, int dims, ...)
+reshape(Builder *b, Val x, ValueInfo shape)
 {
   ValueInfo info = builder_info(b, x);
-  info.dims = (guint8) dims;
+  shape.dtype = info.dtype;
+  if (value_view(&info, &shape))
+    return shaped(b, OP_VIEW, x, shape);
+  value_set_contiguous(&shape);
+  return shaped(b, OP_UNSAFE_VIEW, contiguous(b, x), shape);
+}
+
+Val
+view(Builder *b, Val x, int dims, ...)
+{
   va_list sizes;
   va_start(sizes, dims);
-  for (int i = 0; i < dims; i++)
-    info.shape[i] = va_arg(sizes, gint64);
+  ValueInfo shape = shape_of((DType) builder_info(b, x).dtype, dims, sizes);
   va_end(sizes);
-  return shaped(b, OP_VIEW, x, info);
+  return reshape(b, x, shape);
+}
+
+static Val
+swap_dimensions(Builder *b, Val x, int first)
+{
+  OpAttributes at = {.result = builder_info(b, x), .size = {first}};
+  value_swap(&at.result, first, first + 1);
+  return builder_op(b, OP_TRANSPOSE, &at, 1, &x);
 }
 
 Val
 transpose(Builder *b, Val x)
 {
-  ValueInfo info = builder_info(b, x);
-  int first = info.dims == 2 ? 0 : 1;
-  gint64 size = info.shape[first];
-  info.shape[first] = info.shape[first + 1];
-  info.shape[first + 1] = size;
-  info.strided = !info.strided;
-  return shaped(b, OP_TRANSPOSE, x, info);
+  return swap_dimensions(b, x, builder_info(b, x).dims == 2 ? 0 : 1);
+}
+
+Val
+transpose_last(Builder *b, Val x)
+{
+  return swap_dimensions(b, x, builder_info(b, x).dims - 2);
 }
 
 Val
 to(Builder *b, Val x, DType dtype)
 {
-  ValueInfo info = builder_info(b, x);
+  ValueInfo info = builder_info(b, x), result = info;
   if (info.dtype == dtype)
     return x;
-  info.dtype = (guint8) dtype;
-  return shaped(b, OP_TO_COPY, x, info);
+  result.dtype = (guint8) dtype;
+  value_order_like(&result, 1, &info);
+  return shaped(b, OP_TO_COPY, x, result);
+}
+
+static Val
+clone(Builder *b, Val x)
+{
+  ValueInfo info = builder_info(b, x);
+  value_set_contiguous(&info);
+  return shaped(b, OP_CLONE, x, info);
 }
 
 Val
 contiguous(Builder *b, Val x)
 {
   ValueInfo info = builder_info(b, x);
-  if (!info.strided)
-    return x;
-  info.strided = FALSE;
-  return shaped(b, OP_CLONE, x, info);
+  return value_is_contiguous(&info) ? x : clone(b, x);
 }
 
 Val
@@ -106,8 +136,10 @@ autocast(Builder *b, Val x)
   ValueInfo info = builder_info(b, x);
   if (!precision->autocast || info.dtype == precision->matmul)
     return x;
+  if (x.slot >= 0)
+    return to(b, x, precision->matmul);
   info.dtype = (guint8) precision->matmul;
-  return shaped(b, x.slot < 0 ? OP_TO_CACHED : OP_TO_COPY, x, info);
+  return shaped(b, OP_TO_CACHED, x, info);
 }
 
 static int
@@ -133,7 +165,7 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
   gint64 width = result.shape[1];
   x.shape[x.dims - 1] = width;
   x.dtype = result.dtype;
-  x.strided = FALSE;
+  value_set_contiguous(&x);
   return shaped(b, op, y, x);
 }
 
@@ -163,7 +195,8 @@ Val
 linear(Builder *b, Val x, Linear parameters)
 {
   int before = builder_in_module(b, parameter_module(b, parameters.weight));
-  Val y = linear_ops(b, x, parameters.weight, parameters.bias);
+  builder_call(b, 1, &x); /* under autocast the argument outlives its cast */
+  Val y = builder_leave(b, linear_ops(b, (Val){x.slot, FALSE}, parameters.weight, parameters.bias));
   builder_in_module(b, before);
   return y;
 }
@@ -241,6 +274,7 @@ mean_square(Builder *b, Val x)
   Val square = unary(b, OP_POW, x);
   ValueInfo info = builder_info(b, square);
   info.shape[info.dims - 1] = 1;
+  value_set_contiguous(&info);
   return shaped(b, OP_MEAN, square, info);
 }
 
@@ -274,22 +308,39 @@ rms_norm(Builder *b, Val x, int weight, NormCode code)
 
 /* ---- heads ---- */
 
+/* A dimension after the heads, broadcast to so many copies of each. */
+static Val
+expand_heads(Builder *b, Val x, int dim, gint64 times)
+{
+  ValueInfo info = builder_info(b, x), wide = info;
+  wide.dims++;
+  for (int i = wide.dims - 1; i > dim + 1; i--)
+    wide.shape[i] = info.shape[i - 1];
+  wide.shape[dim + 1] = 1;
+  Val y = reshape(b, x, wide);
+  info = wide = builder_info(b, y);
+  wide.shape[dim + 1] = times;
+  value_expand(&info, &wide);
+  return shaped(b, OP_EXPAND, y, wide);
+}
+
 Val
 repeat_heads(Builder *b, Val x, gint64 heads, gboolean heads_second)
 {
+  int dim = heads_second ? 1 : 2;
   ValueInfo info = builder_info(b, x);
-  gint64 *s = info.shape;
-  gint64 kv = heads_second ? s[1] : s[2], times = heads / kv;
-  /* x[..., None, :] or x[:, :, None]: a dimension after the heads */
-  Val y = heads_second ? view(b, x, 5, s[0], s[1], (gint64) 1, s[2], s[3])
-                       : view(b, x, 5, s[0], s[1], s[2], (gint64) 1, s[3]);
-  ValueInfo wide = builder_info(b, y);
-  wide.shape[heads_second ? 2 : 3] = times;
-  wide.strided = TRUE;
-  y = contiguous(b, shaped(b, OP_EXPAND, y, wide)); /* reshape copies */
-  s[heads_second ? 1 : 2] = heads;
-  info.strided = FALSE;
-  return shaped(b, OP_UNSAFE_VIEW, y, info);
+  Val y = expand_heads(b, x, dim, heads / info.shape[dim]);
+  info.shape[dim] = heads;
+  return reshape(b, y, info);
+}
+
+Val
+interleave_heads(Builder *b, Val x, gint64 heads)
+{
+  ValueInfo info = builder_info(b, x);
+  Val y = clone(b, expand_heads(b, x, 1, heads / info.shape[1]));
+  info.shape[1] = heads;
+  return reshape(b, y, info);
 }
 
 Val

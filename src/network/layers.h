@@ -16,10 +16,15 @@ ValueInfo value_shape(DType dtype, int dims, ...);
 ValueInfo value_like_dtype(ValueInfo info, DType dtype);
 /* An op of one operand whose output has this shape and dtype. */
 Val shaped(Builder *b, OpId op, Val x, ValueInfo result);
-/* x.view(dims...). */
+/* x.reshape(shape): a view, or a view of a copy where memory order forbids one.  Of shape only the
+ * sizes count. */
+Val reshape(Builder *b, Val x, ValueInfo shape);
+/* The same with the sizes given. */
 Val view(Builder *b, Val x, int dims, ...);
-/* x.transpose(1, 2). */
+/* x.transpose(1, 2), of a matrix x.t(). */
 Val transpose(Builder *b, Val x);
+/* x.transpose(-2, -1). */
+Val transpose_last(Builder *b, Val x);
 /* x.to(dtype): x itself when it has it. */
 Val to(Builder *b, Val x, DType dtype);
 /* x.contiguous(): x itself when it is. */
@@ -56,8 +61,7 @@ Val rms_norm(Builder *b, Val x, int weight, NormCode code);
 /* x [batch, length, heads, head_dim] times a table of complex numbers (torchtitan's
  * apply_rotary_emb). */
 Val rope_complex(Builder *b, Val x, Val table);
-/* x * cos + cat(-b, a) * sin, with fp32 tables cast to x's dtype at each call (the oracle's
- * torchtitan variant). */
+/* x * cos + cat(-b, a) * sin, with fp32 tables that are cast to x's dtype at each call. */
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* x[..., first : first + size] of the last dimension: a view. */
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
@@ -66,6 +70,9 @@ Val rotate_half(Builder *b, Val x);
 /* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or
  * [batch, kv, length, head_dim] with heads_second. */
 Val repeat_heads(Builder *b, Val x, gint64 heads, gboolean heads_second);
+/* The same as Tensor.repeat_interleave does it, with [batch, kv, length, head_dim]: always a copy.
+ */
+Val interleave_heads(Builder *b, Val x, gint64 heads);
 
 /* [batch, length, width] as [batch, length, heads, head_dim], and back. */
 Val split_heads(Builder *b, Val x, gint64 heads, gint64 head_dim);
@@ -80,11 +87,11 @@ typedef struct {
   Val mask; /* explicit mask, or NO_VAL */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
-/* An operand of bmm [batch * heads, rows, columns] out of [batch, heads, ...]: a view, or a copy
- * where memory has batch and heads apart. */
-Val bmm_operand(Builder *b, Val x, gint64 rows, gint64 columns);
-/* Which kernel that is. */
-AttentionCode attention_choice(const AttentionCall *call, DType dtype);
+/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
+ * batch and heads apart are copied.  what: name of the product, or NULL. */
+Val batched_matmul(Builder *b, Val x, Val y, const char *what);
+/* Which kernel that is, for queries like q. */
+AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q);
 
 /* F.cross_entropy(logits, labels): logits [tokens, vocabulary]. */
 Val cross_entropy(Builder *b, Val logits, Val labels);

@@ -4,24 +4,32 @@
 #include "network/layers.h"
 #include "network/op_recipe.h"
 
-/* torch/nn/functional and aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: flash needs 16-bit
- * operands and no explicit mask; the memory-efficient kernel needs as many key heads as query
- * heads; else math. */
-AttentionCode
-attention_choice(const AttentionCall *call, DType dtype)
+/* Can the memory-efficient kernel run?  As many key heads as query heads; head dims of whole 16
+ * bytes (check_head_dim_size_mem_efficient). */
+static gboolean
+efficient_accepts(const AttentionCall *call, const ValueInfo *q)
 {
-  gboolean half = dtype_size(dtype) == 2, masked = call->mask.slot != NO_VAL.slot;
-  switch (call->code) {
-  case ATTENTION_MATH:
-  case ATTENTION_EAGER:
+  return call->kv_heads == call->heads && q->shape[3] % (16 / dtype_size((DType) q->dtype)) == 0;
+}
+
+/* Can flash run?  16-bit operands, no explicit mask, head dims up to 256
+ * (check_head_dim_size_flash). */
+static gboolean
+flash_accepts(const AttentionCall *call, const ValueInfo *q)
+{
+  return dtype_size((DType) q->dtype) == 2 && call->mask.slot == NO_VAL.slot && q->shape[3] <= 256;
+}
+
+/* The first of flash, memory-efficient and math that is enabled and can run
+ * (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, select_sdp_backend). */
+AttentionCode
+attention_choice(const AttentionCall *call, const ValueInfo *q)
+{
+  if (call->code == ATTENTION_MATH || call->code == ATTENTION_EAGER)
     return call->code;
-  case ATTENTION_EFFICIENT:
-    return call->kv_heads == call->heads ? ATTENTION_EFFICIENT : ATTENTION_MATH;
-  default:
-    if (half && !masked)
-      return ATTENTION_FLASH;
-    return call->kv_heads == call->heads ? ATTENTION_EFFICIENT : ATTENTION_MATH;
-  }
+  if (call->code != ATTENTION_EFFICIENT && flash_accepts(call, q))
+    return ATTENTION_FLASH;
+  return efficient_accepts(call, q) ? ATTENTION_EFFICIENT : ATTENTION_MATH;
 }
 
 static OpAttributes
@@ -46,7 +54,7 @@ pad_heads(Builder *b, Val x, gint64 head_dim)
 {
   OpAttributes at = {.result = builder_info(b, x), .what = "padded heads"};
   at.result.shape[3] = head_dim;
-  at.result.strided = FALSE;
+  value_set_contiguous(&at.result);
   return builder_op(b, OP_PAD, &at, 1, &x);
 }
 
@@ -60,14 +68,11 @@ flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   if (head_dim % 8 == 0)
     return builder_op(b, OP_FLASH_ATTENTION, &at, 3, (Val[]){q, k, v});
   at.head_dim = round_up(head_dim, 8);
-  at.size[0] = 1;
   Val qp = pad_heads(b, (Val){q.slot, FALSE}, at.head_dim);
   Val kp = pad_heads(b, (Val){k.slot, FALSE}, at.head_dim);
   Val vp = pad_heads(b, (Val){v.slot, FALSE}, at.head_dim);
   Val out = builder_op(b, OP_FLASH_ATTENTION, &at, 3, (Val[]){qp, kp, vp});
-  OpAttributes slice = {.result = builder_info(b, out)};
-  slice.result.shape[3] = head_dim;
-  out = builder_op(b, OP_SLICE, &slice, 1, &out);
+  out = slice_last(b, out, 0, head_dim);
   builder_discard(b, q);
   builder_discard(b, k);
   builder_discard(b, v);
@@ -107,16 +112,27 @@ efficient(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 /* ---- math: _scaled_dot_product_attention_math (aten/src/ATen/native/transformers/attention.cpp)
  * ---- */
 
-/* With a batch of one it never is a copy. */
-Val
-bmm_operand(Builder *b, Val x, gint64 rows, gint64 columns)
+/* An operand of bmm, [batch * heads, rows, columns]. */
+static Val
+bmm_operand(Builder *b, Val x)
 {
   ValueInfo info = builder_info(b, x);
-  ValueInfo flat = value_shape((DType) info.dtype, 3, info.shape[0] * info.shape[1], rows, columns);
-  flat.requires_grad = info.requires_grad;
-  if (!info.strided || info.shape[0] == 1)
-    return shaped(b, OP_VIEW, x, flat);
-  return shaped(b, OP_UNSAFE_VIEW, contiguous(b, x), flat);
+  return view(b, x, 3, info.shape[0] * info.shape[1], info.shape[2], info.shape[3]);
+}
+
+Val
+batched_matmul(Builder *b, Val x, Val y, const char *what)
+{
+  ValueInfo shape = builder_info(b, x);
+  shape.shape[3] = builder_info(b, y).shape[3];
+  value_set_contiguous(&shape);
+  OpAttributes at = {.what = what};
+  Val rows = bmm_operand(b, x);
+  Val columns = bmm_operand(b, y);
+  Val out = builder_op(b, OP_BMM, &at, 2, (Val[]){{rows.slot, FALSE}, {columns.slot, FALSE}});
+  builder_discard(b, columns); /* locals of at::matmul */
+  builder_discard(b, rows);
+  return shaped(b, OP_UNSAFE_VIEW, out, shape);
 }
 
 /* is_causal: ones(L, L).tril(), then a mask of zeros and -inf. */
@@ -135,60 +151,54 @@ causal_mask(Builder *b, gint64 length, DType dtype)
   return mask;
 }
 
-/* Scores: q [n, L, d] times k^T [n, d, L], the mask added.  Under a Python dispatch mode the sum is
- * out of place. */
+/* softmax(q k^T + mask) with the scale on both factors.  Under a Python dispatch mode the mask is
+ * added out of place. */
 static Val
-masked_scores(Builder *b, Val q, Val k, gint64 length, gint64 head_dim)
+math_weights(Builder *b, Val query, Val key)
 {
-  Val rows = bmm_operand(b, q, length, head_dim);
-  Val columns = bmm_operand(b, k, head_dim, length);
-  OpAttributes at = {.what = "attention scores"};
-  Val scores = builder_op(b, OP_BMM, &at, 2, (Val[]){rows, columns});
-  return scores;
+  Val scaled_key = unary(b, OP_MUL_SCALAR, transpose_last(b, key));
+  Val scores = batched_matmul(b, query, (Val){scaled_key.slot, FALSE}, "attention scores");
+  builder_discard(b, scaled_key);
+  Val attn = let(b, "attn", scores);
+  if (builder_shape(b)->dispatch_mode)
+    attn = let(b, "attn", unary(b, OP_ADD_SCALAR, attn));
+  return let(b, "attn", unary(b, OP_SAFE_SOFTMAX, attn));
 }
 
-/* Operands and results of the composed attention, with C++'s locals: what is held until it returns.
- */
+/* The composed attention, in fp32.  Its results are the output and the probabilities in the
+ * operands' dtype, which the caller drops; C++ evaluates the second first. */
 static Val
 math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
-  ValueInfo shape = builder_info(b, q);
-  gint64 batch = shape.shape[0], length = shape.shape[2], head_dim = shape.shape[3];
-  DType dtype = (DType) shape.dtype;
+  ValueInfo info = builder_info(b, q);
+  DType dtype = (DType) info.dtype;
   gboolean narrow = dtype != DTYPE_FP32, grouped = call->kv_heads != call->heads;
   builder_call(b, 3, (Val[]){q, k, v});
-  q = let(b, "q", to(b, (Val){q.slot, FALSE}, DTYPE_FP32));
-  k = let(b, "k", to(b, (Val){k.slot, FALSE}, DTYPE_FP32));
-  v = let(b, "v", to(b, (Val){v.slot, FALSE}, DTYPE_FP32));
-  Val scaled = let(b, "q * scale", unary(b, OP_MUL_SCALAR, q));
-  let(b, "mask", causal_mask(b, length, DTYPE_FP32));
-  Val keys = let(b, "keys", grouped ? repeat_heads(b, k, call->heads, TRUE) : k);
-  Val values = let(b, "values", grouped ? repeat_heads(b, v, call->heads, TRUE) : v);
-  Val scaled_keys = let(b, "k * scale", unary(b, OP_MUL_SCALAR, keys));
-  Val scores = let(b, "scores", masked_scores(b, scaled, scaled_keys, length, head_dim));
-  unlet(b, "k * scale");
-  if (builder_shape(b)->dispatch_mode)
-    scores = let(b, "scores", unary(b, OP_ADD_SCALAR, scores));
-  Val weights = let(b, "scores", unary(b, OP_SAFE_SOFTMAX, scores));
-  if (narrow) /* the second result: probabilities in the operands' dtype */
-    let(b, "weights",
-        create(b, "attention weights", value_like_dtype(builder_info(b, weights), dtype)));
-  Val rows = bmm_operand(b, values, length, head_dim);
-  Val out = builder_op(b, OP_BMM, NULL, 2, (Val[]){weights, rows});
-  OpAttributes at = {.result = value_shape(DTYPE_FP32, 4, batch, call->heads, length, head_dim),
-                     .batch = batch};
-  out = to(b, builder_op(b, OP_UNSAFE_VIEW, &at, 1, &out), dtype);
-  static const char *const order[] = {"keys", "q * scale", "mask", "values", "scores",
-                                      "v",    "k",         "q",    "weights"};
+  q = let(b, "query_acc", to(b, (Val){q.slot, FALSE}, DTYPE_FP32));
+  k = let(b, "key_acc", to(b, (Val){k.slot, FALSE}, DTYPE_FP32));
+  v = let(b, "value_acc", to(b, (Val){v.slot, FALSE}, DTYPE_FP32));
+  Val query = let(b, "query", unary(b, OP_MUL_SCALAR, q));
+  let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
+  Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);
+  Val value = let(b, "value_expanded", grouped ? interleave_heads(b, v, call->heads) : v);
+  Val attn = math_weights(b, query, key);
+  Val weights = narrow
+                    ? create(b, "attention weights", value_like_dtype(builder_info(b, attn), dtype))
+                    : builder_share(b, attn);
+  Val out = to(b, batched_matmul(b, attn, value, NULL), dtype);
+  static const char *const order[] = {"attn",      "key_expanded", "value_expanded", "query",
+                                      "attn_mask", "value_acc",    "key_acc",        "query_acc"};
   for (guint i = 0; i < G_N_ELEMENTS(order); i++)
     unlet(b, order[i]);
+  builder_discard(b, weights);
   return builder_leave(b, out);
 }
 
 Val
 attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
-  switch (attention_choice(call, (DType) builder_info(b, q).dtype)) {
+  ValueInfo info = builder_info(b, q);
+  switch (attention_choice(call, &info)) {
   case ATTENTION_FLASH:
     return flash(b, q, k, v, call);
   case ATTENTION_EFFICIENT:

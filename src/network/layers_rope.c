@@ -24,7 +24,7 @@ Val
 slice_last(Builder *b, Val x, gint64 first, gint64 size)
 {
   ValueInfo info = builder_info(b, x);
-  info.shape[info.dims - 1] = size;
+  info.shape[info.dims - 1] = size; /* strides stay */
   OpAttributes at = {.result = info, .size = {first}};
   return builder_op(b, OP_SLICE, &at, 1, &x);
 }
@@ -41,7 +41,7 @@ rotate_half(Builder *b, Val x)
   Val second = let(b, "x2", slice_last(b, x, half, half));
   Val negated = unary(b, OP_NEG, second);
   OpAttributes at = {.result = info};
-  at.result.strided = FALSE;
+  value_set_contiguous(&at.result);
   return builder_leave(b, builder_op(b, OP_CAT, &at, 2, (Val[]){negated, first}));
 }
 
@@ -68,6 +68,7 @@ rope_half(Builder *b, Val x, Val cos, Val sin)
   Val straight = binary(b, OP_MUL, x, cos);
   Val negated = unary(b, OP_NEG, second);
   OpAttributes at = {.result = info};
+  value_set_contiguous(&at.result);
   Val rotated = builder_op(b, OP_CAT, &at, 2, (Val[]){negated, first});
   rotated = binary(b, OP_MUL, rotated, sin);
   return builder_leave(b, binary(b, OP_ADD, straight, rotated));
@@ -98,8 +99,8 @@ rope_tables(Builder *b, CausalLm *lm)
   Val rows = counted(b, length);
   Val columns = counted(b, half);
   Val angles = create(b, "angles", value_shape(DTYPE_FP32, 2, length, half));
-  builder_discard(b, columns);
   builder_discard(b, rows);
+  builder_discard(b, columns);
   lm->tables = complex ? 1 : 2;
   Val kept[LM_TABLES];
   for (int i = 0; i < lm->tables; i++) {

@@ -102,11 +102,17 @@ typedef struct {
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
-  int micro_batches; /* accumulation steps: the loss is divided when > 1 */
+  int micro_batches; /* accumulation steps: the loop divides the loss when > 1 */
+  int loss_steps;    /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
+                        divides and scales it */
   NetworkPrecision precision;
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
+  gboolean splits_tied;   /* a tied weight becomes two: Strategy.splits_tied */
   DeviceLimits device;
 } NetworkShape;
+
+/* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */
+enum { LOSS_STEPS = 2 };
 
 typedef struct {
   char *name;
@@ -119,6 +125,7 @@ typedef struct {
   GPtrArray *functions; /* Function * */
   int main;      /* function: one forward of the model and the loss.  Arguments: inputs, in order */
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
+  int loss_step[LOSS_STEPS]; /* functions of the loss that an engine calls in turn, or -1 */
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */
   GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
@@ -138,6 +145,8 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+/* The last part of a parameter's name: "weight".  Borrowed. */
+const char *parameter_short_name(const Parameter *parameter);
 
 static inline const Module *
 network_module(const Network *network, int i)

@@ -3,7 +3,8 @@
 
 #include "network/op_recipe.h"
 
-/* Shorthands for the column of saved tensors; always() and if_wanted() say when. */
+/* Shorthands for the column of saved tensors: whenever the op records a node, or only when that
+ * input wants a gradient. */
 #define ALWAYS(tensor)                                                                             \
   {                                                                                                \
     tensor, -1                                                                                     \
@@ -47,13 +48,20 @@ backward_split(OpCase *c)
 static void
 backward_transpose(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_FLIPPED);
+  recipe_view(c, 0, 0, ORDER_SWAPPED, (int) c->at.size[0]);
 }
 
 static void
 backward_view_as_complex(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_LIKE_INCOMING);
+  recipe_view(c, 0, 0, ORDER_AS_REAL, 0);
+}
+
+/* view_as_complex(grad.contiguous()) */
+static void
+backward_view_as_real(OpCase *c)
+{
+  recipe_contiguous(c, 0);
 }
 
 /* slice_backward, expand's sum: a new dense tensor of the input's shape. */
@@ -64,14 +72,21 @@ backward_dense(OpCase *c)
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
 }
 
+/* constant_pad_nd with negative padding: a narrow, cloned. */
+static void
+backward_pad(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
+}
+
 /* Gradients of a product: other, then self (rule L4), each of the result's shape until validation.
  */
 static void
 backward_mul(OpCase *c)
 {
   for (int i = 1; i >= 0; i--) {
-    ValueInfo full = value_like(&c->out[0], (DType) c->out[0].dtype);
-    recipe_grad_as(c, i, &full, ORDER_LIKE_INCOMING);
+    recipe_grad_full(c, i);
     recipe_launch(c, "mul", KERNEL_MEMORY, 0, i == 1 ? "g0 i0 >d1" : "g0 i1 >d0");
   }
 }
@@ -81,7 +96,7 @@ static void
 backward_mul_complex(OpCase *c)
 {
   int conjugate = recipe_temp(c, value_bytes(&c->in[1]), "conj(table)");
-  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, "mul", KERNEL_MEMORY, 0, "g0 i1 >d0");
   recipe_release(c, conjugate);
 }
@@ -101,7 +116,7 @@ backward_power(OpCase *c)
 static void
 backward_sum(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_STRIDED); /* expand */
+  recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
 static void
@@ -109,7 +124,7 @@ backward_cat(OpCase *c)
 {
   gint64 offset = 0;
   for (int i = 0; i < c->ins; i++) {
-    recipe_view(c, i, offset, ORDER_STRIDED); /* narrow */
+    recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
     offset += c->in[i].shape[c->in[i].dims - 1];
   }
 }
@@ -119,7 +134,8 @@ shape_dropout(OpCase *c)
 {
   c->outs = 2;
   c->out[0] = c->in[0];
-  c->out[1] = value_like(&c->in[0], DTYPE_BOOL);
+  value_order_like(&c->out[0], 1, c->in);
+  c->out[1] = value_like(&c->out[0], DTYPE_BOOL);
 }
 
 static void
@@ -227,7 +243,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_VIEW_AS_COMPLEX] = {"view_as_complex", .shape = shape_view_as_complex,
                             .forward = forward_alias, .backward = backward_view_as_complex},
     [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias,
-                         .backward = backward_reshape},
+                         .backward = backward_view_as_real},
     [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_alias,
                   .backward = backward_dense},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
@@ -272,7 +288,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
-                .backward = backward_dense},
+                .backward = backward_pad},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
                     .forward = forward_dropout, .backward = backward_dropout},
 

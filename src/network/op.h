@@ -79,13 +79,13 @@ typedef enum {
 #define OP_SAVED 8
 #define OP_TEMPS 16
 
-/* What is known of a value before anything runs. */
+/* What is known of a value before anything runs: shape and memory order (strides in elements). */
 typedef struct {
   guint8 dtype;
   guint8 dims;
-  guint8 strided; /* memory order differs from the shape's: a reshape must copy */
   guint8 requires_grad;
   gint64 shape[OP_DIMS];
+  gint64 stride[OP_DIMS];
 } ValueInfo;
 
 gint64 value_elements(const ValueInfo *value);
@@ -114,29 +114,37 @@ typedef enum {
   STEP_ALIAS,   /* forward: output := view of source, `bytes` is the offset in elements */
   STEP_PASS,    /* gradient := incoming gradient itself */
   STEP_VIEW,    /* gradient := view of an incoming gradient: its base keeps a reference (rule L5) */
-  STEP_RESHAPE, /* gradient := view of an incoming gradient, or a copy of `bytes` when that is
-                   strided */
-  STEP_REPLACE, /* gradient := source; the old one lets go (validate_outputs, rule L3) */
-  STEP_LAUNCH,  /* kernel `index` */
-  STEP_WORKSPACE, /* the thread's Workspace `index`, made at its first use */
+  STEP_RESHAPE, /* gradient := view of an incoming gradient in the input's shape; where memory order
+                   forbids one, of a copy of `bytes` */
+  STEP_CONTIGUOUS,        /* the same where anything but row-major order forbids it */
+  STEP_CONTIGUOUS_INSIDE, /* temporary := copy of an incoming gradient, unless that is row-major as
+                             attention kernels see it; else nothing */
+  STEP_REPLACE,           /* gradient := source; the old one lets go (validate_outputs, rule L3) */
+  STEP_LAUNCH,            /* kernel `index` */
+  STEP_WORKSPACE,         /* the thread's Workspace `index`, made at its first use */
 } OpAction;
 
-/* Memory order of a gradient that a step makes, relative to the shape of the input it belongs to.
- */
+/* Memory order of a gradient that a step makes. */
 typedef enum {
-  ORDER_DENSE,
-  ORDER_STRIDED,
-  ORDER_LIKE_INCOMING,
-  ORDER_FLIPPED, /* dense becomes strided and back: a transpose */
+  ORDER_DENSE,         /* row-major in the input's shape */
+  ORDER_LIKE_INCOMING, /* dense, dimensions ordered as in incoming gradient 0: element-wise ops */
+  ORDER_LIKE_OPERAND,  /* empty_like of the input as attention kernels see it, [batch, length,
+                          heads, head_dim] */
+  ORDER_HEADS_INSIDE,  /* row-major as they see it */
+  /* of views */
+  ORDER_SAME,     /* the incoming gradient's strides: a part of it */
+  ORDER_SWAPPED,  /* dimensions index and index + 1 have changed places */
+  ORDER_EXPANDED, /* broadcast to the input's shape */
+  ORDER_AS_REAL,  /* complex numbers as pairs */
 } GradOrder;
 
 typedef enum { WORKSPACE_CUBLAS, WORKSPACE_CUBLASLT, WORKSPACE_COUNT } Workspace;
 
 typedef struct {
-  guint8 action; /* OpAction */
-  guint8 buffer, source;
-  guint8 order; /* GradOrder */
-  guint8 dtype; /* of a new tensor */
+  guint8 action;         /* OpAction */
+  guint8 buffer, source; /* STEP_ALLOC of a gradient: the source has its shape */
+  guint8 order;          /* GradOrder */
+  guint8 dtype;          /* of a new tensor */
   gint32 index;
   gint64 bytes;
   const char *what; /* name of a new tensor; static text */
@@ -192,6 +200,7 @@ typedef struct {
   gboolean has_grad[OP_INPUTS];
   int saves;
   guint8 saved[OP_SAVED];
+  gboolean backward; /* being written: of inputs and outputs only saved ones are there */
   DeviceLimits device;
   GArray *steps;   /* OpStep */
   GArray *kernels; /* OpKernel */
@@ -205,10 +214,9 @@ typedef struct {
 
 /* A row of the table. */
 struct _OpInfo {
-  const char *name; /* as in ATen; NULL ends nothing: every row has one */
-  OpSave
-      saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by argument
-                              name, inputs, then outputs (rule L4); ends with SAVES_END */
+  const char *name;           /* as in ATen; NULL ends nothing: every row has one */
+  OpSave saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by
+                                 argument name, inputs, then outputs (rule L4) */
   int save_count;
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);

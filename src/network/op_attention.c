@@ -54,13 +54,43 @@ flash_splits(const OpCase *c)
   return 1;
 }
 
+/* Operands and output are [batch, heads, length, head_dim]; kernels see them transposed, [batch,
+ * length, heads, head_dim].  What empty_like makes there, seen from here. */
+static ValueInfo
+like_operand(const ValueInfo *operand)
+{
+  ValueInfo inside = *operand, made;
+  value_swap(&inside, 1, 2);
+  made = inside;
+  value_order_like(&made, 1, &inside);
+  value_swap(&made, 1, 2);
+  return made;
+}
+
+/* A row-major tensor of the operand's shape there, seen from here. */
+static ValueInfo
+heads_inside(const ValueInfo *operand)
+{
+  ValueInfo made = *operand;
+  value_swap(&made, 1, 2);
+  value_set_contiguous(&made);
+  value_swap(&made, 1, 2);
+  return made;
+}
+
+static gboolean
+is_row_major_inside(const ValueInfo *operand)
+{
+  ValueInfo inside = *operand;
+  value_swap(&inside, 1, 2);
+  return value_is_contiguous(&inside);
+}
+
 void
 shape_flash_attention(OpCase *c)
 {
   c->outs = 4;
-  c->out[0] =
-      c->in[0]; /* [batch, heads, length, head_dim] over [batch, length, heads, head_dim] memory */
-  c->out[0].strided = TRUE;
+  c->out[0] = like_operand(&c->in[0]);
   c->out[1] = value_vector(c->at.batch * c->at.heads * c->at.length, DTYPE_FP32); /* logsumexp */
   c->out[2] = value_vector(2, DTYPE_INT64);                                       /* rng_state */
   c->out[3] = value_vector(1, DTYPE_INT64);                                       /* unused */
@@ -96,20 +126,19 @@ forward_flash_attention(OpCase *c)
   }
 }
 
-/* Workspaces of mha_bwd: row sums, the fp32 accumulator of dq, and per-head dk, dv when heads share
- * keys. */
+/* _flash_attention_backward makes the gradient and the output contiguous; then the workspaces of
+ * mha_bwd: row sums, the fp32 accumulator of dq, and per-head dk, dv when heads share keys. */
 void
 backward_flash_attention(OpCase *c)
 {
   const OpAttributes *at = &c->at;
   gint64 padded_length = round_up(at->length, 128), padded_dim = round_up(at->head_dim, 32);
-  gboolean padded =
-      at->size[0] != 0; /* head_dim is rounded up to 8: gradient and output are padded first */
-  int pad_gradient = padded ? recipe_temp(c, value_bytes(&c->out[0]), "padded gradient") : 0;
-  int pad_output = padded ? recipe_temp(c, value_bytes(&c->out[0]), "padded output") : 0;
-  GradOrder order = ORDER_STRIDED; /* like the output: heads inside length */
+  int gradient = recipe_contiguous_inside(c, "contiguous gradient");
+  int output = is_row_major_inside(&c->out[0])
+                   ? 0
+                   : recipe_temp(c, value_bytes(&c->out[0]), "contiguous output");
   for (int i = 0; i < 3; i++)
-    recipe_grad(c, i, order);
+    recipe_grad(c, i, ORDER_LIKE_OPERAND);
   int row_sums = recipe_temp(c, 4 * at->batch * at->heads * padded_length, "softmax_d");
   int dq = recipe_temp(c, 4 * at->batch * padded_length * at->heads * padded_dim, "dq_accum");
   if (at->kv_heads != at->heads) {
@@ -122,10 +151,9 @@ backward_flash_attention(OpCase *c)
                 "g0 i0 i1 i2 o0 o1 >d0 >d1 >d2");
   recipe_release(c, dq);
   recipe_release(c, row_sums);
-  if (padded) {
-    recipe_release(c, pad_output);
-    recipe_release(c, pad_gradient);
-  }
+  if (output != 0)
+    recipe_release(c, output);
+  recipe_release(c, gradient);
 }
 
 /* ---- memory-efficient attention (aten/src/ATen/native/transformers/cuda/mem_eff_attention) ----
@@ -135,8 +163,7 @@ void
 shape_efficient_attention(OpCase *c)
 {
   c->outs = 2;
-  c->out[0] = c->in[0];
-  c->out[0].strided = TRUE;
+  c->out[0] = heads_inside(&c->in[0]);
   c->out[1] = value_vector(c->at.batch * c->at.heads * round_up(c->at.length, 32), DTYPE_FP32);
 }
 
@@ -149,33 +176,72 @@ forward_efficient_attention(OpCase *c)
                 "i0 i1 i2 i3 >o0 >o1");
 }
 
-/* One accumulator tile of query rows per block, and its lock.  The tile sizes are those of the
- * kernels that PyTorch generates (fitted on head dims 64 and 128). */
+/* A backward kernel's tile.  The first row of the dtype that is wide enough runs: the order of
+ * dispatch_cutlassB_*_sm80 (mem_eff_attention/kernels/cutlassB.h), given a device with enough
+ * shared memory for each. */
+typedef struct {
+  gint64 widest;             /* head dim */
+  gint64 queries, keys;      /* kBlockSizeI, kBlockSizeJ */
+  gboolean accumulates_keys; /* dk, dv of 16-bit kernels do not fit in registers */
+} EfficientTile;
+
+static const EfficientTile half_tiles[] = {
+    {64, 64, 64, FALSE}, {128, 128, 128, FALSE}, {G_MAXINT64, 128, 64, TRUE}};
+static const EfficientTile float_tiles[] = {{64, 64, 64, FALSE}, {G_MAXINT64, 128, 64, FALSE}};
+
+/* Into how many parts keys are split (_efficient_attention_backward, attention_backward.cu). */
+static gint64
+key_splits(const OpCase *c, const EfficientTile *tile)
+{
+  gint64 rows = c->at.batch * c->at.heads, splits = ceil_div(c->at.length, tile->keys);
+  if (rows >= 256 && c->at.length <= 2 * tile->keys)
+    splits = 1;
+  if (tile->accumulates_keys)
+    splits = MIN(splits, 200 / rows);
+  return MAX(splits, 1);
+}
+
+/* Accumulators in fp32: of dq, one tile and its lock per block of queries and of columns; of dk and
+ * dv, one block of keys per split (Params::workspace_size, kernel_backward.h). */
 static gint64
 efficient_workspace(const OpCase *c)
 {
-  gboolean wide = dtype_size((DType) c->in[0].dtype) == 4;
-  gint64 dim = c->at.head_dim, rows = wide || dim <= 64 ? 64 : 128;
-  gint64 tile = !wide ? dim : dim <= 64 ? 64 : dim <= 128 ? 128 : dim;
-  return c->at.batch * c->at.heads * ceil_div(c->at.length, rows) * (4 * rows * tile + 16);
+  enum { LOCK_BYTES = 16 };
+  const EfficientTile *tile = dtype_size((DType) c->in[0].dtype) == 2 ? half_tiles : float_tiles;
+  while (tile->widest < c->at.head_dim)
+    tile++;
+  gint64 blocks = ceil_div(c->at.length, tile->queries) * ceil_div(c->at.head_dim, tile->keys);
+  gint64 bytes = blocks * (LOCK_BYTES + 4 * tile->queries * tile->keys);
+  if (tile->accumulates_keys)
+    bytes += 2 * 4 * key_splits(c, tile) * tile->keys * round_up(c->at.head_dim, tile->queries);
+  return c->at.batch * c->at.heads * round_up(bytes, 16);
+}
+
+/* Row sums of grad * out.  fp32 kernels do not compute them: a product and a sum, [batch, length,
+ * heads], made contiguous as [batch, heads, length]. */
+static int
+efficient_delta(OpCase *c)
+{
+  gint64 rows = c->at.batch * c->at.heads * c->at.length;
+  if (dtype_size((DType) c->in[0].dtype) == 2)
+    return recipe_temp(c, 4 * rows, "delta");
+  int product = recipe_temp(c, 4 * rows * c->at.head_dim, "grad * out");
+  int delta = recipe_temp(c, 4 * rows, "delta");
+  if (c->at.heads > 1 && c->at.length > 1) {
+    int sum = delta;
+    delta = recipe_temp(c, 4 * rows, "delta");
+    recipe_release(c, sum);
+  }
+  recipe_release(c, product);
+  return delta;
 }
 
 void
 backward_efficient_attention(OpCase *c)
 {
-  gint64 rows = c->at.batch * c->at.heads * c->at.length;
   for (int i = 0; i < 3; i++)
-    recipe_grad(c, i, ORDER_STRIDED);
-  int delta;
-  if (dtype_size((DType) c->in[0].dtype) == 4) { /* delta = (grad * out).sum(-1), made contiguous */
-    int product = recipe_temp(c, 4 * rows * c->at.head_dim, "grad * out");
-    int sum = recipe_temp(c, 4 * rows, "delta");
-    delta = recipe_temp(c, 4 * rows, "delta");
-    recipe_release(c, sum);
-    recipe_release(c, product);
-  } else {
-    delta = recipe_temp(c, 4 * rows, "delta");
-  }
+    recipe_grad(c, i, ORDER_HEADS_INSIDE);
+  int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
   recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
                 2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2");

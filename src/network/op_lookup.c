@@ -10,6 +10,7 @@ shape_embedding(OpCase *c)
   c->out[0] = *indices;
   c->out[0].dtype = table->dtype;
   c->out[0].shape[c->out[0].dims++] = table->shape[1];
+  value_set_contiguous(&c->out[0]);
 }
 
 void
@@ -60,17 +61,16 @@ dense_gradient(OpCase *c)
   recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
 }
 
-/* Sums of pieces, fp32.  With many pieces to a segment the sums are per segment, and the pieces'
- * segments are listed (where between 3.2 and 4.1 pieces to a segment that begins is not known).
- * Returns the list of starts, still held. */
+/* Sums of pieces, fp32.  With more than four pieces to a segment the sums are per segment, and the
+ * pieces' segments are listed.  Returns the list of starts, still held. */
 static int
 partial_sums(OpCase *c, gint64 most_pieces, gint64 most_segments, gint64 width)
 {
-  gint64 row = 4 * round_up(width, 32);
   int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
-  gboolean per_segment = most_pieces >= 4 * most_segments;
+  gboolean per_segment = most_pieces > 4 * most_segments;
   int owners = per_segment ? recipe_temp(c, 8 * most_pieces, "piece owners") : -1;
-  int sums = recipe_temp(c, row * (per_segment ? most_segments : most_pieces), "partial sums");
+  int sums =
+      recipe_temp(c, 4 * width * (per_segment ? most_segments : most_pieces), "partial sums");
   recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
   recipe_release(c, sums);
   if (per_segment)

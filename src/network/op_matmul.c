@@ -20,7 +20,7 @@ shape_mm(OpCase *c)
   c->outs = 1;
   c->out[0] = c->in[c->ins - 2];
   c->out[0].shape[c->out[0].dims - 1] = mat2->shape[mat2->dims - 1];
-  c->out[0].strided = FALSE;
+  value_set_contiguous(&c->out[0]);
 }
 
 /* The gradients of the two factors, in ATen's order of derivatives (alphabetical by argument: rule

@@ -20,6 +20,7 @@ shape_rms_norm(OpCase *c)
 {
   c->outs = 2;
   c->out[0] = c->in[0];
+  value_set_contiguous(&c->out[0]);
   c->out[1] = value_vector(norm_rows(c), DTYPE_FP32); /* rstd */
 }
 
@@ -36,7 +37,7 @@ gain_gradient(OpCase *c, int i)
   gint64 partials = ceil_div(rows, ROWS_PER_PARTIAL);
   int partial = recipe_temp(c, partials * value_bytes(&c->in[i]), "partial sums");
   int sum = recipe_column_sum(c, partials, &c->in[i], partial);
-  recipe_replace(c, i, sum);
+  recipe_replace(c, i, sum, ORDER_DENSE);
   recipe_release(c, partial);
 }
 
@@ -53,6 +54,7 @@ shape_layer_norm(OpCase *c)
 {
   c->outs = 3;
   c->out[0] = c->in[0];
+  value_set_contiguous(&c->out[0]);
   c->out[1] = value_vector(norm_rows(c), DTYPE_FP32); /* mean */
   c->out[2] = c->out[1];                              /* rstd */
 }

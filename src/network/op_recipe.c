@@ -6,16 +6,12 @@
 
 #include "base/units.h"
 
-/* Counts end here, so that formulas of workspaces cannot overflow; builder.c refuses far less. */
-#define MOST_COUNTED ((gint64) 1 << 56)
-
 gint64
 value_elements(const ValueInfo *value)
 {
   gint64 elements = 1;
   for (int i = 0; i < value->dims; i++)
-    if (!checked_multiply(elements, value->shape[i], &elements) || elements > MOST_COUNTED)
-      return MOST_COUNTED;
+    elements *= value->shape[i];
   return elements;
 }
 
@@ -36,7 +32,7 @@ value_like(const ValueInfo *value, DType dtype)
 ValueInfo
 value_vector(gint64 elements, DType dtype)
 {
-  return (ValueInfo){.dtype = (guint8) dtype, .dims = 1, .shape = {elements}};
+  return (ValueInfo){.dtype = (guint8) dtype, .dims = 1, .shape = {elements}, .stride = {1}};
 }
 
 /* ---- shapes ---- */
@@ -46,6 +42,7 @@ shape_like_first(OpCase *c)
 {
   c->outs = 1;
   c->out[0] = c->in[0];
+  value_order_like(&c->out[0], 1, c->in);
 }
 
 void
@@ -60,6 +57,7 @@ shape_broadcast(OpCase *c)
     c->out[0].dtype = a->dtype;
   else
     c->out[0].dtype = b->dtype;
+  value_order_like(&c->out[0], 2, c->in);
 }
 
 void
@@ -79,8 +77,8 @@ add_step(OpCase *c, OpAction action, int buffer)
   return &g_array_index(c->steps, OpStep, c->steps->len - 1);
 }
 
-int
-recipe_temp(OpCase *c, gint64 bytes, const char *what)
+static int
+new_temp(OpCase *c, OpAction action, ValueInfo info, const char *what)
 {
   int i = 0;
   while (c->temp_used[i])
@@ -88,11 +86,25 @@ recipe_temp(OpCase *c, gint64 bytes, const char *what)
   g_assert(i < OP_TEMPS);
   int buffer = BUFFER_TEMP + i;
   c->temp_used[i] = TRUE;
-  c->temp[i] = value_vector(bytes, DTYPE_UINT8);
-  OpStep *step = add_step(c, STEP_ALLOC, buffer);
-  step->bytes = bytes;
-  step->dtype = DTYPE_UINT8;
+  c->temp[i] = info;
+  OpStep *step = add_step(c, action, buffer);
+  step->bytes = value_bytes(&info);
+  step->dtype = info.dtype;
   step->what = what;
+  return buffer;
+}
+
+int
+recipe_temp(OpCase *c, gint64 bytes, const char *what)
+{
+  return new_temp(c, STEP_ALLOC, value_vector(bytes, DTYPE_UINT8), what);
+}
+
+int
+recipe_contiguous_inside(OpCase *c, const char *what)
+{
+  int buffer = new_temp(c, STEP_CONTIGUOUS_INSIDE, c->out[0], what);
+  g_array_index(c->steps, OpStep, c->steps->len - 1).source = BUFFER_INCOMING;
   return buffer;
 }
 
@@ -134,12 +146,16 @@ note_grad(OpCase *c, int i, const ValueInfo *shape)
   c->has_grad[i] = TRUE;
 }
 
-void
-recipe_grad_as(OpCase *c, int i, const ValueInfo *shape, GradOrder order)
+/* like: the tensor (BUFFER_IN or BUFFER_OUT) whose shape the gradient has. */
+static void
+new_grad(OpCase *c, int i, int like, GradOrder order)
 {
   if (!recipe_wants(c, i))
     return;
+  const ValueInfo *shape =
+      like < BUFFER_OUT ? &c->in[like - BUFFER_IN] : &c->out[like - BUFFER_OUT];
   OpStep *step = add_step(c, STEP_ALLOC, BUFFER_GRAD + i);
+  step->source = (guint8) like;
   step->bytes = value_bytes(shape);
   step->dtype = shape->dtype;
   step->order = (guint8) order;
@@ -150,8 +166,13 @@ recipe_grad_as(OpCase *c, int i, const ValueInfo *shape, GradOrder order)
 void
 recipe_grad(OpCase *c, int i, GradOrder order)
 {
-  if (i < c->ins)
-    recipe_grad_as(c, i, &c->in[i], order);
+  new_grad(c, i, IN(i), order);
+}
+
+void
+recipe_grad_full(OpCase *c, int i)
+{
+  new_grad(c, i, OUT(0), ORDER_LIKE_INCOMING);
 }
 
 void
@@ -164,7 +185,7 @@ recipe_pass(OpCase *c, int i)
 }
 
 void
-recipe_view(OpCase *c, int i, gint64 offset, GradOrder order)
+recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index)
 {
   if (!recipe_wants(c, i))
     return;
@@ -172,20 +193,33 @@ recipe_view(OpCase *c, int i, gint64 offset, GradOrder order)
   step->source = BUFFER_INCOMING;
   step->bytes = offset;
   step->order = (guint8) order;
+  step->index = index;
+  note_grad(c, i, &c->in[i]);
+}
+
+static void
+view_or_copy(OpCase *c, int i, OpAction action)
+{
+  if (!recipe_wants(c, i))
+    return;
+  OpStep *step = add_step(c, action, BUFFER_GRAD + i);
+  step->source = BUFFER_INCOMING;
+  step->bytes = value_bytes(&c->in[i]);
+  step->dtype = c->in[i].dtype;
+  step->what = "gradient";
   note_grad(c, i, &c->in[i]);
 }
 
 void
 recipe_reshape(OpCase *c, int i)
 {
-  if (!recipe_wants(c, i))
-    return;
-  OpStep *step = add_step(c, STEP_RESHAPE, BUFFER_GRAD + i);
-  step->source = BUFFER_INCOMING;
-  step->bytes = value_bytes(&c->in[i]);
-  step->dtype = c->in[i].dtype;
-  step->what = "gradient";
-  note_grad(c, i, &c->in[i]);
+  view_or_copy(c, i, STEP_RESHAPE);
+}
+
+void
+recipe_contiguous(OpCase *c, int i)
+{
+  view_or_copy(c, i, STEP_CONTIGUOUS);
 }
 
 void
@@ -196,17 +230,27 @@ recipe_workspace(OpCase *c, Workspace workspace)
 
 /* ---- kernels ---- */
 
-/* What an operand refers to: NULL when the recipe made no such tensor. */
+/* Is the forward op's tensor there: always in forward, in backward when the node has saved it. */
+static gboolean
+is_at_hand(const OpCase *c, int buffer)
+{
+  gboolean saved = !c->backward;
+  for (int i = 0; i < c->saves; i++)
+    saved |= c->saved[i] == buffer;
+  return saved;
+}
+
+/* What an operand refers to: NULL when there is no such tensor. */
 static const ValueInfo *
 operand_info(const OpCase *c, char letter, int i, int *buffer)
 {
   switch (letter) {
   case 'i':
     *buffer = IN(i);
-    return i < c->ins ? &c->in[i] : NULL;
+    return i < c->ins && is_at_hand(c, IN(i)) ? &c->in[i] : NULL;
   case 'o':
     *buffer = OUT(i);
-    return i < c->outs ? &c->out[i] : NULL;
+    return i < c->outs && is_at_hand(c, OUT(i)) ? &c->out[i] : NULL;
   case 't':
     *buffer = BUFFER_TEMP + i;
     return &c->temp[i];
@@ -354,14 +398,23 @@ recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int source)
 }
 
 void
-recipe_replace(OpCase *c, int i, int buffer)
+recipe_replace(OpCase *c, int i, int buffer, GradOrder order)
 {
-  add_step(c, STEP_REPLACE, BUFFER_GRAD + i)->source = (guint8) buffer;
+  OpStep *step = add_step(c, STEP_REPLACE, BUFFER_GRAD + i);
+  step->source = (guint8) buffer;
+  step->order = (guint8) order;
   c->grad[i] = c->temp[buffer - BUFFER_TEMP];
   c->temp_used[buffer - BUFFER_TEMP] = FALSE;
 }
 
-/* The gradient has more rows than the input: they are summed. */
+static gboolean
+same_shape(const ValueInfo *a, const ValueInfo *b)
+{
+  return a->dims == b->dims && memcmp(a->shape, b->shape, sizeof(gint64) * a->dims) == 0;
+}
+
+/* The gradient has another shape than the input, which was broadcast: it is summed over the
+ * dimensions that it has more (even when all of them have size one: at::sum_to). */
 static void
 validate_shape(OpCase *c, int i)
 {
@@ -369,14 +422,15 @@ validate_shape(OpCase *c, int i)
   gint64 ratio = value_elements(&c->grad[i]) / value_elements(&result);
   gboolean trailing = result.dims == c->grad[i].dims && result.shape[result.dims - 1] == 1;
   if (!trailing) {
-    recipe_replace(c, i, recipe_column_sum(c, ratio, &result, BUFFER_GRAD + i));
+    int rows = recipe_column_sum(c, ratio, &result, BUFFER_GRAD + i);
+    recipe_replace(c, i, rows, ORDER_DENSE);
     return;
   }
   int sum = recipe_temp(c, value_bytes(&result), "gradient"); /* one output a row: no scratch */
   c->temp[sum - BUFFER_TEMP] = result;
   g_autofree char *operands = g_strdup_printf("d%d >t%x", i, (guint) (sum - BUFFER_TEMP));
   recipe_launch(c, "sum", KERNEL_MEMORY, 0, operands);
-  recipe_replace(c, i, sum);
+  recipe_replace(c, i, sum, ORDER_DENSE);
 }
 
 static void
@@ -386,7 +440,7 @@ validate_dtype(OpCase *c, int i)
   c->temp[cast - BUFFER_TEMP] = c->in[i];
   g_autofree char *operands = g_strdup_printf("d%d >t%x", i, (guint) (cast - BUFFER_TEMP));
   recipe_launch(c, "to_copy", KERNEL_MEMORY, 0, operands);
-  recipe_replace(c, i, cast);
+  recipe_replace(c, i, cast, ORDER_SAME);
 }
 
 void
@@ -395,7 +449,7 @@ recipe_validate(OpCase *c)
   for (int i = 0; i < c->ins; i++) {
     if (!c->has_grad[i])
       continue;
-    if (value_elements(&c->grad[i]) != value_elements(&c->in[i]))
+    if (!same_shape(&c->grad[i], &c->in[i]))
       validate_shape(c, i);
     if (c->grad[i].dtype != c->in[i].dtype)
       validate_dtype(c, i);
@@ -438,13 +492,9 @@ backward_pass(OpCase *c)
     recipe_pass(c, i);
 }
 
-/* A dimension that was split into a batch of one and the rest can be merged again without a copy.
- */
+/* grad.reshape(input's sizes) */
 void
 backward_reshape(OpCase *c)
 {
-  if (c->at.batch == 1)
-    recipe_view(c, 0, 0, ORDER_DENSE);
-  else
-    recipe_reshape(c, 0);
+  recipe_reshape(c, 0);
 }

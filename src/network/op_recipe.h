@@ -3,6 +3,7 @@
 #define HIGHWATER_NETWORK_OP_RECIPE_H
 
 #include "network/op.h"
+#include "network/strides.h"
 
 #define IN(i) (BUFFER_IN + (i))
 #define OUT(i) (BUFFER_OUT + (i))
@@ -23,22 +24,28 @@ void shape_result(OpCase *c);    /* at.result */
 /* New temporary; returns its buffer. */
 int recipe_temp(OpCase *c, gint64 bytes, const char *what);
 void recipe_release(OpCase *c, int buffer);
+/* A temporary copy of incoming gradient 0, [batch, heads, length, head_dim], where attention
+ * kernels would not find it contiguous; returns the buffer, empty when they do. */
+int recipe_contiguous_inside(OpCase *c, const char *what);
 /* New tensor for output i. */
 void recipe_out(OpCase *c, int i, const char *what);
 /* Output i is a view of input 0, from this element on. */
 void recipe_alias(OpCase *c, int i, gint64 offset);
 /* Does input i want a gradient? */
 gboolean recipe_wants(const OpCase *c, int i);
-/* New gradient for input i (nothing if it wants none): of the input's own shape, or of the given
- * one, which validation then sums or casts to the input's. */
+/* New gradient for input i (nothing if it wants none): of the input's own shape, or of the output's
+ * (in the incoming gradient's order), which validation then sums or casts to the input's. */
 void recipe_grad(OpCase *c, int i, GradOrder order);
-void recipe_grad_as(OpCase *c, int i, const ValueInfo *shape, GradOrder order);
-/* Gradient i is incoming gradient 0 itself, or a view of it, or a reshape of it. */
+void recipe_grad_full(OpCase *c, int i);
+/* Gradient i is incoming gradient 0 itself, or a view of it (from this element on; index is
+ * ORDER_SWAPPED's), or a reshape of it, or its contiguous() seen in the input's shape. */
 void recipe_pass(OpCase *c, int i);
-void recipe_view(OpCase *c, int i, gint64 offset, GradOrder order);
+void recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index);
 void recipe_reshape(OpCase *c, int i);
-/* Gradient i becomes the temporary; the old one lets go. */
-void recipe_replace(OpCase *c, int i, int buffer);
+void recipe_contiguous(OpCase *c, int i);
+/* Gradient i becomes the temporary, row-major or in the order (ORDER_SAME) of the old one, which
+ * lets go. */
+void recipe_replace(OpCase *c, int i, int buffer, GradOrder order);
 void recipe_workspace(OpCase *c, Workspace workspace);
 
 /* Appends a kernel.  operands: "i0 i1 >o0 >t0": inputs i, outputs o, temporaries t, incoming

@@ -8,6 +8,16 @@
 
 /* ---- config and modules ---- */
 
+void
+transformers_check(NetworkSpec *spec)
+{
+  const Implementation *impl = &spec->implementation;
+  if (impl->loss != LOSS_FP32)
+    json_reader_fail(spec->reader, "implementation", "the loss of transformers is fp32");
+  if (impl->kv_heads != KV_HEADS_NATIVE)
+    json_reader_fail(spec->reader, "implementation", "the kv_heads of transformers are native");
+}
+
 gint64
 transformers_window(NetworkSpec *spec)
 {
@@ -192,28 +202,19 @@ transformers_rope(Builder *b, Val qk[2], Val cos, Val sin)
 static Val
 eager(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3], Val mask, Val *weights)
 {
-  gint64 s = lm->length, d = lm->head_dim;
   Val k = qkv[1], v = qkv[2];
   builder_call(b, 0, NULL);
   if (kv_heads != lm->heads) {
     k = let(b, "key_states", repeat_heads(b, k, lm->heads, TRUE));
     v = let(b, "value_states", repeat_heads(b, v, lm->heads, TRUE));
   }
-  Val rows = bmm_operand(b, qkv[0], s, d);
-  Val columns = bmm_operand(b, k, d, s);
-  ValueInfo shape = value_shape(lm->dtype, 4, lm->batch, lm->heads, s, s);
-  OpAttributes at = {.what = "attention scores"};
-  Val scores = builder_op(b, OP_BMM, &at, 2, (Val[]){rows, columns});
-  scores = shaped(b, OP_UNSAFE_VIEW, scores, shape);
+  Val columns = transpose_last(b, k);
+  Val scores = batched_matmul(b, qkv[0], (Val){columns.slot, FALSE}, "attention scores");
+  builder_discard(b, columns);
   Val w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, scores));
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), lm->dtype));
-  rows = bmm_operand(b, w, s, s);
-  columns = bmm_operand(b, v, s, d);
-  Val o = builder_op(b, OP_BMM, NULL, 2, (Val[]){rows, columns});
-  OpAttributes unflatten = {.result = value_shape(lm->dtype, 4, lm->batch, lm->heads, s, d),
-                            .batch = lm->batch};
-  o = let(b, "attn_output", builder_op(b, OP_UNSAFE_VIEW, &unflatten, 1, &o));
+  Val o = let(b, "attn_output", batched_matmul(b, w, v, NULL));
   o = let(b, "attn_output", contiguous(b, transpose(b, o)));
   Val results[2] = {o, w};
   builder_leave_with(b, 2, results);
@@ -353,9 +354,7 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   root_forward(b, lm, block_function, (Val){received.slot, FALSE}, results);
   builder_discard(b, received);
   builder_module_exit(b, 0, results[0]);
-  if (shape->precision.has_output)
-    results[1] = to(b, results[1], shape->precision.output);
-  builder_forward_end(b);
+  results[1] = causal_lm_forward_end(b, results[1]);
   Val loss = let(b, "loss", results[0]);
   builder_discard(b, results[1]); /* del out */
   if (shape->micro_batches > 1)

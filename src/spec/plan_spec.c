@@ -367,6 +367,22 @@ plan_spec_free(PlanSpec *spec)
   g_free(spec);
 }
 
+gboolean
+plan_spec_checkpoints(const PlanSpec *spec, int block)
+{
+  double f = spec->checkpointing.fraction;
+  switch (spec->checkpointing.policy) {
+  case CHECKPOINT_NONE:
+    return FALSE;
+  case CHECKPOINT_EVERY_N:
+    return block % spec->checkpointing.every == 0;
+  case CHECKPOINT_FRACTION: /* block i when floor((i + 1) f) > floor(i f): spread evenly */
+    return (gint64) ((block + 1) * f) > (gint64) (block * f);
+  default:
+    return TRUE;
+  }
+}
+
 const OptionValue *
 plan_spec_option(const PlanSpec *spec, const char *key)
 {

@@ -334,8 +334,9 @@ take_gradients(StrategyContext *x, Group *g, int *count)
   return gradients;
 }
 
-/* Copies gradients into the reduce-scatter's input; all but the last parameter's go, the last is
- * held by a loop variable until foreach_reduce returns.  They go from the end of the list. */
+/* Copies gradients into the reduce-scatter's input; then the list of them is cleared, from its end.
+ * The last one lives on: with more than one rank, a loop over shard dimensions leaves its variable
+ * bound until foreach_reduce returns. */
 static StorageId
 copy_gradients_in(StrategyContext *x, Group *g, StorageId *gradients, int count)
 {
@@ -350,7 +351,7 @@ copy_gradients_in(StrategyContext *x, Group *g, StorageId *gradients, int count)
   strategy_launch(x, STREAM_COMPUTE, "chunk_cat",
                   (double) g->gathered_elements *
                       (dtype_size(f->gathered) + dtype_size(f->reduce)));
-  for (int i = count - 2; i >= 0; i--)
+  for (int i = f->ranks > 1 ? count - 2 : count - 1; i >= 0; i--)
     live_storage_clear(x->live, &gradients[i]);
   return input;
 }

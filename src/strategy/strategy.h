@@ -23,8 +23,8 @@ typedef struct {
   guint8 dtype;
   guint8 is_view; /* its base keeps a second reference: never the target of an in-place sum (rule
                      L5) */
-  guint8 strided; /* memory order differs from its shape's */
   gint64 offset;  /* elements into the storage */
+  gint64 stride[OP_DIMS]; /* of a gradient: memory order */
 } TensorRef;
 
 #define NO_TENSOR_INIT                                                                             \
@@ -43,6 +43,7 @@ typedef struct {
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64
       local_elements; /* this rank's elements, without padding: what optimizer state is made for */
+  gint64 offset;      /* elements into `unsharded` at which it begins */
   gint32 node;        /* its AccumulateGrad node in the current graph */
 } ParameterState;
 
@@ -62,7 +63,8 @@ struct _StrategyContext {
   const Network *network;
   const PlanSpec *plan;
   const DeviceProfile *device;
-  int rank; /* this rank's place in the shard group */
+  int rank;            /* this rank's place in the shard group */
+  gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
@@ -71,6 +73,10 @@ struct _StrategyContext {
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
   gpointer state;             /* the strategy's own */
+  /* Makes the autograd nodes through which the gradients of a unit's parameters, views of a flat
+   * one, come to .flatten; they run on this stream.  The walk's. */
+  void (*view_parameters)(StrategyContext *x, int unit, StreamId stream);
+  gpointer walk;
   /* where the walk is */
   int step;        /* from 1 */
   int micro_batch; /* from 0 */
@@ -95,6 +101,13 @@ typedef struct {
   gint64 parameter_bytes; /* persistent, per rank */
 } ExpectedTotals;
 
+/* What a framework's engine does to the loss before it runs backward. */
+typedef enum {
+  LOSS_IS_THE_LOOPS,      /* nothing: the training loop divides it by the accumulation steps */
+  LOSS_DIVIDED,           /* by the accumulation steps, even if there is one */
+  LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
+} LossScaling;
+
 typedef struct {
   const char *name;             /* "fsdp2" */
   const char *summary;          /* one line for `list` */
@@ -105,7 +118,12 @@ typedef struct {
   void (*setup)(StrategyContext *x);
   /* Construction: allocates what is persistent, in the framework's order. */
   void (*construct)(StrategyContext *x);
+  /* What wraps the finished model in a phase of its own, before the training loop makes anything
+   * (deepspeed.initialize). */
+  void (*initialize)(StrategyContext *x);
   void (*teardown)(StrategyContext *x);
+  /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
+  LossScaling (*loss)(const PlanSpec *plan);
 
   void (*begin_step)(StrategyContext *x);
   void (*zero_grad)(
@@ -119,10 +137,25 @@ typedef struct {
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
+  /* After view_parameters: the gradients of a unit's parameters become one; gradients, by position
+   * in the unit, are borrowed (NO_STORAGE: a parameter without one).  after_backward follows. */
+  void (*flatten)(StrategyContext *x, int unit, const StorageId *gradients);
   void (*after_backward)(StrategyContext *x, int unit);
-  void (*end_backward)(StrategyContext *x);      /* the graph has run */
+  void (*end_backward)(StrategyContext *x); /* the graph has run */
+  void (*after_graph)(StrategyContext *x);  /* backward() has returned to the framework's engine */
+  /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
+   * parameter. */
+  void (*optimizer_step)(StrategyContext *x);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
-  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
+  guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
+                          than the model takes */
+  /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
+   * parameter of its own?  NULL: never. */
+  gboolean (*splits_tied)(const PlanSpec *plan);
+  /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
+  gboolean (*clip)(StrategyContext *x);
+  gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
+  gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
@@ -139,6 +172,13 @@ const Strategy *strategy_find(const char *name);
 PlanStrategy *strategy_plan_table(void);
 
 /* ---- what many strategies do ---- */
+
+/* Adds a unit without modules; returns its index. */
+int strategy_new_unit(StrategyContext *x, const char *name);
+/* Puts modules `module` to `last_module` into a unit: its hooks begin and end at the first of them,
+ * their parameters that no unit has yet belong to it.  owner: unit of each parameter, -1 for none;
+ * kept up to date. */
+void strategy_add_module(StrategyContext *x, int unit, int module, int last_module, int *owner);
 
 /* Purpose of a parameter's memory. */
 StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Category category);
@@ -159,5 +199,7 @@ gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageI
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* A copy of so many bytes between the device and the host. */
+void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
 
 #endif

@@ -267,6 +267,6 @@ options "no steps" "--steps: 0 is not in 1..10000" "$@" --steps 0
 options "negative steps" "--steps: -1 is not in 1..10000" "$@" --steps=-1
 options "too many steps" "--steps: 10001 is not in 1..10000" "$@" --steps 10001
 options "steps that are no number" "--steps" "$@" --steps few
-refused "a step beyond the last" "--step: 3 is not in 1..2" lower "$@" --steps 2 --step 3
-refused "a step before the first" "--step: 0 is not in 1..2" lower "$@" --steps 2 --step 0
+refused "a step beyond the last" "--step: 3 is not in 0..2" lower "$@" --steps 2 --step 3
+refused "a step before the construction" "--step: -1 is not in 0..2" lower "$@" --steps 2 --step=-1
 finish
