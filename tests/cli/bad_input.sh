@@ -140,17 +140,15 @@ llama "a negative size" "key 'vocab_size': -256 is not in" 's/"vocab_size": 256/
 llama "a size beyond all numbers" "key 'hidden_size': 1e+30" 's/"hidden_size": 64/"hidden_size": 1e30/'
 llama "zero layers" "key 'num_hidden_layers': 0 is not in" 's/"num_hidden_layers": 2/"num_hidden_layers": 0/'
 llama "a billion layers" "key 'num_hidden_layers'" 's/"num_hidden_layers": 2/"num_hidden_layers": 1000000000/'
-llama "uneven heads" "key 'num_attention_heads': 5 does not divide hidden_size 64" \
+llama "uneven heads" "key 'num_attention_heads': 5 does not divide the width 64" \
   's/"num_attention_heads": 4/"num_attention_heads": 5/; s/"num_key_value_heads": 2/"num_key_value_heads": 1/'
 llama "uneven key and value heads" "key 'num_key_value_heads': 3 does not divide" \
   's/"num_key_value_heads": 2/"num_key_value_heads": 3/'
 llama "an odd head to be rotated" "key 'head_dim': 15 is odd" 's/"vocab_size"/"head_dim": 15, &/'
-llama "heads whose width overflows" "key 'head_dim'" \
+llama "heads whose width overflows" "1099511627776 x 1099511627776 elements are too many for a tensor" \
   's/"vocab_size"/"head_dim": 1099511627776, &/; s/"num_attention_heads": 4/"num_attention_heads": 1099511627776/'
-llama "a matrix beyond 2^63 elements" "bad.json: tok_embeddings.weight: the product of its dimensions is too large" \
-  's/"hidden_size": 64/"hidden_size": 1099511627776/; s/"vocab_size": 256/"vocab_size": 1099511627776/'
-network "more tokens than positions" "fewer than the plan's sequence_length" \
-  '{"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 4, "vocab_size": 128, "n_positions": 1}'
+llama "a matrix beyond 2^63 elements" "key 'vocab_size': 1099511627776 x 16777216 elements are too many" \
+  's/"hidden_size": 64/"hidden_size": 16777216/; s/"vocab_size": 256/"vocab_size": 1099511627776/'
 
 # ---- networks as blocks
 network "an unknown key of a network of blocks" "unknown key 'depth'" \
@@ -174,7 +172,7 @@ blocks "a negative number of parameters" "-1 is not in" '{"op": "numbers", "para
 blocks "a size that is no size" "is not a size" '{"op": "numbers", "activation_bytes": "plenty"}'
 blocks "activations beyond 2^63 bytes" "is beyond 8 EiB" '{"op": "numbers", "activation_bytes": "9000000TiB"}'
 blocks "activations that no machine has" "bad.json:" '{"op": "numbers", "activation_bytes": "7000000TiB"}'
-network "parameters whose sum overflows" "parameters are more than 2^46" \
+network "parameters whose sum overflows" "the network has more than 2^50 parameters" \
   '{"family": "blocks", "hidden": 64, "vocabulary": 128, "blocks": [{"repeat": 4096, "ops": [{"op": "numbers", "parameters": 1099511627776}]}]}'
 
 # ---- plans
@@ -188,7 +186,7 @@ plan "a mesh of negative ranks" "key 'mesh.replicate': -2 is not in" '{"mesh": {
 plan "a mesh that overflows" "ranks, more than" '{"strategy": "fsdp2", "mesh": {"shard": 1000000, "replicate": 1000000}}'
 plan "ranks that are text" "key 'mesh.shard': a whole number is needed" '{"mesh": {"shard": "8"}}'
 plan "no sequences" "key 'batch.micro_batch': 0 is not in" '{"batch": {"micro_batch": 0}}'
-plan "a length that overflows what is saved" "the product of its dimensions is too large" \
+plan "a length that overflows what is saved" "elements are too many for a tensor" \
   '{"strategy": "fsdp2", "batch": {"micro_batch": 1048576, "sequence_length": 2147483647}}'
 plan "no micro-batches" "key 'accumulation.steps': 0 is not in" '{"accumulation": {"steps": 0}}'
 plan "more micro-batches than can be simulated" "key 'accumulation.steps'" '{"accumulation": {"steps": 1000000}}'
@@ -241,6 +239,9 @@ ddp "retaining without groups" "key 'retain': strategy ddp has no groups" '"reta
 ddp "an empty bucket" "key 'ddp.bucket_cap_mb': 0 is not in" '"ddp": {"bucket_cap_mb": 0}'
 none "one rank that shards" "key 'mesh': strategy none has one rank" '"mesh": {"shard": 2}'
 none "one rank that replicates" "key 'mesh': strategy none has one rank" '"mesh": {"replicate": 2}'
+
+printf '%s' '{"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 4, "vocab_size": 128, "n_positions": 1}' >short.json
+options "more tokens than positions" "short.json: key 'n_positions': 1 positions are fewer" short.json --plan plan.json
 
 # ---- clusters
 cluster "an unknown key of a cluster" "unknown key 'colour'" 's/"device"/"colour": 1, &/'
