@@ -17,6 +17,7 @@ STRATEGIES = \
   src/strategy/zero0.c \
   src/strategy/zero1.c \
   src/strategy/zero2.c \
+  src/strategy/zero3.c \
   src/strategy/fsdp1.c \
   src/strategy/fsdp2.c
 
@@ -172,6 +173,13 @@ libhighwater_a_SOURCES += \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
+  src/strategy/zero3_fetch.c \
+  src/strategy/zero3_gather.c \
+  src/strategy/zero3_gradients.c \
+  src/strategy/zero3_init.c \
+  src/strategy/zero3_private.h \
+  src/strategy/zero3_step.c \
+  src/strategy/zero3_trace.c \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \

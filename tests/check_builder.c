@@ -533,9 +533,10 @@ START_TEST(more_parameters_than_can_be_counted_are_an_error)
 {
   g_autoptr(GError) error = NULL;
   Builder *b = builder_new("test", &small_shape);
-  for (int i = 0; i < 17; i++)
-    define_linear(b, "fc", (gint64) 1 << 23, (gint64) 1 << 23,
-                  FALSE); /* 2^46 each: 17 x 2^46 > 2^50 */
+  for (int i = 0; i < 17; i++) { /* 2^46 each: 17 x 2^46 > 2^50 */
+    g_autofree char *name = g_strdup_printf("fc%d", i);
+    define_linear(b, name, (gint64) 1 << 23, (gint64) 1 << 23, FALSE);
+  }
   ck_assert_ptr_null(builder_finish(b, &error));
   ck_assert(test_error_says(error, "more than 2^50 parameters"));
 }

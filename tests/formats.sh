@@ -32,6 +32,9 @@ knows "a recording"
 run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
 keys <out >words
 knows "a replay"
+run show tiny --plan fsdp2 --json
+keys <out >words
+knows "a network's summary"
 run list --json
 keys <out >words
 knows "the list"

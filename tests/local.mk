@@ -36,8 +36,10 @@ CHECKS = \
   tests/check_show \
   tests/check_specs \
   tests/check_strategies \
+  tests/check_strides \
   tests/check_trace_order \
-  tests/check_units
+  tests/check_units \
+  tests/check_zero
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h

@@ -59,13 +59,14 @@ autograd_view_parameters(Tape *t, int unit, StreamId stream)
   }
 }
 
-/* Saves the op's inputs (or outputs), in the order in which the node will release them. */
+/* Saves the op's inputs (or, after it has run, outputs), in the order in which the node will
+ * release them. */
 static void
 pack_saved(Tape *t, gint32 node, const OpRun *run, gboolean outputs)
 {
   const Op *op = run->op;
   for (int k = 0; k < op->saves && !t->stop; k++) {
-    if ((op->saved[k] >= BUFFER_OUT) != outputs)
+    if ((op->info->saves_late || op->saved[k] >= BUFFER_OUT) != outputs)
       continue;
     SavedVariable ignored;
     SavedVariable *saved = node >= 0 ? saved_at(t, node_at(t, node)->first_saved + k) : &ignored;
@@ -104,11 +105,11 @@ autograd_save_outputs(Tape *t, gint32 node, const OpRun *run)
 }
 
 void
-autograd_mark(Tape *t, int unit, TensorRef *ref)
+autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref)
 {
-  gint32 index = new_node(t, NODE_POST_BACKWARD);
+  gint32 index = new_node(t, kind);
   Node *node = node_at(t, index);
-  node->number = unit;
+  node->number = number;
   node->edges = 1;
   node->edge[0] = (Edge){ref->node, ref->output};
   ref->node = index;
@@ -325,10 +326,10 @@ accumulate(Tape *t, Node *node)
     t->strategy->gradient_ready(t->x, node->number);
 }
 
+/* A node that only marks a place: the gradient goes on as it is. */
 static void
-post_backward(Tape *t, Node *node)
+pass_on(Tape *t, Node *node)
 {
-  t->strategy->after_backward(t->x, node->number);
   TensorRef gradient = node->incoming[0];
   node->has_incoming[0] = FALSE;
   if (node->edge[0].node >= 0)
@@ -353,6 +354,23 @@ flatten(Tape *t, gint32 index)
     release_incoming(t, node_at(t, index + 1 + (gint32) i));
   t->strategy->after_backward(t->x, unit);
   t->leaf_stream = (StreamId) node_at(t, index)->stream;
+}
+
+/* All gradients of the inputs of a module's call are there. */
+static void
+module_end(Tape *t, const Node *node)
+{
+  if (--t->inputs_left[node->number] > 0)
+    return;
+  program_builder_set_module(t->builder, tape_program_module(t, node->number));
+  t->strategy->after_module_backward(t->x, node->number);
+}
+
+static void
+module_begin(Tape *t, const Node *node)
+{
+  program_builder_set_module(t->builder, tape_program_module(t, node->number));
+  t->strategy->before_module_backward(t->x, node->number);
 }
 
 /* What is known of an op's input. */
@@ -421,7 +439,16 @@ run_node(Tape *t, gint32 index)
     accumulate(t, node);
     break;
   case NODE_POST_BACKWARD:
-    post_backward(t, node);
+    t->strategy->after_backward(t->x, node->number);
+    pass_on(t, node);
+    break;
+  case NODE_MODULE_BEGIN:
+    module_begin(t, node);
+    pass_on(t, node);
+    break;
+  case NODE_MODULE_END:
+    module_end(t, node);
+    pass_on(t, node);
     break;
   case NODE_FLATTEN:
     flatten(t, index);

@@ -11,6 +11,14 @@ checkpoint_wants(const Tape *t, int block)
   return plan_spec_checkpoints(t->x->plan, block);
 }
 
+gboolean
+checkpoint_repeats_hooks(const Tape *t)
+{
+  if (t->strategy->before_module != NULL)
+    return !t->network->checkpoints_forward;
+  return t->x->plan->checkpointing.around == AROUND_FSDP;
+}
+
 /* ---- frames ---- */
 
 static CheckpointFrame *
@@ -27,14 +35,17 @@ frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
   return frame;
 }
 
-/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs. */
+/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs.  A
+ * layer's forward() is a partial that carries all but the first as keywords: those go before. */
 static void
 frame_free(Tape *t, CheckpointFrame *frame)
 {
   for (guint i = frame->next_kept * OP_OUTPUTS; i < frame->kept->len; i++)
     tape_drop(t, &g_array_index(frame->kept, TensorRef, i));
-  for (int i = 0; i < frame->arguments; i++)
-    tape_drop(t, &frame->argument[i]);
+  for (int i = 0; i < frame->arguments; i++) {
+    int k = t->network->checkpoints_forward ? frame->arguments - 1 - i : i;
+    tape_drop(t, &frame->argument[k]);
+  }
   g_array_unref(frame->recomputed);
   g_array_unref(frame->kept);
   g_free(frame);
@@ -43,7 +54,7 @@ frame_free(Tape *t, CheckpointFrame *frame)
 static TensorRef
 run_region(Tape *t, const CheckpointFrame *frame, const TensorRef *args)
 {
-  if (t->x->plan->checkpointing.around == AROUND_FSDP)
+  if (checkpoint_repeats_hooks(t))
     return tape_call_hooked(t, frame->block, frame->place, frame->arguments, args);
   return tape_run(t, frame->place, frame->arguments, args);
 }
@@ -94,18 +105,35 @@ recompute(Tape *t, CheckpointFrame *frame)
 
 /* ---- saved tensors ---- */
 
+/* The tensor as a node keeps it.  A Parameter is kept as such; a tensor made of its data - a view,
+ * or what a recomputation delivers - is one of its own, with the memory that the parameter had
+ * then: where parameters are resized in place that is the parameter's, where their data is swapped
+ * it lives on. */
+static TensorRef
+kept_tensor(const Tape *t, const TensorRef *ref)
+{
+  TensorRef kept = *ref;
+  if (ref->parameter < 0 || !t->strategy->swaps_parameters ||
+      (t->recomputing == NULL && !ref->is_view))
+    return kept;
+  kept.storage = t->x->parameters[ref->parameter].unsharded;
+  kept.parameter = -1;
+  return kept;
+}
+
 gboolean
 checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
 {
   CheckpointFrame *frame = t->recomputing;
   if (frame != NULL) {
     g_assert(frame->packed < frame->holders);
-    tape_hold(t, ref);
-    live_storage_promote(t->live, ref->storage, CATEGORY_ACTIVATION);
-    g_array_index(frame->recomputed, TensorRef, frame->packed++) = *ref;
+    TensorRef kept = kept_tensor(t, ref);
+    tape_hold(t, &kept);
+    live_storage_promote(t->live, kept.storage, CATEGORY_ACTIVATION);
+    g_array_index(frame->recomputed, TensorRef, frame->packed++) = kept;
     return frame->packed < frame->holders;
   }
-  *saved = (SavedVariable){.ref = *ref, .frame = -1};
+  *saved = (SavedVariable){.ref = kept_tensor(t, ref), .frame = -1};
   frame = t->recording;
   if (frame != NULL) {
     saved->ref = NO_TENSOR;
@@ -114,8 +142,8 @@ checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
     frame->alive++;
     return TRUE;
   }
-  tape_hold(t, ref);
-  live_storage_promote(t->live, ref->storage, CATEGORY_ACTIVATION);
+  tape_hold(t, &saved->ref);
+  live_storage_promote(t->live, saved->ref.storage, CATEGORY_ACTIVATION);
   return TRUE;
 }
 

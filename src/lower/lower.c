@@ -24,7 +24,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
   const Strategy *strategy = strategy_find(plan->strategy);
   LossScaling loss = strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
   gboolean loops = loss == LOSS_IS_THE_LOOPS;
-  return (NetworkShape){
+  NetworkShape shape = {
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
       .micro_batches = loops ? plan->accumulation.steps : 1,
@@ -36,6 +36,9 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm},
   };
+  if (strategy != NULL && strategy->shape != NULL)
+    strategy->shape(plan, &shape);
+  return shape;
 }
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */

@@ -23,6 +23,8 @@ typedef enum {
   NODE_POST_BACKWARD,
   NODE_FLATTEN, /* all gradients of a flat parameter; VIEW nodes of its parameters follow it */
   NODE_PARAMETER_VIEW, /* keeps the gradient of one of them until then */
+  NODE_MODULE_BEGIN,   /* at a module's output: its backward begins */
+  NODE_MODULE_END,     /* at one of its inputs */
 } NodeKind;
 
 typedef struct {
@@ -36,7 +38,8 @@ typedef struct {
   guint8 edges;
   guint8 saves;
   guint8 stream; /* StreamId: where its inputs are joined and it runs */
-  gint32 number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN */
+  gint32 number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN,
+                    module of a MODULE_ node */
   const Op *op;
   Place place;
   gint32 first_saved;  /* into Tape.saved */
@@ -107,6 +110,8 @@ struct _Tape {
   gboolean stop;                /* recomputation has all it needs (early stop) */
   TensorRef tables[8];
   int table_count;
+  int *inputs_left; /* by module (and wrapper): MODULE_END nodes of its last call that have not run
+                     */
 };
 
 /* ---- tape.c ---- */
@@ -121,7 +126,8 @@ typedef struct {
   const Op *op;
   Place place;
   TensorRef buffer[BUFFER_COUNT];
-  ValueInfo info[BUFFER_TEMP]; /* of inputs and outputs */
+  ValueInfo info[BUFFER_TEMP];   /* of inputs and outputs */
+  ValueInfo gradient[OP_INPUTS]; /* as they are: until validation some have the output's shape */
   int launches;
 } OpRun;
 void tape_play(Tape *t, OpRun *run, int first, int end);
@@ -132,8 +138,12 @@ TensorRef tape_new_tensor(Tape *t, gint64 bytes, DType dtype, StoragePurpose pur
 /* Opens and closes an autocast region: cached casts die when it closes. */
 void tape_autocast_begin(Tape *t);
 void tape_autocast_end(Tape *t);
-/* The call of a block inside its hooks: what checkpointing runs again. */
+/* The call of a block inside its hooks: what checkpointing runs again when it is outside of them.
+ */
 TensorRef tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args);
+
+/* The module of the network that a module's (or a wrapper's) hooks work for. */
+int tape_program_module(const Tape *t, int module);
 
 /* ---- autograd.c ---- */
 
@@ -145,15 +155,17 @@ void autograd_save_outputs(Tape *t, gint32 node, const OpRun *run);
 gint32 autograd_accumulate_node(Tape *t, int parameter);
 /* Nodes of a unit whose parameters are views of a flat one: their gradients come to .flatten. */
 void autograd_view_parameters(Tape *t, int unit, StreamId stream);
-/* A node that runs the unit's after_backward on the way to `ref`'s node; *ref goes through it from
- * now on. */
-void autograd_mark(Tape *t, int unit, TensorRef *ref);
+/* A node of this kind, for the unit or module `number`, on the way to `ref`'s node; *ref goes
+ * through it from now on. */
+void autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref);
 void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
 
 /* ---- checkpoint.c ---- */
 
 /* Does the plan checkpoint this block? */
 gboolean checkpoint_wants(const Tape *t, int block);
+/* Are a block's hooks run again with it? */
+gboolean checkpoint_repeats_hooks(const Tape *t);
 /* Runs a region under checkpointing; run is tape_run or tape_call_hooked by `hooked`. */
 TensorRef checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args);
 /* Saves a tensor for backward in the way that the moment asks for: kept, promised, or delivered to

@@ -107,10 +107,16 @@ Val builder_leave(Builder *b, Val result);
 /* Return of several values. */
 void builder_leave_with(Builder *b, int n, Val *results);
 
-/* ---- module calls that hooks see ---- */
+/* ---- module calls, which hooks see ---- */
 
-/* The module is called with these values; args become what its forward() receives.  Wrap it in
- * builder_call. */
+/* The module's __call__ with n arguments: keeps them until builder_leave, as builder_call does;
+ * hooks see the call and, of what builder_leave returns, the (first) result.  args become what its
+ * forward() receives, as names. */
+void builder_module_call(Builder *b, int module, int n, Val *args);
+/* The same with an argument given by keyword: hooks do not see those. */
+void builder_module_call_by_keyword(Builder *b, int module, Val *arg);
+/* Without a frame.  The module is called with these values; args become what its forward()
+ * receives, as temporaries. */
 void builder_module_enter(Builder *b, int module, int n, Val *args);
 /* Its forward() returned this. */
 void builder_module_exit(Builder *b, int module, Val output);

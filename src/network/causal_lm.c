@@ -32,7 +32,7 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
 {
   Network *network = builder_network(b);
   lm->head_module = builder_module(b, name, "Linear");
-  lm->head = (Linear){lm->embedding_weight, -1};
+  lm->head = (Linear){lm->embedding_weight, -1, lm->head_module};
   lm->tied = lm->tied && !network->shape.splits_tied;
   if (!lm->tied)
     lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
@@ -102,14 +102,6 @@ causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError *
 
 /* ---- functions ---- */
 
-Val
-call_module(Builder *b, int module, Val x)
-{
-  builder_call(b, 1, &x);
-  builder_in_module(b, module);
-  return (Val){x.slot, FALSE};
-}
-
 int
 causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueInfo *extras)
 {
@@ -121,24 +113,6 @@ causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueI
     infos[1 + i] = extras[i];
   builder_function_begin(b, "block", 0, 1 + extra, infos, args);
   return builder_function_end(b, lm->block(b, lm, args[0], args + 1));
-}
-
-Val
-hooked_call(Builder *b, int module, Val x, Val (*forward)(Builder *b, const CausalLm *lm, Val x),
-            const CausalLm *lm)
-{
-  builder_call(b, 1, &x);
-  Val received = {x.slot, FALSE};
-  builder_module_enter(b, module, 1, &received);
-  Val y = forward(b, lm, received);
-  builder_module_exit(b, module, y);
-  return builder_leave(b, y);
-}
-
-static Val
-head_forward(Builder *b, const CausalLm *lm, Val x)
-{
-  return linear(b, x, lm->head);
 }
 
 /* The model's forward(): embedding, blocks in a loop that rebinds h, norm, output. */
@@ -153,8 +127,7 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens, const Va
     args[0] = h;
     h = let(b, "h", builder_block_call(b, i, function, 1 + lm->tables, args));
   }
-  Val x = hooked_call(b, lm->norm_module, h, lm->norm, lm);
-  return builder_leave(b, hooked_call(b, lm->head_module, x, head_forward, lm));
+  return builder_leave(b, linear(b, lm->norm(b, lm, h), lm->head));
 }
 
 Val

@@ -11,7 +11,7 @@ typedef struct {
   gboolean fused_gelu; /* one kernel, not transformers' NewGELUActivation in Python */
   int position_weight, position_module;
   Linear qkv, projection, fc, fc_projection; /* of block 0: all are alike */
-  int norm1, norm2, attention, mlp;
+  int norm1, norm2, attention, mlp, activation;
 } Gpt2;
 
 /* ---- modules, in order of definition ---- */
@@ -45,6 +45,8 @@ define_transformers_block(Builder *b, Gpt2 *m)
   m->mlp = builder_module(b, "mlp", "GPT2MLP");
   m->fc = define_conv1d(b, "c_fc", m->ffn, hidden);
   m->fc_projection = define_conv1d(b, "c_proj", hidden, m->ffn);
+  m->activation = builder_module(b, "act", "NewGELUActivation");
+  builder_module_end(b);
   builder_module_end(b);
   builder_block_end(b);
 }
@@ -110,18 +112,12 @@ nanogpt_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
   return builder_leave(b, binary(b, OP_ADD, x, linear(b, hidden, m->fc_projection)));
 }
 
-static Val
-token_embedding(Builder *b, const CausalLm *lm, Val tokens)
-{
-  return embedding(b, lm->embedding_weight, tokens);
-}
-
 /* tok_embeddings(tokens) + wpe(arange(length)) */
 static Val
 nanogpt_embed(Builder *b, const CausalLm *lm, Val tokens)
 {
   const Gpt2 *m = (const Gpt2 *) lm;
-  Val x = hooked_call(b, lm->embedding_module, tokens, token_embedding, lm);
+  Val x = embedding(b, lm->embedding_weight, tokens);
   Val positions = create(b, "positions", value_shape(DTYPE_INT64, 1, lm->length));
   Val p = embedding(b, m->position_weight, positions);
   return binary(b, OP_ADD, x, p);
@@ -137,14 +133,20 @@ dropout(Builder *b, double p, Val x)
 
 /* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
 static Val
-new_gelu(Builder *b, Val x)
+new_gelu(Builder *b, int module, Val x)
 {
-  builder_call(b, 1, &x);
-  x.temporary = FALSE;
+  x = call_module(b, module, x);
   Val half = unary(b, OP_MUL_SCALAR, x);
   Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, x)));
   Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
   return builder_leave(b, binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t)));
+}
+
+static Val
+fused_gelu(Builder *b, int module, Val x)
+{
+  x = call_module(b, module, x);
+  return builder_leave(b, unary(b, OP_GELU, x));
 }
 
 static Val
@@ -176,7 +178,8 @@ transformers_mlp(Builder *b, const Gpt2 *m, Val x)
 {
   x = call_module(b, m->mlp, x);
   x = let(b, "hidden_states", conv1d(b, x, m->fc));
-  x = let(b, "hidden_states", m->fused_gelu ? unary(b, OP_GELU, x) : new_gelu(b, x));
+  x = let(b, "hidden_states",
+          m->fused_gelu ? fused_gelu(b, m->activation, x) : new_gelu(b, m->activation, x));
   x = let(b, "hidden_states", conv1d(b, x, m->fc_projection));
   x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   return builder_leave(b, x);

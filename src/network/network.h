@@ -107,7 +107,9 @@ typedef struct {
                         divides and scales it */
   NetworkPrecision precision;
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
-  gboolean splits_tied;   /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
+                            data */
+  gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
   DeviceLimits device;
 } NetworkShape;
 
@@ -137,6 +139,9 @@ typedef struct {
   int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's
                                   note says why) */
   gboolean loss_inside;        /* the loss is computed inside the root module */
+  gboolean checkpoints_forward; /* checkpointing runs a block's forward() again, inside its hooks;
+                                   FALSE: a module around the block runs the block's call again,
+                                   hooks included */
 } Network;
 
 void network_free(Network *network);
@@ -147,6 +152,14 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 gint64 network_parameter_count(const Network *network);
 /* The last part of a parameter's name: "weight".  Borrowed. */
 const char *parameter_short_name(const Parameter *parameter);
+
+/* The module that checkpointing puts around a block: an id after those of the network's own
+ * modules. */
+static inline int
+network_wrapper(const Network *network, int block)
+{
+  return (int) network->modules->len + block;
+}
 
 static inline const Module *
 network_module(const Network *network, int i)

@@ -124,6 +124,8 @@ typedef struct {
   void (*teardown)(StrategyContext *x);
   /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
   LossScaling (*loss)(const PlanSpec *plan);
+  /* What else it changes in the code that the network runs; NULL: nothing. */
+  void (*shape)(const PlanSpec *plan, NetworkShape *shape);
 
   void (*begin_step)(StrategyContext *x);
   void (*zero_grad)(
@@ -146,6 +148,14 @@ typedef struct {
   /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
    * parameter. */
   void (*optimizer_step)(StrategyContext *x);
+  /* Hooks on every module's call, for frameworks that have them there; a recomputation runs the
+   * forward ones again.  The module is an index, or network_wrapper() of a block.  Its backward
+   * begins when a gradient reaches its output, and ends when those of all its inputs are there:
+   * never, for one whose inputs want none.  All four or none. */
+  void (*before_module)(StrategyContext *x, int module);
+  void (*after_module)(StrategyContext *x, int module);
+  void (*before_module_backward)(StrategyContext *x, int module);
+  void (*after_module_backward)(StrategyContext *x, int module);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
                           than the model takes */
@@ -159,6 +169,8 @@ typedef struct {
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
+  /* A gathered parameter is new memory put under it, not its own memory resized. */
+  gboolean swaps_parameters;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
