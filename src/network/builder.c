@@ -22,6 +22,7 @@ typedef struct {
   GArray *locals;    /* Local, in order of first appearance */
   GArray *arguments; /* gint16: references of a module call's argument tuple */
   int module;        /* the module to return to */
+  int called;        /* the module whose hooks see the call, or -1 */
 } Frame;
 
 struct _Builder {
@@ -223,7 +224,8 @@ count_parameter(Builder *b, Parameter *p)
                  BUILDER_MOST_TENSORS);
 }
 
-/* The value, or after an error one that can exist: activations are too large when the batch is. */
+/* The value, or after an error one that can exist.  Activations grow with the batch, so the message
+ * names it. */
 static ValueInfo
 checked_value(Builder *b, const char *what, const ValueInfo *info)
 {
@@ -233,8 +235,8 @@ checked_value(Builder *b, const char *what, const ValueInfo *info)
     return *info;
   g_autofree char *sizes = sizes_text(info->dims, info->shape);
   builder_fail(b,
-               "%s: %s elements are too many for a tensor: batch.micro_batch %" G_GINT64_FORMAT
-               " and batch.sequence_length %" G_GINT64_FORMAT " are too large for this network",
+               "%s: %s elements are too many for a tensor, with batch.micro_batch %" G_GINT64_FORMAT
+               " and batch.sequence_length %" G_GINT64_FORMAT,
                what, sizes, shape->micro_batch, shape->sequence_length);
   return one_element;
 }
@@ -554,6 +556,7 @@ push_frame(Builder *b)
   frame->locals = array_of(sizeof(Local), NULL);
   frame->arguments = array_of(sizeof(gint16), NULL);
   frame->module = b->module;
+  frame->called = -1;
   g_ptr_array_add(b->frames, frame);
   return frame;
 }
@@ -636,6 +639,8 @@ builder_leave_with(Builder *b, int n, Val *results)
     results[i] = builder_share(b, results[i]);
   for (guint i = 0; i < frame->locals->len; i++)
     unreference(b, g_array_index(frame->locals, Local, i).slot);
+  if (frame->called >= 0)
+    builder_module_exit(b, frame->called, results[0]);
   g_ptr_array_set_size(b->frames, (int) b->frames->len - 1);
   for (guint i = 0; i < frame->arguments->len; i++)
     unreference(b, g_array_index(frame->arguments, gint16, i));
@@ -657,7 +662,8 @@ builder_leave(Builder *b, Val result)
 void
 builder_module_enter(Builder *b, int module, int n, Val *args)
 {
-  Statement s = {.kind = STATEMENT_ENTER, .a = module, .ins = (guint8) n, .outs = (guint8) n};
+  Statement s = {
+      .kind = STATEMENT_ENTER, .a = module - b->base_module, .ins = (guint8) n, .outs = (guint8) n};
   g_assert(n <= STATEMENT_SLOTS);
   for (int i = 0; i < n; i++) {
     ValueInfo info = info_of(b, args[i].slot);
@@ -674,8 +680,35 @@ builder_module_enter(Builder *b, int module, int n, Val *args)
 void
 builder_module_exit(Builder *b, int module, Val output)
 {
-  add_statement(b,
-                &(Statement){.kind = STATEMENT_EXIT, .a = module, .ins = 1, .in = {output.slot}});
+  add_statement(
+      b, &(Statement){
+             .kind = STATEMENT_EXIT, .a = module - b->base_module, .ins = 1, .in = {output.slot}});
+}
+
+void
+builder_module_call(Builder *b, int module, int n, Val *args)
+{
+  builder_call(b, n, args);
+  Frame *frame = top_frame(b);
+  frame->called = module;
+  for (int i = 0; i < n; i++)
+    args[i].temporary = FALSE;
+  builder_module_enter(b, module, n, args);
+  for (int i = 0; i < n; i++) {
+    g_array_append_val(frame->arguments, args[i].slot);
+    args[i].temporary = FALSE;
+  }
+  b->module = module;
+}
+
+void
+builder_module_call_by_keyword(Builder *b, int module, Val *arg)
+{
+  builder_call(b, 1, arg);
+  arg->temporary = FALSE;
+  top_frame(b)->called = module;
+  builder_module_enter(b, module, 0, NULL);
+  b->module = module;
 }
 
 Val
