@@ -5,7 +5,7 @@
 
 #include "strategy/zero_scalars.h"
 
-enum { NORM_BYTES = 8 };                          /* get_norm_dtype: fp64 */
+enum { NORM_BYTES = 8 };                        /* get_norm_dtype: fp64 */
 #define NORM_PIECE G_GINT64_CONSTANT(250000000) /* elements: _constant_buffered_norm2 */
 
 gboolean
@@ -122,8 +122,7 @@ hand_over(StrategyContext *x, int parameter, StorageId gradient)
   }
   const SubGroup *group = &z->group[p->group];
   zero3_operand(x, wide, DTYPE_FP32, ROLE_READ);
-  zero3_part(x, group->gradient, p->first - group->first_element, p->owned, DTYPE_FP32,
-             ROLE_WRITE);
+  zero3_part(x, group->gradient, p->first - group->first_element, p->owned, DTYPE_FP32, ROLE_WRITE);
   if (group->on_host)
     copy_to_host(x, stream, "gradient to host", 4 * p->owned, z->ds.optimizer_pinned);
   else

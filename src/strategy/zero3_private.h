@@ -24,28 +24,28 @@ typedef enum { PARAMETER_RELEASED, PARAMETER_IN_FLIGHT, PARAMETER_AVAILABLE } Fe
  * until a module fetches that parameter. */
 typedef struct {
   int count;
-  int *parameter;      /* in order */
-  gboolean separate;   /* each has a buffer of its own, which becomes its data */
-  gboolean views;      /* of one buffer, for good: fetched by all-reduce */
-  StorageId *buffer;   /* one, or (separate) by parameter */
-  gint32 done;         /* event: recorded behind the collective; -1: there was none */
+  int *parameter;    /* in order */
+  gboolean separate; /* each has a buffer of its own, which becomes its data */
+  gboolean views;    /* of one buffer, for good: fetched by all-reduce */
+  StorageId *buffer; /* one, or (separate) by parameter */
+  gint32 done;       /* event: recorded behind the collective; -1: there was none */
   gboolean waited;
   int registered;
 } Gather;
 
 typedef struct {
-  gint64 elements;    /* ds_numel */
-  gint64 shard;       /* of every rank, padded: ceil(elements / ranks) */
-  gint64 owned;       /* of this rank's shard, without padding */
-  gint64 first;       /* of its shard in the flat buffers of shards */
+  gint64 elements; /* ds_numel */
+  gint64 shard;    /* of every rank, padded: ceil(elements / ranks) */
+  gint64 owned;    /* of this rank's shard, without padding */
+  gint64 first;    /* of its shard in the flat buffers of shards */
   gboolean persistent;
   FetchState state;
-  guint8 users;       /* modules that use it now: bit 0 its own, bit 1 one that is tied to it */
-  int fetched_for;    /* last step of the trace that it has been fetched for; -1: none */
-  Gather *gather;     /* registered, or NULL */
-  int group;          /* the sub-group that it belongs to */
-  int unit;           /* the report's group that it belongs to */
-  StorageId norm;     /* of its gradient, where the optimizer is on the host */
+  guint8 users;    /* modules that use it now: bit 0 its own, bit 1 one that is tied to it */
+  int fetched_for; /* last step of the trace that it has been fetched for; -1: none */
+  Gather *gather;  /* registered, or NULL */
+  int group;       /* the sub-group that it belongs to */
+  int unit;        /* the report's group that it belongs to */
+  StorageId norm;  /* of its gradient, where the optimizer is on the host */
 } Zero3Parameter;
 
 /* ---- the trace ---- */
@@ -59,13 +59,13 @@ typedef struct {
 
 typedef struct {
   TraceMode mode;
-  GArray *modules;      /* int: as they were fetched in one forward and backward */
-  GArray *uses;         /* TracedUse: parameters of these modules; filled when the trace is complete */
-  guint next;           /* use that prefetching comes to next */
-  int step;             /* modules fetched so far */
-  gint64 available;     /* elements that count as gathered */
-  GHashTable *releases; /* (module, step) -> parameters to release there, a bit each: decided once and
-                           never again */
+  GArray *modules;  /* int: as they were fetched in one forward and backward */
+  GArray *uses;     /* TracedUse: parameters of these modules; filled when the trace is complete */
+  guint next;       /* use that prefetching comes to next */
+  int step;         /* modules fetched so far */
+  gint64 available; /* elements that count as gathered */
+  GHashTable *releases; /* (module, step) -> parameters to release there, a bit each: decided once
+                           and never again */
 } Trace;
 
 /* A gradient that is in the bucket, or (a storage of the parameter's own) counts as if it were. */
@@ -78,9 +78,9 @@ typedef struct {
 typedef struct {
   int first, count;
   gint64 first_element, elements; /* in the flat buffers of shards */
-  gboolean on_host;    /* master weights and optimizer state are */
-  StorageId master;    /* fp32 */
-  StorageId gradient;  /* fp32, kept for good where the optimizer is offloaded; else NO_STORAGE */
+  gboolean on_host;               /* master weights and optimizer state are */
+  StorageId master;               /* fp32 */
+  StorageId gradient; /* fp32, kept for good where the optimizer is offloaded; else NO_STORAGE */
   OptimizedTensor optimized;
 } SubGroup;
 
@@ -93,17 +93,17 @@ typedef struct {
   StorageId shards;      /* flat, in the order of parameters */
   StorageId gradients;   /* likewise */
   StorageId bucket;
-  StorageId overflow;    /* flag that lives as long as the optimizer */
-  StorageId norm;        /* global, of the last step */
+  StorageId overflow; /* flag that lives as long as the optimizer */
+  StorageId norm;     /* global, of the last step */
   SubGroup *group;
   int groups;
   Trace trace;
-  GArray *entered;       /* int: modules whose backward has begun and not ended, in that order */
-  GArray *bucketed;      /* Bucketed: gradients that wait for the next reduction */
+  GArray *entered;  /* int: modules whose backward has begun and not ended, in that order */
+  GArray *bucketed; /* Bucketed: gradients that wait for the next reduction */
   gint64 bucketed_elements;
   GArray *fetch_events, *reduce_events; /* gint32: recorded, not yet waited for by the host */
-  GArray *norms;         /* int: parameters whose gradients' norms are kept, in that order */
-  gboolean gathered;     /* work has gone to `stream` that the compute stream has not waited for */
+  GArray *norms;     /* int: parameters whose gradients' norms are kept, in that order */
+  gboolean gathered; /* work has gone to `stream` that the compute stream has not waited for */
   gint64 gather_count, gathered_elements, reduced_elements; /* in the step being written */
 } Zero3;
 

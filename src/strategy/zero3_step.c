@@ -60,8 +60,7 @@ parameter_norms(StrategyContext *x, const SubGroup *group)
                             program_builder_name(x->builder, "gradient in fp64")};
   for (int i = 0; i < group->count; i++) {
     const Zero3Parameter *p = &z->parameter[group->first + i];
-    StorageId wide =
-        live_storage_alloc(x->live, NORM_BYTES * p->shard, STREAM_COMPUTE, purpose);
+    StorageId wide = live_storage_alloc(x->live, NORM_BYTES * p->shard, STREAM_COMPUTE, purpose);
     zero3_part(x, z->gradients, p->first, p->shard, z->ds.accumulation, ROLE_READ);
     zero3_operand(x, wide, DTYPE_UINT8, ROLE_WRITE);
     strategy_launch(x, STREAM_COMPUTE, "to_copy", (NORM_BYTES + 2.0) * (double) p->shard);
@@ -111,8 +110,7 @@ group_norm(StrategyContext *x, const SubGroup *group)
   StorageId invalid = zero_small(x, STREAM_COMPUTE, 1, "or", nan);
   StorageId error = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
   StorageId widened = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "to_copy", error);
-  StorageId result =
-      made_of(x, NORM_BYTES, "where", 3, (StorageId[]){invalid, widened, total});
+  StorageId result = made_of(x, NORM_BYTES, "where", 3, (StorageId[]){invalid, widened, total});
   live_storage_drop(x->live, widened);
   live_storage_drop(x->live, total);
   live_storage_drop(x->live, sum);
