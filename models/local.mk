@@ -16,16 +16,20 @@ dist_network_DATA = \
 clusterdir = $(pkgdatadir)/cluster
 dist_cluster_DATA = \
   models/cluster/a100-80gb-8.json \
+  models/cluster/endless.json \
   models/cluster/h100-8.json \
-  models/cluster/h200-8.json
+  models/cluster/h200-8.json \
+  models/cluster/instant.json
 
 devicedir = $(pkgdatadir)/device
 dist_device_DATA = \
   models/device/a100-sxm-40gb.json \
   models/device/a100-sxm-80gb.json \
   models/device/b200-sxm-180gb.json \
+  models/device/endless.json \
   models/device/h100-sxm-80gb.json \
-  models/device/h200-sxm-141gb.json
+  models/device/h200-sxm-141gb.json \
+  models/device/instant.json
 
 fabricdir = $(pkgdatadir)/fabric
 dist_fabric_DATA = \
@@ -43,7 +47,9 @@ dist_plan_DATA = \
   models/plan/ddp.json \
   models/plan/fsdp2-no-reshard.json \
   models/plan/fsdp2.json \
-  models/plan/hsdp.json
+  models/plan/hsdp.json \
+  models/plan/zero1.json \
+  models/plan/zero2.json
 
 plotsdir = $(pkgdatadir)/plots
 dist_plots_DATA = plots/timeline.gnuplot

@@ -14,6 +14,11 @@ highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 STRATEGIES = \
   src/strategy/none.c \
   src/strategy/ddp.c \
+  src/strategy/zero0.c \
+  src/strategy/zero1.c \
+  src/strategy/zero2.c \
+  src/strategy/zero3.c \
+  src/strategy/fsdp1.c \
   src/strategy/fsdp2.c
 
 FAMILIES = \
@@ -23,6 +28,7 @@ FAMILIES = \
 
 COMMANDS = \
   src/cli/cmd_run.c \
+  src/cli/cmd_show.c \
   src/cli/cmd_lower.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
@@ -50,6 +56,7 @@ libhighwater_a_SOURCES = $(STRATEGIES) $(FAMILIES) $(COMMANDS)
 libhighwater_a_SOURCES += \
   src/base/category.c src/base/category.h \
   src/base/json_document.c src/base/json_document.h \
+  src/base/json_output.c src/base/json_output.h \
   src/base/json_reader.c src/base/json_reader.h \
   src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
@@ -135,6 +142,7 @@ libhighwater_a_SOURCES += \
   src/network/layers_attention.c \
   src/network/layers_rope.c \
   src/network/network.c src/network/network.h \
+  src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
   src/network/op_lookup.c \
@@ -154,10 +162,31 @@ libhighwater_a_SOURCES += \
 
 # strategy
 libhighwater_a_SOURCES += \
+  src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
+  src/strategy/deepspeed.c src/strategy/deepspeed.h \
+  src/strategy/fsdp1_clip.c \
+  src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
-  src/strategy/strategy.c src/strategy/strategy.h
+  src/strategy/strategy.c src/strategy/strategy.h \
+  src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
+  src/strategy/zero3_fetch.c \
+  src/strategy/zero3_gather.c \
+  src/strategy/zero3_gradients.c \
+  src/strategy/zero3_init.c \
+  src/strategy/zero3_offload.c \
+  src/strategy/zero3_private.h \
+  src/strategy/zero3_step.c \
+  src/strategy/zero3_trace.c \
+  src/strategy/zero_flat.c src/strategy/zero_flat.h \
+  src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
+  src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
+  src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
+  src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
+  src/strategy/zero_step.c
 
 # lower
 libhighwater_a_SOURCES += \
@@ -165,6 +194,7 @@ libhighwater_a_SOURCES += \
   src/lower/checkpoint.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_private.h
@@ -177,13 +207,19 @@ libhighwater_a_SOURCES += \
   src/exec/gpu.c src/exec/gpu.h \
   src/exec/host_thread.c src/exec/host_thread.h \
   src/exec/labels.c src/exec/labels.h \
+  src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
   src/exec/span_log.c src/exec/span_log.h
 
 # report
 libhighwater_a_SOURCES += \
+  src/report/block_activations.c src/report/block_activations.h \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/interval_set.c src/report/interval_set.h \
+  src/report/module_lines.c \
+  src/report/network_summary.c src/report/network_summary.h \
+  src/report/network_summary_json.c \
+  src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
   src/report/summary.c src/report/summary.h \
@@ -206,7 +242,10 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
-  src/import/trace_replay.c src/import/trace_replay.h
+  src/import/trace_compare.c \
+  src/import/trace_moments.c \
+  src/import/trace_replay.c src/import/trace_replay.h \
+  src/import/trace_replay_internal.h
 
 # cli
 libhighwater_a_SOURCES += \

@@ -69,6 +69,7 @@ ring_chunks(CollectiveKind kind, int ranks)
 
   switch (kind) {
   case COLLECTIVE_BROADCAST: /* every rank passes on every chunk */
+  case COLLECTIVE_REDUCE:    /* or a sum of it */
     for (int chunk = 0; chunk < ranks; chunk++)
       chunks++;
     break;

@@ -1,9 +1,10 @@
 /* check_plan_spec.c - plans: defaults, values, assignments, presets, and each refusal with its
- * exact message, against a table of strategies made for it.  What the real strategies accept is
- * theirs. */
+ * exact message, against a table of strategies made for it; presets against the real ones.  What
+ * those accept is theirs. */
 #include "base/units.h"
 #include "plan_tables.h"
 #include "spec/preset.h"
+#include "strategy/strategy.h"
 #include "tap_main.h"
 #include <string.h>
 
@@ -310,13 +311,15 @@ END_TEST
 
 START_TEST(every_plan_preset_loads)
 {
-  static const char *const promised[] = {"ddp", "fsdp2", "fsdp2-no-reshard", "hsdp", NULL};
+  static const char *const promised[] = {"ddp",   "fsdp2", "fsdp2-no-reshard", "hsdp", "zero1",
+                                         "zero2", NULL};
   g_auto(GStrv) names = preset_names("plan");
+  g_autofree PlanStrategy *all = strategy_plan_table();
   for (guint i = 0; promised[i]; i++)
     ck_assert(g_strv_contains((const char *const *) names, promised[i]));
   for (guint i = 0; names[i]; i++) {
     g_autoptr(GError) error = NULL;
-    g_autoptr(PlanSpec) p = plan_spec_load(names[i], NULL, test_strategies, &error);
+    g_autoptr(PlanSpec) p = plan_spec_load(names[i], NULL, all, &error);
     ck_assert_msg(p != NULL, "%s", error ? error->message : "");
     ck_assert_str_eq(p->name, names[i]);
     ck_assert_int_eq(p->precision.compute, DTYPE_BF16);

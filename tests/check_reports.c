@@ -382,7 +382,8 @@ static const struct {
   const char *object; /* path; [] is an array's first element */
   const char *keys;
 } required_keys[] = {
-    {"", "format model fits allocator_retries headroom_bytes equivalent_zero_stage out_of_memory "
+    {"", "format model fits allocator_retries headroom_bytes equivalent_zero_stage "
+         "elements_sent_per_parameter out_of_memory "
          "memory steps time "
          "communication groups warnings"},
     {"model", "name parameters trainable_parameters"},
@@ -589,7 +590,8 @@ START_TEST(json_says_null_for_what_is_not_known)
                                         "memory/peak/phase",
                                         "time/host_bound_s",
                                         "memory/capacity_bytes",
-                                        "equivalent_zero_stage"};
+                                        "equivalent_zero_stage",
+                                        "elements_sent_per_parameter"};
   for (guint i = 0; i < G_N_ELEMENTS(unknown); i++)
     ck_assert_msg(cJSON_IsNull(at(root, unknown[i])), "%s is not null", unknown[i]);
   ck_assert_int_eq(cJSON_GetArraySize(at(root, "steps")), 0);

@@ -2,13 +2,25 @@
 
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
+  tests/check_allocation_trace \
+  tests/check_allocator_options \
+  tests/check_allocator_random \
+  tests/check_arithmetic \
+  tests/check_builder \
+  tests/check_caching_allocator \
   tests/check_cluster_spec \
   tests/check_collective \
+  tests/check_device_clock \
   tests/check_engine \
   tests/check_event_queue \
   tests/check_executor \
+  tests/check_expandable_segments \
+  tests/check_families \
+  tests/check_free_set \
+  tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_op \
   tests/check_output \
   tests/check_plan_spec \
   tests/check_plot \
@@ -19,40 +31,61 @@ CHECKS = \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
+  tests/check_retain \
   tests/check_shared_link \
+  tests/check_show \
   tests/check_specs \
-  tests/check_units
-
+  tests/check_strategies \
+  tests/check_strides \
+  tests/check_trace_order \
+  tests/check_units \
+  tests/check_zero
+tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
+  tests/cli/bad_input.sh \
   tests/cli/list.sh \
+  tests/cli/networks.sh \
+  tests/cli/replay.sh \
   tests/cli/run.sh \
+  tests/cli/show.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
+  tests/extend.sh \
+  tests/formats.sh \
   tests/layers.sh \
   tests/manual.sh \
   tests/registry.sh
 
 # Headers that several tests share, data: a release holds only what is named somewhere.
 TEST_EXTRAS = \
+  tests/allocator_fixture.h \
+  tests/data \
   tests/history.h \
+  tests/op_cases.h \
   tests/plan_tables.h \
   tests/program_text.h \
+  tests/recorded_config.h \
   tests/report_fixture.h \
-  tests/data
+  tests/scenario_fixture.h \
+  tests/simulation.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
+  tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording
+tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
@@ -81,10 +114,10 @@ SH_LOG_COMPILER = $(SHELL)
 TEST_EXTENSIONS = .sh
 # Tests find their data under $top_srcdir and write only in folders of their own.
 AM_TESTS_ENVIRONMENT = \
-  LC_ALL=C G_DEBUG=fatal-criticals \
+  LC_ALL=C G_DEBUG=fatal-criticals CK_DEFAULT_TIMEOUT=120 \
   top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
   HIGHWATER_MODELS='$(abs_top_srcdir)/models' HIGHWATER_PLOTS='$(abs_top_srcdir)/plots' fuzzers='$(FUZZERS)'; \
-  export LC_ALL G_DEBUG top_srcdir top_builddir HIGHWATER_MODELS HIGHWATER_PLOTS fuzzers;
+  export LC_ALL G_DEBUG CK_DEFAULT_TIMEOUT top_srcdir top_builddir HIGHWATER_MODELS HIGHWATER_PLOTS fuzzers;
 
 # What programs here are linked with: unit tests, fuzz targets, benchmarks.
 LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
@@ -95,7 +128,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/tap_main.c tests/tap_main.h tests/history.h tests/plan_tables.h tests/program_text.h tests/report_fixture.h
+tests_libtap_a_SOURCES = tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
@@ -105,7 +138,7 @@ check_LIBRARIES += tests/libreplay.a
 tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
-EXTRA_DIST += $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
+EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
   tests/bench/compare.sh tests/bench/recorded.txt
 
 if HAVE_CHECK

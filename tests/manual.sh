@@ -16,11 +16,13 @@ while read -r command; do
   done
 done <commands
 
-# Examples: the lines between .EX and .EE, in the order of the page.
-sed -n '/^\.EX/,/^\.EE/p' text | grep '^highwater ' >examples
+# Examples: the lines between .EX and .EE, in the order of the page; an echo makes what the next ones read.
+sed -n '/^\.EX/,/^\.EE/p' text | grep -E '^(highwater|echo) ' >examples
 while read -r program command arguments; do
   example="$program $command $arguments"
-  if grep -qx -e "$command" commands; then
+  if [ "$program" = echo ]; then
+    eval "$example"
+  elif grep -qx -e "$command" commands; then
     eval "run $command $arguments"
     ok "the example runs: $example" is_answer 0
   else

@@ -1,12 +1,18 @@
-/* cmd_list.c - highwater list: what ships with the program, a line each. */
+/* cmd_list.c - highwater list: presets, families and strategies, a line each. */
 #include "base/json_reader.h"
 #include "base/nearest_name.h"
 #include "base/text_table.h"
 #include "base/units.h"
 #include "cli/registry.h"
+#include "network/family.h"
 #include "spec/option.h"
 #include "spec/preset.h"
+#include "strategy/strategy.h"
 #include <stdio.h>
+#include <string.h>
+
+/* No line is wider than a terminal. */
+#define LINE_WIDTH 100
 
 /* One line of the list, and the options below it. */
 typedef struct {
@@ -62,12 +68,30 @@ collect_presets(const char *kind, GPtrArray *items)
   }
 }
 
+static void
+collect_families(const char *kind, GPtrArray *items)
+{
+  (void) kind;
+  for (const NetworkFamily *const *family = network_families(); *family; family++)
+    add_item(items, (*family)->name, (*family)->summary, NULL);
+}
+
+static void
+collect_strategies(const char *kind, GPtrArray *items)
+{
+  (void) kind;
+  for (const Strategy *const *strategy = strategies(); *strategy; strategy++)
+    add_item(items, (*strategy)->name, (*strategy)->summary, (*strategy)->section);
+}
+
 static const ListTable tables[] = {
     {"network", "Networks (highwater run NETWORK)", collect_presets},
     {"plan", "Plans (--plan)", collect_presets},
     {"cluster", "Clusters (--cluster)", collect_presets},
     {"device", "Devices (\"device\" of a cluster)", collect_presets},
     {"fabric", "Fabrics (\"intra_node\" and \"inter_node\" of a cluster)", collect_presets},
+    {"family", "Families (\"model_type\" or \"family\" of a network)", collect_families},
+    {"strategy", "Strategies (\"strategy\" of a plan)", collect_strategies},
 };
 
 static GPtrArray *
@@ -78,17 +102,62 @@ collect(const ListTable *table)
   return items;
 }
 
+/* Words of a text, on as many lines as they need; the first is indented less. */
+static void
+append_wrapped(GString *out, const char *text, guint first, guint rest)
+{
+  g_auto(GStrv) words = g_strsplit(text, " ", -1);
+  gsize column = 0;
+  for (guint i = 0; words[i]; i++) {
+    gsize length = strlen(words[i]);
+    guint indent = i == 0 ? first : rest;
+    gboolean fits = i > 0 && column + 1 + length <= LINE_WIDTH;
+    if (fits)
+      g_string_append_c(out, ' ');
+    else
+      g_string_append_printf(out, "%s%*s", i > 0 ? "\n" : "", (int) indent, "");
+    g_string_append(out, words[i]);
+    column = (fits ? column + 1 : indent) + length;
+  }
+  g_string_append_c(out, '\n');
+}
+
+/* What may be written for an option and its default; below, what it means. */
 static void
 print_options(const OptionSection *section, GString *out)
 {
-  g_autoptr(TextTable) rows = text_table_new("llll");
+  const guint key = 6, text = 10;
   for (const OptionInfo *option = section->options; option->key; option++) {
-    g_autofree char *key = g_strdup_printf("%s.%s", section->name, option->key);
     g_autofree char *allowed = option_allowed(option);
-    g_autofree char *fallback = g_strdup_printf("(%s)", option->fallback);
-    text_table_row(rows, key, allowed, fallback, option->summary, NULL);
+    g_autofree char *line = g_strdup_printf("%s.%s: %s (default %s)", section->name, option->key,
+                                            allowed, option->fallback);
+    append_wrapped(out, line, key, text);
+    append_wrapped(out, option->summary, text, text);
   }
-  text_table_print(rows, 6, out);
+}
+
+/* Strategies share sections: which is the first to have this one? */
+static guint
+first_with_section(const GPtrArray *items, const OptionSection *section)
+{
+  guint i = 0;
+  while (((const ListItem *) g_ptr_array_index(items, i))->section != section)
+    i++;
+  return i;
+}
+
+static void
+print_users(const GPtrArray *items, const OptionSection *section, GString *out)
+{
+  const char *comma = "";
+  for (guint i = 0; i < items->len; i++) {
+    const ListItem *item = g_ptr_array_index(items, i);
+    if (item->section != section)
+      continue;
+    g_string_append_printf(out, "%s%s", comma, item->name);
+    comma = ", ";
+  }
+  g_string_append_c(out, '\n');
 }
 
 /* One table over all items keeps the summaries in a column; with options below, each item is a
@@ -106,9 +175,10 @@ print_text(const ListTable *table, GString *out)
   text_table_print(rows, 2, out);
   for (guint i = 0; i < items->len; i++) {
     const ListItem *item = g_ptr_array_index(items, i);
-    if (!item->section)
+    if (!item->section || first_with_section(items, item->section) != i)
       continue;
-    g_string_append_printf(out, "\n    options of %s\n", item->name);
+    g_string_append(out, "\n    options of ");
+    print_users(items, item->section, out);
     print_options(item->section, out);
   }
 }
@@ -222,6 +292,6 @@ cmd_list_run(int argc, char **argv, GError **error)
 const Command command_list = {
     .name = "list",
     .arguments = "[KIND] [--json]",
-    .summary = "Presets of each kind, with a line each",
+    .summary = "Presets of each kind, network families, strategies with their options",
     .run = cmd_list_run,
 };

@@ -5,25 +5,25 @@
 #include "cli/registry.h"
 #include "cli/scenario.h"
 
-enum { MOST_STEPS = 10000 };
+enum { MOST_STEPS = 10000, NOT_GIVEN = G_MININT };
 
 typedef struct {
   char *plan, *cluster;
   char **assignments;
   int rank, steps;
-  int step;             /* only that step; 0: all */
+  int step;             /* only that step, 0: the construction; NOT_GIVEN: all */
   gboolean allocations; /* allocations and frees only */
   gboolean program;     /* the form that can be read back */
   gboolean check;       /* the Program's order first */
 } LowerOptions;
 
-/* What the command prints for one step. */
+/* What the command prints for one step, or for the construction. */
 static void
 print_step(const Program *program, int step, const LowerOptions *o, GString *out)
 {
-  int list = g_array_index(program->step_list, int, step - 1);
+  int list = step > 0 ? g_array_index(program->step_list, int, step - 1) : 0;
   if (o->allocations)
-    program_print_allocations(program, program_step(program, step - 1), out);
+    program_print_allocations(program, g_ptr_array_index(program->lists, (guint) list), out);
   else
     program_print_list(program, list, out);
 }
@@ -35,7 +35,7 @@ print_program(const Program *program, const LowerOptions *o, GString *out)
     program_print(program, out);
     return;
   }
-  if (o->step > 0) {
+  if (o->step >= 0) {
     print_step(program, o->step, o, out);
     return;
   }
@@ -55,7 +55,7 @@ parse_options(int argc, char **argv, LowerOptions *o, char ***positionals, GErro
        "KEY=VALUE"},
       {"rank", 0, 0, G_OPTION_ARG_INT, &o->rank, "rank (default 0)", "N"},
       {"steps", 0, 0, G_OPTION_ARG_INT, &o->steps, "print steps 1 to N (default 2)", "N"},
-      {"step", 0, 0, G_OPTION_ARG_INT, &o->step, "print step K alone", "K"},
+      {"step", 0, 0, G_OPTION_ARG_INT, &o->step, "print step K alone; 0: the construction", "K"},
       {"allocations", 0, 0, G_OPTION_ARG_NONE, &o->allocations, "print allocations and frees only",
        NULL},
       {"program", 0, 0, G_OPTION_ARG_NONE, &o->program, "print the whole Program in its text form",
@@ -69,15 +69,16 @@ parse_options(int argc, char **argv, LowerOptions *o, char ***positionals, GErro
 static gboolean
 check_options(LowerOptions *o, GError **error)
 {
-  if (o->steps == 0)
-    o->steps = o->step > 0 ? o->step : 2;
+  gboolean one = o->step != NOT_GIVEN;
+  if (o->steps == NOT_GIVEN)
+    o->steps = one ? MAX(o->step, 1) : 2;
   if (o->steps < 1 || o->steps > MOST_STEPS) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--steps: %d is not in 1..%d",
                 o->steps, MOST_STEPS);
     return FALSE;
   }
-  if (o->step < 0 || o->step > o->steps) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--step: %d is not in 1..%d",
+  if (one && (o->step < 0 || o->step > o->steps)) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--step: %d is not in 0..%d",
                 o->step, o->steps);
     return FALSE;
   }
@@ -111,7 +112,7 @@ lower_and_print(const LowerOptions *o, const ScenarioInputs *inputs, GError **er
 static int
 run(int argc, char **argv, GError **error)
 {
-  LowerOptions o = {0};
+  LowerOptions o = {.steps = NOT_GIVEN, .step = NOT_GIVEN};
   ScenarioInputs inputs = {0};
   g_auto(GStrv) positionals = NULL;
   int status = EXIT_ANSWER_YES;
@@ -131,7 +132,8 @@ run(int argc, char **argv, GError **error)
 
 const Command command_lower = {
     .name = "lower",
-    .arguments = "NETWORK [--plan P] [--steps N | --step K] [--allocations]",
-    .summary = "print what a rank's host issues: the Program, or its allocations and frees",
+    .arguments = "NETWORK [--plan P] [--cluster C] [--set K=V]... [--rank R] "
+                 "[--steps N | --step K] [--allocations | --program] [--check]",
+    .summary = "Print what a rank's host issues: the Program, or its allocations and frees",
     .run = run,
 };

@@ -171,9 +171,14 @@ print_comparison(const AllocationTrace *trace, const TraceReplay *replay, GStrin
                            " here), %" G_GINT64_FORMAT " B reserved (%+" G_GINT64_FORMAT
                            " here).\n",
                            trace->recorded_peak_allocated,
-                           replay->stats.allocated_bytes.peak - trace->recorded_peak_allocated,
+                           replay->complete_peak_allocated - trace->recorded_peak_allocated,
                            trace->recorded_peak_reserved,
-                           replay->stats.reserved_bytes.peak - trace->recorded_peak_reserved);
+                           replay->complete_peak_reserved - trace->recorded_peak_reserved);
+  if (replay->first_misplaced >= 0)
+    g_string_append_printf(out,
+                           "First allocation at another address at event %d: %" G_GUINT64_FORMAT
+                           " in the trace, %" G_GUINT64_FORMAT " here.\n",
+                           replay->first_misplaced, replay->trace_address, replay->replay_address);
   if (replay->first_divergence < 0)
     g_string_append_printf(out, "No divergence: %u segment events are the trace's.\n",
                            replay->segment_events_compared);

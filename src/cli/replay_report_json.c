@@ -49,6 +49,8 @@ add_failure(cJSON *object, const AllocationTrace *trace, const TraceReplay *repl
   add_int(json, "limit_bytes", replay->failure.limit_bytes);
   add_int(json, "allocated_bytes", replay->failure.allocated_bytes);
   add_int(json, "reserved_bytes", replay->failure.reserved_bytes);
+  add_int(json, "peak_allocated_bytes", replay->stats.allocated_bytes.peak);
+  add_int(json, "peak_reserved_bytes", replay->stats.reserved_bytes.peak);
 }
 
 static void
@@ -110,6 +112,19 @@ add_phases(cJSON *object, const AllocationTrace *trace, const TraceReplay *repla
 }
 
 static void
+add_misplaced(cJSON *object, const TraceReplay *replay)
+{
+  if (replay->first_misplaced < 0) {
+    cJSON_AddNullToObject(object, "first_misplaced");
+    return;
+  }
+  cJSON *json = cJSON_AddObjectToObject(object, "first_misplaced");
+  add_int(json, "event", replay->first_misplaced);
+  add_int(json, "trace_address", (gint64) replay->trace_address);
+  add_int(json, "replay_address", (gint64) replay->replay_address);
+}
+
+static void
 add_comparison(cJSON *object, const AllocationTrace *trace, const TraceReplay *replay)
 {
   if (trace->recorded_peak_allocated >= 0 && trace->recorded_peak_reserved >= 0) {
@@ -120,6 +135,8 @@ add_comparison(cJSON *object, const AllocationTrace *trace, const TraceReplay *r
     cJSON_AddNullToObject(object, "recorded");
   }
   add_int(object, "segment_events_compared", replay->segment_events_compared);
+  add_int(object, "empty_caches", replay->empty_caches);
+  add_misplaced(object, replay);
   if (replay->first_divergence < 0) {
     cJSON_AddNullToObject(object, "first_divergence");
     return;
@@ -150,8 +167,8 @@ replay_report_json(const AllocationTrace *trace, const TraceReplay *replay)
   cJSON_AddStringToObject(object, "trace", trace->name);
   add_int(object, "events", trace->events->len);
   add_limit(object, &trace->config);
-  add_int(object, "peak_allocated_bytes", stats->allocated_bytes.peak);
-  add_int(object, "peak_reserved_bytes", stats->reserved_bytes.peak);
+  add_int(object, "peak_allocated_bytes", replay->complete_peak_allocated);
+  add_int(object, "peak_reserved_bytes", replay->complete_peak_reserved);
   add_int(object, "peak_active_bytes", stats->active_bytes.peak);
   add_int(object, "peak_requested_bytes", stats->requested_bytes.peak);
   add_int(object, "peak_inactive_split_bytes", stats->inactive_split_bytes.peak);

@@ -2,19 +2,9 @@
 #include "cli/run_facts.h"
 
 #include "base/units.h"
+#include "network/network_flops.h"
 
 /* ---- FLOPs ---- */
-
-/* PaLM's convention (arXiv 2204.02311, appendix B): six per parameter in matmuls and token, and 12
- * L A s for attention over the whole square. */
-static double
-model_flops_per_token(const Scenario *s)
-{
-  const Network *n = s->network;
-  double parameters = (double) (network_parameter_count(n) - n->embedding_parameters);
-  double attention = 12.0 * n->blocks->len * (double) n->attention_width * s->plan->sequence_length;
-  return 6 * parameters + attention;
-}
 
 /* FLOPs that are done a second time in the last step; attention counts its whole square, as above.
  */
@@ -40,6 +30,27 @@ recomputed_flops(const Program *program)
     }
   }
   return flops;
+}
+
+/* ---- traffic ---- */
+
+/* Elements that the last step's collectives send, as ZeRO's paper counts: an all-reduce is a
+ * reduce-scatter and an all-gather, each of which moves what it reduces or gathers once. */
+static double
+elements_sent(const Program *program)
+{
+  const OpList *list = program_step(program, program->steps - 1);
+  double elements = 0;
+  for (guint i = 0; i < list->ops->len; i++) {
+    const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    if (op->kind != PROGRAM_COLLECTIVE)
+      continue;
+    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
+    int passes = c->kind == COLLECTIVE_ALL_REDUCE ? 2 : 1;
+    if (g_array_index(program->communicators, Communicator, c->communicator).ranks > 1)
+      elements += passes * (double) c->bytes / dtype_size((DType) c->dtype);
+  }
+  return elements;
 }
 
 /* ---- groups, communicators ---- */
@@ -158,9 +169,11 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->trainable_parameters = info->parameters;
   info->rank = rank;
   info->equivalent_zero_stage = lowered->zero_stage;
+  info->elements_sent = elements_sent(lowered->program) / (double) info->trainable_parameters /
+                        s->plan->accumulation.steps;
   fill_plan(info, s);
   fill_machine(info, s);
-  info->model_flops = model_flops_per_token(s) * (double) info->tokens_per_step;
+  info->model_flops = network_model_flops_per_token(s->network) * (double) info->tokens_per_step;
   info->hardware_flops = info->model_flops + recomputed_flops(lowered->program);
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);

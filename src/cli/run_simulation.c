@@ -51,6 +51,7 @@ simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **
   if (*lowered == NULL)
     return NULL;
   ExecutorConfig config = executor_config(request, s, (*lowered)->program);
+  config.keeps_gradients = (*lowered)->keeps_gradients;
   return executor_run((*lowered)->program, &config);
 }
 
@@ -93,6 +94,7 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   g_autoptr(Scenario) s = scenario_new(&request->inputs, request->rank, error);
   if (s == NULL)
     return FALSE;
+  s->memory_limit = request->memory_limit;
   g_autoptr(Lowered) lowered = NULL;
   result->recording = simulate_rank(request, s, request->rank, &lowered, error);
   if (result->recording == NULL)

@@ -66,6 +66,7 @@ scenario_lower(const Scenario *s, int rank, int steps, GError **error)
       .strategy = s->strategy,
       .rank = rank,
       .steps = steps,
+      .memory_limit = s->memory_limit,
   };
   return lower(&input, error);
 }

@@ -30,6 +30,7 @@ typedef struct {
   ClusterSpec *cluster;
   const Strategy *strategy;
   Network *network;
+  gint64 memory_limit; /* of the allocator, bytes; 0: what the device has */
 } Scenario;
 
 /* Parses the inputs and builds the network.  NULL and error when one is bad, or the rank is not one

@@ -24,10 +24,8 @@ group_shape(const ClusterSpec *cluster, int ranks, int stride)
 
 /* Passes over the data: an all-reduce is a reduce-scatter and an all-gather. */
 static const int passes[COLLECTIVE_KIND_COUNT] = {
-    [COLLECTIVE_ALL_GATHER] = 1,
-    [COLLECTIVE_REDUCE_SCATTER] = 1,
-    [COLLECTIVE_ALL_REDUCE] = 2,
-    [COLLECTIVE_BROADCAST] = 1,
+    [COLLECTIVE_ALL_GATHER] = 1, [COLLECTIVE_REDUCE_SCATTER] = 1, [COLLECTIVE_ALL_REDUCE] = 2,
+    [COLLECTIVE_BROADCAST] = 1,  [COLLECTIVE_REDUCE] = 1,
 };
 
 /* nccl-tests, doc/PERFORMANCE.md: what the links carry, in units of the buffer, whatever the
@@ -39,7 +37,8 @@ collective_factor(CollectiveKind kind, int ranks)
 
   if (ranks <= 1)
     return 0;
-  return kind == COLLECTIVE_BROADCAST ? 1 : passes[kind] * others / ranks;
+  gboolean rooted = kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_REDUCE;
+  return rooted ? 1 : passes[kind] * others / ranks;
 }
 
 double

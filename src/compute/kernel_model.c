@@ -110,5 +110,7 @@ kernel_model_duration(const DeviceProfile *device, const Kernel *kernel)
   double floor_ns = device->kernel_floor_ns * kernel->launches;
   double work_ns = fmax(flops_ns[kernel->kind](device, kernel), bytes_ns(device, kernel->bytes));
 
+  if (device->clock != CLOCK_RUNNING)
+    return 0;
   return (SimTime) (fmax(work_ns, floor_ns) + device->kernel_gap_ns * kernel->launches + 0.5);
 }

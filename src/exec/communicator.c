@@ -60,13 +60,21 @@ communicators_clear(Communicators *set)
   g_free(set->queues);
 }
 
+static SimTime
+duration_alone(const Communicators *set, const CommunicatorQueue *queue,
+               const Collective *collective)
+{
+  if (set->cluster->device->clock != CLOCK_RUNNING)
+    return 0;
+  return collective_duration(set->cluster, collective->kind, queue->shape, collective->bytes);
+}
+
 /* How long it takes alone, and over the link: the latency first, which nobody shares. */
 static Work
 collective_work(const Communicators *set, const CommunicatorQueue *queue,
                 const Collective *collective)
 {
-  SimTime alone =
-      collective_duration(set->cluster, collective->kind, queue->shape, collective->bytes);
+  SimTime alone = duration_alone(set, queue, collective);
   Work work = {.duration = alone, .rendezvous = queue->rendezvous};
   if (queue->link != NULL && queue->shape.ranks > 1) {
     CollectiveCost cost = collective_cost(set->cluster, collective->kind, queue->shape);

@@ -20,9 +20,8 @@ event_point(guint64 event)
 static gboolean
 event_done(gpointer user, guint64 event)
 {
-  DeviceMemory *memory = user;
-  host_thread_look(memory->host);
-  return sync_point_fired(event_point(event));
+  const DeviceMemory *memory = user;
+  return host_thread_sees(memory->host, event_point(event));
 }
 
 /* Before the second step segments are still being found; from then on what they cost is lost. */
@@ -55,7 +54,7 @@ synchronize(DeviceMemory *memory, gboolean all, StreamId stream)
   } else {
     points[0] = gpu_mark(memory->gpu, memory->host->now, stream);
   }
-  host_thread_wait(memory->host, points, n);
+  host_thread_stall(memory->host, points, n);
 }
 
 /* What a segment's coming or going holds the host up with.  cudaMalloc and cudaFree synchronize the

@@ -4,12 +4,11 @@
 #include "compute/kernel_model.h"
 
 void
-gpu_init(Gpu *gpu, Engine *engine, SpanLog *spans, const Program *program,
-         const DeviceProfile *device)
+gpu_init(Gpu *gpu, const Program *program, const DeviceProfile *device)
 {
-  *gpu = (Gpu){.engine = engine, .spans = spans, .n_events = program->events};
+  gpu->n_events = program->events;
   for (int i = 0; i < STREAM_COUNT; i++)
-    gpu->streams[i] = stream_new(engine, program_stream_name((StreamId) i));
+    gpu->streams[i] = stream_new(gpu->engine, program_stream_name((StreamId) i));
   gpu->kernel_ns = g_new(SimTime, program->kernels->len);
   for (guint i = 0; i < program->kernels->len; i++)
     gpu->kernel_ns[i] = kernel_model_duration(device, &g_array_index(program->kernels, Kernel, i));
@@ -37,6 +36,7 @@ gpu_record(Gpu *gpu, SimTime now, StreamId stream, gint32 event)
   /* A new point each time: who waited for an earlier record may still be in a queue. */
   gpu->events[event] = sync_point_new(gpu->engine, "event", event);
   stream_record(gpu->streams[stream], now, gpu->events[event]);
+  progress_record(gpu->progress, stream, gpu->events[event]);
 }
 
 SyncPoint *
@@ -51,6 +51,7 @@ void
 gpu_wait(Gpu *gpu, SimTime now, StreamId stream, gint32 event)
 {
   stream_wait(gpu->streams[stream], now, gpu_event(gpu, event));
+  progress_wait(gpu->progress, stream, gpu_event(gpu, event));
 }
 
 SyncPoint *
@@ -58,6 +59,7 @@ gpu_mark(Gpu *gpu, SimTime now, StreamId stream)
 {
   SyncPoint *point = sync_point_new(gpu->engine, "end of stream", stream);
   stream_record(gpu->streams[stream], now, point);
+  progress_record(gpu->progress, stream, point);
   return point;
 }
 

@@ -3,6 +3,7 @@
 #define HIGHWATER_EXEC_GPU_H
 
 #include "engine/engine.h"
+#include "exec/progress.h"
 #include "exec/span_log.h"
 #include "program/program.h"
 #include "spec/device_profile.h"
@@ -10,14 +11,15 @@
 typedef struct {
   Engine *engine;
   SpanLog *spans;
+  Progress *progress;
   Stream *streams[STREAM_COUNT];
   SimTime *kernel_ns; /* of each kernel of the Program, alone */
   SyncPoint **events; /* what each event was last recorded as; NULL: never */
   int n_events;
 } Gpu;
 
-void gpu_init(Gpu *gpu, Engine *engine, SpanLog *spans, const Program *program,
-              const DeviceProfile *device);
+/* engine, spans and progress are set already; the rest is filled in. */
+void gpu_init(Gpu *gpu, const Program *program, const DeviceProfile *device);
 void gpu_clear(Gpu *gpu);
 
 /* Issues a LAUNCH or COPY; now is the host's time. */

@@ -1,22 +1,20 @@
 /* host_thread.c - the host's clock: costs from the device profile, waits from the engine. */
 #include "exec/host_thread.h"
 
+#include <string.h>
+
 void
-host_thread_init(HostThread *host, Engine *engine, SpanLog *spans, const DeviceProfile *device)
+host_thread_init(HostThread *host, const DeviceProfile *device)
 {
-  *host = (HostThread){
-      .engine = engine,
-      .spans = spans,
-      .work_ns =
-          {
-              [HOST_WORK_OP_FORWARD] = device->host_op_forward_ns,
-              [HOST_WORK_OP_BACKWARD] = device->host_op_backward_ns,
-              [HOST_WORK_HOOK] = device->host_hook_ns,
-              [HOST_WORK_COLLECTIVE_CALL] = device->host_collective_ns,
-              [HOST_WORK_OPTIMIZER] = device->host_optimizer_ns,
-              [HOST_WORK_MODULE] = device->host_module_ns,
-          },
+  const double work_ns[HOST_WORK_COUNT] = {
+      [HOST_WORK_OP_FORWARD] = device->host_op_forward_ns,
+      [HOST_WORK_OP_BACKWARD] = device->host_op_backward_ns,
+      [HOST_WORK_HOOK] = device->host_hook_ns,
+      [HOST_WORK_COLLECTIVE_CALL] = device->host_collective_ns,
+      [HOST_WORK_OPTIMIZER] = device->host_optimizer_ns,
+      [HOST_WORK_MODULE] = device->host_module_ns,
   };
+  memcpy(host->work_ns, work_ns, sizeof(work_ns));
 }
 
 void
@@ -26,7 +24,14 @@ host_thread_look(HostThread *host)
 }
 
 gboolean
-host_thread_wait(HostThread *host, SyncPoint *const *points, guint n)
+host_thread_sees(HostThread *host, SyncPoint *point)
+{
+  host_thread_look(host);
+  return progress_is_done(host->progress, point);
+}
+
+gboolean
+host_thread_stall(HostThread *host, SyncPoint *const *points, guint n)
 {
   gboolean all = TRUE;
   for (guint i = 0; i < n; i++) {
@@ -36,4 +41,12 @@ host_thread_wait(HostThread *host, SyncPoint *const *points, guint n)
       all = FALSE;
   }
   return all;
+}
+
+gboolean
+host_thread_wait(HostThread *host, SyncPoint *const *points, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    progress_finish(host->progress, points[i]);
+  return host_thread_stall(host, points, n);
 }

@@ -3,6 +3,7 @@
 #define HIGHWATER_EXEC_HOST_THREAD_H
 
 #include "engine/engine.h"
+#include "exec/progress.h"
 #include "exec/span_log.h"
 #include "spec/device_profile.h"
 
@@ -10,12 +11,13 @@
 typedef struct {
   Engine *engine;
   SpanLog *spans;
+  Progress *progress;
   SimTime now;
   double work_ns[HOST_WORK_COUNT]; /* of one */
 } HostThread;
 
-void host_thread_init(HostThread *host, Engine *engine, SpanLog *spans,
-                      const DeviceProfile *device);
+/* engine, spans and progress are set already; the rest is filled in. */
+void host_thread_init(HostThread *host, const DeviceProfile *device);
 
 /* Passes the time of count works. */
 static inline void
@@ -28,7 +30,13 @@ host_thread_work(HostThread *host, HostWork kind, int count)
  */
 void host_thread_look(HostThread *host);
 
+/* Whether the host, looking now, finds the point done (cudaEventQuery). */
+gboolean host_thread_sees(HostThread *host, SyncPoint *point);
+
 /* Waits until all points have fired.  FALSE when one never will; no time passes for that one. */
 gboolean host_thread_wait(HostThread *host, SyncPoint *const *points, guint n);
+/* The same where the driver waits of its own accord (cudaMalloc): an endless device has done
+ * nothing by then. */
+gboolean host_thread_stall(HostThread *host, SyncPoint *const *points, guint n);
 
 #endif

@@ -146,8 +146,11 @@ rank_init(Rank *rank, const Program *program, const ClusterSpec *cluster,
                           .recording = recording,
                           .recorder = rank->recorder};
   span_log_init(&rank->spans);
-  host_thread_init(&rank->host, engine, &rank->spans, cluster->device);
-  gpu_init(&rank->gpu, engine, &rank->spans, program, cluster->device);
+  progress_init(&rank->progress, cluster->device->clock == CLOCK_ENDLESS);
+  rank->host = (HostThread){.engine = engine, .spans = &rank->spans, .progress = &rank->progress};
+  host_thread_init(&rank->host, cluster->device);
+  rank->gpu = (Gpu){.engine = engine, .spans = &rank->spans, .progress = &rank->progress};
+  gpu_init(&rank->gpu, program, cluster->device);
   communicators_init(&rank->communicators, engine, &rank->spans, program, cluster);
   rank->memory = (DeviceMemory){.program = program,
                                 .labels = &rank->labels,
@@ -163,6 +166,7 @@ rank_clear(Rank *rank)
   device_memory_clear(&rank->memory);
   communicators_clear(&rank->communicators);
   gpu_clear(&rank->gpu);
+  progress_clear(&rank->progress);
   span_log_clear(&rank->spans);
   recorder_free(rank->recorder);
   labels_clear(&rank->labels);

@@ -7,12 +7,14 @@
 #include "exec/gpu.h"
 #include "exec/host_thread.h"
 #include "exec/labels.h"
+#include "exec/progress.h"
 #include "exec/span_log.h"
 
 typedef struct {
   const Program *program;
   Labels labels;
   SpanLog spans;
+  Progress progress;
   HostThread host;
   Gpu gpu;
   Communicators communicators;

@@ -31,10 +31,6 @@ typedef struct {
   gint32 slot;         /* alloc, free: index into slots; else -1 */
   gint32 phase, frame; /* indices into phases and frames, or -1 */
   guint8 action;       /* TraceAction */
-  /* segment_free, segment_unmap: the first of those that empty_cache() made, not an allocation. */
-  gboolean empties_cache;
-  /* alloc, oom: segments were released for it. */
-  gboolean after_release;
 } TraceEvent;
 
 /* One allocation from birth to death: what its events share. */
@@ -49,6 +45,7 @@ typedef struct {
   gint32 stream;
   gboolean small_pool;
   guint first_block, n_blocks; /* in blocks */
+  guint64 reservation_address; /* expandable: where its reservation begins; 0: not known */
 } TraceSegment;
 
 typedef struct {

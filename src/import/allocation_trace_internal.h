@@ -24,9 +24,8 @@ gint32 trace_builder_phase(TraceBuilder *builder, const char *name);
 gboolean allocation_trace_read_json(TraceBuilder *builder, ByteSource *source, GError **error);
 gboolean allocation_trace_read_list(TraceBuilder *builder, ByteSource *source, GError **error);
 
-/* Puts streams and segments in order, pairs allocations with frees, finds which segment events were
- * the allocator's own doing and which an empty_cache().  FALSE and error when the events cannot
- * have happened. */
+/* Puts streams and segments in order and pairs allocations with frees.  FALSE and error when the
+ * events cannot have happened. */
 gboolean allocation_trace_link(AllocationTrace *trace, GError **error);
 
 #endif

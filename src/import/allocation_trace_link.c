@@ -201,64 +201,96 @@ assign_lanes(AllocationTrace *trace)
 }
 
 static gboolean
-is_release(const TraceEvent *event)
-{
-  return event->action == TRACE_SEGMENT_FREE || event->action == TRACE_SEGMENT_UNMAP;
-}
-
-static gboolean
 is_growth(const TraceEvent *event)
 {
   return event->action == TRACE_SEGMENT_ALLOC || event->action == TRACE_SEGMENT_MAP;
 }
 
-/* TRUE when releases were made by an allocation that found the device full, or by the garbage
- * collector before it; else they were an empty_cache().  next is what happens after them. */
-static gboolean
-is_automatic(const AllocatorConfig *config, const TraceEvent *next, gint64 reserved)
+/* The lowest reservation of a stream and pool as the trace begins. */
+typedef struct {
+  TraceSegment *first; /* NULL: none, or it is gone */
+  gint64 mapped;
+} FirstReservation;
+
+/* Nonsense adds up to no more than nonsense. */
+static void
+add_mapped(FirstReservation *reservation, gint64 bytes)
 {
-  gint64 limit = MIN(config->memory_limit, config->process_limit);
-  gboolean collects =
-      config->process_limit < G_MAXINT64 && config->garbage_collection_threshold > 0;
-  double collect_from = config->garbage_collection_threshold * (double) config->process_limit;
-  if (next->action == TRACE_OUT_OF_MEMORY)
-    return TRUE;
-  return is_growth(next) &&
-         (next->bytes > limit - reserved || (collects && (double) reserved > collect_from));
+  reservation->mapped = MIN(reservation->mapped + bytes, (gint64) 1 << 60);
+}
+
+static guint64
+reservation_begin(const TraceSegment *segment)
+{
+  return segment->reservation_address ? segment->reservation_address : segment->address;
+}
+
+/* Two for each stream: of the large and of the small pool. */
+static FirstReservation *
+list_first_reservations(const AllocationTrace *trace)
+{
+  FirstReservation *list = g_new0(FirstReservation, 2 * MAX(trace->streams->len, 1));
+  for (guint i = 0; i < trace->segments->len; i++) {
+    TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, i);
+    FirstReservation *reservation = &list[2 * segment->stream + segment->small_pool];
+    if (!reservation->first)
+      reservation->first = segment;
+    for (guint k = 0; k < segment->n_blocks; k++)
+      add_mapped(reservation,
+                 g_array_index(trace->blocks, TraceBlock, segment->first_block + k).bytes);
+  }
+  return list;
+}
+
+/* Pages that were mapped on a stream, for which of its pools is not said: that of the allocation
+ * they are for. */
+static void
+follow_map(const AllocationTrace *trace, FirstReservation *list, const TraceEvent *event,
+           const TraceEvent *cause)
+{
+  gint64 total = trace->config.device_total_bytes;
+  guint64 nearest = (guint64) MIN(trace->reservation_bytes, total + total / 8);
+  FirstReservation *reservation = &list[2 * event->stream + (cause->bytes <= MIB)];
+  TraceSegment *first = reservation->first;
+  if (!first || first->address > event->address + nearest)
+    return;
+  if (event->address < reservation_begin(first))
+    first->reservation_address = event->address;
+  add_mapped(reservation, event->bytes);
 }
 
 static void
-add_reserved(gint64 *reserved, const TraceEvent *event)
+follow_unmap(const AllocationTrace *trace, FirstReservation *list, const TraceEvent *event)
 {
-  gint64 change = is_growth(event) ? event->bytes : is_release(event) ? -event->bytes : 0;
-  /* Nonsense adds up to no more than nonsense. */
-  *reserved = CLAMP(*reserved + change, 0, (gint64) 1 << 60);
+  for (int pool = 0; pool < 2; pool++) {
+    FirstReservation *reservation = &list[2 * event->stream + pool];
+    if (!reservation->first || event->address < reservation_begin(reservation->first) ||
+        event->address - reservation_begin(reservation->first) >=
+            (guint64) trace->reservation_bytes)
+      continue;
+    reservation->mapped -= event->bytes;
+    if (reservation->mapped <= 0)
+      reservation->first = NULL;
+  }
 }
 
-/* Follows reserved memory through the trace to tell the allocator's releases from empty_cache(). */
+/* A reservation whose first pages are unmapped when the trace begins shows where it really begins
+ * when they are mapped again: closer below than another reservation could be. */
 static void
-find_causes(AllocationTrace *trace)
+find_reservations(AllocationTrace *trace)
 {
-  const guint count = trace->events->len;
-  gint64 reserved = 0;
-  for (guint i = 0; i < trace->blocks->len; i++)
-    reserved = MIN(reserved + g_array_index(trace->blocks, TraceBlock, i).bytes, (gint64) 1 << 60);
-  gboolean releasing = FALSE; /* for the next allocation */
-  guint next = 0;             /* the next event that is neither a release nor a completed free */
-  for (guint i = 0; i < count; i++) {
-    TraceEvent *event = event_at(trace, i);
-    while (next < count && (next <= i || is_release(event_at(trace, next)) ||
-                            event_at(trace, next)->action == TRACE_FREE_COMPLETED))
-      next++;
-    if (is_release(event) && !releasing && (i == 0 || !is_release(event_at(trace, i - 1)))) {
-      releasing = next < count && is_automatic(&trace->config, event_at(trace, next), reserved);
-      event->empties_cache = !releasing;
-    }
-    if (event->action == TRACE_ALLOC || event->action == TRACE_OUT_OF_MEMORY) {
-      event->after_release = releasing;
-      releasing = FALSE;
-    }
-    add_reserved(&reserved, event);
+  g_autofree FirstReservation *list = list_first_reservations(trace);
+  guint cause = 0; /* the next allocation */
+  for (guint i = 0; i < trace->events->len; i++) {
+    const TraceEvent *event = event_at(trace, i);
+    while (cause < trace->events->len &&
+           (cause < i || (event_at(trace, cause)->action != TRACE_ALLOC &&
+                          event_at(trace, cause)->action != TRACE_OUT_OF_MEMORY)))
+      cause++;
+    if (event->action == TRACE_SEGMENT_MAP && cause < trace->events->len)
+      follow_map(trace, list, event, event_at(trace, cause));
+    else if (event->action == TRACE_SEGMENT_UNMAP)
+      follow_unmap(trace, list, event);
   }
 }
 
@@ -281,7 +313,7 @@ find_address_base(AllocationTrace *trace)
     lowest = MIN(lowest, event->address);
     highest = MAX(highest, event->address);
   }
-  if (highest < granule)
+  if (lowest > highest)
     return;
   guint64 end = (highest + (guint64) trace->reservation_bytes) / granule * granule + 32 * granule;
   trace->config.address_base = trace->config.expandable_segments
@@ -303,8 +335,9 @@ allocation_trace_link(AllocationTrace *trace, GError **error)
     Linker linker = {trace, slots, error};
     if (!link_slots(&linker))
       return FALSE;
-    find_causes(trace);
     find_address_base(trace);
+    if (trace->config.expandable_segments)
+      find_reservations(trace);
   }
   assign_lanes(trace);
   return TRUE;

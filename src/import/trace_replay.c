@@ -2,212 +2,15 @@
  */
 #include "import/trace_replay.h"
 #include "base/units.h"
+#include "import/trace_replay_internal.h"
 #include "memory/allocator_restore.h"
-
-/* A slot of the trace as it is replayed. */
-typedef struct {
-  BlockHandle block;
-  gint32 stream;
-  gboolean waited; /* the allocator has waited for its free */
-} SlotState;
-
-typedef struct {
-  const AllocationTrace *trace;
-  const ReplayOptions *options;
-  TraceReplay *replay;
-  CachingAllocator *allocator;
-  SlotState *slots;
-  gint32 freeing; /* slot whose free is being requested */
-  guint event;    /* the event being replayed */
-  guint group;    /* the first event after the last allocation or free */
-  guint compared; /* events before this one have been compared */
-  gboolean restoring;
-  const BlockHandle *restored; /* handles of the blocks that the trace begins with */
-  guint n_restored;
-} Driver;
-
-static const TraceSlot *
-slot_at(const Driver *driver, gint32 slot)
-{
-  return &g_array_index(driver->trace->slots, TraceSlot, slot);
-}
-
-static ReplayStream *
-stream_at(const Driver *driver, int stream)
-{
-  return &g_array_index(driver->replay->streams, ReplayStream, stream);
-}
-
-/* ---- Moments */
-
-static ReplayPhase *
-current_phase(const Driver *driver)
-{
-  const GArray *phases = driver->replay->phases;
-  return phases->len > 0 ? &g_array_index(phases, ReplayPhase, phases->len - 1) : NULL;
-}
-
-static ReplayMoment
-moment(const Driver *driver)
-{
-  const AllocatorStats *stats = caching_allocator_stats(driver->allocator);
-  const ReplayPhase *phase = current_phase(driver);
-  return (ReplayMoment){
-      .event = (gint32) driver->event,
-      .phase = phase ? phase->phase : -1,
-      .allocated = stats->allocated_bytes.current,
-      .reserved = stats->reserved_bytes.current,
-      .active = stats->active_bytes.current,
-      .requested = stats->requested_bytes.current,
-      .inactive_split = stats->inactive_split_bytes.current,
-  };
-}
-
-/* Reserved memory may be higher within an allocation than after it. */
-static void
-note_reserved(Driver *driver)
-{
-  ReplayPhase *phase = current_phase(driver);
-  gint64 reserved = caching_allocator_stats(driver->allocator)->reserved_bytes.current;
-  if (phase)
-    phase->peak_reserved = MAX(phase->peak_reserved, reserved);
-}
-
-static void
-note_peaks(Driver *driver)
-{
-  TraceReplay *replay = driver->replay;
-  ReplayMoment now = moment(driver);
-  ReplayPhase *phase = current_phase(driver);
-  gint64 highest = caching_allocator_stats(driver->allocator)->reserved_bytes.peak;
-  note_reserved(driver);
-  if (phase)
-    phase->peak_allocated = MAX(phase->peak_allocated, now.allocated);
-  if (highest > replay->peak_reserved.reserved) {
-    replay->peak_reserved = now;
-    replay->peak_reserved.reserved = highest;
-  }
-  if (now.allocated <= replay->peak_allocated.allocated)
-    return;
-  replay->peak_allocated = now;
-  for (guint i = 0; i < replay->streams->len; i++) {
-    ReplayStream *stream = stream_at(driver, (int) i);
-    stream->allocated_at_peak = stream->allocated;
-    stream->reserved_at_peak = stream->reserved;
-  }
-}
-
-/* Work of other threads, as of autograd's, has no name of its own. */
-static void
-follow_phase(Driver *driver, const TraceEvent *event)
-{
-  const AllocationTrace *trace = driver->trace;
-  GArray *phases = driver->replay->phases;
-  if (event->phase < 0 || *(const char *) g_ptr_array_index(trace->phases, event->phase) == '\0')
-    return;
-  if (current_phase(driver) && current_phase(driver)->phase == event->phase)
-    return;
-  ReplayPhase phase = {.phase = event->phase, .first_event = (gint32) driver->event};
-  g_array_append_val(phases, phase);
-  note_peaks(driver);
-}
-
-static void
-count_allocated(Driver *driver, int stream, gint64 bytes)
-{
-  ReplayStream *counters = stream_at(driver, stream);
-  counters->allocated += bytes;
-  counters->peak_allocated = MAX(counters->peak_allocated, counters->allocated);
-}
-
-/* ---- Comparison with the trace's own segment events */
-
-static gboolean
-is_segment_event(const TraceEvent *event)
-{
-  return event->action >= TRACE_SEGMENT_ALLOC && event->action <= TRACE_SEGMENT_UNMAP;
-}
-
-/* The next segment event of the trace that belongs to the event being replayed, or NULL.  Those of
- * an allocation come before it; those of an empty_cache() are a run from it on. */
-static const TraceEvent *
-expected_segment(Driver *driver)
-{
-  const AllocationTrace *trace = driver->trace;
-  gboolean emptying = trace_event(trace, driver->event)->empties_cache;
-  for (; driver->compared < trace->events->len; driver->compared++) {
-    const TraceEvent *event = trace_event(trace, driver->compared);
-    if (!emptying && driver->compared >= driver->event)
-      return NULL;
-    if (is_segment_event(event))
-      return emptying &&
-                     (event->action == TRACE_SEGMENT_ALLOC || event->action == TRACE_SEGMENT_MAP)
-                 ? NULL
-                 : event;
-    if (emptying && event->action != TRACE_FREE_COMPLETED)
-      return NULL;
-  }
-  return NULL;
-}
-
-static char *
-describe(const Driver *driver, TraceAction action, int stream, gint64 bytes, guint64 address)
-{
-  return g_strdup_printf(
-      "%s of %" G_GINT64_FORMAT " bytes at %" G_GUINT64_FORMAT " on stream %" G_GUINT64_FORMAT,
-      trace_action_name(action), bytes, address, stream_at(driver, stream)->stream);
-}
-
-static void
-diverge(Driver *driver, guint event, char *trace_did, char *replay_did)
-{
-  TraceReplay *replay = driver->replay;
-  if (!driver->trace->has_segment_events || replay->first_divergence >= 0) {
-    g_free(trace_did);
-    g_free(replay_did);
-    return;
-  }
-  replay->first_divergence = (gint32) event;
-  replay->trace_did = trace_did;
-  replay->replay_did = replay_did;
-}
-
-static void
-compare_segment(Driver *driver, TraceAction action, int stream, guint64 address, gint64 bytes)
-{
-  const TraceEvent *expected = expected_segment(driver);
-  guint at = expected ? driver->compared : driver->event;
-  driver->compared += expected != NULL;
-  if (expected && expected->action == action && expected->stream == stream &&
-      expected->bytes == bytes && expected->address == address) {
-    driver->replay->segment_events_compared++;
-    return;
-  }
-  diverge(driver, at,
-          expected ? describe(driver, (TraceAction) expected->action, expected->stream,
-                              expected->bytes, expected->address)
-                   : g_strdup("nothing"),
-          describe(driver, action, stream, bytes, address));
-}
-
-/* What the trace did for this event and the replay did not. */
-static void
-finish_comparison(Driver *driver)
-{
-  const TraceEvent *expected = expected_segment(driver);
-  if (expected)
-    diverge(driver, driver->compared,
-            describe(driver, (TraceAction) expected->action, expected->stream, expected->bytes,
-                     expected->address),
-            g_strdup("nothing"));
-}
 
 /* ---- The allocator's host */
 
 static guint64
 host_record_event(gpointer user, int stream)
 {
-  Driver *driver = user;
+  ReplayDriver *driver = user;
   (void) stream;
   return (guint64) driver->freeing;
 }
@@ -217,18 +20,16 @@ host_record_event(gpointer user, int stream)
 static gboolean
 host_event_done(gpointer user, guint64 event)
 {
-  const Driver *driver = user;
+  const ReplayDriver *driver = user;
   gint32 slot = (gint32) event;
-  guint ready =
-      trace_event(driver->trace, driver->event)->after_release ? driver->group : driver->event;
   return driver->slots[slot].waited ||
-         (gint64) slot_at(driver, slot)->completed_at < (gint64) ready;
+         replay_slot(driver, slot)->completed_at < (gint32) driver->ready;
 }
 
 static void
 host_synchronize_event(gpointer user, guint64 event)
 {
-  Driver *driver = user;
+  ReplayDriver *driver = user;
   driver->slots[event].waited = TRUE;
 }
 
@@ -241,15 +42,15 @@ host_segment(gpointer user, SegmentAction action, int stream, guint64 address, g
       [SEGMENT_MAP] = TRACE_SEGMENT_MAP,
       [SEGMENT_UNMAP] = TRACE_SEGMENT_UNMAP,
   };
-  Driver *driver = user;
-  ReplayStream *counters = stream_at(driver, stream);
+  ReplayDriver *driver = user;
+  ReplayStream *counters = replay_stream(driver, stream);
   gboolean comes = action == SEGMENT_ALLOC || action == SEGMENT_MAP;
   counters->reserved += comes ? bytes : -bytes;
   counters->peak_reserved = MAX(counters->peak_reserved, counters->reserved);
   if (driver->restoring)
     return;
-  note_reserved(driver);
-  compare_segment(driver, actions[action], stream, address, bytes);
+  trace_moments_note_reserved(driver);
+  trace_compare_segment(driver, actions[action], stream, address, bytes);
 }
 
 /* The driver's next address is that of the trace's next new segment, while both agree.  A
@@ -258,13 +59,13 @@ host_segment(gpointer user, SegmentAction action, int stream, guint64 address, g
 static gboolean
 host_place(gpointer user, int stream, gint64 bytes, guint64 *address)
 {
-  Driver *driver = user;
+  ReplayDriver *driver = user;
   (void) bytes;
   if (driver->replay->first_divergence >= 0)
     return FALSE;
-  for (guint i = driver->compared; i < driver->event; i++) {
+  for (guint i = driver->compared; i < driver->call; i++) {
     const TraceEvent *event = trace_event(driver->trace, i);
-    if (event->action != TRACE_SEGMENT_ALLOC && event->action != TRACE_SEGMENT_MAP)
+    if (!trace_event_is_growth(event))
       continue;
     *address = event->address;
     return event->stream == stream;
@@ -275,39 +76,43 @@ host_place(gpointer user, int stream, gint64 bytes, guint64 *address)
 /* ---- Events */
 
 static gboolean
-fail(Driver *driver, const AllocatorFailure *failure)
+fail(ReplayDriver *driver, const AllocatorFailure *failure)
 {
   driver->replay->out_of_memory_at = (gint32) driver->event;
   driver->replay->failure = *failure;
-  note_peaks(driver);
+  trace_moments_note_peaks(driver);
   return FALSE;
 }
 
 /* Each returns FALSE when the replay cannot go on. */
 static gboolean
-replay_alloc(Driver *driver, const TraceEvent *event)
+replay_alloc(ReplayDriver *driver, const TraceEvent *event)
 {
   AllocatorFailure failure;
   BlockHandle block =
       caching_allocator_malloc(driver->allocator, event->bytes, event->stream, &failure);
-  finish_comparison(driver);
+  trace_compare_finish(driver);
   if (block == BLOCK_NONE) {
-    diverge(driver, driver->event, g_strdup("an allocation"), g_strdup("out of memory"));
+    trace_compare_diverge(driver, driver->event, g_strdup("an allocation"),
+                          g_strdup("out of memory"));
     return fail(driver, &failure);
   }
   driver->slots[event->slot] = (SlotState){block, event->stream, FALSE};
-  count_allocated(driver, event->stream, caching_allocator_block_size(driver->allocator, block));
-  note_peaks(driver);
+  trace_compare_address(driver, event->address,
+                        caching_allocator_address(driver->allocator, block));
+  trace_moments_count(driver, event->stream,
+                      caching_allocator_block_size(driver->allocator, block));
+  trace_moments_note_peaks(driver);
   return TRUE;
 }
 
 static void
-release_slot(Driver *driver, gint32 slot)
+release_slot(ReplayDriver *driver, gint32 slot)
 {
   BlockHandle block = driver->slots[slot].block;
-  int lane = slot_at(driver, slot)->lane;
-  count_allocated(driver, driver->slots[slot].stream,
-                  -caching_allocator_block_size(driver->allocator, block));
+  int lane = replay_slot(driver, slot)->lane;
+  trace_moments_count(driver, driver->slots[slot].stream,
+                      -caching_allocator_block_size(driver->allocator, block));
   driver->freeing = slot;
   if (lane >= 0)
     caching_allocator_record_stream(driver->allocator, block,
@@ -316,25 +121,47 @@ release_slot(Driver *driver, gint32 slot)
 }
 
 static gboolean
-replay_free(Driver *driver, const TraceEvent *event)
+replay_free(ReplayDriver *driver, const TraceEvent *event)
 {
+  trace_compare_finish(driver);
   release_slot(driver, event->slot);
   return TRUE;
 }
 
-static gboolean
-replay_release(Driver *driver, const TraceEvent *event)
+/* What the next call will make the allocator do, with what was ready before it. */
+static MallocOutlook
+outlook(ReplayDriver *driver)
 {
-  if (event->empties_cache) {
-    driver->compared = MAX(driver->compared, driver->event);
+  const AllocationTrace *trace = driver->trace;
+  if (driver->call == trace->events->len)
+    return MALLOC_REUSES;
+  const TraceEvent *call = trace_event(trace, driver->call);
+  if (call->action != TRACE_ALLOC && call->action != TRACE_OUT_OF_MEMORY)
+    return MALLOC_REUSES;
+  driver->ready = driver->group;
+  return caching_allocator_outlook(driver->allocator, call->bytes, call->stream);
+}
+
+/* Releases in the trace are the next allocation's own doing if the allocator would release for it
+ * here; else the program has emptied the cache. */
+static gboolean
+replay_release(ReplayDriver *driver, const TraceEvent *event)
+{
+  if (driver->releasing || (driver->event > 0 && trace_event_is_release(event - 1)))
+    return TRUE;
+  MallocOutlook expected = outlook(driver);
+  driver->releasing = expected == MALLOC_COLLECTS || expected == MALLOC_WAITS;
+  /* Frees that completed before a collection were ready; those before a wait were waited for. */
+  driver->ready = expected == MALLOC_WAITS ? driver->group : driver->event;
+  if (!driver->releasing) {
+    driver->replay->empty_caches++;
     caching_allocator_empty_cache(driver->allocator);
-    finish_comparison(driver);
   }
   return TRUE;
 }
 
 static gboolean
-replay_empty_cache(Driver *driver, const TraceEvent *event)
+replay_empty_cache(ReplayDriver *driver, const TraceEvent *event)
 {
   (void) event;
   caching_allocator_empty_cache(driver->allocator);
@@ -342,22 +169,24 @@ replay_empty_cache(Driver *driver, const TraceEvent *event)
 }
 
 static gboolean
-replay_out_of_memory(Driver *driver, const TraceEvent *event)
+replay_out_of_memory(ReplayDriver *driver, const TraceEvent *event)
 {
   AllocatorFailure failure;
   BlockHandle block =
       caching_allocator_malloc(driver->allocator, event->bytes, event->stream, &failure);
-  finish_comparison(driver);
+  trace_compare_finish(driver);
   if (block == BLOCK_NONE)
     return fail(driver, &failure);
   /* With more memory than the recording had, its program would have gone on. */
-  diverge(driver, driver->event, g_strdup("out of memory"), g_strdup("an allocation"));
-  count_allocated(driver, event->stream, caching_allocator_block_size(driver->allocator, block));
-  note_peaks(driver);
+  trace_compare_diverge(driver, driver->event, g_strdup("out of memory"),
+                        g_strdup("an allocation"));
+  trace_moments_count(driver, event->stream,
+                      caching_allocator_block_size(driver->allocator, block));
+  trace_moments_note_peaks(driver);
   return TRUE;
 }
 
-static gboolean (*const replay_event[TRACE_ACTION_COUNT])(Driver *driver,
+static gboolean (*const replay_event[TRACE_ACTION_COUNT])(ReplayDriver *driver,
                                                           const TraceEvent *event) = {
     [TRACE_ALLOC] = replay_alloc,
     [TRACE_FREE_REQUESTED] = replay_free,
@@ -368,18 +197,25 @@ static gboolean (*const replay_event[TRACE_ACTION_COUNT])(Driver *driver,
 };
 
 static void
-replay_events(Driver *driver)
+replay_events(ReplayDriver *driver)
 {
   const AllocationTrace *trace = driver->trace;
   gboolean more = TRUE;
   for (guint i = 0; more && i < trace->events->len; i++) {
     const TraceEvent *event = trace_event(trace, i);
     driver->event = i;
-    follow_phase(driver, event);
+    while (driver->call < trace->events->len &&
+           (driver->call < i || !trace_event_is_call(trace_event(trace, driver->call))))
+      driver->call++;
+    if (!driver->releasing)
+      driver->ready = i;
+    trace_moments_follow_phase(driver, event);
     if (replay_event[event->action])
       more = replay_event[event->action](driver, event);
-    if (event->action == TRACE_ALLOC || event->action == TRACE_FREE_REQUESTED)
-      driver->group = i + 1;
+    if (trace_event_is_call(event)) {
+      driver->group = driver->ready = i + 1;
+      driver->releasing = FALSE;
+    }
   }
 }
 
@@ -387,8 +223,9 @@ replay_events(Driver *driver)
 
 /* Calls visit for each block that the trace begins with, in order of addresses. */
 static void
-each_first_block(Driver *driver, void (*visit)(Driver *driver, const TraceSegment *segment,
-                                               const TraceBlock *block))
+each_first_block(ReplayDriver *driver,
+                 void (*visit)(ReplayDriver *driver, const TraceSegment *segment,
+                               const TraceBlock *block))
 {
   const AllocationTrace *trace = driver->trace;
   for (guint i = 0; i < trace->segments->len; i++) {
@@ -399,7 +236,7 @@ each_first_block(Driver *driver, void (*visit)(Driver *driver, const TraceSegmen
 }
 
 static void
-take_handle(Driver *driver, const TraceSegment *segment, const TraceBlock *block)
+take_handle(ReplayDriver *driver, const TraceSegment *segment, const TraceBlock *block)
 {
   if (block->slot >= 0)
     driver->slots[block->slot] =
@@ -407,7 +244,7 @@ take_handle(Driver *driver, const TraceSegment *segment, const TraceBlock *block
 }
 
 static gboolean
-restore(Driver *driver, GError **error)
+restore(ReplayDriver *driver, GError **error)
 {
   const AllocationTrace *trace = driver->trace;
   g_autofree RestoredSegment *segments = g_new(RestoredSegment, MAX(trace->segments->len, 1));
@@ -419,8 +256,12 @@ restore(Driver *driver, GError **error)
   }
   for (guint i = 0; i < trace->segments->len; i++) {
     const TraceSegment *segment = &g_array_index(trace->segments, TraceSegment, i);
-    segments[i] = (RestoredSegment){segment->address, segment->stream, segment->small_pool,
-                                    blocks + segment->first_block, segment->n_blocks};
+    segments[i] = (RestoredSegment){.address = segment->address,
+                                    .stream = segment->stream,
+                                    .small_pool = segment->small_pool,
+                                    .blocks = blocks + segment->first_block,
+                                    .n_blocks = segment->n_blocks,
+                                    .reservation_address = segment->reservation_address};
   }
   driver->restoring = TRUE;
   if (!caching_allocator_restore(driver->allocator, segments, trace->segments->len,
@@ -436,33 +277,52 @@ restore(Driver *driver, GError **error)
 }
 
 static void
-count_first_block(Driver *driver, const TraceSegment *segment, const TraceBlock *block)
+count_first_block(ReplayDriver *driver, const TraceSegment *segment, const TraceBlock *block)
 {
   if (block->slot >= 0)
-    count_allocated(driver, segment->stream, block->bytes);
+    trace_moments_count(driver, segment->stream, block->bytes);
 }
 
-/* A free that was under way when the trace began. */
 static void
-request_first_free(Driver *driver, const TraceSegment *segment, const TraceBlock *block)
+take_pending(ReplayDriver *driver, const TraceSegment *segment, const TraceBlock *block)
 {
   (void) segment;
   if (block->pending_free)
-    release_slot(driver, block->slot);
+    g_array_append_val(driver->pending, block->slot);
+}
+
+static gint
+compare_completion(gconstpointer a, gconstpointer b, gpointer user)
+{
+  gint32 first = replay_slot(user, *(const gint32 *) a)->completed_at;
+  gint32 second = replay_slot(user, *(const gint32 *) b)->completed_at;
+  return (first > second) - (first < second);
+}
+
+/* Frees that were under way when the trace began queue in the order in which they complete. */
+static void
+request_first_frees(ReplayDriver *driver)
+{
+  driver->pending = g_array_new(FALSE, FALSE, sizeof(gint32));
+  each_first_block(driver, take_pending);
+  g_array_sort_with_data(driver->pending, compare_completion, driver);
+  for (guint i = 0; i < driver->pending->len; i++)
+    release_slot(driver, g_array_index(driver->pending, gint32, i));
+  g_array_free(driver->pending, TRUE);
 }
 
 static void
-begin(Driver *driver)
+begin(ReplayDriver *driver)
 {
   TraceReplay *replay = driver->replay;
   each_first_block(driver, count_first_block);
-  each_first_block(driver, request_first_free);
+  request_first_frees(driver);
   for (guint i = 0; i < replay->streams->len; i++) {
-    ReplayStream *stream = stream_at(driver, (int) i);
+    ReplayStream *stream = replay_stream(driver, (int) i);
     stream->peak_allocated = stream->allocated;
   }
   caching_allocator_reset_peak(driver->allocator);
-  note_peaks(driver);
+  trace_moments_note_peaks(driver);
   replay->peak_allocated.event = replay->peak_reserved.event = -1;
 }
 
@@ -473,13 +333,14 @@ keep_block(const BlockInfo *info, gpointer user)
 }
 
 static void
-finish(Driver *driver)
+finish(ReplayDriver *driver)
 {
   TraceReplay *replay = driver->replay;
   replay->stats = *caching_allocator_stats(driver->allocator);
-  replay->end = moment(driver);
+  trace_moments_finish(driver);
   for (guint i = 0; i < replay->streams->len; i++)
-    stream_at(driver, (int) i)->cached = caching_allocator_cached_bytes(driver->allocator, (int) i);
+    replay_stream(driver, (int) i)->cached =
+        caching_allocator_cached_bytes(driver->allocator, (int) i);
   caching_allocator_visit(driver->allocator, keep_block, replay->blocks);
 }
 
@@ -490,7 +351,7 @@ replay_new(const AllocationTrace *trace)
   replay->streams = g_array_new(FALSE, TRUE, sizeof(ReplayStream));
   replay->phases = g_array_new(FALSE, FALSE, sizeof(ReplayPhase));
   replay->blocks = g_array_new(FALSE, FALSE, sizeof(BlockInfo));
-  replay->out_of_memory_at = replay->first_divergence = -1;
+  replay->out_of_memory_at = replay->first_divergence = replay->first_misplaced = -1;
   /* A list of frees alone has no stream. */
   g_array_set_size(replay->streams, MAX(trace->streams->len, 1));
   for (guint i = 0; i < trace->streams->len; i++)
@@ -517,7 +378,7 @@ trace_replay_run(const AllocationTrace *trace, const ReplayOptions *options, GEr
 {
   g_autoptr(TraceReplay) replay = replay_new(trace);
   g_autofree SlotState *slots = g_new0(SlotState, MAX(trace->slots->len, 1));
-  Driver driver = {.trace = trace, .options = options, .replay = replay, .slots = slots};
+  ReplayDriver driver = {.trace = trace, .replay = replay, .slots = slots};
   const AllocatorHost host = {
       .user = &driver,
       .record_event = host_record_event,

@@ -40,6 +40,10 @@ typedef struct {
   GArray *phases;       /* ReplayPhase, in order of time */
   GArray *blocks;       /* BlockInfo: all blocks at the end */
   ReplayMoment peak_allocated, peak_reserved, end;
+  /* Peaks of the steps that were completed: when memory runs out in the middle of one, those before
+   * it.  A step begins with the phase that the trace begins with; without phases, or in the first
+   * step, all counts. */
+  gint64 complete_peak_allocated, complete_peak_reserved;
   /* Which event the allocator could not serve; -1: none.  The replay ends there. */
   gint32 out_of_memory_at;
   AllocatorFailure failure;
@@ -48,6 +52,12 @@ typedef struct {
   gint32 first_divergence;
   char *trace_did, *replay_did;
   guint segment_events_compared;
+  /* The first allocation that got another address than in the trace (another free block was
+   * chosen); -1: none.  It may come before the first divergence. */
+  gint32 first_misplaced;
+  guint64 trace_address, replay_address;
+  /* Releases in the trace that no allocation of the replay explains: taken as empty_cache(). */
+  guint empty_caches;
 } TraceReplay;
 
 /* The allocator is configured as trace->config says.  NULL and error when the trace's first

@@ -8,25 +8,21 @@
 gboolean
 checkpoint_wants(const Tape *t, int block)
 {
-  const PlanSpec *plan = t->x->plan;
-  switch (plan->checkpointing.policy) {
-  case CHECKPOINT_NONE:
-    return FALSE;
-  case CHECKPOINT_EVERY_N:
-    return block % plan->checkpointing.every == 0;
-  case CHECKPOINT_FRACTION: { /* block i when floor((i + 1) f) > floor(i f): spread evenly */
-    double f = plan->checkpointing.fraction;
-    return (gint64) ((block + 1) * f) > (gint64) (block * f);
-  }
-  default:
-    return TRUE;
-  }
+  return plan_spec_checkpoints(t->x->plan, block);
+}
+
+gboolean
+checkpoint_repeats_hooks(const Tape *t)
+{
+  if (t->strategy->before_module != NULL)
+    return !t->network->checkpoints_forward;
+  return t->x->plan->checkpointing.around == AROUND_FSDP;
 }
 
 /* ---- frames ---- */
 
-static CheckpointFrame *
-frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
+CheckpointFrame *
+checkpoint_frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   CheckpointFrame *frame = g_new0(CheckpointFrame, 1);
   frame->place = place;
@@ -39,14 +35,17 @@ frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
   return frame;
 }
 
-/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs. */
-static void
-frame_free(Tape *t, CheckpointFrame *frame)
+/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs.  A
+ * layer's forward() is a partial that carries all but the first as keywords: those go before. */
+void
+checkpoint_frame_free(Tape *t, CheckpointFrame *frame)
 {
   for (guint i = frame->next_kept * OP_OUTPUTS; i < frame->kept->len; i++)
     tape_drop(t, &g_array_index(frame->kept, TensorRef, i));
-  for (int i = 0; i < frame->arguments; i++)
-    tape_drop(t, &frame->argument[i]);
+  for (int i = 0; i < frame->arguments; i++) {
+    int k = t->network->checkpoints_forward ? frame->arguments - 1 - i : i;
+    tape_drop(t, &frame->argument[k]);
+  }
   g_array_unref(frame->recomputed);
   g_array_unref(frame->kept);
   g_free(frame);
@@ -55,7 +54,7 @@ frame_free(Tape *t, CheckpointFrame *frame)
 static TensorRef
 run_region(Tape *t, const CheckpointFrame *frame, const TensorRef *args)
 {
-  if (t->x->plan->checkpointing.around == AROUND_FSDP)
+  if (checkpoint_repeats_hooks(t))
     return tape_call_hooked(t, frame->block, frame->place, frame->arguments, args);
   return tape_run(t, frame->place, frame->arguments, args);
 }
@@ -63,7 +62,7 @@ run_region(Tape *t, const CheckpointFrame *frame, const TensorRef *args)
 TensorRef
 checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
-  CheckpointFrame *frame = frame_new(t, block, place, n, args);
+  CheckpointFrame *frame = checkpoint_frame_new(t, block, place, n, args);
   for (int i = 0; i < n; i++) {
     tape_hold(t, &frame->argument[i]);
     live_storage_promote(t->live, frame->argument[i].storage, CATEGORY_ACTIVATION);
@@ -75,7 +74,7 @@ checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   t->recording = NULL;
   if (frame->alive == 0) { /* nothing in it wants to be saved */
     g_ptr_array_index(t->frames, t->recording_id) = NULL;
-    frame_free(t, frame);
+    checkpoint_frame_free(t, frame);
   }
   return result;
 }
@@ -106,18 +105,35 @@ recompute(Tape *t, CheckpointFrame *frame)
 
 /* ---- saved tensors ---- */
 
+/* The tensor as a node keeps it.  A Parameter is kept as such; a tensor made of its data - a view,
+ * or what a recomputation delivers - is one of its own, with the memory that the parameter had
+ * then: where parameters are resized in place that is the parameter's, where their data is swapped
+ * it lives on. */
+static TensorRef
+kept_tensor(const Tape *t, const TensorRef *ref)
+{
+  TensorRef kept = *ref;
+  if (ref->parameter < 0 || !t->strategy->swaps_parameters ||
+      (t->recomputing == NULL && !ref->is_view))
+    return kept;
+  kept.storage = t->x->parameters[ref->parameter].unsharded;
+  kept.parameter = -1;
+  return kept;
+}
+
 gboolean
 checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
 {
   CheckpointFrame *frame = t->recomputing;
   if (frame != NULL) {
     g_assert(frame->packed < frame->holders);
-    tape_hold(t, ref);
-    live_storage_promote(t->live, ref->storage, CATEGORY_ACTIVATION);
-    g_array_index(frame->recomputed, TensorRef, frame->packed++) = *ref;
+    TensorRef kept = kept_tensor(t, ref);
+    tape_hold(t, &kept);
+    live_storage_promote(t->live, kept.storage, CATEGORY_ACTIVATION);
+    g_array_index(frame->recomputed, TensorRef, frame->packed++) = kept;
     return frame->packed < frame->holders;
   }
-  *saved = (SavedVariable){.ref = *ref, .frame = -1};
+  *saved = (SavedVariable){.ref = kept_tensor(t, ref), .frame = -1};
   frame = t->recording;
   if (frame != NULL) {
     saved->ref = NO_TENSOR;
@@ -126,8 +142,8 @@ checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
     frame->alive++;
     return TRUE;
   }
-  tape_hold(t, ref);
-  live_storage_promote(t->live, ref->storage, CATEGORY_ACTIVATION);
+  tape_hold(t, &saved->ref);
+  live_storage_promote(t->live, saved->ref.storage, CATEGORY_ACTIVATION);
   return TRUE;
 }
 
@@ -155,7 +171,7 @@ checkpoint_release(Tape *t, SavedVariable *saved)
   if (--frame->alive > 0)
     return;
   g_ptr_array_index(t->frames, saved->frame) = NULL;
-  frame_free(t, frame);
+  checkpoint_frame_free(t, frame);
 }
 
 /* ---- selective_op ---- */

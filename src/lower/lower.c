@@ -22,24 +22,40 @@ NetworkShape
 lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 {
   const Strategy *strategy = strategy_find(plan->strategy);
-  return (NetworkShape){
+  LossScaling loss = strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
+  gboolean loops = loss == LOSS_IS_THE_LOOPS;
+  NetworkShape shape = {
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
-      .micro_batches = plan->accumulation.steps,
+      .micro_batches = loops ? plan->accumulation.steps : 1,
+      .loss_steps = loops                  ? 0
+                    : loss == LOSS_DIVIDED ? 1
+                                           : LOSS_STEPS,
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm},
   };
+  if (strategy != NULL && strategy->shape != NULL)
+    strategy->shape(plan, &shape);
+  return shape;
 }
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */
+
+/* A root whose parameters all are in other groups has none. */
+static gboolean
+has_parameters(const StrategyContext *x, guint unit)
+{
+  return ((const Unit *) g_ptr_array_index(x->units, unit))->parameters->len > 0;
+}
 
 static gboolean
 unit_exists(const StrategyContext *x, const char *name)
 {
   for (guint i = 0; i < x->units->len; i++)
-    if (g_str_equal(((const Unit *) g_ptr_array_index(x->units, i))->name, name))
+    if (has_parameters(x, i) &&
+        g_str_equal(((const Unit *) g_ptr_array_index(x->units, i))->name, name))
       return TRUE;
   return FALSE;
 }
@@ -66,8 +82,9 @@ accept_retained(const StrategyContext *x, GError **error)
       continue;
     g_autoptr(GString) names = g_string_new(NULL);
     for (guint k = 0; k < x->units->len; k++)
-      g_string_append_printf(names, "%s%s", k > 0 ? ", " : "",
-                             ((const Unit *) g_ptr_array_index(x->units, k))->name);
+      if (has_parameters(x, k))
+        g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "",
+                               ((const Unit *) g_ptr_array_index(x->units, k))->name);
     return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s",
                             spec->group, names->str);
   }
@@ -105,6 +122,7 @@ context_init(StrategyContext *x, const LowerInput *in)
       .plan = in->plan,
       .device = in->device,
       .rank = in->rank % in->plan->shard,
+      .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };
   x->live = live_storages_new(x->builder);
@@ -169,6 +187,7 @@ write_program(StrategyContext *x, const LowerInput *in)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
+  lowered->keeps_gradients = in->strategy->keeps_gradients;
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   if (in->strategy->teardown != NULL)
     in->strategy->teardown(x);

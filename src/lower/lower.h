@@ -9,8 +9,9 @@ typedef struct {
   const PlanSpec *plan;
   const DeviceProfile *device;
   const Strategy *strategy;
-  int rank;  /* global; its place in the shard group is rank % shard */
-  int steps; /* how many to lower, >= 1 */
+  int rank;            /* global; its place in the shard group is rank % shard */
+  int steps;           /* how many to lower, >= 1 */
+  gint64 memory_limit; /* bytes that frameworks see as the device's; 0: the device's own */
 } LowerInput;
 
 /* What a Program does not say about itself. */
@@ -20,7 +21,8 @@ typedef struct {
       *units; /* Unit *: groups with members, bytes and counts of collectives in the last step */
   ExpectedTotals expected;
   gboolean has_expected;
-  int zero_stage; /* equivalent ZeRO stage */
+  int zero_stage;           /* equivalent ZeRO stage */
+  gboolean keeps_gradients; /* zero_grad frees nothing */
 } Lowered;
 
 /* Writes the Program.  Errors: a plan that the strategy or this version cannot honour. */

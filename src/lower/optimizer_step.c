@@ -3,14 +3,10 @@
 #include "lower/optimizer_step.h"
 
 #include "base/units.h"
-
-enum { MOMENTS = 2 };
+#include "strategy/torch_optimizer.h"
 
 struct _OptimizerState {
-  StrategyContext *x;
-  gboolean made;
-  StorageId *step;   /* by parameter */
-  StorageId *moment; /* by parameter, MOMENTS each */
+  OptimizedTensor *tensors; /* by parameter */
 };
 
 OptimizerState *
@@ -18,19 +14,18 @@ optimizer_state_new(StrategyContext *x)
 {
   OptimizerState *state = g_new0(OptimizerState, 1);
   guint n = x->network->parameters->len;
-  state->x = x;
-  state->step = g_new(StorageId, n);
-  state->moment = g_new(StorageId, n * MOMENTS);
-  for (guint i = 0; i < n; i++)
-    state->step[i] = state->moment[i * MOMENTS] = state->moment[i * MOMENTS + 1] = NO_STORAGE;
+  state->tensors = g_new(OptimizedTensor, n);
+  for (guint i = 0; i < n; i++) {
+    state->tensors[i] = (OptimizedTensor) OPTIMIZED_TENSOR_INIT;
+    state->tensors[i].parameter = (gint32) i;
+  }
   return state;
 }
 
 void
 optimizer_state_free(OptimizerState *state)
 {
-  g_free(state->step);
-  g_free(state->moment);
+  g_free(state->tensors);
   g_free(state);
 }
 
@@ -177,99 +172,17 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
 
 /* ---- the step ---- */
 
-static StorageId
-new_state(StrategyContext *x, guint i, gint64 bytes)
-{
-  StorageId state = live_storage_alloc(x->live, bytes, STREAM_COMPUTE,
-                                       parameter_purpose(x, (int) i, CATEGORY_OPTIMIZER_STATE));
-  if (state == NO_STORAGE)
-    return state;
-  operand(x, state, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
-  return state;
-}
-
-/* Adam: two moments, and the step counter on the device when fused.  SGD with momentum: one buffer.
- */
-static void
-make_states(StrategyContext *x, OptimizerState *state)
-{
-  gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
-  gboolean fused = x->plan->optimizer.implementation == OPTIMIZER_FUSED;
-  state->made = TRUE;
-  for (guint i = 0; i < x->network->parameters->len; i++) {
-    gint64 bytes = local_bytes(x, i);
-    if (!is_stepped(x, i))
-      continue;
-    if (adam && fused)
-      state->step[i] = new_state(x, i, 4);
-    for (int k = 0; k < (adam ? MOMENTS : 1); k++)
-      state->moment[i * MOMENTS + (guint) k] = new_state(x, i, bytes);
-  }
-}
-
-/* One launch for all parameters: state and gradients are read, parameters and state are written. */
-static void
-launch_update(StrategyContext *x, const OptimizerState *state, const char *name,
-              double bytes_per_parameter_byte)
-{
-  double bytes = 0;
-  for (guint i = 0; i < x->network->parameters->len; i++) {
-    if (local_bytes(x, i) == 0)
-      continue;
-    operand(x, gradient_of(x, i), ROLE_READ);
-    operand(x, x->parameters[i].sharded, ROLE_ACCUMULATE);
-    for (int k = 0; k < MOMENTS; k++)
-      operand(x, state->moment[i * MOMENTS + (guint) k], ROLE_ACCUMULATE);
-    bytes += bytes_per_parameter_byte * (double) local_bytes(x, i);
-  }
-  strategy_launch(x, STREAM_COMPUTE, name, bytes);
-}
-
-/* foreach Adam takes the square roots of all second moments at once; the list goes from its end. */
-static void
-foreach_temporaries(StrategyContext *x)
-{
-  gint64 n = x->network->parameters->len;
-  g_autofree StorageId *roots = g_new(StorageId, n);
-  for (gint64 i = 0; i < n; i++)
-    roots[i] = temporary(x, local_bytes(x, (guint) i), "exp_avg_sq_sqrt");
-  for (gint64 i = n - 1; i >= 0; i--)
-    live_storage_drop(x->live, roots[i]);
-}
-
-/* The for-loop's denominator is a variable: it lives until the next parameter's exists. */
-static void
-forloop_temporaries(StrategyContext *x)
-{
-  StorageId previous = NO_STORAGE;
-  for (guint i = 0; i < x->network->parameters->len; i++) {
-    if (!is_stepped(x, i))
-      continue;
-    StorageId root = temporary(x, local_bytes(x, i), "sqrt");
-    StorageId denominator = temporary(x, local_bytes(x, i), "denom");
-    live_storage_drop(x->live, root);
-    live_storage_drop(x->live, previous);
-    previous = denominator;
-  }
-  live_storage_drop(x->live, previous);
-}
-
 void
 optimizer_step(StrategyContext *x, OptimizerState *state)
 {
-  const OptimizerCode code = x->plan->optimizer.implementation;
-  gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
+  guint n = x->network->parameters->len;
   program_builder_set_module(x->builder, -1);
-  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) x->network->parameters->len);
-  if (!state->made)
-    make_states(x, state);
-  if (adam && code == OPTIMIZER_FOREACH)
-    foreach_temporaries(x);
-  else if (adam && code == OPTIMIZER_FORLOOP)
-    forloop_temporaries(x);
-  /* bytes moved per byte of parameter: fused 28 / 4, foreach 84 / 4, for-loop like foreach; SGD
-   * reads gradient, buffer and parameter and writes two of them */
-  double factor = !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
-  launch_update(x, state, adam ? "adam" : "sgd", factor);
+  for (guint i = 0; i < n; i++) {
+    OptimizedTensor *t = &state->tensors[i];
+    t->value = x->parameters[i].sharded;
+    t->gradient = gradient_of(x, i);
+    t->elements = x->parameters[i].local_elements;
+    t->stepped = is_stepped(x, i);
+  }
+  torch_optimizer_step(x, stored_dtype(x), (int) n, state->tensors);
 }

@@ -32,12 +32,17 @@ make_inputs(StepWalk *w)
   StrategyContext *x = w->x;
   guint inputs = x->network->inputs->len, batches = (guint) x->plan->accumulation.steps;
   static const char *const names[] = {"tokens", "labels"};
+  guint tensors = inputs > 0 ? MAX(inputs, w->strategy->batch_tensors) : 0;
   w->inputs = g_new(StorageId, inputs * batches);
-  for (guint i = 0; i < inputs; i++)
-    for (guint k = 0; k < batches; k++)
-      w->inputs[k * inputs + i] =
-          loop_tensor(x, value_bytes(&g_array_index(x->network->inputs, ValueInfo, i)),
-                      CATEGORY_OTHER, names[i % G_N_ELEMENTS(names)]);
+  for (guint i = 0; i < tensors; i++) {
+    const ValueInfo *info = &g_array_index(x->network->inputs, ValueInfo, MIN(i, inputs - 1));
+    for (guint k = 0; k < batches; k++) {
+      StorageId made =
+          loop_tensor(x, value_bytes(info), CATEGORY_OTHER, names[i % G_N_ELEMENTS(names)]);
+      if (i < inputs)
+        w->inputs[k * inputs + i] = made;
+    }
+  }
 }
 
 void
@@ -51,6 +56,8 @@ step_walk_construct(StepWalk *w)
         x->live, loop_tensor(x, x->network->construction_scratch, CATEGORY_TEMPORARY, "scratch"));
   w->strategy->construct(x);
   tape_construct(w->tape);
+  if (w->strategy->initialize != NULL)
+    w->strategy->initialize(x);
   program_builder_empty_cache(x->builder);
   make_inputs(w);
   end_phase(x);
@@ -64,7 +71,9 @@ zero_grad(StepWalk *w)
 {
   StrategyContext *x = w->x;
   begin_phase(x, "zero_grad");
-  for (guint i = 0; i < x->network->parameters->len; i++) {
+  if (w->strategy->zero_grad != NULL)
+    w->strategy->zero_grad(x);
+  for (guint i = 0; w->strategy->zero_grad == NULL && i < x->network->parameters->len; i++) {
     ParameterState *p = &x->parameters[i];
     live_storage_clear(x->live, &p->gradient);
     p->has_gradient = FALSE;
@@ -85,22 +94,45 @@ forward(StepWalk *w)
   return loss;
 }
 
+/* The loss as an engine makes it: every step's result is held until backward is over.  Returns how
+ * many there are. */
+static int
+scale_loss(StepWalk *w, TensorRef losses[LOSS_STEPS + 1])
+{
+  const Network *network = w->x->network;
+  int n = 0;
+  for (int i = 0; i < LOSS_STEPS; i++)
+    if (network->loss_step[i] >= 0) {
+      losses[n + 1] = tape_apply(w->tape, network->loss_step[i], losses[n]);
+      n++;
+    }
+  return n + 1;
+}
+
 /* loss.backward(); del loss.  The gradient of the loss is the caller's until backward() returns. */
 static void
 backward(StepWalk *w, TensorRef loss)
 {
   StrategyContext *x = w->x;
   begin_phase(x, "backward");
-  TensorRef ones = {.node = -1, .parameter = -1, .dtype = loss.dtype};
+  if (w->strategy->begin_backward != NULL)
+    w->strategy->begin_backward(x);
+  TensorRef losses[LOSS_STEPS + 1] = {loss};
+  int n = scale_loss(w, losses);
+  TensorRef last = losses[n - 1];
+  TensorRef ones = {.node = -1, .parameter = -1, .dtype = last.dtype};
   ones.storage =
-      loop_tensor(x, dtype_size((DType) loss.dtype), CATEGORY_TEMPORARY, "gradient of the loss");
+      loop_tensor(x, dtype_size((DType) last.dtype), CATEGORY_TEMPORARY, "gradient of the loss");
   program_builder_operand(
       x->builder, live_storage_tensor(x->live, ones.storage, (DType) ones.dtype), ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "ones_like", 4);
   live_storage_hold(x->live, ones.storage);
-  tape_backward(w->tape, loss, ones);
+  tape_backward(w->tape, last, ones);
   live_storage_drop(x->live, ones.storage);
-  live_storage_drop(x->live, loss.storage);
+  if (w->strategy->after_graph != NULL)
+    w->strategy->after_graph(x);
+  for (int i = n - 1; i >= 0; i--)
+    live_storage_drop(x->live, losses[i].storage);
   strategy_release_retained(x, w->strategy, RETAIN_END_OF_BACKWARD);
   end_phase(x);
 }
@@ -113,6 +145,29 @@ micro_batch(StepWalk *w, int i)
   x->last_micro_batch = i == x->plan->accumulation.steps - 1;
   x->synchronize = x->last_micro_batch || x->plan->accumulation.sync_every_step;
   backward(w, forward(w));
+}
+
+/* Clipping and the optimizer, in phases of their own unless the strategy's step is both. */
+static void
+optimize(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  const PlanSpec *plan = x->plan;
+  gboolean whole = w->strategy->optimizer_step != NULL;
+  if (plan->optimizer.clip_grad_norm > 0 && !whole) {
+    begin_phase(x, "clip");
+    if (w->strategy->clip == NULL || !w->strategy->clip(x))
+      optimizer_clip(x, w->strategy);
+    end_phase(x);
+  }
+  if (plan->optimizer.name == OPTIMIZER_NONE)
+    return;
+  begin_phase(x, "optimizer");
+  if (whole)
+    w->strategy->optimizer_step(x);
+  else
+    optimizer_step(x, w->optimizer);
+  end_phase(x);
 }
 
 void
@@ -128,16 +183,7 @@ step_walk_step(StepWalk *w)
   for (int i = 0; i < plan->accumulation.steps; i++)
     micro_batch(w, i);
   x->micro_batch = 0;
-  if (plan->optimizer.clip_grad_norm > 0) {
-    begin_phase(x, "clip");
-    optimizer_clip(x, w->strategy);
-    end_phase(x);
-  }
-  if (plan->optimizer.name != OPTIMIZER_NONE) {
-    begin_phase(x, "optimizer");
-    optimizer_step(x, w->optimizer);
-    end_phase(x);
-  }
+  optimize(w);
   if (plan->optimizer.zero_grad == ZERO_GRAD_END)
     zero_grad(w);
   strategy_release_retained(x, w->strategy, RETAIN_END_OF_STEP);

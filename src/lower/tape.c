@@ -24,11 +24,19 @@ make_ids(ProgramBuilder *builder, const Function *f)
   return ids;
 }
 
+static void
+view_parameters(StrategyContext *x, int unit, StreamId stream)
+{
+  autograd_view_parameters(x->walk, unit, stream);
+}
+
 Tape *
 tape_new(StrategyContext *context, const Strategy *strategy)
 {
   Tape *t = g_new0(Tape, 1);
   t->x = context;
+  context->walk = t;
+  context->view_parameters = view_parameters;
   t->strategy = strategy;
   t->network = context->network;
   t->builder = context->builder;
@@ -42,6 +50,7 @@ tape_new(StrategyContext *context, const Strategy *strategy)
   for (int i = 0; i < THREAD_COUNT; i++)
     for (int j = 0; j < WORKSPACE_COUNT; j++)
       t->workspace[i][j] = NO_STORAGE;
+  t->inputs_left = g_new0(int, t->network->modules->len + t->network->blocks->len);
   t->ids = g_new(FunctionIds, t->network->functions->len);
   for (guint i = 0; i < t->network->functions->len; i++)
     t->ids[i] = make_ids(t->builder, network_function(t->network, (int) i));
@@ -56,6 +65,7 @@ tape_free(Tape *t)
     g_free(t->ids[i].kernel);
   }
   g_free(t->ids);
+  g_free(t->inputs_left);
   g_array_unref(t->nodes);
   g_array_unref(t->saved);
   g_array_unref(t->hooks);
@@ -116,38 +126,48 @@ layout_of(const ValueInfo *info)
   return layout;
 }
 
-/* What the op knows of a buffer: FALSE of temporaries, which are flat.  A gradient has a shape that
- * the op knows and a memory order of its own. */
+/* What the op knows of a buffer: FALSE of temporaries, which are flat.  A gradient that comes in
+ * has its output's shape and a memory order of its own. */
 static gboolean
 buffer_info(const OpRun *run, int buffer, ValueInfo *info)
 {
-  if (buffer >= BUFFER_TEMP && buffer < BUFFER_INCOMING)
-    return FALSE;
-  *info = run->info[buffer >= BUFFER_GRAD       ? buffer - BUFFER_GRAD
-                    : buffer >= BUFFER_INCOMING ? buffer - BUFFER_INCOMING + BUFFER_OUT
-                                                : buffer];
-  if (buffer >= BUFFER_INCOMING)
+  if (buffer >= BUFFER_GRAD) {
+    *info = run->gradient[buffer - BUFFER_GRAD];
+  } else if (buffer >= BUFFER_INCOMING) {
+    *info = run->info[buffer - BUFFER_INCOMING + BUFFER_OUT];
     memcpy(info->stride, run->buffer[buffer].stride, sizeof(info->stride));
+  } else if (buffer < BUFFER_TEMP) {
+    *info = run->info[buffer];
+  } else {
+    return FALSE;
+  }
   return TRUE;
+}
+
+/* Notes what a gradient is now. */
+static void
+set_gradient(OpRun *run, int buffer, const ValueInfo *info)
+{
+  run->gradient[buffer - BUFFER_GRAD] = *info;
+  memcpy(run->buffer[buffer].stride, info->stride, sizeof(info->stride));
 }
 
 static void
 add_operand(Tape *t, const OpRun *run, int buffer, Role role)
 {
   const TensorRef *ref = &run->buffer[buffer];
-  StorageId storage =
-      ref->parameter >= 0 ? t->x->parameters[ref->parameter].unsharded : ref->storage;
+  const ParameterState *p = ref->parameter >= 0 ? &t->x->parameters[ref->parameter] : NULL;
+  StorageId storage = p != NULL ? p->unsharded : ref->storage;
   if (storage == NO_STORAGE)
     return;
+  gint64 offset = ref->offset + (p != NULL ? p->offset : 0);
   ValueInfo info;
-  gboolean known = buffer_info(run, buffer, &info);
   gint32 tensor;
-  if (!known || value_bytes(&info) > live_storage_bytes(t->live, storage)) {
-    /* a temporary, or a gradient before validation: all of it */
+  if (!buffer_info(run, buffer, &info)) {
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
     Layout layout = layout_of(&info);
-    tensor = program_builder_tensor(t->builder, storage, ref->offset, &layout);
+    tensor = program_builder_tensor(t->builder, storage, offset, &layout);
   }
   program_builder_operand(t->builder, tensor, role);
 }
@@ -194,18 +214,17 @@ static void
 allocate(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   StoragePurpose purpose = {CATEGORY_TEMPORARY, run->place.first_module + run->op->module, what};
-  TensorRef ref = tape_new_tensor(t, step->bytes, (DType) step->dtype, purpose);
+  run->buffer[step->buffer] = tape_new_tensor(t, step->bytes, (DType) step->dtype, purpose);
   if (step->buffer >= BUFFER_GRAD) {
     ValueInfo shape = run->info[step->source];
     order_gradient(run, step, &shape);
-    memcpy(ref.stride, shape.stride, sizeof(ref.stride));
+    set_gradient(run, step->buffer, &shape);
   }
-  run->buffer[step->buffer] = ref;
 }
 
-/* Memory order of a view of the incoming gradient. */
-static void
-order_view(const OpRun *run, const OpStep *step, TensorRef *ref)
+/* A view of the incoming gradient, in the input's shape. */
+static ValueInfo
+view_of_incoming(const OpRun *run, const OpStep *step)
 {
   ValueInfo incoming, seen = run->info[step->buffer - BUFFER_GRAD];
   buffer_info(run, BUFFER_INCOMING, &incoming);
@@ -215,8 +234,7 @@ order_view(const OpRun *run, const OpStep *step, TensorRef *ref)
     break;
   case ORDER_EXPANDED:
     value_expand(&incoming, &seen);
-    incoming = seen;
-    break;
+    return seen;
   case ORDER_AS_REAL:
     for (int i = 0; i < incoming.dims; i++)
       incoming.stride[i] *= 2;
@@ -225,7 +243,8 @@ order_view(const OpRun *run, const OpStep *step, TensorRef *ref)
   default:
     break;
   }
-  memcpy(ref->stride, incoming.stride, sizeof(ref->stride));
+  memcpy(seen.stride, incoming.stride, sizeof(seen.stride));
+  return seen;
 }
 
 /* A second reference to the source: a view of it, or itself. */
@@ -238,9 +257,25 @@ alias(Tape *t, OpRun *run, const OpStep *step, gboolean is_view)
     ref.is_view = TRUE;
     ref.offset += step->bytes;
   }
-  if (step->action == STEP_VIEW)
-    order_view(run, step, &ref);
   run->buffer[step->buffer] = ref;
+}
+
+/* The incoming gradient itself: it has the output's shape until validation. */
+static void
+pass(Tape *t, OpRun *run, const OpStep *step)
+{
+  ValueInfo incoming;
+  buffer_info(run, step->source, &incoming);
+  alias(t, run, step, FALSE);
+  set_gradient(run, step->buffer, &incoming);
+}
+
+static void
+view(Tape *t, OpRun *run, const OpStep *step)
+{
+  ValueInfo seen = view_of_incoming(run, step);
+  alias(t, run, step, TRUE);
+  set_gradient(run, step->buffer, &seen);
 }
 
 static void
@@ -263,9 +298,9 @@ reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
   if (contiguous || (step->action == STEP_RESHAPE && value_view(&incoming, &seen))) {
     if (contiguous)
       value_set_contiguous(&seen);
-    OpStep view = {.action = STEP_PASS, .buffer = step->buffer, .source = step->source};
-    alias(t, run, &view, TRUE);
-    memcpy(run->buffer[step->buffer].stride, seen.stride, sizeof(seen.stride));
+    OpStep whole = {.buffer = step->buffer, .source = step->source};
+    alias(t, run, &whole, TRUE);
+    set_gradient(run, step->buffer, &seen);
     return;
   }
   OpStep copy = *step;
@@ -282,28 +317,31 @@ make_contiguous_inside(Tape *t, OpRun *run, const OpStep *step, gint32 what)
   ValueInfo incoming;
   buffer_info(run, step->source, &incoming);
   value_swap(&incoming, 1, 2);
+  run->buffer[step->buffer] = NO_TENSOR;
   if (value_is_contiguous(&incoming))
     return;
   allocate(t, run, step, what);
   launch_clone(t, run, step);
 }
 
-/* A gradient as validation made it: a sum is row-major in the input's shape, a cast keeps the
- * order.
+/* A gradient as validation made it: a sum is row-major in the input's shape, a cast to the input's
+ * dtype keeps the order.
  */
 static void
 replace(Tape *t, OpRun *run, const OpStep *step)
 {
   TensorRef old = run->buffer[step->buffer], *made = &run->buffer[step->source];
-  ValueInfo shape = run->info[step->buffer - BUFFER_GRAD];
-  ValueInfo before = shape;
-  memcpy(before.stride, old.stride, sizeof(before.stride));
-  if (step->order == ORDER_SAME)
+  ValueInfo before, shape = run->info[step->buffer - BUFFER_GRAD];
+  buffer_info(run, step->buffer, &before);
+  if (step->order == ORDER_SAME) {
     value_order_like(&shape, 1, &before);
-  else
+  } else {
     value_set_contiguous(&shape);
-  memcpy(made->stride, shape.stride, sizeof(made->stride));
+    shape.dtype = before.dtype;
+  }
   run->buffer[step->buffer] = *made;
+  run->buffer[step->buffer].dtype = shape.dtype;
+  set_gradient(run, step->buffer, &shape);
   *made = NO_TENSOR;
   tape_drop(t, &old);
 }
@@ -321,11 +359,13 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     *buffer = NO_TENSOR;
     break;
   case STEP_ALIAS:
-  case STEP_VIEW:
     alias(t, run, step, TRUE);
     break;
+  case STEP_VIEW:
+    view(t, run, step);
+    break;
   case STEP_PASS:
-    alias(t, run, step, FALSE);
+    pass(t, run, step);
     break;
   case STEP_RESHAPE:
   case STEP_CONTIGUOUS:
@@ -362,10 +402,13 @@ tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place)
   run->op = op;
   run->place = place;
   run->launches = 0;
-  static const TensorRef none[BUFFER_COUNT] = {[0 ... BUFFER_COUNT - 1] = NO_TENSOR_INIT};
-  memcpy(run->buffer, none, sizeof(none));
-  for (int i = 0; i < op->outs; i++)
+  static const TensorRef none = NO_TENSOR_INIT;
+  for (int i = 0; i < op->ins; i++) /* temporaries are made before a recipe speaks of them */
+    run->buffer[BUFFER_IN + i] = run->buffer[BUFFER_GRAD + i] = none;
+  for (int i = 0; i < op->outs; i++) {
+    run->buffer[BUFFER_OUT + i] = run->buffer[BUFFER_INCOMING + i] = none;
     run->info[BUFFER_OUT + i] = g_array_index(f->values, ValueInfo, op->out[i]);
+  }
   program_builder_set_module(t->builder, place.first_module + op->module);
 }
 
@@ -489,8 +532,8 @@ unit_at(const GArray *units, int module)
   return units != NULL ? g_array_index(units, int, module) : -1;
 }
 
-/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then inputs
- * come as they are. */
+/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then
+ * inputs come as they are. */
 static gboolean
 has_mixed_precision(const PlanSpec *plan)
 {
@@ -518,6 +561,43 @@ cast_input(Tape *t, TensorRef *ref, int module)
   *ref = cast;
 }
 
+int
+tape_program_module(const Tape *t, int module)
+{
+  int block = module - (int) t->network->modules->len;
+  return block < 0 ? module : network_block(t->network, block)->module;
+}
+
+/* The hooks that a strategy has on every module.  A recomputation's graph is thrown away: it gets
+ * no nodes. */
+static void
+before_module(Tape *t, int module, int n, TensorRef *args)
+{
+  if (t->strategy->before_module == NULL)
+    return;
+  t->strategy->before_module(t->x, module);
+  if (t->recomputing != NULL)
+    return;
+  t->inputs_left[module] = 0;
+  for (int i = 0; i < n; i++) {
+    if (args[i].node < 0)
+      continue;
+    autograd_mark(t, NODE_MODULE_END, module, &args[i]);
+    t->inputs_left[module]++;
+  }
+}
+
+static void
+after_module(Tape *t, int module, TensorRef *output)
+{
+  if (t->strategy->after_module == NULL)
+    return;
+  program_builder_set_module(t->builder, tape_program_module(t, module));
+  t->strategy->after_module(t->x, module);
+  if (t->recomputing == NULL && output->node >= 0)
+    autograd_mark(t, NODE_MODULE_BEGIN, module, output);
+}
+
 /* Hooks before a module's forward(): args become what it receives, with references of their own. */
 static void
 enter_module(Tape *t, int module, int n, TensorRef *args)
@@ -528,6 +608,7 @@ enter_module(Tape *t, int module, int n, TensorRef *args)
     tape_hold(t, &args[i]);
   if (module == 0 && s->begin_forward != NULL && t->recomputing == NULL)
     s->begin_forward(t->x);
+  before_module(t, module, n, args);
   int unit = unit_at(t->x->unit_begins, module);
   if (unit < 0)
     return;
@@ -541,13 +622,14 @@ enter_module(Tape *t, int module, int n, TensorRef *args)
       cast_input(t, &args[i], module);
   s->before_forward(t->x, unit);
   if (s->marks_inputs && args[0].node >= 0)
-    autograd_mark(t, unit, &args[0]);
+    autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
 }
 
 /* Hooks after it, on its output. */
 static void
-exit_module(Tape *t, int module, const TensorRef *output)
+exit_module(Tape *t, int module, TensorRef *output)
 {
+  after_module(t, module, output);
   int unit = unit_at(t->x->unit_ends, module);
   if (unit < 0 || t->recomputing != NULL)
     return;
@@ -557,7 +639,7 @@ exit_module(Tape *t, int module, const TensorRef *output)
     autograd_add_hook(t, output->node, unit, token);
 }
 
-/* FSDP(checkpoint(block)) or checkpoint(FSDP(block)): which is outside is the plan's `around`. */
+/* A block's call inside its hooks, with checkpointing inside or (repeating them) outside. */
 static TensorRef
 call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
@@ -565,7 +647,7 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   memcpy(received, args, sizeof(TensorRef) * (gsize) n);
   int module = place.first_module;
   enter_module(t, module, n, received);
-  gboolean inner = t->x->plan->checkpointing.around == AROUND_MODULE && t->recomputing == NULL;
+  gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
   TensorRef result = inner && checkpoint_wants(t, block)
                          ? checkpoint_run(t, block, place, n, received)
                          : tape_run(t, place, n, received);
@@ -582,15 +664,29 @@ tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args)
   return call_inside_hooks(t, block, place, n, args);
 }
 
+/* checkpoint(block) as a module of its own, where hooks are on every module. */
+static TensorRef
+call_wrapper(Tape *t, int block, Place place, int n, const TensorRef *args)
+{
+  TensorRef received[STATEMENT_SLOTS];
+  int wrapper = network_wrapper(t->network, block);
+  memcpy(received, args, sizeof(TensorRef) * (gsize) n);
+  before_module(t, wrapper, n, received);
+  TensorRef result = checkpoint_run(t, block, place, n, received);
+  after_module(t, wrapper, &result);
+  return result;
+}
+
 static TensorRef
 call_block(Tape *t, int block, int function, int n, const TensorRef *args)
 {
   const Block *b = network_block(t->network, block);
   Place place = {function, b->module, b->first_parameter};
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
-  gboolean outer = t->x->plan->checkpointing.around == AROUND_FSDP && checkpoint_wants(t, block);
-  TensorRef result =
-      outer ? checkpoint_run(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
+  gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
+  TensorRef result = reentrant_wants(t, block) ? reentrant_run(t, block, place, n, args)
+                     : outer                   ? call_wrapper(t, block, place, n, args)
+                                               : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return result;
 }
@@ -744,4 +840,10 @@ tape_forward(Tape *t, const StorageId *inputs)
     args[n++] = t->tables[i];
   tape_autocast_begin(t);
   return tape_run(t, (Place){t->network->main, 0, 0}, n, args);
+}
+
+TensorRef
+tape_apply(Tape *t, int function, TensorRef argument)
+{
+  return tape_run(t, (Place){function, 0, 0}, 1, &argument);
 }

@@ -19,6 +19,8 @@ void tape_construct(Tape *tape);
 /* Runs one forward of the model and the loss; returns the loss, one reference of which is the
  * caller's.  inputs: the storages of the micro-batch's tensors. */
 TensorRef tape_forward(Tape *tape, const StorageId *inputs);
+/* Runs a function of one argument, which is borrowed; the result's reference is the caller's. */
+TensorRef tape_apply(Tape *tape, int function, TensorRef argument);
 /* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a
  * reference of which goes with its first node. */
 void tape_backward(Tape *tape, TensorRef loss, TensorRef ones);

@@ -124,7 +124,10 @@ gint64 block_absorb(CachingAllocator *allocator, BlockHandle into, BlockHandle o
 /* Cuts the low part off a free block that is in no set; the rest goes back to its pool.  Returns
  * the low part. */
 BlockHandle block_split(CachingAllocator *allocator, BlockHandle block, gint64 bytes);
-/* get_free_block: best fit, taken out of its set; NONE. */
+/* The free block that serves a request best; FALSE: none does. */
+gboolean block_pool_find(const CachingAllocator *allocator, const Request *request,
+                         FreePosition *position);
+/* get_free_block: the same, taken out of its set; NONE. */
 BlockHandle block_pool_take(CachingAllocator *allocator, const Request *request);
 /* All free blocks of a pool in the order of streams, sizes and addresses: an array of BlockHandle.
  * Caller frees. */
@@ -134,6 +137,8 @@ GArray *block_pool_list(const CachingAllocator *allocator, PoolKind pool);
 /* alloc_block: a new segment, or grown one, with a free block of at least the request's size that
  * is in no set; NONE when the device or the process has no room. */
 BlockHandle segment_acquire(CachingAllocator *allocator, const Request *request);
+/* TRUE when segment_acquire would find room. */
+gboolean segment_has_room(const CachingAllocator *allocator, const Request *request);
 /* Makes a segment at a known address (restoring a snapshot); the space must be claimed. */
 BlockHandle segment_new(CachingAllocator *allocator, const Block *like, guint64 address,
                         gint64 bytes);
@@ -142,6 +147,8 @@ void segment_release(CachingAllocator *allocator, BlockHandle block);
 
 /* ---- expandable_segments.c */
 BlockHandle expandable_acquire(CachingAllocator *allocator, const Request *request);
+/* Bytes of pages that expandable_acquire would have to map. */
+gint64 expandable_missing_bytes(const CachingAllocator *allocator, const Request *request);
 /* Unmaps the whole pages of a free block; the reservation goes when nothing of it is mapped. */
 void expandable_release(CachingAllocator *allocator, BlockHandle block);
 gint32 expandable_reservation_new(CachingAllocator *allocator, guint64 address, gint64 bytes,
@@ -151,9 +158,15 @@ gint64 expandable_reservation_bytes(const AllocatorConfig *config, PoolKind pool
 
 /* ---- allocator_release.c */
 gboolean release_available_cached_blocks(CachingAllocator *allocator, const Request *request);
+/* TRUE when that would release something, enough or not. */
+gboolean has_available_cached_blocks(const CachingAllocator *allocator, const Request *request);
 gboolean release_cached_blocks(CachingAllocator *allocator, const Request *request);
 void garbage_collect_cached_blocks(CachingAllocator *allocator);
 gboolean garbage_collection_is_on(const AllocatorConfig *config);
+/* Reserved bytes above the threshold; 0 when collection is off. */
+gint64 garbage_excess(const CachingAllocator *allocator);
+/* TRUE when collecting now would free something. */
+gboolean garbage_collection_is_due(const CachingAllocator *allocator);
 
 /* ---- allocator_events.c */
 void stream_uses_add(CachingAllocator *allocator, BlockHandle block, int stream);

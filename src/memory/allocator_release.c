@@ -56,6 +56,15 @@ release_available_cached_blocks(CachingAllocator *allocator, const Request *requ
   return any && release_oversize(allocator, set, position, bytes);
 }
 
+gboolean
+has_available_cached_blocks(const CachingAllocator *allocator, const Request *request)
+{
+  const FreeSet *set = &allocator->streams[request->stream]->free[request->pool];
+  FreePosition last;
+  return allocator->config.max_split_size < G_MAXINT64 && free_set_last(set, &last) &&
+         is_oversize(allocator, set, last);
+}
+
 static void
 release_pool(CachingAllocator *allocator, PoolKind pool)
 {
@@ -133,18 +142,34 @@ release_older_than_average(CachingAllocator *allocator)
   return released;
 }
 
+gint64
+garbage_excess(const CachingAllocator *allocator)
+{
+  const AllocatorConfig *config = &allocator->config;
+  if (!garbage_collection_is_on(config))
+    return 0;
+  double threshold = config->garbage_collection_threshold * (double) config->process_limit;
+  return MAX(0, allocator->stats.reserved_bytes.current - (gint64) threshold);
+}
+
 void
 garbage_collect_cached_blocks(CachingAllocator *allocator)
 {
-  const AllocatorConfig *config = &allocator->config;
-  gint64 threshold =
-      (gint64) (config->garbage_collection_threshold * (double) config->process_limit);
-  gint64 excess = allocator->stats.reserved_bytes.current - threshold;
-  gint64 released = 0, last = 1;
+  gint64 excess = garbage_excess(allocator), released = 0, last = 1;
   while (released < excess && last > 0) {
     last = release_older_than_average(allocator);
     released += last;
   }
+}
+
+gboolean
+garbage_collection_is_due(const CachingAllocator *allocator)
+{
+  gint64 total_age;
+  if (garbage_excess(allocator) == 0)
+    return FALSE;
+  g_autoptr(GArray) blocks = collectable(allocator, &total_age);
+  return blocks->len > 0;
 }
 
 void

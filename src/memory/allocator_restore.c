@@ -124,9 +124,8 @@ append_unmapped(Restore *restore, Filling *filling, guint64 end)
   block_pool_insert(restore->allocator, filling->last);
 }
 
-/* The reservation that begins with a segment: as large as it was made, or as the next known one of
- * another stream or pool lets it be (its own first pages may be unmapped, so it may begin lower
- * than its first mapped range). */
+/* The reservation whose first mapped range a segment is: as large as it was made, or as the next
+ * known one of another stream or pool lets it be. */
 static gboolean
 begin_reservation(Restore *restore, guint index, Filling *filling, GError **error)
 {
@@ -135,23 +134,24 @@ begin_reservation(Restore *restore, guint index, Filling *filling, GError **erro
   PoolKind pool = segment->small_pool ? POOL_SMALL : POOL_LARGE;
   gint64 page = expandable_page(&allocator->config, pool);
   gint64 bytes = round_up(restore->reservation_bytes, page);
+  guint64 begin = segment->reservation_address ? segment->reservation_address : segment->address;
   for (guint i = index + 1; i < restore->n_segments; i++) {
     const RestoredSegment *other = &restore->segments[i];
     if (other->stream == segment->stream && other->small_pool == segment->small_pool)
       continue;
-    gint64 distance = (gint64) (other->address - segment->address);
-    bytes = MIN(bytes, distance / page * page);
+    bytes = MIN(bytes, (gint64) (other->address - begin) / page * page);
     break;
   }
-  if (bytes <= 0 || !address_space_claim(&allocator->reservable, segment->address, bytes))
+  if (begin > segment->address || bytes <= 0 ||
+      !address_space_claim(&allocator->reservable, begin, bytes))
     return refuse(error, index, "overlaps another, or its address is not a multiple of 2 MiB");
   block_pool_stream(allocator, segment->stream);
   *filling = (Filling){
-      .like = {.reservation = expandable_reservation_new(allocator, segment->address, bytes, page),
+      .like = {.reservation = expandable_reservation_new(allocator, begin, bytes, page),
                .stream = segment->stream,
                .pool = (guint8) pool},
-      .range = {segment->address, segment->address + (guint64) bytes},
-      .next = segment->address,
+      .range = {begin, begin + (guint64) bytes},
+      .next = begin,
       .page = page,
       .last = BLOCK_NONE,
   };
@@ -161,7 +161,7 @@ begin_reservation(Restore *restore, guint index, Filling *filling, GError **erro
 static gboolean
 belongs_to(const RestoredSegment *segment, const Filling *filling)
 {
-  return filling->last != BLOCK_NONE && segment->stream == filling->like.stream &&
+  return filling->page > 0 && segment->stream == filling->like.stream &&
          segment->small_pool == (filling->like.pool == POOL_SMALL) &&
          segment->address < filling->range.end;
 }
@@ -189,10 +189,10 @@ append_range(Restore *restore, guint index, Filling *filling, GError **error)
 static gboolean
 restore_expandable(Restore *restore, GError **error)
 {
-  Filling filling = {.last = BLOCK_NONE};
+  Filling filling = {.page = 0};
   for (guint i = 0; i < restore->n_segments; i++) {
     if (!belongs_to(&restore->segments[i], &filling)) {
-      if (filling.last != BLOCK_NONE)
+      if (filling.page > 0)
         append_unmapped(restore, &filling, filling.range.end);
       if (!begin_reservation(restore, i, &filling, error))
         return FALSE;
@@ -200,7 +200,7 @@ restore_expandable(Restore *restore, GError **error)
     if (!append_range(restore, i, &filling, error))
       return FALSE;
   }
-  if (filling.last != BLOCK_NONE)
+  if (filling.page > 0)
     append_unmapped(restore, &filling, filling.range.end);
   return TRUE;
 }

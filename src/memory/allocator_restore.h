@@ -18,6 +18,9 @@ typedef struct {
   gboolean small_pool;
   const RestoredBlock *blocks;
   guint n_blocks;
+  /* Of an expandable range: where its reservation begins, at or below address; 0: at address, which
+   * is a guess when the pages before may be unmapped. */
+  guint64 reservation_address;
 } RestoredSegment;
 
 /* Fills a new allocator; segments are sorted by address.  reservation_bytes is the size of the

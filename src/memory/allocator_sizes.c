@@ -4,6 +4,9 @@
  * get_allocation_size, should_split; c10/core/AllocatorConfig.cpp: roundup_power2_divisions. */
 #include "memory/allocator_internal.h"
 
+/* Where the driver's addresses lie on x86-64 Linux: viewers may hold them in doubles. */
+#define USUAL_ADDRESS_BASE ((guint64) 0x7f0000000000)
+
 AllocatorConfig
 allocator_config_default(void)
 {
@@ -14,6 +17,7 @@ allocator_config_default(void)
       .max_split_size = G_MAXINT64,
       .max_non_split_rounding = 20 * MIB,
       .large_segment_size = 20 * MIB,
+      .address_base = USUAL_ADDRESS_BASE,
   };
 }
 

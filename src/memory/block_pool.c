@@ -178,25 +178,32 @@ max_split_size_allows(const AllocatorConfig *config, gint64 requested, gint64 fo
   return found - requested < config->max_non_split_rounding;
 }
 
+gboolean
+block_pool_find(const CachingAllocator *allocator, const Request *request, FreePosition *position)
+{
+  const FreeSet *set = &allocator->streams[request->stream]->free[request->pool];
+  if (!free_set_lower_bound(set, (FreeKey){request->bytes, 0}, position))
+    return FALSE;
+  if (allocator->config.expandable_segments)
+    prefer_least_expandable(allocator, set, position);
+  else if (!skip_expandable(allocator, set, position))
+    return FALSE;
+  return max_split_size_allows(&allocator->config, request->bytes,
+                               free_set_key(set, *position).bytes);
+}
+
 BlockHandle
 block_pool_take(CachingAllocator *allocator, const Request *request)
 {
+  FreePosition position;
   if (garbage_collection_is_on(&allocator->config))
     allocator->search_count[request->pool]++;
+  if (!block_pool_find(allocator, request, &position))
+    return BLOCK_NONE;
   StreamPools *stream = allocator->streams[request->stream];
   FreeSet *set = &stream->free[request->pool];
-  FreePosition position;
-  if (!free_set_lower_bound(set, (FreeKey){request->bytes, 0}, &position))
-    return BLOCK_NONE;
-  if (allocator->config.expandable_segments)
-    prefer_least_expandable(allocator, set, &position);
-  else if (!skip_expandable(allocator, set, &position))
-    return BLOCK_NONE;
   BlockHandle block = free_set_block(set, position);
-  gint64 bytes = block_at(allocator, block)->bytes;
-  if (!max_split_size_allows(&allocator->config, request->bytes, bytes))
-    return BLOCK_NONE;
-  stream->cached_bytes -= bytes;
+  stream->cached_bytes -= free_set_key(set, position).bytes;
   free_set_remove_at(set, position);
   return block;
 }

@@ -4,10 +4,9 @@
 #include "memory/caching_allocator.h"
 #include "memory/allocator_internal.h"
 
-/* Where the driver's addresses lie on x86-64 Linux: below 2^47, and below 2^53 even with tens of
- * devices' worth above, so that viewers may hold them in doubles. */
-#define USUAL_ADDRESS_BASE ((guint64) 0x7f0000000000)
-#define ADDRESS_END ((guint64) 1 << 52)
+/* Below 2^53, so that viewers may hold addresses in doubles. */
+#define SEGMENTS_END ((guint64) 1 << 52)
+#define RESERVATIONS_END ((guint64) 1 << 53)
 
 CachingAllocator *
 caching_allocator_new(const AllocatorConfig *config, const AllocatorHost *host)
@@ -21,9 +20,11 @@ caching_allocator_new(const AllocatorConfig *config, const AllocatorHost *host)
   allocator->uses = g_array_new(FALSE, FALSE, sizeof(StreamUse));
   allocator->unused_use = -1;
   allocator->reservations = g_array_new(FALSE, FALSE, sizeof(Reservation));
-  guint64 base = config->address_base ? config->address_base : USUAL_ADDRESS_BASE;
-  address_space_init(&allocator->segments, base, ADDRESS_END);
-  address_space_init(&allocator->reservable, (guint64) ADDRESS_GRANULE, base);
+  const guint64 granule = (guint64) ADDRESS_GRANULE, base = config->address_base;
+  gboolean room_below = base > granule;
+  address_space_init(&allocator->segments, base, SEGMENTS_END);
+  address_space_init(&allocator->reservable, room_below ? granule : SEGMENTS_END,
+                     room_below ? base : RESERVATIONS_END);
   allocator->check_always = g_strcmp0(g_getenv("HIGHWATER_CHECK"), "1") == 0;
   return allocator;
 }
@@ -97,8 +98,7 @@ static const struct {
 static BlockHandle
 acquire(CachingAllocator *allocator, const Request *request)
 {
-  if (garbage_collection_is_on(&allocator->config))
-    garbage_collect_cached_blocks(allocator);
+  garbage_collect_cached_blocks(allocator);
   BlockHandle block = BLOCK_NONE;
   for (guint i = 0; block == BLOCK_NONE && i < G_N_ELEMENTS(attempts); i++) {
     if (attempts[i].release && !attempts[i].release(allocator, request))
@@ -143,6 +143,24 @@ caching_allocator_malloc(CachingAllocator *allocator, gint64 bytes, int stream,
   if (allocator->check_always)
     caching_allocator_check(allocator);
   return block;
+}
+
+MallocOutlook
+caching_allocator_outlook(CachingAllocator *allocator, gint64 bytes, int stream)
+{
+  FreePosition position;
+  block_pool_stream(allocator, stream);
+  pending_free_process(allocator, FALSE);
+  Request request = allocator_request(&allocator->config, bytes, stream);
+  if (block_pool_find(allocator, &request, &position))
+    return MALLOC_REUSES;
+  if (garbage_collection_is_due(allocator))
+    return MALLOC_COLLECTS;
+  if (segment_has_room(allocator, &request))
+    return MALLOC_GROWS;
+  gboolean collects =
+      garbage_excess(allocator) > 0 || has_available_cached_blocks(allocator, &request);
+  return collects ? MALLOC_COLLECTS : MALLOC_WAITS;
 }
 
 void

@@ -33,8 +33,8 @@ typedef struct {
   /* By size; used in place of roundup_power2_divisions when that is -1. */
   int roundup_power2_by_size[ALLOCATOR_SIZE_CLASSES];
   gint64 large_segment_size; /* bytes; 20 MiB by default */
-  /* cudaMalloc's addresses go up from here, reservations of expandable segments down; a multiple of
-   * 2 MiB, or 0 for the usual place. */
+  /* cudaMalloc's addresses go up from here, reservations of expandable segments down (or begin
+   * above, when it is 0); a multiple of 2 MiB. */
   guint64 address_base;
 } AllocatorConfig;
 
@@ -109,6 +109,14 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(CachingAllocator, caching_allocator_free)
  * after all retries. */
 BlockHandle caching_allocator_malloc(CachingAllocator *allocator, gint64 bytes, int stream,
                                      AllocatorFailure *failure);
+/* What malloc would do now, once frees whose events are done are completed. */
+typedef enum {
+  MALLOC_REUSES,   /* hand out a free block */
+  MALLOC_GROWS,    /* take a new segment or map pages */
+  MALLOC_COLLECTS, /* first give back some of what is free: by age, or oversize blocks */
+  MALLOC_WAITS,    /* first wait for all frees and give back what is free then; it may yet fail */
+} MallocOutlook;
+MallocOutlook caching_allocator_outlook(CachingAllocator *allocator, gint64 bytes, int stream);
 /* The tensor is dead: reusable at once, or when the events of recorded streams complete. */
 void caching_allocator_release(CachingAllocator *allocator, BlockHandle block);
 /* The block is used on another stream too (Tensor.record_stream).  No effect for its own stream. */

@@ -87,7 +87,7 @@ chain_holds(const CachingAllocator *allocator, BlockHandle block, gint64 bytes)
 /* The lowest chain of idle blocks with room, looking only at those that begin at an unmapped block
  * or at the free one before it. */
 static BlockHandle
-find_candidate(CachingAllocator *allocator, const Request *request)
+find_candidate(const CachingAllocator *allocator, const Request *request)
 {
   const FreeSet *unmapped = &allocator->streams[request->stream]->unmapped[request->pool];
   FreePosition position;
@@ -100,7 +100,23 @@ find_candidate(CachingAllocator *allocator, const Request *request)
     if (chain_holds(allocator, block, request->bytes))
       return block;
   }
-  return reserve(allocator, request);
+  return BLOCK_NONE;
+}
+
+gint64
+expandable_missing_bytes(const CachingAllocator *allocator, const Request *request)
+{
+  gint64 page = expandable_page(&allocator->config, request->pool);
+  BlockHandle block = find_candidate(allocator, request);
+  if (block == BLOCK_NONE)
+    return round_up(request->bytes, page);
+  gint64 missing = 0, wanted = request->bytes;
+  for (; wanted > 0; block = block_at(allocator, block)->next) {
+    const Block *entry = block_at(allocator, block);
+    missing += entry->mapped ? 0 : round_up(MIN(wanted, entry->bytes), page);
+    wanted -= entry->bytes;
+  }
+  return missing;
 }
 
 /* Maps the pages that cover the first bytes of an unmapped block and joins them with what is free
@@ -133,6 +149,8 @@ BlockHandle
 expandable_acquire(CachingAllocator *allocator, const Request *request)
 {
   BlockHandle block = find_candidate(allocator, request);
+  if (block == BLOCK_NONE)
+    block = reserve(allocator, request);
   if (block == BLOCK_NONE)
     return BLOCK_NONE;
   if (!block_at(allocator, block)->mapped &&

@@ -23,19 +23,39 @@ segment_new(CachingAllocator *allocator, const Block *like, guint64 address, gin
   return block;
 }
 
+/* The process's limit is checked with the size of a segment even when pages are mapped. */
+static gboolean
+process_has_room(const CachingAllocator *allocator, const Request *request)
+{
+  gint64 reserved = allocator->stats.reserved_bytes.current;
+  return request->segment_bytes <= allocator->config.process_limit - reserved;
+}
+
+static gboolean
+device_has_room(const CachingAllocator *allocator, gint64 bytes)
+{
+  gint64 physical = round_up(bytes, ADDRESS_GRANULE);
+  return physical <= allocator->config.memory_limit - allocator->device_bytes;
+}
+
+gboolean
+segment_has_room(const CachingAllocator *allocator, const Request *request)
+{
+  gint64 bytes = allocator->config.expandable_segments
+                     ? expandable_missing_bytes(allocator, request)
+                     : request->segment_bytes;
+  return process_has_room(allocator, request) && device_has_room(allocator, bytes);
+}
+
 BlockHandle
 segment_acquire(CachingAllocator *allocator, const Request *request)
 {
-  const AllocatorConfig *config = &allocator->config;
-  gint64 reserved = allocator->stats.reserved_bytes.current;
-  /* The process's limit is checked with the size of a segment even when pages are mapped. */
-  if (request->segment_bytes > config->process_limit - reserved)
-    return BLOCK_NONE;
-  if (config->expandable_segments)
-    return expandable_acquire(allocator, request);
-  gint64 physical = round_up(request->segment_bytes, ADDRESS_GRANULE);
   guint64 address;
-  if (physical > config->memory_limit - allocator->device_bytes ||
+  if (!process_has_room(allocator, request))
+    return BLOCK_NONE;
+  if (allocator->config.expandable_segments)
+    return expandable_acquire(allocator, request);
+  if (!device_has_room(allocator, request->segment_bytes) ||
       !place_segment(allocator, request, &address))
     return BLOCK_NONE;
   const Block like = {.reservation = -1, .stream = request->stream, .pool = (guint8) request->pool};

@@ -6,10 +6,12 @@
 #include "base/units.h"
 #include "network/op_recipe.h"
 
-/* Elements that a tensor may have: far above any real one, far enough below 2^63 for workspace
- * formulas. */
-#define MOST_ELEMENTS ((gint64) 1 << 46)
 #define MOST_SLOTS 30000
+
+/* What stands for tensors that cannot exist, after an error: no formula can overflow on it, or
+ * divide by zero, and it has every dimension that a view may ask for. */
+static const ValueInfo one_element = {
+    .dtype = DTYPE_FP32, .dims = OP_DIMS, .shape = {1, 1, 1, 1, 1}, .stride = {1, 1, 1, 1, 1}};
 
 typedef struct {
   const char *name;
@@ -20,16 +22,19 @@ typedef struct {
   GArray *locals;    /* Local, in order of first appearance */
   GArray *arguments; /* gint16: references of a module call's argument tuple */
   int module;        /* the module to return to */
+  int called;        /* the module whose hooks see the call, or -1 */
 } Frame;
 
 struct _Builder {
   Network *network;
   GPtrArray *frames;               /* Frame * */
   GArray *open_modules;            /* int */
+  GHashTable *paths;               /* of all modules, borrowed: a Program knows modules by them */
   Function *function;              /* the one being written */
   GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
   int module;                      /* on whose behalf, absolute */
+  gint64 parameter_elements;       /* so far */
   GError *error;
 };
 
@@ -79,18 +84,38 @@ builder_new(const char *name, const NetworkShape *shape)
   n->embedding_modules = array_of(sizeof(int), NULL);
   n->head_modules = array_of(sizeof(int), NULL);
   n->construct = n->main = -1;
+  for (int i = 0; i < LOSS_STEPS; i++)
+    n->loss_step[i] = -1;
   n->tied_module = n->tied_weight = -1;
   b->frames = g_ptr_array_new();
   b->open_modules = array_of(sizeof(int), NULL);
+  b->paths = g_hash_table_new(g_str_hash, g_str_equal);
   b->references = array_of(sizeof(gint32), NULL);
   b->module = -1;
   builder_module(b, "", "Model");
   return b;
 }
 
+/* The functions of the loss that an engine calls: the same for every family. */
+static void
+write_loss_steps(Builder *b)
+{
+  static const OpId ops[LOSS_STEPS] = {OP_DIV_SCALAR, OP_MUL_SCALAR};
+  static const char *const names[LOSS_STEPS] = {"divide_loss", "scale_loss"};
+  const Function *main = network_function(b->network, b->network->main);
+  ValueInfo loss = g_array_index(main->values, ValueInfo, main->result);
+  for (int i = 0; i < b->network->shape.loss_steps; i++) {
+    Val argument;
+    builder_function_begin(b, names[i], -1, 1, &loss, &argument);
+    b->network->loss_step[i] = builder_function_end(b, builder_op(b, ops[i], NULL, 1, &argument));
+  }
+}
+
 Network *
 builder_finish(Builder *b, GError **error)
 {
+  if (b->error == NULL && b->network->main >= 0)
+    write_loss_steps(b);
   g_assert(b->frames->len == 0 || b->error != NULL);
   Network *network = b->network;
   if (b->error != NULL) {
@@ -99,6 +124,7 @@ builder_finish(Builder *b, GError **error)
   }
   g_ptr_array_unref(b->frames);
   g_array_unref(b->open_modules);
+  g_hash_table_unref(b->paths);
   g_array_unref(b->references);
   g_free(b);
   return network;
@@ -144,6 +170,8 @@ builder_module(Builder *b, const char *name, const char *type)
       .block = parent >= 0 ? network_module(b->network, parent)->block : -1,
   };
   int index = (int) b->network->modules->len;
+  if (!g_hash_table_add(b->paths, module.path))
+    builder_fail(b, "two modules are called '%s'", module.path);
   g_array_append_val(b->network->modules, module);
   g_array_append_val(open, index);
   return index;
@@ -155,19 +183,62 @@ builder_module_end(Builder *b)
   g_array_set_size(b->open_modules, b->open_modules->len - 1);
 }
 
-/* Product of sizes; FALSE (and the error) when it is not a tensor that can exist. */
+/* Product of sizes; FALSE when it is not a tensor that can exist. */
 static gboolean
-check_elements(Builder *b, const char *what, int dims, const gint64 *shape, gint64 *elements)
+count_elements(int dims, const gint64 *shape, gint64 *elements)
 {
   *elements = 1;
-  for (int i = 0; i < dims; i++) {
-    if (!checked_multiply(*elements, shape[i], elements) || *elements > MOST_ELEMENTS) {
-      builder_fail(b, "%s: the product of its dimensions is too large", what);
-      *elements = 0;
+  for (int i = 0; i < dims; i++)
+    if (!checked_multiply(*elements, shape[i], elements) || *elements > BUILDER_MOST_ELEMENTS)
       return FALSE;
-    }
-  }
   return TRUE;
+}
+
+/* "1024 x 4096".  Caller frees. */
+static char *
+sizes_text(int dims, const gint64 *shape)
+{
+  GString *text = g_string_new(NULL);
+  for (int i = 0; i < dims; i++)
+    g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i > 0 ? " x " : "", shape[i]);
+  return g_string_free(text, FALSE);
+}
+
+/* Counts a parameter's elements.  One that cannot exist is an error, and has one element from then
+ * on. */
+static void
+count_parameter(Builder *b, Parameter *p)
+{
+  if (!count_elements(p->dims, p->shape, &p->elements)) {
+    g_autofree char *sizes = sizes_text(p->dims, p->shape);
+    builder_fail(b, "%s: %s elements are too many for a tensor", p->name, sizes);
+    for (int i = 0; i < p->dims; i++)
+      p->shape[i] = 1;
+    p->elements = 1;
+  }
+  b->parameter_elements += p->elements;
+  if (b->parameter_elements > BUILDER_MOST_PARAMETERS)
+    builder_fail(b, "%s: the network has more than 2^50 parameters", p->name);
+  if (b->network->parameters->len >= BUILDER_MOST_TENSORS)
+    builder_fail(b, "%s: the network has more than %d parameter tensors", p->name,
+                 BUILDER_MOST_TENSORS);
+}
+
+/* The value, or after an error one that can exist.  Activations grow with the batch, so the message
+ * names it. */
+static ValueInfo
+checked_value(Builder *b, const char *what, const ValueInfo *info)
+{
+  gint64 elements;
+  const NetworkShape *shape = &b->network->shape;
+  if (b->error == NULL && count_elements(info->dims, info->shape, &elements))
+    return *info;
+  g_autofree char *sizes = sizes_text(info->dims, info->shape);
+  builder_fail(b,
+               "%s: %s elements are too many for a tensor, with batch.micro_batch %" G_GINT64_FORMAT
+               " and batch.sequence_length %" G_GINT64_FORMAT,
+               what, sizes, shape->micro_batch, shape->sequence_length);
+  return one_element;
 }
 
 int
@@ -186,7 +257,7 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
   for (int i = 0; i < dims; i++)
     p.shape[i] = va_arg(args, gint64);
   va_end(args);
-  check_elements(b, p.name, dims, p.shape, &p.elements);
+  count_parameter(b, &p);
   if (owner->parameter_count == 0)
     owner->first_parameter = (int) b->network->parameters->len;
   owner->parameter_count++;
@@ -239,13 +310,10 @@ new_slot(Builder *b, const ValueInfo *info)
   guint slot = b->function->values->len;
   guint8 depth = (guint8) MIN(b->frames->len, 255);
   gint32 one = 1;
-  gint64 elements;
+  ValueInfo checked = checked_value(b, b->function->name, info);
   if (slot >= MOST_SLOTS)
     builder_fail(b, "%s: more than %d values", b->function->name, MOST_SLOTS);
-  check_elements(b, b->function->name, info->dims, info->shape, &elements);
-  g_assert(info->dims == 0 || info->stride[info->dims - 1] != 0 || info->stride[0] != 0 ||
-           elements <= 1);
-  g_array_append_val(b->function->values, *info);
+  g_array_append_val(b->function->values, checked);
   g_array_append_val(b->function->depths, depth);
   g_array_append_val(b->references, one);
   return (gint16) MIN(slot, MOST_SLOTS);
@@ -294,7 +362,9 @@ builder_discard(Builder *b, Val v)
 Val
 builder_weight(Builder *b, int parameter)
 {
-  return (Val){SLOT_OF_PARAMETER(parameter - b->base_parameter), FALSE};
+  int relative =
+      b->error == NULL ? parameter - b->base_parameter : 0; /* after an error any will do */
+  return (Val){SLOT_OF_PARAMETER(relative), FALSE};
 }
 
 /* A parameter's value as ops see it. */
@@ -398,10 +468,39 @@ write_recipes(OpCase *c, Op *op)
   op->saves = (guint8) c->saves;
   memcpy(op->saved, c->saved, sizeof(c->saved));
   memset(c->temp_used, 0, sizeof(c->temp_used));
+  c->backward = TRUE;
   c->info->backward(c);
   op->validate = (gint32) c->steps->len;
   recipe_validate(c);
   op->end = (gint32) c->steps->len;
+}
+
+/* The call's shapes; FALSE after an error, this one's or an earlier one's. */
+static gboolean
+fill_case(Builder *b, OpCase *c, const OpAttributes *at, const Val *in)
+{
+  if (b->error != NULL)
+    return FALSE;
+  if (at != NULL)
+    c->at = *at;
+  for (int i = 0; i < c->ins; i++)
+    c->in[i] = info_of(b, in[i].slot);
+  c->info->shape(c);
+  for (int i = 0; i < c->outs; i++)
+    c->out[i] = checked_value(b, c->info->name, &c->out[i]);
+  return b->error == NULL;
+}
+
+/* Outputs of a call: the caller's, or nobody's but the node's. */
+static void
+hand_out(Builder *b, const OpCase *c, const Op *op, int outs, Val *out)
+{
+  for (int i = 0; i < c->outs; i++) {
+    if (i < outs)
+      out[i] = (Val){op->out[i], TRUE};
+    else
+      unreference(b, op->out[i]);
+  }
 }
 
 void
@@ -413,19 +512,12 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
               .device = b->network->shape.device,
               .steps = b->function->steps,
               .kernels = b->function->kernels};
-  if (at != NULL)
-    c.at = *at;
-  for (int i = 0; i < ins; i++)
-    c.in[i] = info_of(b, in[i].slot);
-  c.info->shape(&c);
-  Op op = {.info = c.info,
-           .module = b->module - b->base_module,
-           .ins = (guint8) ins,
-           .outs = (guint8) c.outs};
-  gint64 elements;
-  for (int i = 0; i < c.outs; i++)
-    check_elements(b, c.info->name, c.out[i].dims, c.out[i].shape, &elements);
-  write_recipes(&c, &op);
+  Op op = {.info = c.info, .module = b->module - b->base_module, .ins = (guint8) ins};
+  if (fill_case(b, &c, at, in))
+    write_recipes(&c, &op);
+  else
+    c.outs = outs; /* values to go on with */
+  op.outs = (guint8) c.outs;
   for (int i = 0; i < ins; i++)
     op.in[i] = in[i].slot;
   for (int i = 0; i < c.outs; i++) {
@@ -435,12 +527,7 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
   gint32 index = (gint32) b->function->ops->len;
   g_array_append_val(b->function->ops, op);
   add_statement(b, &(Statement){.kind = STATEMENT_OP, .a = index});
-  for (int i = 0; i < c.outs; i++) {
-    if (i < outs)
-      out[i] = (Val){op.out[i], TRUE};
-    else
-      unreference(b, op.out[i]); /* only the node keeps it */
-  }
+  hand_out(b, &c, &op, outs, out);
   for (int i = 0; i < ins; i++)
     builder_discard(b, in[i]);
 }
@@ -469,6 +556,7 @@ push_frame(Builder *b)
   frame->locals = array_of(sizeof(Local), NULL);
   frame->arguments = array_of(sizeof(gint16), NULL);
   frame->module = b->module;
+  frame->called = -1;
   g_ptr_array_add(b->frames, frame);
   return frame;
 }
@@ -551,6 +639,8 @@ builder_leave_with(Builder *b, int n, Val *results)
     results[i] = builder_share(b, results[i]);
   for (guint i = 0; i < frame->locals->len; i++)
     unreference(b, g_array_index(frame->locals, Local, i).slot);
+  if (frame->called >= 0)
+    builder_module_exit(b, frame->called, results[0]);
   g_ptr_array_set_size(b->frames, (int) b->frames->len - 1);
   for (guint i = 0; i < frame->arguments->len; i++)
     unreference(b, g_array_index(frame->arguments, gint16, i));
@@ -572,7 +662,8 @@ builder_leave(Builder *b, Val result)
 void
 builder_module_enter(Builder *b, int module, int n, Val *args)
 {
-  Statement s = {.kind = STATEMENT_ENTER, .a = module, .ins = (guint8) n, .outs = (guint8) n};
+  Statement s = {
+      .kind = STATEMENT_ENTER, .a = module - b->base_module, .ins = (guint8) n, .outs = (guint8) n};
   g_assert(n <= STATEMENT_SLOTS);
   for (int i = 0; i < n; i++) {
     ValueInfo info = info_of(b, args[i].slot);
@@ -589,8 +680,35 @@ builder_module_enter(Builder *b, int module, int n, Val *args)
 void
 builder_module_exit(Builder *b, int module, Val output)
 {
-  add_statement(b,
-                &(Statement){.kind = STATEMENT_EXIT, .a = module, .ins = 1, .in = {output.slot}});
+  add_statement(
+      b, &(Statement){
+             .kind = STATEMENT_EXIT, .a = module - b->base_module, .ins = 1, .in = {output.slot}});
+}
+
+void
+builder_module_call(Builder *b, int module, int n, Val *args)
+{
+  builder_call(b, n, args);
+  Frame *frame = top_frame(b);
+  frame->called = module;
+  for (int i = 0; i < n; i++)
+    args[i].temporary = FALSE;
+  builder_module_enter(b, module, n, args);
+  for (int i = 0; i < n; i++) {
+    g_array_append_val(frame->arguments, args[i].slot);
+    args[i].temporary = FALSE;
+  }
+  b->module = module;
+}
+
+void
+builder_module_call_by_keyword(Builder *b, int module, Val *arg)
+{
+  builder_call(b, 1, arg);
+  arg->temporary = FALSE;
+  top_frame(b)->called = module;
+  builder_module_enter(b, module, 0, NULL);
+  b->module = module;
 }
 
 Val

@@ -18,6 +18,13 @@
 
 typedef struct _Builder Builder;
 
+/* Elements that one tensor may have, far above any real one and far enough below 2^63 for formulas
+ * of scratch sizes; parameters of a network, by element; blocks. */
+#define BUILDER_MOST_ELEMENTS ((gint64) 1 << 46)
+#define BUILDER_MOST_PARAMETERS ((gint64) 1 << 50)
+#define BUILDER_MOST_BLOCKS 4096
+#define BUILDER_MOST_TENSORS 32767 /* parameters by index: an operand names one in 16 bits */
+
 /* A value as Python code holds it: a slot and whether this is the expression's own reference. */
 typedef struct {
   gint16 slot;
@@ -100,10 +107,16 @@ Val builder_leave(Builder *b, Val result);
 /* Return of several values. */
 void builder_leave_with(Builder *b, int n, Val *results);
 
-/* ---- module calls that hooks see ---- */
+/* ---- module calls, which hooks see ---- */
 
-/* The module is called with these values; args become what its forward() receives.  Wrap it in
- * builder_call. */
+/* The module's __call__ with n arguments: keeps them until builder_leave, as builder_call does;
+ * hooks see the call and, of what builder_leave returns, the (first) result.  args become what its
+ * forward() receives, as names. */
+void builder_module_call(Builder *b, int module, int n, Val *args);
+/* The same with an argument given by keyword: hooks do not see those. */
+void builder_module_call_by_keyword(Builder *b, int module, Val *arg);
+/* Without a frame.  The module is called with these values; args become what its forward()
+ * receives, as temporaries. */
 void builder_module_enter(Builder *b, int module, int n, Val *args);
 /* Its forward() returned this. */
 void builder_module_exit(Builder *b, int module, Val output);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/units.h"
+
 void
 causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape)
 {
@@ -30,7 +32,7 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
 {
   Network *network = builder_network(b);
   lm->head_module = builder_module(b, name, "Linear");
-  lm->head = (Linear){lm->embedding_weight, -1};
+  lm->head = (Linear){lm->embedding_weight, -1, lm->head_module};
   lm->tied = lm->tied && !network->shape.splits_tied;
   if (!lm->tied)
     lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
@@ -53,33 +55,52 @@ causal_lm_figures(Builder *b, const CausalLm *lm)
   network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * lm->hidden;
 }
 
+void
+causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns)
+{
+  gint64 elements;
+  if (!checked_multiply(rows, columns, &elements) || elements > BUILDER_MOST_ELEMENTS)
+    network_spec_fail(spec, names,
+                      "%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT
+                      " elements are too many for a tensor",
+                      rows, columns);
+}
+
+static void
+check_heads(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
+{
+  static const char heads[] = "num_attention_heads|n_head";
+  if (lm->heads % kv_heads != 0)
+    network_spec_fail(spec, "num_key_value_heads",
+                      "%" G_GINT64_FORMAT " does not divide the %" G_GINT64_FORMAT
+                      " attention heads",
+                      kv_heads, lm->heads);
+  if (lm->hidden % lm->heads != 0 && !json_reader_has(spec->reader, "head_dim"))
+    network_spec_fail(spec, heads,
+                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, lm->heads,
+                      lm->hidden);
+  if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
+    network_spec_fail(spec, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
+                      lm->head_dim);
+  gint64 width;
+  if (checked_multiply(lm->heads, lm->head_dim, &width))
+    causal_lm_check_matrix(spec, heads, width, lm->hidden);
+  else
+    causal_lm_check_matrix(spec, heads, lm->heads, lm->head_dim);
+}
+
 gboolean
 causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
 {
-  JsonReader *r = spec->reader;
-  if (lm->heads % kv_heads != 0)
-    json_reader_fail(r, "num_key_value_heads",
-                     "%" G_GINT64_FORMAT " does not divide num_attention_heads %" G_GINT64_FORMAT,
-                     kv_heads, lm->heads);
-  if (lm->hidden % lm->heads != 0 && !json_reader_has(r, "head_dim"))
-    json_reader_fail(r, "num_attention_heads",
-                     "%" G_GINT64_FORMAT " does not divide hidden_size %" G_GINT64_FORMAT,
-                     lm->heads, lm->hidden);
-  if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
-    json_reader_fail(r, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
-                     lm->head_dim);
-  return json_reader_finish(r, error);
+  if (lm->layers > BUILDER_MOST_BLOCKS)
+    network_spec_fail(spec, "num_hidden_layers|n_layer", "%" G_GINT64_FORMAT " is not in 1..%d",
+                      lm->layers, BUILDER_MOST_BLOCKS);
+  causal_lm_check_matrix(spec, "vocab_size", lm->vocabulary, lm->hidden);
+  check_heads(lm, kv_heads, spec);
+  return json_reader_finish(spec->reader, error);
 }
 
 /* ---- functions ---- */
-
-Val
-call_module(Builder *b, int module, Val x)
-{
-  builder_call(b, 1, &x);
-  builder_in_module(b, module);
-  return (Val){x.slot, FALSE};
-}
 
 int
 causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueInfo *extras)
@@ -94,24 +115,6 @@ causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueI
   return builder_function_end(b, lm->block(b, lm, args[0], args + 1));
 }
 
-Val
-hooked_call(Builder *b, int module, Val x, Val (*forward)(Builder *b, const CausalLm *lm, Val x),
-            const CausalLm *lm)
-{
-  builder_call(b, 1, &x);
-  Val received = {x.slot, FALSE};
-  builder_module_enter(b, module, 1, &received);
-  Val y = forward(b, lm, received);
-  builder_module_exit(b, module, y);
-  return builder_leave(b, y);
-}
-
-static Val
-head_forward(Builder *b, const CausalLm *lm, Val x)
-{
-  return linear(b, x, lm->head);
-}
-
 /* The model's forward(): embedding, blocks in a loop that rebinds h, norm, output. */
 static Val
 model_forward(Builder *b, const CausalLm *lm, int function, Val tokens, const Val *tables)
@@ -124,8 +127,7 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens, const Va
     args[0] = h;
     h = let(b, "h", builder_block_call(b, i, function, 1 + lm->tables, args));
   }
-  Val x = hooked_call(b, lm->norm_module, h, lm->norm, lm);
-  return builder_leave(b, hooked_call(b, lm->head_module, x, head_forward, lm));
+  return builder_leave(b, linear(b, lm->norm(b, lm, h), lm->head));
 }
 
 Val

@@ -22,6 +22,7 @@ struct _CausalLm {
   DType dtype;   /* of the residual stream */
   gint64 window; /* sliding attention window in tokens, 0: none */
   /* modules and parameters around the blocks, filled in by the family */
+  int rotary_module;
   int embedding_module, norm_module, head_module, embedding_weight, norm_weight;
   Linear head;
   /* what a block takes besides its input: tables made at construction */
@@ -39,7 +40,10 @@ struct _CausalLm {
 
 /* Reads the fields that every config has; fills sizes from the shape. */
 void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
-/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE. */
+/* Refuses a matrix that cannot exist, because of the field under these names. */
+void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);
+/* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE, too many
+ * layers, tables that are too large.  FALSE after any error in the config. */
 gboolean causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error);
 /* Defines the embedding (and says where a tied weight is). */
 void causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name);
@@ -52,12 +56,6 @@ void causal_lm_write(Builder *b, CausalLm *lm);
 /* Tables of rotary embeddings as torchtitan makes them after construction. */
 void rope_tables(Builder *b, CausalLm *lm);
 
-/* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it.
- */
-Val call_module(Builder *b, int module, Val x);
-/* A call of a module that hooks may sit on and that has no locals of its own. */
-Val hooked_call(Builder *b, int module, Val x,
-                Val (*forward)(Builder *b, const CausalLm *lm, Val x), const CausalLm *lm);
 /* The root's post-forward hook ends: its output in the dtype that mixed precision wants.  What the
  * hook's frame holds, the last all-gather, goes after the cast and before the output as it was
  * (FSDPState._post_forward). */

@@ -44,5 +44,7 @@ network_build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Network *network = family->build(spec, shape, error);
   if (network != NULL)
     network->family = family->name;
+  else if (json_document_error(spec->document) == NULL) /* the builder's: it knows no files */
+    g_prefix_error(error, "%s: ", json_document_name(spec->document));
   return network;
 }

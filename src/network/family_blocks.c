@@ -31,7 +31,8 @@ static const char *const op_names[] = {"linear", "layer_norm", "rms_norm", "atte
  * current value. */
 typedef struct {
   BlockOpKind kind;
-  const char *name;      /* of its module */
+  const char *name; /* of its module, or how it begins */
+  int number; /* of ops of this kind that are not named: the second one is "linear_2"; 0: named */
   const char *from, *as; /* names of values; NULL: the current one, none */
   const char *with;      /* add, mul: the other operand */
   gint64 in, out;        /* widths; linear's out as written, 0: like its input */
@@ -62,7 +63,10 @@ static void
 read_op(JsonReader *r, BlockOp *op)
 {
   op->kind = (BlockOpKind) json_reader_enum(r, "op", op_names, BLOCK_NUMBERS);
-  op->name = json_reader_string(r, "name", op_names[op->kind]);
+  op->name = json_reader_string(r, "name", NULL);
+  op->number = op->name == NULL;
+  if (op->name == NULL)
+    op->name = op_names[op->kind];
   op->from = json_reader_string(r, "from", NULL);
   op->as = json_reader_string(r, "as", NULL);
   switch (op->kind) {
@@ -114,6 +118,44 @@ width_of(JsonReader *r, const char *key, const GArray *names, const char *name)
   return 1;
 }
 
+/* Modules of a block have names of their own.  Caller frees. */
+static char *
+module_name(const BlockOp *op)
+{
+  return op->number > 1 ? g_strdup_printf("%s_%d", op->name, op->number) : g_strdup(op->name);
+}
+
+/* Parts of a path: a dot would make two of them. */
+static void
+check_module_name(JsonReader *r, const char *key, const char *name)
+{
+  if (*name == '\0' || strchr(name, '.') != NULL)
+    json_reader_fail(r, key, "'%s' is no name of a module: it is empty or has a dot", name);
+}
+
+static void
+check_op_name(JsonReader *r, const BlockOp *op, const GArray *before)
+{
+  g_autofree char *name = module_name(op);
+  check_module_name(r, "name", name);
+  for (guint i = 0; i < before->len; i++) {
+    g_autofree char *other = module_name(&g_array_index(before, BlockOp, i));
+    if (strcmp(name, other) == 0)
+      json_reader_fail(r, "name", "two ops of the block are named '%s'", name);
+  }
+}
+
+static int
+number_unnamed(const BlockOp *op, const GArray *before)
+{
+  int number = 1;
+  for (guint i = 0; i < before->len; i++) {
+    const BlockOp *other = &g_array_index(before, BlockOp, i);
+    number += other->kind == op->kind && other->number > 0;
+  }
+  return number;
+}
+
 /* Finds widths: of what goes into the op and what comes out. */
 static void
 resolve_op(JsonReader *r, BlockOp *op, gint64 current, const GArray *names)
@@ -154,6 +196,9 @@ read_block(JsonReader *r, Blocks *m)
     JsonReader *element = json_reader_element(r, "ops", i);
     BlockOp op = {0};
     read_op(element, &op);
+    if (op.number > 0)
+      op.number = number_unnamed(&op, block->ops);
+    check_op_name(element, &op, block->ops);
     resolve_op(element, &op, width, names);
     json_reader_finish(element, NULL);
     json_reader_free(element);
@@ -187,6 +232,23 @@ read_end(JsonReader *r, const char *key, const char *fallback, const char **name
   return TRUE;
 }
 
+/* Names of the root's children. */
+static void
+check_names(JsonReader *r, const Blocks *m)
+{
+  const char *const keys[] = {"list", m->has_embedding ? "embedding" : NULL,
+                              m->has_head ? "head" : NULL};
+  const char *const names[] = {m->list_name, m->embedding_name, m->head_name};
+  for (int i = 0; i < 3; i++) {
+    if (keys[i] == NULL)
+      continue;
+    check_module_name(r, keys[i], names[i]);
+    for (int k = 0; k < i; k++)
+      if (keys[k] != NULL && strcmp(names[i], names[k]) == 0)
+        json_reader_fail(r, keys[i], "is named '%s' like '%s'", names[i], keys[k]);
+  }
+}
+
 static gboolean
 read_config(Blocks *m, NetworkSpec *spec, GError **error)
 {
@@ -200,6 +262,7 @@ read_config(Blocks *m, NetworkSpec *spec, GError **error)
   m->list_name = json_reader_string(r, "list", "layers");
   m->has_embedding = read_end(r, "embedding", "embedding", &m->embedding_name);
   m->has_head = read_end(r, "head", "head", &m->head_name);
+  check_names(r, m);
   json_reader_string(r, "family", NULL);
   json_reader_string(r, "name", NULL);
   if (m->vocabulary == 0 && (m->has_embedding || m->has_head || !m->sum_loss))
@@ -233,17 +296,18 @@ typedef struct {
 static int
 define_op(Builder *b, const BlockOp *op)
 {
+  g_autofree char *name = module_name(op);
   gint64 width = op->in;
   switch (op->kind) {
   case BLOCK_LINEAR:
-    return define_linear(b, op->name, op->out, width, op->bias).weight;
+    return define_linear(b, name, op->out, width, op->bias).weight;
   case BLOCK_LAYER_NORM:
-    return define_norm(b, op->name, "LayerNorm", width, TRUE);
+    return define_norm(b, name, "LayerNorm", width, TRUE);
   case BLOCK_RMS_NORM:
-    return define_norm(b, op->name, "RMSNorm", width, FALSE);
+    return define_norm(b, name, "RMSNorm", width, FALSE);
   case BLOCK_ATTENTION: {
     gint64 kv = width / op->heads * op->kv_heads;
-    builder_module(b, op->name, "Attention");
+    builder_module(b, name, "Attention");
     int first = define_linear(b, "q", width, width, op->bias).weight;
     define_linear(b, "k", kv, width, op->bias);
     define_linear(b, "v", kv, width, op->bias);
@@ -252,7 +316,7 @@ define_op(Builder *b, const BlockOp *op)
     return first;
   }
   case BLOCK_NUMBERS: {
-    builder_module(b, op->name, "Numbers");
+    builder_module(b, name, "Numbers");
     int first = op->parameters > 0 ? builder_parameter(b, "weight", 1, op->parameters) : -1;
     builder_module_end(b);
     return first;
@@ -274,17 +338,24 @@ define_block(Builder *b, const BlockSpec *block)
   return first;
 }
 
+/* The module around the projections, of which `first` is the first weight. */
+static int
+attention_module(Builder *b, int first)
+{
+  const Network *network = builder_network(b);
+  return network_module(network, network_parameter(network, first)->module)->parent;
+}
+
 static Val
-run_attention(BlockWriter *w, const BlockOp *op, int first, Val x)
+run_attention(const BlockWriter *w, const BlockOp *op, int first, Val x)
 {
   Builder *b = w->b;
   gint64 head_dim = op->in / op->heads;
   int step = op->bias ? 2 : 1;
   Linear p[4];
   for (int i = 0; i < 4; i++)
-    p[i] = (Linear){first + i * step, op->bias ? first + i * step + 1 : -1};
-  builder_call(b, 1, &x);
-  x.temporary = FALSE;
+    p[i] = (Linear){first + i * step, op->bias ? first + i * step + 1 : -1, 0};
+  x = call_module(b, attention_module(b, first), x);
   Val q = let(b, "q", transpose(b, split_heads(b, linear(b, x, p[0]), op->heads, head_dim)));
   Val k = let(b, "k", transpose(b, split_heads(b, linear(b, x, p[1]), op->kv_heads, head_dim)));
   Val v = let(b, "v", transpose(b, split_heads(b, linear(b, x, p[2]), op->kv_heads, head_dim)));
@@ -294,23 +365,27 @@ run_attention(BlockWriter *w, const BlockOp *op, int first, Val x)
 }
 
 static Val
-run_numbers(BlockWriter *w, const BlockOp *op, int first, Val x)
+run_numbers(const BlockWriter *w, const BlockOp *op, int first, Val x)
 {
+  int module = first >= 0 ? network_parameter(builder_network(w->b), first)->module : -1;
+  if (module >= 0)
+    x = call_module(w->b, module, x);
   OpAttributes at = {.result = builder_info(w->b, x),
                      .size = {op->activation_bytes, op->workspace_bytes, op->flops}};
   Val operands[2] = {x, NO_VAL};
   if (first >= 0)
     operands[1] = builder_weight(w->b, first);
-  return builder_op(w->b, OP_OPAQUE, &at, first >= 0 ? 2 : 1, operands);
+  Val y = builder_op(w->b, OP_OPAQUE, &at, first >= 0 ? 2 : 1, operands);
+  return module >= 0 ? builder_leave(w->b, y) : y;
 }
 
 static Val
-run_op(BlockWriter *w, const BlockOp *op, int first, Val x, Val other)
+run_op(const BlockWriter *w, const BlockOp *op, int first, Val x, Val other)
 {
   Builder *b = w->b;
   switch (op->kind) {
   case BLOCK_LINEAR:
-    return linear(b, x, (Linear){first, op->bias ? first + 1 : -1});
+    return linear(b, x, (Linear){first, op->bias ? first + 1 : -1, 0});
   case BLOCK_LAYER_NORM:
     return layer_norm(b, x, first);
   case BLOCK_RMS_NORM:
@@ -350,7 +425,7 @@ find_named(const GArray *names, const char *name)
 }
 
 static Val
-block_forward(BlockWriter *w, const BlockSpec *block, Val input)
+block_forward(const BlockWriter *w, const BlockSpec *block, Val input)
 {
   g_autoptr(GArray) names = g_array_new(FALSE, FALSE, sizeof(Named));
   Named named = {"input", input};
@@ -393,17 +468,45 @@ activation(const Blocks *m, gboolean requires_grad)
 
 /* Writes the function of a run of equal blocks, of which `index` is the first. */
 static int
-write_block(Builder *b, const Blocks *m, const BlockSpec *block, int index, const int *first)
+write_block(const BlockWriter *w, const BlockSpec *block, int index, const ValueInfo *info)
 {
-  BlockWriter w = {b, m, first};
-  ValueInfo info = activation(m, m->has_embedding || index > 0);
   Val input;
-  builder_function_begin(b, "block", index, 1, &info, &input);
-  return builder_function_end(b, block_forward(&w, block, input));
+  builder_function_begin(w->b, "block", index, 1, info, &input);
+  return builder_function_end(w->b, block_forward(w, block, input));
 }
 
-/* Defines all blocks.  Equal ones share a function, but without an embedding the very first has an
- * input of its own kind: one that needs no gradient. */
+static gboolean
+same_value(const ValueInfo *a, const ValueInfo *b)
+{
+  return a->dtype == b->dtype && a->requires_grad == b->requires_grad &&
+         memcmp(a->stride, b->stride, sizeof(a->stride)) == 0;
+}
+
+/* Writes the functions.  Equal blocks in a row share one as long as they get values of one kind:
+ * without an embedding the first input needs no gradient, and under autocast a block may give
+ * another dtype than it gets. */
+static void
+write_blocks(Builder *b, const Blocks *m, const GPtrArray *firsts, Parts *parts)
+{
+  ValueInfo input = activation(m, m->has_embedding), written = input;
+  int index = 0;
+  for (guint i = 0; i < m->blocks->len; i++) {
+    const BlockSpec *block = g_ptr_array_index(m->blocks, i);
+    int function = -1;
+    for (gint64 k = 0; k < block->repeat; k++, index++) {
+      BlockWriter w = {b, m, g_ptr_array_index(firsts, (guint) index)};
+      if (k == 0 || !same_value(&input, &written)) {
+        function = write_block(&w, block, index, &input);
+        written = input;
+      }
+      g_array_append_val(parts->functions, function);
+      const Function *f = network_function(builder_network(b), function);
+      input = g_array_index(f->values, ValueInfo, f->result);
+    }
+  }
+}
+
+/* Defines all blocks. */
 static void
 define_blocks(Builder *b, const Blocks *m, Parts *parts)
 {
@@ -415,16 +518,7 @@ define_blocks(Builder *b, const Blocks *m, Parts *parts)
       g_ptr_array_add(firsts, define_block(b, block));
   }
   builder_module_end(b);
-  int index = 0;
-  for (guint i = 0; i < m->blocks->len; i++) {
-    const BlockSpec *block = g_ptr_array_index(m->blocks, i);
-    int function = -1;
-    for (gint64 k = 0; k < block->repeat; k++, index++) {
-      if (k == 0 || (index == 1 && !m->has_embedding))
-        function = write_block(b, m, block, index, g_ptr_array_index(firsts, (guint) index));
-      g_array_append_val(parts->functions, function);
-    }
-  }
+  write_blocks(b, m, firsts, parts);
 }
 
 static Parts
@@ -449,37 +543,14 @@ define_modules(Builder *b, const Blocks *m)
   return parts;
 }
 
-/* A module call with hooks around one op. */
-static Val
-call_embedding(Builder *b, const Parts *p, Val tokens)
-{
-  builder_call(b, 1, &tokens);
-  Val received = {tokens.slot, FALSE};
-  builder_module_enter(b, p->embedding_module, 1, &received);
-  Val y = embedding(b, p->embedding_weight, received);
-  builder_module_exit(b, p->embedding_module, y);
-  return builder_leave(b, y);
-}
-
-static Val
-call_head(Builder *b, const Parts *p, Val x)
-{
-  builder_call(b, 1, &x);
-  Val received = {x.slot, FALSE};
-  builder_module_enter(b, p->head_module, 1, &received);
-  Val y = linear(b, received, p->head);
-  builder_module_exit(b, p->head_module, y);
-  return builder_leave(b, y);
-}
-
 static Val
 model_forward(Builder *b, const Blocks *m, const Parts *p, Val input)
 {
   builder_call(b, 0, NULL);
-  Val x = m->has_embedding ? let(b, "x", call_embedding(b, p, input)) : input;
+  Val x = m->has_embedding ? let(b, "x", embedding(b, p->embedding_weight, input)) : input;
   for (guint i = 0; i < p->functions->len; i++)
     x = let(b, "x", builder_block_call(b, (int) i, g_array_index(p->functions, int, i), 1, &x));
-  return builder_leave(b, m->has_head ? call_head(b, p, x) : x);
+  return builder_leave(b, m->has_head ? linear(b, x, p->head) : x);
 }
 
 /* The loss of the output: cross entropy with labels, or the sum of the output in fp32. */

@@ -1,4 +1,6 @@
 /* family_gpt2.c - GPT-2: learned positions, LayerNorm, one projection for q, k and v, GELU. */
+#include <string.h>
+
 #include "network/family.h"
 #include "network/transformers_lm.h"
 
@@ -6,9 +8,10 @@ typedef struct {
   CausalLm lm; /* what every language model has */
   gint64 ffn, positions;
   double residual_dropout, embedding_dropout, attention_dropout;
+  gboolean fused_gelu; /* one kernel, not transformers' NewGELUActivation in Python */
   int position_weight, position_module;
   Linear qkv, projection, fc, fc_projection; /* of block 0: all are alike */
-  int norm1, norm2, attention, mlp;
+  int norm1, norm2, attention, mlp, activation;
 } Gpt2;
 
 /* ---- modules, in order of definition ---- */
@@ -42,6 +45,8 @@ define_transformers_block(Builder *b, Gpt2 *m)
   m->mlp = builder_module(b, "mlp", "GPT2MLP");
   m->fc = define_conv1d(b, "c_fc", m->ffn, hidden);
   m->fc_projection = define_conv1d(b, "c_proj", hidden, m->ffn);
+  m->activation = builder_module(b, "act", "NewGELUActivation");
+  builder_module_end(b);
   builder_module_end(b);
   builder_block_end(b);
 }
@@ -107,18 +112,12 @@ nanogpt_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
   return builder_leave(b, binary(b, OP_ADD, x, linear(b, hidden, m->fc_projection)));
 }
 
-static Val
-token_embedding(Builder *b, const CausalLm *lm, Val tokens)
-{
-  return embedding(b, lm->embedding_weight, tokens);
-}
-
 /* tok_embeddings(tokens) + wpe(arange(length)) */
 static Val
 nanogpt_embed(Builder *b, const CausalLm *lm, Val tokens)
 {
   const Gpt2 *m = (const Gpt2 *) lm;
-  Val x = hooked_call(b, lm->embedding_module, tokens, token_embedding, lm);
+  Val x = embedding(b, lm->embedding_weight, tokens);
   Val positions = create(b, "positions", value_shape(DTYPE_INT64, 1, lm->length));
   Val p = embedding(b, m->position_weight, positions);
   return binary(b, OP_ADD, x, p);
@@ -134,14 +133,22 @@ dropout(Builder *b, double p, Val x)
 
 /* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
 static Val
-new_gelu(Builder *b, Val x)
+new_gelu(Builder *b, int module, Val x)
 {
-  builder_call(b, 1, &x);
-  x.temporary = FALSE;
+  x = call_module(b, module, x);
   Val half = unary(b, OP_MUL_SCALAR, x);
   Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, x)));
   Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
   return builder_leave(b, binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t)));
+}
+
+static Val
+activation(Builder *b, const Gpt2 *m, Val x)
+{
+  if (!m->fused_gelu)
+    return new_gelu(b, m->activation, x);
+  x = call_module(b, m->activation, x);
+  return builder_leave(b, unary(b, OP_GELU, x));
 }
 
 static Val
@@ -173,7 +180,7 @@ transformers_mlp(Builder *b, const Gpt2 *m, Val x)
 {
   x = call_module(b, m->mlp, x);
   x = let(b, "hidden_states", conv1d(b, x, m->fc));
-  x = let(b, "hidden_states", new_gelu(b, x));
+  x = let(b, "hidden_states", activation(b, m, x));
   x = let(b, "hidden_states", conv1d(b, x, m->fc_projection));
   x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   return builder_leave(b, x);
@@ -222,6 +229,30 @@ final_norm(Builder *b, const CausalLm *lm, Val x)
 
 /* ---- config.json ---- */
 
+/* Names of transformers.activations; nanoGPT has one of its own. */
+static void
+read_activation(Gpt2 *m, NetworkSpec *spec)
+{
+  const char *name = network_spec_string(spec, "activation_function", "gelu_new");
+  m->fused_gelu = strcmp(name, "gelu") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
+  if (!m->fused_gelu && strcmp(name, "gelu_new") != 0)
+    network_spec_fail(spec, "activation_function",
+                      "'%s' is not supported: gelu_new, gelu, gelu_pytorch_tanh", name);
+}
+
+static void
+check_sizes(const Gpt2 *m, NetworkSpec *spec)
+{
+  causal_lm_check_matrix(spec, "hidden_size|n_embd", 3 * m->lm.hidden, m->lm.hidden);
+  causal_lm_check_matrix(spec, "n_inner|intermediate_size", m->ffn, m->lm.hidden);
+  causal_lm_check_matrix(spec, "n_positions|max_position_embeddings", m->positions, m->lm.hidden);
+  if (m->lm.length > m->positions)
+    network_spec_fail(spec, "n_positions|max_position_embeddings",
+                      "%" G_GINT64_FORMAT
+                      " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
+                      m->positions, m->lm.length);
+}
+
 static gboolean
 read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
@@ -234,14 +265,13 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->embedding_dropout = network_spec_double(spec, "embd_pdrop", 0.1);
   m->attention_dropout = network_spec_double(spec, "attn_pdrop", 0.1);
   m->lm.impl.rope = ROPE_NONE;
+  if (m->lm.impl.code == CODE_TRANSFORMERS)
+    transformers_check(spec);
   if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.attention == ATTENTION_EAGER)
     json_reader_fail(spec->reader, "implementation",
                      "eager attention of gpt2 is not yet supported");
-  if (m->lm.length > m->positions)
-    json_reader_fail(spec->reader, "n_positions",
-                     "%" G_GINT64_FORMAT
-                     " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
-                     m->positions, m->lm.length);
+  read_activation(m, spec);
+  check_sizes(m, spec);
   return causal_lm_check(&m->lm, m->lm.heads, spec, error);
 }
 
@@ -264,6 +294,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
     m.lm.block = nanogpt_block;
     causal_lm_write(b, &m.lm);
   }
+  builder_network(b)->embedding_parameters += m.positions * m.lm.hidden;
   return builder_finish(b, error);
 }
 

@@ -1,4 +1,6 @@
 /* family_llama.c - Llama and its relatives: RMSNorm, RoPE, grouped-query attention, SwiGLU. */
+#include <string.h>
+
 #include "network/family.h"
 #include "network/transformers_lm.h"
 
@@ -6,6 +8,7 @@
 typedef struct {
   Linear q, k, v, o, gate, up, down;
   int norm1, norm2, attention, feed_forward;
+  int activation; /* a module of its own, or -1 */
 } BlockParts;
 
 typedef struct {
@@ -20,6 +23,7 @@ typedef struct {
 typedef struct {
   const char *embedding, *attention, *q, *k, *v, *o, *feed_forward, *gate, *up, *down, *norm1,
       *norm2, *head;
+  const char *activation; /* NULL: a function */
   gboolean up_before_down;
 } Names;
 
@@ -53,6 +57,7 @@ static const Names transformers_names = {
     .norm2 = "post_attention_layernorm",
     .head = "lm_head",
     .up_before_down = TRUE,
+    .activation = "act_fn",
 };
 
 /* ---- modules, in order of definition ---- */
@@ -76,6 +81,11 @@ define_block(Builder *b, const Llama *m, const Names *names)
   p.down = define_linear(b, names->down, hidden, m->ffn, m->mlp_bias);
   if (!names->up_before_down)
     p.up = define_linear(b, names->up, m->ffn, hidden, m->mlp_bias);
+  p.activation = -1;
+  if (names->activation != NULL) {
+    p.activation = builder_module(b, names->activation, "SiLUActivation");
+    builder_module_end(b);
+  }
   builder_module_end(b);
   p.norm1 = define_norm(b, names->norm1, "RMSNorm", hidden, FALSE);
   p.norm2 = define_norm(b, names->norm2, "RMSNorm", hidden, FALSE);
@@ -141,12 +151,22 @@ torchtitan_attention(Builder *b, const Llama *m, Val x, const Val *tables)
   return builder_leave(b, linear(b, merge_heads(b, contiguous(b, transpose(b, o))), p->o));
 }
 
+/* F.silu(x), or a module that calls it. */
+static Val
+activation(Builder *b, const BlockParts *p, Val x)
+{
+  if (p->activation < 0)
+    return unary(b, OP_SILU, x);
+  x = call_module(b, p->activation, x);
+  return builder_leave(b, unary(b, OP_SILU, x));
+}
+
 static Val
 feed_forward(Builder *b, const Llama *m, Val x)
 {
   const BlockParts *p = &m->block;
   x = call_module(b, p->feed_forward, x);
-  Val gate = unary(b, OP_SILU, linear(b, x, p->gate));
+  Val gate = activation(b, p, linear(b, x, p->gate));
   Val up = linear(b, x, p->up);
   return builder_leave(b, linear(b, binary(b, OP_MUL, gate, up), p->down));
 }
@@ -171,7 +191,7 @@ transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables, Val
 {
   const CausalLm *lm = &m->lm;
   const BlockParts *p = &m->block;
-  x = call_module(b, p->attention, x);
+  x = call_module_by_keyword(b, p->attention, x);
   Val qkv[3];
   qkv[0] =
       let(b, "query", transpose(b, split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim)));
@@ -218,15 +238,9 @@ transformers_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
 /* ---- around the blocks ---- */
 
 static Val
-embed_forward(Builder *b, const CausalLm *lm, Val tokens)
-{
-  return embedding(b, lm->embedding_weight, tokens);
-}
-
-static Val
 embed(Builder *b, const CausalLm *lm, Val tokens)
 {
-  return hooked_call(b, lm->embedding_module, tokens, embed_forward, lm);
+  return embedding(b, lm->embedding_weight, tokens);
 }
 
 static Val
@@ -251,10 +265,18 @@ read_config(Llama *m, NetworkSpec *spec, const NetworkShape *shape, GError **err
   m->o_bias = !qwen && bias;
   m->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   m->lm.window = transformers_window(spec);
+  if (m->lm.impl.code == CODE_TRANSFORMERS)
+    transformers_check(spec);
+  if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.rope != ROPE_ROTATE_HALF)
+    json_reader_fail(spec->reader, "implementation", "the rope of transformers is rotate_half");
   const Implementation *impl = &spec->implementation;
   m->norm = impl->rms_norm == RMS_NORM_FUSED  ? NORM_FUSED
             : impl->code == CODE_TRANSFORMERS ? NORM_TRANSFORMERS
                                               : NORM_COMPOSITE;
+  causal_lm_check_matrix(spec, "intermediate_size", m->ffn, m->lm.hidden);
+  const char *activation = network_spec_string(spec, "hidden_act", "silu");
+  if (strcmp(activation, "silu") != 0)
+    network_spec_fail(spec, "hidden_act", "'%s' is not supported, only silu", activation);
   return causal_lm_check(&m->lm, m->kv_heads, spec, error);
 }
 

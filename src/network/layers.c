@@ -125,6 +125,28 @@ create(Builder *b, const char *what, ValueInfo info)
   return builder_op(b, OP_CREATE, &at, 0, NULL);
 }
 
+/* ---- module calls ---- */
+
+Val
+call_module(Builder *b, int module, Val x)
+{
+  builder_module_call(b, module, 1, &x);
+  return x;
+}
+
+Val
+call_module_by_keyword(Builder *b, int module, Val x)
+{
+  builder_module_call_by_keyword(b, module, &x);
+  return x;
+}
+
+static int
+parameter_module(Builder *b, int parameter)
+{
+  return network_parameter(builder_network(b), parameter)->module;
+}
+
 /* ---- matmuls ---- */
 
 /* Under autocast: the operand in the matmul's dtype.  Casts of parameters are kept until the region
@@ -140,12 +162,6 @@ autocast(Builder *b, Val x)
     return to(b, x, precision->matmul);
   info.dtype = (guint8) precision->matmul;
   return shaped(b, OP_TO_CACHED, x, info);
-}
-
-static int
-parameter_module(Builder *b, int parameter)
-{
-  return network_parameter(builder_network(b), parameter)->module;
 }
 
 /* x as a matrix [rows, width]. */
@@ -172,6 +188,10 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
 static Val
 linear_ops(Builder *b, Val x, int weight, int bias)
 {
+  if (builder_shape(b)->zero3_linear) {
+    Val operands[3] = {x, builder_weight(b, weight), bias >= 0 ? builder_weight(b, bias) : NO_VAL};
+    return builder_op(b, OP_ZERO3_LINEAR, NULL, bias >= 0 ? 3 : 2, operands);
+  }
   if (bias < 0) { /* t, view, mm, _unsafe_view */
     Val w = autocast(b, builder_weight(b, weight));
     x = autocast(b, x);
@@ -194,33 +214,28 @@ linear_ops(Builder *b, Val x, int weight, int bias)
 Val
 linear(Builder *b, Val x, Linear parameters)
 {
-  int before = builder_in_module(b, parameter_module(b, parameters.weight));
-  builder_call(b, 1, &x); /* under autocast the argument outlives its cast */
-  Val y = builder_leave(b, linear_ops(b, (Val){x.slot, FALSE}, parameters.weight, parameters.bias));
-  builder_in_module(b, before);
-  return y;
+  x = call_module(
+      b, parameters.module > 0 ? parameters.module : parameter_module(b, parameters.weight), x);
+  return builder_leave(b, linear_ops(b, x, parameters.weight, parameters.bias));
 }
 
 Val
 conv1d(Builder *b, Val x, Linear parameters)
 {
-  int before = builder_in_module(b, parameter_module(b, parameters.weight));
+  x = call_module(b, parameter_module(b, parameters.weight), x);
   ValueInfo shape = builder_info(b, x);
   x = flatten_rows(b, x);
   Val c = builder_weight(b, parameters.bias), w = builder_weight(b, parameters.weight);
   Val y = builder_op(b, OP_ADDMM, NULL, 3, (Val[]){c, x, w});
-  y = unflatten_rows(b, y, shape, OP_VIEW);
-  builder_in_module(b, before);
-  return y;
+  return builder_leave(b, unflatten_rows(b, y, shape, OP_VIEW));
 }
 
 Val
 embedding(Builder *b, int weight, Val indices)
 {
-  int before = builder_in_module(b, parameter_module(b, weight));
-  Val y = builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices});
-  builder_in_module(b, before);
-  return y;
+  indices = call_module(b, parameter_module(b, weight), indices);
+  return builder_leave(
+      b, builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices}));
 }
 
 Linear
@@ -260,11 +275,9 @@ define_norm(Builder *b, const char *name, const char *type, gint64 width, gboole
 Val
 layer_norm(Builder *b, Val x, int gain)
 {
-  int before = builder_in_module(b, parameter_module(b, gain));
-  Val y = builder_op(b, OP_LAYER_NORM, NULL, 3,
-                     (Val[]){x, builder_weight(b, gain), builder_weight(b, gain + 1)});
-  builder_in_module(b, before);
-  return y;
+  x = call_module(b, parameter_module(b, gain), x);
+  Val w = builder_weight(b, gain), c = builder_weight(b, gain + 1);
+  return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
 }
 
 /* x.pow(2).mean(-1, keepdim=True) */
@@ -278,32 +291,31 @@ mean_square(Builder *b, Val x)
   return shaped(b, OP_MEAN, square, info);
 }
 
-/* x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w * x.to(dtype).  transformers binds
- * the mean square to a name, so it lives until the function returns. */
+/* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
+ * x.to(dtype).  transformers binds the mean square to a name, so it lives until the function
+ * returns. */
 static Val
 composite_rms_norm(Builder *b, Val x, int weight, gboolean names_variance)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
-  builder_call(b, 1, &x);
-  x = let(b, "x", to(b, (Val){x.slot, FALSE}, DTYPE_FP32));
+  x = let(b, "x", to(b, x, DTYPE_FP32));
   Val variance = mean_square(b, x);
   if (names_variance)
     variance = let(b, "variance", variance);
   Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, variance));
   x = let(b, "x", binary(b, OP_MUL, x, scale));
   Val normed = to(b, x, dtype);
-  return builder_leave(b, binary(b, OP_MUL, builder_weight(b, weight), normed));
+  return binary(b, OP_MUL, builder_weight(b, weight), normed);
 }
 
 Val
 rms_norm(Builder *b, Val x, int weight, NormCode code)
 {
-  int before = builder_in_module(b, parameter_module(b, weight));
+  x = call_module(b, parameter_module(b, weight), x);
   Val y = code == NORM_FUSED
               ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
               : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
-  builder_in_module(b, before);
-  return y;
+  return builder_leave(b, y);
 }
 
 /* ---- heads ---- */

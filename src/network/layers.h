@@ -35,9 +35,15 @@ Val unary(Builder *b, OpId op, Val x);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */
 Val create(Builder *b, const char *what, ValueInfo info);
 
-/* Parameters of a linear layer, by index; bias -1: none. */
+/* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it.
+ */
+Val call_module(Builder *b, int module, Val x);
+Val call_module_by_keyword(Builder *b, int module, Val x);
+
+/* Parameters of a linear layer, by index; bias -1: none.  module: the one that is called, when the
+ * weight is another's; 0: the weight's own. */
 typedef struct {
-  int weight, bias;
+  int weight, bias, module;
 } Linear;
 /* Defines a module `name` with weight [out, in] and, if wanted, bias [out]. */
 Linear define_linear(Builder *b, const char *name, gint64 out, gint64 in, gboolean bias);
@@ -47,7 +53,7 @@ Linear define_conv1d(Builder *b, const char *name, gint64 out, gint64 in);
  * next). */
 int define_norm(Builder *b, const char *name, const char *type, gint64 width, gboolean bias);
 
-/* nn.Linear.  Under autocast operands are cast first: bias, weight, input. */
+/* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
@@ -61,8 +67,7 @@ Val rms_norm(Builder *b, Val x, int weight, NormCode code);
 /* x [batch, length, heads, head_dim] times a table of complex numbers (torchtitan's
  * apply_rotary_emb). */
 Val rope_complex(Builder *b, Val x, Val table);
-/* x * cos + cat(-b, a) * sin, with fp32 tables cast to x's dtype at each call (the oracle's
- * torchtitan variant). */
+/* x * cos + cat(-b, a) * sin, with fp32 tables that are cast to x's dtype at each call. */
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* x[..., first : first + size] of the last dimension: a view. */
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);

@@ -99,8 +99,8 @@ rope_tables(Builder *b, CausalLm *lm)
   Val rows = counted(b, length);
   Val columns = counted(b, half);
   Val angles = create(b, "angles", value_shape(DTYPE_FP32, 2, length, half));
-  builder_discard(b, columns);
   builder_discard(b, rows);
+  builder_discard(b, columns);
   lm->tables = complex ? 1 : 2;
   Val kept[LM_TABLES];
   for (int i = 0; i < lm->tables; i++) {

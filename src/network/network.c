@@ -1,6 +1,8 @@
 /* network.c - a model as a value: counting and freeing it. */
 #include "network/network.h"
 
+#include <string.h>
+
 void
 network_function_free(gpointer function)
 {
@@ -40,4 +42,11 @@ network_parameter_count(const Network *network)
   for (guint i = 0; i < network->parameters->len; i++)
     count += network_parameter(network, (int) i)->elements;
   return count;
+}
+
+const char *
+parameter_short_name(const Parameter *parameter)
+{
+  const char *dot = strrchr(parameter->name, '.');
+  return dot != NULL ? dot + 1 : parameter->name;
 }

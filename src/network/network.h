@@ -102,12 +102,19 @@ typedef struct {
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
-  int micro_batches; /* accumulation steps: the loss is divided when > 1 */
+  int micro_batches; /* accumulation steps: the loop divides the loss when > 1 */
+  int loss_steps;    /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
+                        divides and scales it */
   NetworkPrecision precision;
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
-  gboolean splits_tied;   /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
+                            data */
+  gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
   DeviceLimits device;
 } NetworkShape;
+
+/* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */
+enum { LOSS_STEPS = 2 };
 
 typedef struct {
   char *name;
@@ -120,6 +127,7 @@ typedef struct {
   GPtrArray *functions; /* Function * */
   int main;      /* function: one forward of the model and the loss.  Arguments: inputs, in order */
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
+  int loss_step[LOSS_STEPS]; /* functions of the loss that an engine calls in turn, or -1 */
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */
   GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
@@ -131,6 +139,9 @@ typedef struct {
   int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's
                                   note says why) */
   gboolean loss_inside;        /* the loss is computed inside the root module */
+  gboolean checkpoints_forward; /* checkpointing runs a block's forward() again, inside its hooks;
+                                   FALSE: a module around the block runs the block's call again,
+                                   hooks included */
 } Network;
 
 void network_free(Network *network);
@@ -139,6 +150,16 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+/* The last part of a parameter's name: "weight".  Borrowed. */
+const char *parameter_short_name(const Parameter *parameter);
+
+/* The module that checkpointing puts around a block: an id after those of the network's own
+ * modules. */
+static inline int
+network_wrapper(const Network *network, int block)
+{
+  return (int) network->modules->len + block;
+}
 
 static inline const Module *
 network_module(const Network *network, int i)

@@ -3,7 +3,8 @@
 
 #include "network/op_recipe.h"
 
-/* Shorthands for the column of saved tensors; always() and if_wanted() say when. */
+/* Shorthands for the column of saved tensors: whenever the op records a node, or only when that
+ * input wants a gradient. */
 #define ALWAYS(tensor)                                                                             \
   {                                                                                                \
     tensor, -1                                                                                     \
@@ -44,6 +45,13 @@ backward_split(OpCase *c)
   recipe_launch(c, "cat", KERNEL_MEMORY, 0, "g0 g1 g2 >d0");
 }
 
+/* The whole input: size[0] is a dimension here, not an offset. */
+static void
+forward_transpose(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+}
+
 static void
 backward_transpose(OpCase *c)
 {
@@ -77,6 +85,14 @@ backward_pad(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
+}
+
+/* Row-major, whatever the gradient's order (_log_softmax_backward_data, SoftMax.cpp). */
+static void
+backward_log_softmax(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 o0 >d0");
 }
 
 /* Gradients of a product: other, then self (rule L4), each of the result's shape until validation.
@@ -237,13 +253,13 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_reshape},
     [OP_UNSAFE_VIEW] = {"unsafe_view", .shape = shape_result, .forward = forward_alias,
                         .backward = backward_reshape},
-    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_alias,
+    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_transpose,
                       .backward = backward_transpose},
     [OP_VIEW_AS_COMPLEX] = {"view_as_complex", .shape = shape_view_as_complex,
                             .forward = forward_alias, .backward = backward_view_as_complex},
     [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias,
                          .backward = backward_view_as_real},
-    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_alias,
+    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_slice,
                   .backward = backward_dense},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
                   .backward = backward_split},
@@ -298,6 +314,12 @@ static const OpInfo ops[OP_COUNT] = {
                   .forward = forward_addmm, .backward = backward_addmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm},
+    /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in
+     * the order input, weight, bias */
+    [OP_ZERO3_LINEAR] = {"zero3_linear", SAVES(ALWAYS(I2), ALWAYS(I1), ALWAYS(I0)),
+                         .saves_late = TRUE, .shape = shape_zero3_linear,
+                         .forward = forward_zero3_linear, .backward = backward_zero3_linear,
+                         .selective = SELECT_ALTERNATE},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
@@ -310,7 +332,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},
     [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                        .forward = forward_outputs, .backward = backward_new},
+                        .forward = forward_outputs, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
                      .forward = forward_nll_loss, .backward = backward_nll_loss},
 

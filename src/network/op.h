@@ -49,6 +49,7 @@
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
   X(BMM)                                                                                           \
+  X(ZERO3_LINEAR)                                                                                  \
   /* norms, look-ups, losses */                                                                    \
   X(RMS_NORM)                                                                                      \
   X(LAYER_NORM)                                                                                    \
@@ -166,7 +167,7 @@ typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
                        inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
-  gint64 size[4];                                  /* numbers of the row's own */
+  gint64 size[4]; /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
   const char *what; /* name of the output, static text */
 } OpAttributes;
@@ -200,6 +201,7 @@ typedef struct {
   gboolean has_grad[OP_INPUTS];
   int saves;
   guint8 saved[OP_SAVED];
+  gboolean backward; /* being written: of inputs and outputs only saved ones are there */
   DeviceLimits device;
   GArray *steps;   /* OpStep */
   GArray *kernels; /* OpKernel */
@@ -213,11 +215,11 @@ typedef struct {
 
 /* A row of the table. */
 struct _OpInfo {
-  const char *name; /* as in ATen; NULL ends nothing: every row has one */
-  OpSave
-      saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by argument
-                              name, inputs, then outputs (rule L4); ends with SAVES_END */
+  const char *name;           /* as in ATen; NULL ends nothing: every row has one */
+  OpSave saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by
+                                 argument name, inputs, then outputs (rule L4) */
   int save_count;
+  gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */

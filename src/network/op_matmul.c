@@ -1,4 +1,4 @@
-/* op_matmul.c - recipes of matrix products: mm, addmm, bmm. */
+/* op_matmul.c - recipes of matrix products: mm, addmm, bmm, and DeepSpeed's linear layer. */
 #include "network/op_recipe.h"
 
 /* Sizes of in[self] [m,k] x in[mat2] [k,n]. */
@@ -86,4 +86,53 @@ void
 backward_bmm(OpCase *c)
 {
   factor_gradients(c, 0, 1, FALSE); /* mat2, self */
+}
+
+/* ---- LinearFunctionForZeroStage3 (deepspeed/runtime/zero/linear.py): input [.., k], weight [n,
+ * k], bias [n] ---- */
+
+void
+shape_zero3_linear(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+  c->out[0].shape[c->out[0].dims - 1] = c->in[1].shape[0];
+  value_set_contiguous(&c->out[0]);
+}
+
+static GemmSize
+zero3_linear_size(const OpCase *c)
+{
+  gint64 k = c->in[1].shape[1];
+  return (GemmSize){.batch = 1, .m = value_elements(&c->in[0]) / k, .n = c->in[1].shape[0], .k = k};
+}
+
+/* output = input.matmul(weight.t()); output += bias */
+void
+forward_zero3_linear(OpCase *c)
+{
+  recipe_out(c, 0, "linear");
+  recipe_gemm(c, "mm", zero3_linear_size(c), "i0 i1 >o0");
+  recipe_workspace(c, WORKSPACE_CUBLAS);
+  if (c->ins > 2)
+    recipe_launch(c, "add", KERNEL_MEMORY, 0, "i2 +o0");
+}
+
+/* The input's gradient comes first, then the weight's, then the column sums of the bias. */
+void
+backward_zero3_linear(OpCase *c)
+{
+  GemmSize size = zero3_linear_size(c);
+  if (recipe_wants(c, 0)) {
+    recipe_grad(c, 0, ORDER_DENSE);
+    recipe_gemm(c, "mm", (GemmSize){1, size.m, size.k, size.n}, "g0 i1 >d0");
+    recipe_workspace(c, WORKSPACE_CUBLAS);
+  }
+  if (recipe_wants(c, 1)) {
+    recipe_grad(c, 1, ORDER_DENSE);
+    recipe_gemm(c, "mm", (GemmSize){1, size.n, size.k, size.m}, "g0 i0 >d1");
+    recipe_workspace(c, WORKSPACE_CUBLAS);
+  }
+  if (recipe_wants(c, 2))
+    recipe_replace(c, 2, recipe_column_sum(c, size.m, &c->in[2], BUFFER_INCOMING), ORDER_DENSE);
 }

@@ -230,23 +230,33 @@ recipe_workspace(OpCase *c, Workspace workspace)
 
 /* ---- kernels ---- */
 
-/* What an operand refers to: NULL when the recipe made no such tensor. */
+/* Is the forward op's tensor there: always in forward, in backward when the node has saved it. */
+static gboolean
+is_at_hand(const OpCase *c, int buffer)
+{
+  gboolean saved = !c->backward;
+  for (int i = 0; i < c->saves; i++)
+    saved |= c->saved[i] == buffer;
+  return saved;
+}
+
+/* What an operand refers to: NULL when there is no such tensor. */
 static const ValueInfo *
 operand_info(const OpCase *c, char letter, int i, int *buffer)
 {
   switch (letter) {
   case 'i':
     *buffer = IN(i);
-    return i < c->ins ? &c->in[i] : NULL;
+    return i < c->ins && is_at_hand(c, IN(i)) ? &c->in[i] : NULL;
   case 'o':
     *buffer = OUT(i);
-    return i < c->outs ? &c->out[i] : NULL;
+    return i < c->outs && is_at_hand(c, OUT(i)) ? &c->out[i] : NULL;
   case 't':
     *buffer = BUFFER_TEMP + i;
     return &c->temp[i];
   case 'g':
     *buffer = BUFFER_INCOMING + i;
-    return &c->out[i];
+    return i < c->outs ? &c->out[i] : NULL;
   case 'd':
     *buffer = BUFFER_GRAD + i;
     return c->has_grad[i] ? &c->grad[i] : NULL;
@@ -379,10 +389,12 @@ recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int source)
     recipe_release(c, semaphores);
     recipe_release(c, scratch);
   }
-  gboolean grad = source >= BUFFER_GRAD;
-  g_autofree char *operands = g_strdup_printf("%c%x >t%x", grad ? 'd' : 't',
-                                              (guint) (source - (grad ? BUFFER_GRAD : BUFFER_TEMP)),
-                                              (guint) (sum - BUFFER_TEMP));
+  int base = source >= BUFFER_GRAD       ? BUFFER_GRAD
+             : source >= BUFFER_INCOMING ? BUFFER_INCOMING
+                                         : BUFFER_TEMP;
+  char letter = base == BUFFER_GRAD ? 'd' : base == BUFFER_INCOMING ? 'g' : 't';
+  g_autofree char *operands =
+      g_strdup_printf("%c%x >t%x", letter, (guint) (source - base), (guint) (sum - BUFFER_TEMP));
   recipe_launch(c, "sum", KERNEL_MEMORY, 0, operands);
   return sum;
 }
@@ -393,7 +405,7 @@ recipe_replace(OpCase *c, int i, int buffer, GradOrder order)
   OpStep *step = add_step(c, STEP_REPLACE, BUFFER_GRAD + i);
   step->source = (guint8) buffer;
   step->order = (guint8) order;
-  c->grad[i] = c->temp[buffer - BUFFER_TEMP];
+  note_grad(c, i, &c->temp[buffer - BUFFER_TEMP]);
   c->temp_used[buffer - BUFFER_TEMP] = FALSE;
 }
 
@@ -464,6 +476,12 @@ forward_outputs(OpCase *c)
 
 void
 forward_alias(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+}
+
+void
+forward_slice(OpCase *c)
 {
   recipe_alias(c, 0, c->at.size[0]);
 }

@@ -44,7 +44,7 @@ void recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index);
 void recipe_reshape(OpCase *c, int i);
 void recipe_contiguous(OpCase *c, int i);
 /* Gradient i becomes the temporary, row-major or in the order (ORDER_SAME) of the old one, which
- * lets go. */
+ * (if there is one) lets go. */
 void recipe_replace(OpCase *c, int i, int buffer, GradOrder order);
 void recipe_workspace(OpCase *c, Workspace workspace);
 
@@ -72,6 +72,7 @@ int recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int sourc
 
 void forward_outputs(OpCase *c); /* allocate all outputs, one kernel */
 void forward_alias(OpCase *c);   /* output 0 is a view of input 0 */
+void forward_slice(OpCase *c);   /* the same, from size[0] elements on */
 void backward_new(
     OpCase *c); /* a new gradient for every input, in the order of OpInfo.saves' alphabet */
 void backward_pass(OpCase *c); /* every input gets the incoming gradient */
@@ -85,6 +86,9 @@ void forward_addmm(OpCase *c);
 void backward_addmm(OpCase *c);
 void forward_bmm(OpCase *c);
 void backward_bmm(OpCase *c);
+void shape_zero3_linear(OpCase *c);
+void forward_zero3_linear(OpCase *c);
+void backward_zero3_linear(OpCase *c);
 void shape_rms_norm(OpCase *c);
 void backward_rms_norm(OpCase *c);
 void shape_layer_norm(OpCase *c);

@@ -8,6 +8,16 @@
 
 /* ---- config and modules ---- */
 
+void
+transformers_check(NetworkSpec *spec)
+{
+  const Implementation *impl = &spec->implementation;
+  if (impl->loss != LOSS_FP32)
+    json_reader_fail(spec->reader, "implementation", "the loss of transformers is fp32");
+  if (impl->kv_heads != KV_HEADS_NATIVE)
+    json_reader_fail(spec->reader, "implementation", "the kv_heads of transformers are native");
+}
+
 gint64
 transformers_window(NetworkSpec *spec)
 {
@@ -23,7 +33,7 @@ transformers_window(NetworkSpec *spec)
 void
 transformers_define_rotary(Builder *b, CausalLm *lm)
 {
-  builder_module(b, "rotary_emb", "RotaryEmbedding");
+  lm->rotary_module = builder_module(b, "rotary_emb", "RotaryEmbedding");
   builder_buffer(b, "model.rotary_emb.inv_freq", 4 * (lm->head_dim / 2));
   builder_buffer(b, "model.rotary_emb.original_inv_freq", 4 * (lm->head_dim / 2));
   builder_module_end(b);
@@ -155,7 +165,7 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
 {
   gint64 s = lm->length, d = lm->head_dim;
   ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, d);
-  builder_call(b, 0, NULL);
+  builder_module_call(b, lm->rotary_module, 0, NULL); /* of hidden states only the dtype counts */
   Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
   let(b, "freqs", create(b, "angles", value_shape(DTYPE_FP32, 3, (gint64) 1, s, d / 2)));
   builder_discard(b, positions);
@@ -241,18 +251,6 @@ transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dr
 
 /* ---- the model ---- */
 
-static Val
-head_forward(Builder *b, const CausalLm *lm, Val x)
-{
-  return linear(b, x, lm->head);
-}
-
-static Val
-embed_forward(Builder *b, const CausalLm *lm, Val tokens)
-{
-  return embedding(b, lm->embedding_weight, tokens);
-}
-
 /* What every layer is called with, as locals of the model's forward(). */
 static void
 layer_arguments(Builder *b, const CausalLm *lm, Val positions, Val mask, Val *tables)
@@ -272,8 +270,8 @@ static Val
 model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
 {
   Val args[STATEMENT_SLOTS], mask = NO_VAL;
-  builder_call(b, 0, NULL);
-  Val embeds = hooked_call(b, lm->embedding_module, tokens, embed_forward, lm);
+  builder_module_call(b, network_module(builder_network(b), lm->embedding_module)->parent, 0, NULL);
+  Val embeds = embedding(b, lm->embedding_weight, tokens);
   Val range = integers(b, "arange", lm->length);
   Val positions = let(b, "position_ids", integers(b, "position_ids", lm->length));
   builder_discard(b, range);
@@ -292,7 +290,7 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
     args[0] = hidden;
     hidden = let(b, "hidden_states", builder_block_call(b, i, function, 1 + lm->tables, args));
   }
-  hidden = let(b, "hidden_states", hooked_call(b, lm->norm_module, hidden, lm->norm, lm));
+  hidden = let(b, "hidden_states", lm->norm(b, lm, hidden));
   return builder_leave(b, hidden);
 }
 
@@ -322,7 +320,7 @@ root_forward(Builder *b, const CausalLm *lm, int function, Val tokens, Val resul
 {
   builder_call(b, 0, NULL);
   Val hidden = let(b, "hidden_states", model_forward(b, lm, function, tokens));
-  Val logits = let(b, "logits", hooked_call(b, lm->head_module, hidden, head_forward, lm));
+  Val logits = let(b, "logits", linear(b, hidden, lm->head));
   Val loss = let(b, "loss", causal_loss(b, lm, logits));
   results[0] = loss;
   results[1] = logits;
@@ -380,4 +378,5 @@ transformers_write(Builder *b, CausalLm *lm)
   network->construction_scratch =
       4; /* a scalar of the fake-tensor context that to_empty() runs under */
   network->loss_inside = TRUE;
+  network->checkpoints_forward = TRUE; /* GradientCheckpointingLayer */
 }

@@ -9,6 +9,8 @@
  * only positions and mask. */
 enum { TABLE_POSITIONS, TABLE_COS, TABLE_SIN, TABLE_MASK };
 
+/* Refuses an "implementation" that asks for what transformers' code does not do. */
+void transformers_check(NetworkSpec *spec);
 /* sliding_window of a config whose model has one; 0: none.  Refuses layers of different kinds. */
 gint64 transformers_window(NetworkSpec *spec);
 /* The rotary module, with its two buffers of frequencies. */

@@ -1,6 +1,8 @@
 /* live_storage.c - storages counted by their holders while a Program is written. */
 #include "program/live_storage.h"
 
+#include "base/units.h"
+
 typedef struct {
   gint32 holders;
   gint32 tensor; /* flat view of all of it, or -1 */
@@ -48,11 +50,18 @@ record_of(const LiveStorages *live, StorageId storage)
 StorageId
 live_storage_alloc(LiveStorages *live, gint64 bytes, StreamId stream, StoragePurpose purpose)
 {
+  return live_storage_alloc_in(live, SPACE_DEVICE, bytes, stream, purpose);
+}
+
+StorageId
+live_storage_alloc_in(LiveStorages *live, Space space, gint64 bytes, StreamId stream,
+                      StoragePurpose purpose)
+{
   if (bytes == 0)
     return NO_STORAGE;
   Storage record = {
       .bytes = bytes,
-      .space = SPACE_DEVICE,
+      .space = (guint8) space,
       .category = (guint8) purpose.category,
       .stream = (guint8) stream,
       .module = purpose.module,
@@ -90,6 +99,13 @@ live_storage_clear(LiveStorages *live, StorageId *storage)
   StorageId old = *storage;
   *storage = NO_STORAGE;
   live_storage_drop(live, old);
+}
+
+void
+live_storage_record_stream(LiveStorages *live, StorageId storage, StreamId stream)
+{
+  if (storage != NO_STORAGE && live_storage_stream(live, storage) != stream)
+    program_builder_record_stream(live->builder, storage, stream);
 }
 
 int
@@ -132,6 +148,17 @@ gint64
 live_storage_bytes(const LiveStorages *live, StorageId storage)
 {
   return storage == NO_STORAGE ? 0 : record_of(live, storage)->bytes;
+}
+
+gint64
+live_storages_bytes(const LiveStorages *live, gint64 unit)
+{
+  gint64 total = 0;
+  for (guint i = 0; i < live->counts->len; i++)
+    if (g_array_index(live->counts, Count, i).holders > 0 &&
+        record_of(live, (StorageId) i)->space == SPACE_DEVICE)
+      total += ceil_div(record_of(live, (StorageId) i)->bytes, unit) * unit;
+  return total;
 }
 
 StreamId

@@ -223,7 +223,7 @@ typedef enum {
 typedef struct {
   guint8 kind;     /* KernelKind */
   guint8 dtype;    /* DType of the computation */
-  guint16 variant; /* attention: AttentionKernel of network/; else 0 */
+  guint16 variant; /* tells kernels of one kind apart; 0: nothing to tell */
   gint32 name;     /* name id: "mm", "flash_attention_backward" */
   gint32 launches; /* device kernels in it, >= 1 */
   gint64 m, n, k;
@@ -235,7 +235,8 @@ typedef struct {
   X(ALL_GATHER, "all_gather")                                                                      \
   X(REDUCE_SCATTER, "reduce_scatter")                                                              \
   X(ALL_REDUCE, "all_reduce")                                                                      \
-  X(BROADCAST, "broadcast")
+  X(BROADCAST, "broadcast")                                                                        \
+  X(REDUCE, "reduce") /* to one rank */
 
 typedef enum {
 #define X(name, text) COLLECTIVE_##name,
@@ -254,7 +255,7 @@ typedef struct {
   gint64 bytes;
 } Collective;
 
-/* A communicator of `ranks` members, `nodes` nodes apart: ranks/nodes of them on each node. */
+/* A communicator of `ranks` members: the one that the described rank is in. */
 typedef struct {
   gint32 name; /* "shard", "replicate" */
   int ranks;

@@ -164,10 +164,11 @@ program_print_allocations(const Program *program, const OpList *list, GString *o
     storage = &g_array_index(program->storages, Storage, op->a);
     if (storage->space != SPACE_DEVICE)
       continue;
-    g_string_append_printf(
-        out, "%c %" G_GINT64_FORMAT " %s %s %s %s\n", op->kind == PROGRAM_ALLOC ? '+' : '-',
-        storage->bytes, program_value_name(VALUE_STREAM, storage->stream),
-        program_value_name(VALUE_CATEGORY, storage->category),
-        program_module_path(program, storage->module), program_text(program, storage->what));
+    const char *module = program_module_path(program, storage->module);
+    g_string_append_printf(out, "%c %" G_GINT64_FORMAT " %s %s %s %s\n",
+                           op->kind == PROGRAM_ALLOC ? '+' : '-', storage->bytes,
+                           program_value_name(VALUE_STREAM, storage->stream),
+                           program_value_name(VALUE_CATEGORY, storage->category),
+                           *module != '\0' ? module : "-", program_text(program, storage->what));
   }
 }

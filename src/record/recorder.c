@@ -16,7 +16,8 @@ struct _Recorder {
   gint64 retries_before;             /* of the step's start */
   GArray *frames;                    /* Frame: open ranges, innermost last */
   GArray *births;                    /* guint: memory event that began allocation i */
-  gint64 live_bytes[CATEGORY_COUNT]; /* rounded */
+  gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
+  gboolean keeps_gradients;          /* between steps */
   guint peak_events;                 /* how many memory events led to the peak */
 };
 
@@ -100,11 +101,14 @@ read_level(Recorder *recorder)
     range->peak_allocated = MAX(range->peak_allocated, level.peak_allocated);
     range->peak_reserved = MAX(range->peak_reserved, level.peak_reserved);
   }
+  gint64 *allocated = &recorder->recording->construction_peak_allocated;
+  gint64 *reserved = &recorder->recording->construction_peak_reserved;
   if (recorder->step > 0) {
-    StepRecord *step = current_step(recorder);
-    step->peak_allocated = MAX(step->peak_allocated, level.peak_allocated);
-    step->peak_reserved = MAX(step->peak_reserved, level.peak_reserved);
+    allocated = &current_step(recorder)->peak_allocated;
+    reserved = &current_step(recorder)->peak_reserved;
   }
+  *allocated = MAX(*allocated, level.peak_allocated);
+  *reserved = MAX(*reserved, level.peak_reserved);
   return level;
 }
 
@@ -127,10 +131,19 @@ mark_peak(Recorder *recorder, const MemoryEvent *now)
   peak->reserved = now->reserved_after;
 }
 
-/* Gradients are what zero_grad() drops; everything else stays between steps. */
+void
+recorder_keep_gradients(Recorder *recorder)
+{
+  recorder->keeps_gradients = TRUE;
+}
+
+/* Gradients that a step made are what zero_grad() drops; everything else stays between steps, and
+ * so do gradient buffers of the construction. */
 static gint64
 at_rest_bytes(const Recorder *recorder, gint64 allocated)
 {
+  if (recorder->keeps_gradients)
+    return allocated;
   return allocated - recorder->live_bytes[CATEGORY_SHARDED_GRADIENT] -
          recorder->live_bytes[CATEGORY_UNSHARDED_GRADIENT];
 }
@@ -237,7 +250,8 @@ recorder_allocate(Recorder *recorder, const MemoryEvent *event)
   added->allocation = allocation;
   added->step = (gint16) recorder->step;
   APPEND(recorder->births, guint, birth);
-  recorder->live_bytes[event->category] += event->block_bytes;
+  if (added->step > 0)
+    recorder->live_bytes[event->category] += event->block_bytes;
   mark_peak(recorder, added);
   return allocation;
 }
@@ -249,7 +263,8 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
   GArray *memory = recorder->recording->memory;
   MemoryEvent event =
       g_array_index(memory, MemoryEvent, g_array_index(recorder->births, guint, allocation));
-  recorder->live_bytes[event.category] -= event.block_bytes;
+  if (event.step > 0)
+    recorder->live_bytes[event.category] -= event.block_bytes;
   event.time = time;
   event.requested_bytes = -event.requested_bytes;
   event.block_bytes = -event.block_bytes;

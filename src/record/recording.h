@@ -110,7 +110,8 @@ typedef struct {
   OutOfMemoryRecord out_of_memory;
   gint64 capacity_bytes; /* limit of the allocator */
   gint64 outside_allocator_bytes;
-  gint64 construction_allocated, construction_reserved;
+  gint64 construction_allocated, construction_reserved;           /* when it was done */
+  gint64 construction_peak_allocated, construction_peak_reserved; /* and the most until then */
   gint64 at_rest_bytes;
   char *stuck;            /* NULL, or the engine's report of parties that never came */
   GHashTable *string_ids; /* private: text -> id + 1 */

@@ -37,6 +37,9 @@ const Column recording_columns[] = {
     FIELD(Recording, outside_allocator_bytes, "outside_allocator_bytes", COLUMN_COUNT),
     FIELD(Recording, construction_allocated, "construction_allocated_bytes", COLUMN_COUNT),
     FIELD(Recording, construction_reserved, "construction_reserved_bytes", COLUMN_COUNT),
+    FIELD(Recording, construction_peak_allocated, "construction_peak_allocated_bytes",
+          COLUMN_COUNT),
+    FIELD(Recording, construction_peak_reserved, "construction_peak_reserved_bytes", COLUMN_COUNT),
     FIELD(Recording, at_rest_bytes, "at_rest_bytes", COLUMN_COUNT),
     END,
 };

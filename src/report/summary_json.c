@@ -182,6 +182,8 @@ add_memory(cJSON *report, const ReportModel *model)
   add_int(memory, "outside_allocator_bytes", recording->outside_allocator_bytes);
   add_int(memory, "construction_allocated_bytes", recording->construction_allocated);
   add_int(memory, "construction_reserved_bytes", recording->construction_reserved);
+  add_int(memory, "construction_peak_allocated_bytes", recording->construction_peak_allocated);
+  add_int(memory, "construction_peak_reserved_bytes", recording->construction_peak_reserved);
   add_cached(memory, recording);
   add_peak(memory, model);
 }
@@ -342,6 +344,10 @@ summary_json(const ReportModel *model)
     add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
   else
     cJSON_AddNullToObject(report, "equivalent_zero_stage");
+  if (info->elements_sent > 0)
+    cJSON_AddNumberToObject(report, "elements_sent_per_parameter", info->elements_sent);
+  else
+    cJSON_AddNullToObject(report, "elements_sent_per_parameter");
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);

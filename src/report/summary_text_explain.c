@@ -225,6 +225,26 @@ count_alike(const GArray *groups, guint position)
   return alike;
 }
 
+/* What ZeRO's paper has a rank send in a micro-batch, in parameters (arXiv 1910.02054, section 7).
+ */
+static int
+paper_volume(int stage)
+{
+  return stage == 3 ? 3 : 2;
+}
+
+static void
+print_equivalence(const RunInfo *info, GString *out)
+{
+  int stage = info->equivalent_zero_stage;
+  if (stage >= 0)
+    g_string_append_printf(out, "Equivalent to ZeRO stage %d.", stage);
+  if (stage >= 0 && info->elements_sent > 0)
+    g_string_append_printf(out,
+                           " A micro-batch sends %.2f elements per parameter; by ZeRO's paper %d.",
+                           info->elements_sent, paper_volume(stage));
+}
+
 static void
 print_groups(const Screen *screen)
 {
@@ -247,8 +267,7 @@ print_groups(const Screen *screen)
     }
     g_string_append(out, " parameters). ");
   }
-  if (info->equivalent_zero_stage >= 0)
-    g_string_append_printf(out, "Equivalent to ZeRO stage %d.", info->equivalent_zero_stage);
+  print_equivalence(info, out);
   if (info->groups->len > 0 || info->equivalent_zero_stage >= 0) {
     g_string_truncate(out, strlen(g_strchomp(out->str)));
     g_string_append_c(out, '\n');

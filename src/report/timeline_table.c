@@ -157,8 +157,8 @@ construction(const Recording *recording)
   if (recording->steps->len > 0)
     end = g_array_index(recording->steps, StepRecord, 0).start;
   return (StepRecord){.end = end,
-                      .peak_allocated = recording->construction_allocated,
-                      .peak_reserved = recording->construction_reserved};
+                      .peak_allocated = recording->construction_peak_allocated,
+                      .peak_reserved = recording->construction_peak_reserved};
 }
 
 static void

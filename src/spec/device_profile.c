@@ -50,6 +50,8 @@ static const ProfileField fields[] = {
     {0},
 };
 
+static const char *const clock_names[] = {"running", "instant", "endless", NULL};
+
 /* Takes name and document. */
 static DeviceProfile *
 device_profile_from_document(char *name, JsonDocument *owned, GError **error)
@@ -59,6 +61,7 @@ device_profile_from_document(char *name, JsonDocument *owned, GError **error)
   g_autoptr(DeviceProfile) profile = g_new0(DeviceProfile, 1);
   profile->name = name;
   profile_fields_read(reader, fields, profile);
+  profile->clock = (DeviceClock) json_reader_enum(reader, "clock", clock_names, CLOCK_RUNNING);
   profile->source = g_strdup(json_reader_required_string(reader, "source"));
   if (!json_reader_finish(reader, error))
     return NULL;

@@ -5,10 +5,19 @@
 
 #include <glib.h>
 
+/* How its time passes.  A real device's memory may depend on how far it has got when the host asks;
+ * the two that take no time bracket it. */
+typedef enum {
+  CLOCK_RUNNING, /* by the figures below */
+  CLOCK_INSTANT, /* whatever is issued is done at once */
+  CLOCK_ENDLESS, /* nothing is done before the host waits for something ordered after it */
+} DeviceClock;
+
 /* Files in models/device/NAME.json.  Times in microseconds there, ns here where the name says so.
  */
 typedef struct {
-  char *name;           /* "h100-sxm-80gb" */
+  char *name; /* "h100-sxm-80gb" */
+  DeviceClock clock;
   gint64 memory_bytes;  /* total reported by the driver */
   gint64 context_bytes; /* CUDA context and modules, outside the allocator */
   int sms;
@@ -30,8 +39,8 @@ typedef struct {
   char *source;        /* one line: where the figures come from */
 } DeviceProfile;
 
-/* Loads a preset name or file.  Every key is required: there are no constants in the code to fall
- * back on. */
+/* Loads a preset name or file.  Every key but "clock" is required: there are no constants in the
+ * code to fall back on. */
 DeviceProfile *device_profile_load(const char *preset_or_path, GError **error);
 /* The same from memory; name for messages. */
 DeviceProfile *device_profile_parse(const char *name, const char *text, gsize length,

@@ -3,6 +3,7 @@
 #include "spec/network_spec.h"
 
 #include <float.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -219,4 +220,16 @@ network_spec_string(NetworkSpec *spec, const char *names, const char *fallback)
   gboolean found;
   g_autofree char *name = choose_name(spec, names, &found);
   return found ? json_reader_string(spec->reader, name, fallback) : fallback;
+}
+
+void
+network_spec_fail(NetworkSpec *spec, const char *names, const char *format, ...)
+{
+  gboolean found;
+  g_autofree char *name = choose_name(spec, names, &found);
+  va_list arguments;
+  va_start(arguments, format);
+  g_autofree char *message = g_strdup_vprintf(format, arguments);
+  va_end(arguments);
+  json_reader_fail(spec->reader, name, "%s", message);
 }

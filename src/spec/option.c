@@ -75,6 +75,8 @@ fallback_value(const OptionInfo *option)
     value.number = json[0] == 't';
   } else if (option->type == OPTION_ENUM) {
     value.number = fallback_name(option);
+  } else if (option->type == OPTION_REAL) {
+    value.real = g_ascii_strtod(json, NULL);
   } else {
     value.number = fallback_size(json);
   }
@@ -82,9 +84,9 @@ fallback_value(const OptionInfo *option)
 }
 
 static void
-read_bool_or_int(JsonReader *reader, const OptionInfo *option, OptionValue *value)
+read_bool_or_int(JsonReader *reader, const OptionInfo *option, const char *key, OptionValue *value)
 {
-  const cJSON *raw = json_reader_raw(reader, option->key);
+  const cJSON *raw = json_reader_raw(reader, key);
   value->is_null = cJSON_IsNull(raw);
   value->is_bool = cJSON_IsBool(raw);
   if (value->is_null)
@@ -92,42 +94,113 @@ read_bool_or_int(JsonReader *reader, const OptionInfo *option, OptionValue *valu
   else if (value->is_bool)
     value->number = cJSON_IsTrue(raw);
   else if (cJSON_IsNumber(raw))
-    value->number = json_reader_int(reader, option->key, 0, option->min, option->max);
+    value->number = json_reader_int(reader, key, 0, option->min, option->max);
   else
-    json_reader_fail(reader, option->key,
+    json_reader_fail(reader, key,
                      "must be true, false, null or a whole number in %" G_GINT64_FORMAT
                      "..%" G_GINT64_FORMAT,
                      option->min, option->max);
+}
+
+static void
+read_name_or_int(JsonReader *reader, const OptionInfo *option, const char *key, OptionValue *value)
+{
+  value->is_name = cJSON_IsString(json_reader_raw(reader, key));
+  value->number = value->is_name
+                      ? json_reader_enum(reader, key, option->names, 0)
+                      : json_reader_int(reader, key, value->number, option->min, option->max);
+}
+
+static void
+read_int_or_auto(JsonReader *reader, const OptionInfo *option, const char *key, OptionValue *value)
+{
+  const cJSON *raw = json_reader_raw(reader, key);
+  value->is_auto = cJSON_IsString(raw) && g_str_equal(raw->valuestring, "auto");
+  if (value->is_auto)
+    value->number = 0;
+  else if (cJSON_IsNumber(raw))
+    value->number = json_reader_int(reader, key, value->number, option->min, option->max);
+  else
+    json_reader_fail(reader, key,
+                     "must be \"auto\" or a whole number in %" G_GINT64_FORMAT
+                     "..%" G_GINT64_FORMAT,
+                     option->min, option->max);
+}
+
+/* The key inside its object: what follows the dot. */
+static const char *
+inner_key(const char *key)
+{
+  const char *dot = strchr(key, '.');
+  return dot ? dot + 1 : key;
 }
 
 static OptionValue
 read_option(JsonReader *reader, const OptionInfo *option)
 {
   OptionValue value = fallback_value(option);
-  const cJSON *raw = json_reader_raw(reader, option->key);
+  const char *key = inner_key(option->key);
+  const cJSON *raw = json_reader_raw(reader, key);
   if (!raw || (cJSON_IsNull(raw) && option->type != OPTION_BOOL_OR_INT))
     return value;
   value.given = TRUE;
   value.is_null = FALSE;
   switch (option->type) {
   case OPTION_BOOL:
-    value.number = json_reader_bool(reader, option->key, value.number != 0);
+    value.number = json_reader_bool(reader, key, value.number != 0);
     break;
   case OPTION_INT:
-    value.number = json_reader_int(reader, option->key, value.number, option->min, option->max);
+    value.number = json_reader_int(reader, key, value.number, option->min, option->max);
     break;
   case OPTION_SIZE:
-    value.number = json_reader_size_between(reader, option->key, value.number, option->min,
+    value.number = json_reader_size_between(reader, key, value.number, option->min,
                                             option->max > 0 ? option->max : G_MAXINT64);
     break;
   case OPTION_ENUM:
-    value.number = json_reader_enum(reader, option->key, option->names, (int) value.number);
+    value.number = json_reader_enum(reader, key, option->names, (int) value.number);
     break;
   case OPTION_BOOL_OR_INT:
-    read_bool_or_int(reader, option, &value);
+    read_bool_or_int(reader, option, key, &value);
+    break;
+  case OPTION_INT_OR_AUTO:
+    read_int_or_auto(reader, option, key, &value);
+    break;
+  case OPTION_REAL:
+    value.real =
+        json_reader_double(reader, key, value.real, (double) option->min, (double) option->max);
+    break;
+  case OPTION_TEXT:
+    json_reader_string(reader, key, NULL);
+    break;
+  case OPTION_ABSENT:
+    json_reader_fail(reader, key, "not yet supported");
+    break;
+  case OPTION_NAME_OR_INT:
+    read_name_or_int(reader, option, key, &value);
     break;
   }
   return value;
+}
+
+static guint
+read_plain(JsonReader *reader, const OptionInfo *option, OptionValue *value)
+{
+  *value = read_option(reader, option);
+  return 1;
+}
+
+/* Options from the first one on that belong to the same object; returns how many. */
+static guint
+read_object(JsonReader *reader, const OptionInfo *options, OptionValue *values)
+{
+  guint n = 0;
+  gsize length = (gsize) (inner_key(options->key) - options->key); /* with the dot */
+  g_autofree char *name = g_strndup(options->key, length - 1);
+  g_autoptr(JsonReader) object = json_reader_section(reader, name);
+  for (; options[n].key && strncmp(options[n].key, options->key, length) == 0; n++)
+    values[n] = read_option(object, &options[n]);
+  json_reader_finish(object, NULL);
+  return n;
 }
 
 OptionValue *
@@ -135,8 +208,10 @@ option_section_read(JsonReader *reader, const OptionSection *section)
 {
   guint n = option_section_length(section);
   OptionValue *values = g_new0(OptionValue, n + 1);
-  for (guint i = 0; i < n; i++)
-    values[i] = read_option(reader, &section->options[i]);
+  for (guint i = 0; i < n;)
+    i += strchr(section->options[i].key, '.')
+             ? read_object(reader, &section->options[i], &values[i])
+             : read_plain(reader, &section->options[i], &values[i]);
   return values;
 }
 
@@ -164,6 +239,21 @@ option_allowed(const OptionInfo *option)
   case OPTION_BOOL_OR_INT:
     return g_strdup_printf("true | false | null | %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
                            option->min, option->max);
+  case OPTION_NAME_OR_INT: {
+    g_autofree char *names = join_names(option->names);
+    return g_strdup_printf("%s | %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT, names, option->min,
+                           option->max);
+  }
+  case OPTION_INT_OR_AUTO:
+    return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " | auto", option->min,
+                           option->max);
+  case OPTION_REAL:
+    return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT ", fractions too", option->min,
+                           option->max);
+  case OPTION_TEXT:
+    return g_strdup("text");
+  case OPTION_ABSENT:
+    return g_strdup("null");
   }
   g_assert_not_reached();
 }

@@ -112,33 +112,47 @@ plan_buckets(StrategyContext *x)
   }
 }
 
-/* Do gradients live in the buckets?  They do between a synchronized backward and zero_grad, if they
- * are views of them. */
-static gboolean
-holds_gradients(const StrategyContext *x)
-{
-  gboolean any = FALSE;
-  for (guint i = 0; i < x->network->parameters->len; i++)
-    any |= x->parameters[i].has_gradient;
-  return any && plan_spec_number(x->plan, "gradient_as_bucket_view");
-}
-
-/* Gradients move into the new buckets (Reducer::initialize_bucket_views). */
+/* .grad becomes a view of its bucket, of which it is one more holder. */
 static void
-move_gradients(StrategyContext *x, StorageId old)
+become_view(StrategyContext *x, int parameter)
 {
   Ddp *d = x->state;
-  for (guint i = 0; i < d->buckets->len; i++) {
-    const Bucket *bucket = &g_array_index(d->buckets, Bucket, i);
-    program_builder_operand(x->builder, live_storage_tensor(x->live, old, d->dtype), ROLE_READ);
-    program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype),
-                            ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) bucket->bytes);
+  ParameterState *p = &x->parameters[parameter];
+  StorageId bucket = g_array_index(d->buckets, Bucket, d->bucket_of[parameter]).storage;
+  live_storage_hold(x->live, bucket);
+  live_storage_drop(x->live, p->gradient);
+  p->gradient = bucket;
+}
+
+/* A copy of a gradient's elements between two storages. */
+static void
+launch_copy(StrategyContext *x, int parameter, StorageId from, StorageId to, Role role)
+{
+  DType dtype = ((Ddp *) x->state)->dtype;
+  gint64 bytes = network_parameter(x->network, parameter)->elements * dtype_size(dtype);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, from, dtype), ROLE_READ);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, to, dtype), role);
+  strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) bytes);
+}
+
+/* Gradients that are views of the old bucket, which the last of them lets go, move to the new ones
+ * (Reducer::initialize_bucket_views). */
+static void
+move_views(StrategyContext *x, StorageId old)
+{
+  Ddp *d = x->state;
+  for (guint i = 0; i < d->ready_order->len; i++) {
+    int parameter = g_array_index(d->ready_order, int, i);
+    if (x->parameters[parameter].gradient != old)
+      continue;
+    StorageId bucket = g_array_index(d->buckets, Bucket, d->bucket_of[parameter]).storage;
+    launch_copy(x, parameter, old, bucket, ROLE_WRITE);
+    become_view(x, parameter);
   }
 }
 
 /* _rebuild_buckets, at the first forward after a synchronized backward: ranks agree on the order
- * first.  The old bucket goes before the new ones come, unless gradients are views of it. */
+ * first. */
 static void
 rebuild(StrategyContext *x)
 {
@@ -153,14 +167,9 @@ rebuild(StrategyContext *x)
       live_storage_alloc(x->live, 4 * (gint64) d->buckets->len, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, sizes);
   live_storage_drop(x->live, indices);
-  gboolean moves = holds_gradients(x);
-  if (!moves)
-    live_storage_drop(x->live, old);
+  live_storage_drop(x->live, old);
   allocate_buckets(x);
-  if (moves) {
-    move_gradients(x, old);
-    live_storage_drop(x->live, old);
-  }
+  move_views(x, old);
   d->rebuilt = TRUE;
 }
 
@@ -206,16 +215,11 @@ gradient_ready(StrategyContext *x, int parameter)
   if (!x->synchronize)
     return;
   Bucket *bucket = &g_array_index(d->buckets, Bucket, d->bucket_of[parameter]);
-  gint64 bytes = network_parameter(x->network, parameter)->elements * dtype_size(d->dtype);
-  if (p->gradient != NO_STORAGE) {
-    program_builder_operand(x->builder, live_storage_tensor(x->live, p->gradient, d->dtype),
-                            ROLE_READ);
-    program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype),
-                            bucket->ready == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
-    strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) bytes);
-  }
-  if (plan_spec_number(x->plan, "gradient_as_bucket_view"))
-    live_storage_clear(x->live, &p->gradient);
+  if (p->gradient != NO_STORAGE && p->gradient != bucket->storage)
+    launch_copy(x, parameter, p->gradient, bucket->storage,
+                bucket->ready == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
+  if (p->gradient != NO_STORAGE && plan_spec_number(x->plan, "gradient_as_bucket_view"))
+    become_view(x, parameter);
   if (++bucket->ready == bucket->parameters)
     reduce_bucket(x, bucket);
 }
@@ -232,15 +236,10 @@ end_backward(StrategyContext *x)
     bucket->reduced = -1;
   }
   for (guint i = 0; i < x->network->parameters->len && x->synchronize; i++) {
-    ParameterState *p = &x->parameters[i];
-    if (p->gradient == NO_STORAGE)
-      continue;
+    StorageId gradient = x->parameters[i].gradient;
     StorageId bucket = g_array_index(d->buckets, Bucket, d->bucket_of[i]).storage;
-    program_builder_operand(x->builder, live_storage_tensor(x->live, bucket, d->dtype), ROLE_READ);
-    program_builder_operand(x->builder, live_storage_tensor(x->live, p->gradient, d->dtype),
-                            ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "copy",
-                    2.0 * (double) live_storage_bytes(x->live, p->gradient));
+    if (gradient != NO_STORAGE && gradient != bucket)
+      launch_copy(x, (int) i, bucket, gradient, ROLE_WRITE);
   }
 }
 

@@ -226,6 +226,17 @@ group_wait_for_unshard(StrategyContext *x, Group *g, gboolean forward)
   program_builder_pop(x->builder);
 }
 
+void
+group_drop_gather(StrategyContext *x, Group *g)
+{
+  if (!g->gather_pending)
+    return;
+  if (fsdp2_of(x)->ranks > 1)
+    program_builder_wait(x->builder, STREAM_COMPUTE, g->gather_event);
+  live_storage_clear(x->live, &g->gathered);
+  g->gather_pending = FALSE;
+}
+
 /* ---- reshard ---- */
 
 static void

@@ -63,6 +63,8 @@ fsdp2_of(const StrategyContext *x)
 void group_unshard(StrategyContext *x, Group *g);
 /* Waits for it and copies it out; in forward the output lives on until the next copy-out. */
 void group_wait_for_unshard(StrategyContext *x, Group *g, gboolean forward);
+/* A gather that nobody waited for, since a prefetch guessed wrong, is waited for and given up. */
+void group_drop_gather(StrategyContext *x, Group *g);
 /* Full parameters go. */
 void group_reshard(StrategyContext *x, Group *g);
 /* Full parameters go, this rank's part of the smaller group stays. */

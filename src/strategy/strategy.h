@@ -37,12 +37,13 @@ typedef struct {
 typedef struct {
   StorageId sharded;     /* this rank's part (the whole parameter when it is not sharded) */
   StorageId unsharded;   /* the full parameter that ops read now; NO_STORAGE when it is not there */
-  StorageId gradient;    /* .grad as autograd leaves it */
-  gboolean has_gradient; /* TRUE even when its memory belongs to somebody else (a bucket) */
+  StorageId gradient;    /* .grad as autograd leaves it, or the bucket it is a view of */
+  gboolean has_gradient; /* TRUE even for a gradient without elements */
   StorageId accumulated; /* unsharded gradient in the reduce dtype, kept over micro-batches */
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64
       local_elements; /* this rank's elements, without padding: what optimizer state is made for */
+  gint64 offset;      /* elements into `unsharded` at which it begins */
   gint32 node;        /* its AccumulateGrad node in the current graph */
 } ParameterState;
 
@@ -62,7 +63,8 @@ struct _StrategyContext {
   const Network *network;
   const PlanSpec *plan;
   const DeviceProfile *device;
-  int rank; /* this rank's place in the shard group */
+  int rank;            /* this rank's place in the shard group */
+  gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
@@ -71,11 +73,16 @@ struct _StrategyContext {
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
   gpointer state;             /* the strategy's own */
+  /* Makes the autograd nodes through which the gradients of a unit's parameters, views of a flat
+   * one, come to .flatten; they run on this stream.  The walk's. */
+  void (*view_parameters)(StrategyContext *x, int unit, StreamId stream);
+  gpointer walk;
   /* where the walk is */
   int step;        /* from 1 */
   int micro_batch; /* from 0 */
   gboolean last_micro_batch;
   gboolean synchronize; /* gradients are reduced in this micro-batch */
+  gboolean no_grad;     /* autograd records nothing */
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
@@ -95,6 +102,13 @@ typedef struct {
   gint64 parameter_bytes; /* persistent, per rank */
 } ExpectedTotals;
 
+/* What a framework's engine does to the loss before it runs backward. */
+typedef enum {
+  LOSS_IS_THE_LOOPS,      /* nothing: the training loop divides it by the accumulation steps */
+  LOSS_DIVIDED,           /* by the accumulation steps, even if there is one */
+  LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
+} LossScaling;
+
 typedef struct {
   const char *name;             /* "fsdp2" */
   const char *summary;          /* one line for `list` */
@@ -105,7 +119,14 @@ typedef struct {
   void (*setup)(StrategyContext *x);
   /* Construction: allocates what is persistent, in the framework's order. */
   void (*construct)(StrategyContext *x);
+  /* What wraps the finished model in a phase of its own, before the training loop makes anything
+   * (deepspeed.initialize). */
+  void (*initialize)(StrategyContext *x);
   void (*teardown)(StrategyContext *x);
+  /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
+  LossScaling (*loss)(const PlanSpec *plan);
+  /* What else it changes in the code that the network runs; NULL: nothing. */
+  void (*shape)(const PlanSpec *plan, NetworkShape *shape);
 
   void (*begin_step)(StrategyContext *x);
   void (*zero_grad)(
@@ -119,16 +140,40 @@ typedef struct {
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
+  /* After view_parameters: the gradients of a unit's parameters become one; gradients, by position
+   * in the unit, are borrowed (NO_STORAGE: a parameter without one).  after_backward follows. */
+  void (*flatten)(StrategyContext *x, int unit, const StorageId *gradients);
   void (*after_backward)(StrategyContext *x, int unit);
-  void (*end_backward)(StrategyContext *x);      /* the graph has run */
+  void (*end_backward)(StrategyContext *x); /* the graph has run */
+  void (*after_graph)(StrategyContext *x);  /* backward() has returned to the framework's engine */
+  /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
+   * parameter. */
+  void (*optimizer_step)(StrategyContext *x);
+  /* Hooks on every module's call, for frameworks that have them there; a recomputation runs the
+   * forward ones again.  The module is an index, or network_wrapper() of a block.  Its backward
+   * begins when a gradient reaches its output, and ends when those of all its inputs are there:
+   * never, for one whose inputs want none.  All four or none. */
+  void (*before_module)(StrategyContext *x, int module);
+  void (*after_module)(StrategyContext *x, int module);
+  void (*before_module_backward)(StrategyContext *x, int module);
+  void (*after_module_backward)(StrategyContext *x, int module);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
+  guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
+                          than the model takes */
   /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
    * parameter of its own?  NULL: never. */
   gboolean (*splits_tied)(const PlanSpec *plan);
-  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
+  /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
+  gboolean (*clip)(StrategyContext *x);
+  gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
+  gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
+  /* checkpoint(FSDP(block)) is the reentrant one. */
+  gboolean reentrant_outside;
+  /* A gathered parameter is new memory put under it, not its own memory resized. */
+  gboolean swaps_parameters;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
@@ -142,6 +187,13 @@ const Strategy *strategy_find(const char *name);
 PlanStrategy *strategy_plan_table(void);
 
 /* ---- what many strategies do ---- */
+
+/* Adds a unit without modules; returns its index. */
+int strategy_new_unit(StrategyContext *x, const char *name);
+/* Puts modules `module` to `last_module` into a unit: its hooks begin and end at the first of them,
+ * their parameters that no unit has yet belong to it.  owner: unit of each parameter, -1 for none;
+ * kept up to date. */
+void strategy_add_module(StrategyContext *x, int unit, int module, int last_module, int *owner);
 
 /* Purpose of a parameter's memory. */
 StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Category category);
@@ -162,5 +214,7 @@ gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageI
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* A copy of so many bytes between the device and the host. */
+void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
 
 #endif

@@ -1,8 +1,7 @@
 /* bench_allocator.c - operations a second of the caching allocator, in three patterns of use. */
 #include "base/units.h"
+#include "bench.h"
 #include "memory/caching_allocator.h"
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define STEP_TENSORS 400
@@ -71,13 +70,13 @@ run_churn(CachingAllocator *allocator, gint64 rounds)
 }
 
 static const struct {
-  const char *name;
+  const char *name[2]; /* classic, expandable */
   gint64 (*run)(CachingAllocator *allocator, gint64 rounds);
   gint64 rounds;
 } patterns[] = {
-    {"one block again and again", run_single, 4000000},
-    {"training steps", run_steps, 5000},
-    {"random churn, 2000 live blocks", run_churn, 3000000},
+    {{"allocator-single", "allocator-single-expandable"}, run_single, 4000000},
+    {{"allocator-steps", "allocator-steps-expandable"}, run_steps, 5000},
+    {{"allocator-churn", "allocator-churn-expandable"}, run_churn, 3000000},
 };
 
 /* Processor time of this process: other load on the machine does not count. */
@@ -98,8 +97,7 @@ measure(guint i, gboolean expandable)
   double start = cpu_seconds();
   gint64 operations = patterns[i].run(allocator, patterns[i].rounds);
   double seconds = cpu_seconds() - start;
-  printf("allocator, %s, %s: %.1f million operations a second\n", patterns[i].name,
-         expandable ? "expandable" : "classic", (double) operations / seconds / 1e6);
+  bench_figure(patterns[i].name[expandable], (double) operations / seconds / 1e6, "Mops/s");
 }
 
 int
@@ -109,5 +107,5 @@ main(void)
     measure(i, FALSE);
     measure(i, TRUE);
   }
-  return EXIT_SUCCESS;
+  return 0;
 }

@@ -1,4 +1,5 @@
-# list.sh - highwater list: every preset with a line, text and JSON; wrong kinds; a broken file among the presets.
+# list.sh - highwater list: presets, families and strategies with a line each, text and JSON; wrong kinds; a broken file
+# among the presets.
 . "$top_srcdir/tests/cli/lib.sh"
 
 answers "everything is listed" 0 list
@@ -11,6 +12,19 @@ for kind in network plan cluster device fabric; do
     ok "$kind ${name%.json} is among all" grep -qE "^  ${name%.json} " all
   done
 done
+
+answers "families are listed" 0 list family
+for source in "$top_srcdir"/src/network/family_*.c; do
+  name=${source##*/family_}
+  ok "family ${name%.c} has a line" grep -qE "^  ${name%.c} +[A-Za-z0-9]" out
+done
+answers "strategies are listed" 0 list strategy
+for name in $(sed -n 's/^const Strategy strategy_\([a-z0-9_]*\) = {$/\1/p' "$top_srcdir"/src/strategy/*.c); do
+  ok "strategy $name has a line" grep -qE "^  $name +[A-Za-z0-9]" out
+done
+ok "options have what is allowed and their default" prints "fsdp.embedding: root | own (default \"root\")"
+answers "strategies can be JSON" 0 list strategy --json
+ok "the JSON has the options" prints '"ddp.bucket_cap_mb"'
 ok "no line is wider than a terminal" sh -c '! grep -qE "^.{101}" all'
 
 answers "the list can be JSON" 0 list network --json

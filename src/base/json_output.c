@@ -1,0 +1,29 @@
+/* json_output.c - exact whole numbers, null for missing texts. */
+#include "base/json_output.h"
+
+void
+json_add_int(cJSON *object, const char *key, gint64 value)
+{
+  char digits[24];
+  g_snprintf(digits, sizeof digits, "%" G_GINT64_FORMAT, value);
+  cJSON_AddRawToObject(object, key, digits);
+}
+
+void
+json_add_text(cJSON *object, const char *key, const char *text)
+{
+  if (text != NULL)
+    cJSON_AddStringToObject(object, key, text);
+  else
+    cJSON_AddNullToObject(object, key);
+}
+
+char *
+json_finish(cJSON *root)
+{
+  char *text = cJSON_Print(root);
+  char *copy = g_strconcat(text, "\n", NULL);
+  cJSON_free(text);
+  cJSON_Delete(root);
+  return copy;
+}

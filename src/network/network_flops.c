@@ -1,0 +1,49 @@
+/* network_flops.c - sums the FLOPs of a network's kernels over its functions. */
+#include "network/network_flops.h"
+
+/* FLOPs of the kernels that steps [first, end) of a function launch. */
+static double
+launched(const Function *f, gint32 first, gint32 end)
+{
+  double flops = 0;
+  for (gint32 i = first; i < end; i++) {
+    const OpStep *step = &g_array_index(f->steps, OpStep, i);
+    if (step->action == STEP_LAUNCH)
+      flops += g_array_index(f->kernels, OpKernel, step->index).kernel.flops;
+  }
+  return flops;
+}
+
+static NetworkFlops
+function_flops(const Network *network, int function)
+{
+  const Function *f = network_function(network, function);
+  NetworkFlops sum = {0, 0};
+  for (guint i = 0; i < f->statements->len; i++) {
+    const Statement *s = &g_array_index(f->statements, Statement, i);
+    if (s->kind == STATEMENT_OP) {
+      const Op *op = &g_array_index(f->ops, Op, s->a);
+      sum.forward += launched(f, op->forward, op->backward);
+      sum.backward += launched(f, op->backward, op->end);
+    } else if (s->kind == STATEMENT_CALL) {
+      NetworkFlops called = function_flops(network, s->a);
+      sum.forward += called.forward;
+      sum.backward += called.backward;
+    }
+  }
+  return sum;
+}
+
+NetworkFlops
+network_flops(const Network *network)
+{
+  return function_flops(network, network->main);
+}
+
+double
+network_model_flops_per_token(const Network *network)
+{
+  double parameters = (double) (network_parameter_count(network) - network->embedding_parameters);
+  double square = (double) network->attention_width * (double) network->shape.sequence_length;
+  return 6 * parameters + 12.0 * network->blocks->len * square;
+}

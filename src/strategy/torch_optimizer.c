@@ -1,0 +1,141 @@
+/* torch_optimizer.c - torch.optim.AdamW, Adam and SGD over a list of tensors (torch/optim/adam.py,
+ * sgd.py). */
+#include "strategy/torch_optimizer.h"
+
+/* The list that is updated. */
+typedef struct {
+  StrategyContext *x;
+  DType dtype;
+  int n;
+  OptimizedTensor *tensors;
+} Update;
+
+static gint64
+bytes_of(const Update *u, int i)
+{
+  return u->tensors[i].elements * dtype_size(u->dtype);
+}
+
+static StorageId
+temporary(const Update *u, gint64 bytes, const char *what)
+{
+  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1, program_builder_name(u->x->builder, what)};
+  return live_storage_alloc(u->x->live, bytes, STREAM_COMPUTE, purpose);
+}
+
+static void
+operand(const Update *u, StorageId storage, Role role)
+{
+  if (storage != NO_STORAGE)
+    program_builder_operand(u->x->builder, live_storage_tensor(u->x->live, storage, u->dtype),
+                            role);
+}
+
+/* ---- states ---- */
+
+static StoragePurpose
+state_purpose(const Update *u, int i)
+{
+  gint32 parameter = u->tensors[i].parameter;
+  if (parameter >= 0)
+    return parameter_purpose(u->x, parameter, CATEGORY_OPTIMIZER_STATE);
+  return (StoragePurpose){CATEGORY_OPTIMIZER_STATE, -1,
+                          program_builder_name(u->x->builder, "optimizer state")};
+}
+
+static StorageId
+new_state(const Update *u, int i, gint64 bytes)
+{
+  StrategyContext *x = u->x;
+  StorageId state = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, state_purpose(u, i));
+  if (state == NO_STORAGE)
+    return state;
+  operand(u, state, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
+  return state;
+}
+
+/* Adam: two moments, and the step counter on the device when fused.  SGD with momentum: one buffer.
+ */
+static void
+make_states(const Update *u)
+{
+  gboolean adam = u->x->plan->optimizer.name != OPTIMIZER_SGD;
+  gboolean fused = u->x->plan->optimizer.implementation == OPTIMIZER_FUSED;
+  for (int i = 0; i < u->n; i++) {
+    OptimizedTensor *t = &u->tensors[i];
+    if (!t->stepped || t->made)
+      continue;
+    t->made = TRUE;
+    if (adam && fused)
+      t->step = new_state(u, i, 4);
+    for (int k = 0; k < (adam ? OPTIMIZER_MOMENTS : 1); k++)
+      t->moment[k] = new_state(u, i, bytes_of(u, i));
+  }
+}
+
+/* ---- the update ---- */
+
+/* One launch for all: state and gradients are read, parameters and state are written. */
+static void
+launch_update(const Update *u, const char *name, double bytes_per_parameter_byte)
+{
+  double bytes = 0;
+  for (int i = 0; i < u->n; i++) {
+    const OptimizedTensor *t = &u->tensors[i];
+    if (t->elements == 0)
+      continue;
+    operand(u, t->gradient, ROLE_READ);
+    operand(u, t->value, ROLE_ACCUMULATE);
+    for (int k = 0; k < OPTIMIZER_MOMENTS; k++)
+      operand(u, t->moment[k], ROLE_ACCUMULATE);
+    bytes += bytes_per_parameter_byte * (double) bytes_of(u, i);
+  }
+  strategy_launch(u->x, STREAM_COMPUTE, name, bytes);
+}
+
+/* foreach Adam takes the square roots of all second moments at once; the list goes from its end. */
+static void
+foreach_temporaries(const Update *u)
+{
+  g_autofree StorageId *roots = g_new(StorageId, MAX(u->n, 1));
+  for (int i = 0; i < u->n; i++)
+    roots[i] = temporary(u, bytes_of(u, i), "exp_avg_sq_sqrt");
+  for (int i = u->n - 1; i >= 0; i--)
+    live_storage_drop(u->x->live, roots[i]);
+}
+
+/* The for-loop's denominator is a variable: it lives until the next parameter's exists. */
+static void
+forloop_temporaries(const Update *u)
+{
+  StorageId previous = NO_STORAGE;
+  for (int i = 0; i < u->n; i++) {
+    if (!u->tensors[i].stepped)
+      continue;
+    StorageId root = temporary(u, bytes_of(u, i), "sqrt");
+    StorageId denominator = temporary(u, bytes_of(u, i), "denom");
+    live_storage_drop(u->x->live, root);
+    live_storage_drop(u->x->live, previous);
+    previous = denominator;
+  }
+  live_storage_drop(u->x->live, previous);
+}
+
+void
+torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors)
+{
+  const Update u = {x, dtype, n, tensors};
+  const OptimizerCode code = x->plan->optimizer.implementation;
+  gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, n);
+  make_states(&u);
+  if (adam && code == OPTIMIZER_FOREACH)
+    foreach_temporaries(&u);
+  else if (adam && code == OPTIMIZER_FORLOOP)
+    forloop_temporaries(&u);
+  /* bytes moved per byte of parameter: fused 28 / 4, foreach 84 / 4, for-loop like foreach; SGD
+   * reads gradient, buffer and parameter and writes two of them */
+  double factor = !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
+  launch_update(&u, adam ? "adam" : "sgd", factor);
+}

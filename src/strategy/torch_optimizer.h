@@ -1,0 +1,32 @@
+/* torch_optimizer.h - torch.optim.AdamW, Adam and SGD over a list of tensors: their states,
+ * temporaries and kernels. */
+#ifndef HIGHWATER_STRATEGY_TORCH_OPTIMIZER_H
+#define HIGHWATER_STRATEGY_TORCH_OPTIMIZER_H
+
+#include "strategy/strategy.h"
+
+enum { OPTIMIZER_MOMENTS = 2 };
+
+/* One tensor of the optimizer's parameter groups. */
+typedef struct {
+  StorageId value, gradient; /* what is updated, and what it reads: as they are now */
+  gint64 elements;           /* on this rank */
+  gboolean stepped; /* it has a gradient, which may be empty; else the optimizer skips it */
+  gint32 parameter; /* whose it is, or -1: it holds many */
+  gboolean made;    /* the states are: from the first step on */
+  StorageId step;
+  StorageId moment[OPTIMIZER_MOMENTS];
+} OptimizedTensor;
+
+#define OPTIMIZED_TENSOR_INIT                                                                      \
+  {                                                                                                \
+    .value = NO_STORAGE, .gradient = NO_STORAGE, .parameter = -1, .step = NO_STORAGE, .moment = {  \
+      NO_STORAGE,                                                                                  \
+      NO_STORAGE                                                                                   \
+    }                                                                                              \
+  }
+
+/* optimizer.step() of the plan's optimizer on n tensors of one dtype. */
+void torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors);
+
+#endif

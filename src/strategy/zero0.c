@@ -1,0 +1,317 @@
+/* zero0.c - DeepSpeed without ZeRO: whole replicas, gradients all-reduced after the last backward,
+ * fp32 copies of everything (deepspeed 0.19.8, runtime/engine.py, buffered_allreduce_fallback, and
+ * runtime/fp16/unfused_optimizer.py, which serves bf16 too). */
+#include "strategy/deepspeed.h"
+#include "strategy/torch_optimizer.h"
+#include "strategy/zero_scalars.h"
+
+/* MEMORY_OPT_ALLREDUCE_SIZE of runtime/engine.py, which no option changes. */
+enum { BUCKET_ELEMENTS = 500000000 };
+
+typedef struct {
+  DeepSpeed d;
+  int count;                /* trainable parameters, in order */
+  int *parameter;           /* their indices */
+  OptimizedTensor *masters; /* fp32 copies */
+} Zero0;
+
+static Zero0 *
+zero0_of(const StrategyContext *x)
+{
+  return x->state;
+}
+
+static gboolean
+accept(const PlanSpec *plan, const Network *network, GError **error)
+{
+  if (dtype_size(plan->precision.parameters) != 2)
+    return plan_spec_refuse(plan, error, "precision.parameters",
+                            "fp32 is not yet supported under zero0: bf16 or fp16");
+  return deepspeed_accept(plan, network, 0, error);
+}
+
+static LossScaling
+loss(const PlanSpec *plan)
+{
+  return deepspeed_loss(plan, 0);
+}
+
+static void
+setup(StrategyContext *x)
+{
+  Zero0 *z = x->state = g_new0(Zero0, 1);
+  guint n = x->network->parameters->len;
+  deepspeed_begin(&z->d, x, 0);
+  z->parameter = g_new(int, n);
+  z->masters = g_new(OptimizedTensor, n);
+  for (guint i = 0; i < n; i++) {
+    const Parameter *p = network_parameter(x->network, (int) i);
+    if (!p->trainable)
+      continue;
+    OptimizedTensor *master = &z->masters[z->count];
+    *master = (OptimizedTensor) OPTIMIZED_TENSOR_INIT;
+    master->parameter = (gint32) i;
+    master->elements = p->elements;
+    master->stepped = TRUE;
+    z->parameter[z->count++] = (int) i;
+  }
+}
+
+static void
+teardown(StrategyContext *x)
+{
+  Zero0 *z = zero0_of(x);
+  g_free(z->parameter);
+  g_free(z->masters);
+  g_free(z);
+}
+
+/* ---- small steps ---- */
+
+static void
+operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
+{
+  program_builder_operand(x->builder, live_storage_tensor(x->live, storage, dtype), role);
+}
+
+static StorageId
+tensor_like(StrategyContext *x, int parameter, DType dtype, Category category)
+{
+  gint64 elements = network_parameter(x->network, parameter)->elements;
+  return live_storage_alloc(x->live, elements * dtype_size(dtype), STREAM_COMPUTE,
+                            parameter_purpose(x, parameter, category));
+}
+
+/* One kernel from a storage into another. */
+static void
+launch(StrategyContext *x, const char *name, StorageId from, DType from_dtype, StorageId to,
+       DType to_dtype)
+{
+  if (from != NO_STORAGE)
+    operand(x, from, from_dtype, ROLE_READ);
+  operand(x, to, to_dtype, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, name,
+                  (double) (live_storage_bytes(x->live, from) + live_storage_bytes(x->live, to)));
+}
+
+/* ---- construction ---- */
+
+static void
+make_masters(StrategyContext *x, Zero0 *z)
+{
+  for (int i = 0; i < z->count; i++) {
+    int parameter = z->parameter[i];
+    StorageId whole = x->parameters[parameter].sharded;
+    StorageId clone = tensor_like(x, parameter, z->d.model, CATEGORY_TEMPORARY);
+    launch(x, "clone", whole, z->d.model, clone, z->d.model);
+    z->masters[i].value = tensor_like(x, parameter, DTYPE_FP32, CATEGORY_OPTIMIZER_STATE);
+    launch(x, "to_copy", clone, z->d.model, z->masters[i].value, DTYPE_FP32);
+    live_storage_drop(x->live, clone);
+  }
+}
+
+/* initialize_optimizer_states: gradients of zeros in both dtypes and a whole step with them, so
+ * that construction peaks as high as training. */
+static void
+initialize(StrategyContext *x)
+{
+  Zero0 *z = zero0_of(x);
+  make_masters(x, z);
+  g_autofree StorageId *gradients = g_new(StorageId, MAX(z->count, 1));
+  for (int i = 0; i < z->count; i++) {
+    gradients[i] = tensor_like(x, z->parameter[i], z->d.model, CATEGORY_UNSHARDED_GRADIENT);
+    launch(x, "zeros", NO_STORAGE, z->d.model, gradients[i], z->d.model);
+  }
+  for (int i = 0; i < z->count; i++) {
+    z->masters[i].gradient =
+        tensor_like(x, z->parameter[i], DTYPE_FP32, CATEGORY_UNSHARDED_GRADIENT);
+    launch(x, "zeros", NO_STORAGE, DTYPE_FP32, z->masters[i].gradient, DTYPE_FP32);
+  }
+  torch_optimizer_step(x, DTYPE_FP32, z->count, z->masters);
+  for (int i = 0; i < z->count; i++)
+    live_storage_drop(x->live, gradients[i]);
+  for (int i = 0; i < z->count; i++)
+    live_storage_clear(x->live, &z->masters[i].gradient);
+}
+
+/* ---- reduction ---- */
+
+/* One all-reduce over gradients first .. end-1: of a copy in a row, unless there is only one. */
+static void
+reduce(StrategyContext *x, const Zero0 *z, const GArray *gradients, guint first, guint end)
+{
+  gint64 bytes = 0;
+  for (guint i = first; i < end; i++)
+    bytes += live_storage_bytes(x->live, g_array_index(gradients, StorageId, i));
+  StorageId sent = g_array_index(gradients, StorageId, first), copy = NO_STORAGE;
+  if (end - first > 1) {
+    StoragePurpose purpose = {CATEGORY_REDUCE_SCATTER_BUFFER, -1,
+                              program_builder_name(x->builder, "flattened gradients")};
+    sent = copy = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+    for (guint i = first; i < end; i++)
+      operand(x, g_array_index(gradients, StorageId, i), z->d.model, ROLE_READ);
+    operand(x, copy, z->d.model, ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "cat", 2.0 * (double) bytes);
+  }
+  if (z->d.ranks > 1) {
+    program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+    operand(x, sent, z->d.model, ROLE_ACCUMULATE);
+    program_builder_collective(x->builder, STREAM_COMPUTE,
+                               &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
+                                             .dtype = (guint8) z->d.model,
+                                             .communicator = z->d.communicator,
+                                             .name = program_builder_name(x->builder, "gradients"),
+                                             .bytes = bytes});
+    operand(x, sent, z->d.model, ROLE_ACCUMULATE);
+    strategy_launch(x, STREAM_COMPUTE, "mul", 2.0 * (double) bytes);
+  }
+  for (guint i = first; i < end; i++) {
+    operand(x, sent, z->d.model, sent == copy ? ROLE_READ : ROLE_ACCUMULATE);
+    if (sent == copy)
+      operand(x, g_array_index(gradients, StorageId, i), z->d.model, ROLE_WRITE);
+    strategy_launch(
+        x, STREAM_COMPUTE, "copy",
+        2.0 * (double) live_storage_bytes(x->live, g_array_index(gradients, StorageId, i)));
+  }
+  live_storage_drop(x->live, copy);
+}
+
+static void
+after_graph(StrategyContext *x)
+{
+  const Zero0 *z = zero0_of(x);
+  g_autoptr(GArray) gradients = g_array_new(FALSE, FALSE, sizeof(StorageId));
+  gint64 elements = 0;
+  guint first = 0;
+  if (!x->last_micro_batch)
+    return;
+  for (int i = 0; i < z->count; i++) {
+    const ParameterState *p = &x->parameters[z->parameter[i]];
+    if (p->gradient == NO_STORAGE)
+      continue;
+    g_array_append_val(gradients, p->gradient);
+    elements += z->masters[i].elements;
+    if (elements <= BUCKET_ELEMENTS)
+      continue;
+    reduce(x, z, gradients, first, gradients->len);
+    first = gradients->len;
+    elements = 0;
+  }
+  if (first < gradients->len)
+    reduce(x, z, gradients, first, gradients->len);
+}
+
+/* ---- the step ---- */
+
+/* CheckOverflow.check: the host reads one answer for each gradient. */
+static void
+check_overflow(StrategyContext *x, const Zero0 *z)
+{
+  for (int i = 0; i < z->count; i++) {
+    StorageId gradient = x->parameters[z->parameter[i]].gradient;
+    if (gradient == NO_STORAGE)
+      continue;
+    StorageId bad = zero_has_inf_or_nan(x, live_storage_tensor(x->live, gradient, z->d.model),
+                                        z->masters[i].elements, z->d.element);
+    zero_read_back(x, STREAM_COMPUTE);
+    live_storage_drop(x->live, bad);
+  }
+  StorageId overflow = zero_small(x, STREAM_COMPUTE, 1, "copy", NO_STORAGE);
+  zero_read_back(x, STREAM_COMPUTE);
+  live_storage_drop(x->live, overflow);
+}
+
+/* get_weight_norm of the gradients: each through an fp32 copy, squares summed one by one. */
+static void
+take_norm(StrategyContext *x, const Zero0 *z)
+{
+  StorageId total = NO_STORAGE, norm = NO_STORAGE;
+  for (int i = 0; i < z->count; i++) {
+    StorageId gradient = x->parameters[z->parameter[i]].gradient;
+    if (gradient == NO_STORAGE)
+      continue;
+    StorageId wide = tensor_like(x, z->parameter[i], DTYPE_FP32, CATEGORY_TEMPORARY);
+    launch(x, "to_copy", gradient, z->d.model, wide, DTYPE_FP32);
+    StorageId new = zero_small(x, STREAM_COMPUTE, 4, "norm", wide);
+    zero_reduction_scratch(x, STREAM_COMPUTE, z->masters[i].elements, 4);
+    live_storage_drop(x->live, wide);
+    live_storage_drop(x->live, norm);
+    norm = new;
+    StorageId square = zero_small(x, STREAM_COMPUTE, 4, "pow", norm);
+    if (total == NO_STORAGE)
+      total = zero_small(x, STREAM_COMPUTE, 4, "add", square);
+    live_storage_drop(x->live, square);
+  }
+  zero_read_back(x, STREAM_COMPUTE);
+  StorageId copy = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
+  zero_read_back(x, STREAM_COMPUTE);
+  live_storage_drop(x->live, copy);
+  live_storage_drop(x->live, norm);
+  live_storage_drop(x->live, total);
+}
+
+/* All gradients in fp32; unscaled and clipped by a factor that the host knows. */
+static void
+make_fp32_gradients(StrategyContext *x, Zero0 *z)
+{
+  for (int i = 0; i < z->count; i++) {
+    StorageId gradient = x->parameters[z->parameter[i]].gradient;
+    z->masters[i].gradient =
+        tensor_like(x, z->parameter[i], DTYPE_FP32, CATEGORY_UNSHARDED_GRADIENT);
+    launch(x, gradient != NO_STORAGE ? "to_copy" : "zeros", gradient, z->d.model,
+           z->masters[i].gradient, DTYPE_FP32);
+  }
+  for (int i = 0; i < z->count; i++) {
+    operand(x, z->masters[i].gradient, DTYPE_FP32, ROLE_ACCUMULATE);
+    strategy_launch(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->masters[i].elements);
+  }
+}
+
+static void
+optimizer_step(StrategyContext *x)
+{
+  Zero0 *z = zero0_of(x);
+  program_builder_set_module(x->builder, -1);
+  check_overflow(x, z);
+  take_norm(x, z);
+  make_fp32_gradients(x, z);
+  torch_optimizer_step(x, DTYPE_FP32, z->count, z->masters);
+  for (int i = 0; i < z->count; i++) {
+    live_storage_clear(x->live, &z->masters[i].gradient);
+    launch(x, "copy", z->masters[i].value, DTYPE_FP32, x->parameters[z->parameter[i]].sharded,
+           z->d.model);
+  }
+  for (int i = 0; i < z->count; i++) {
+    ParameterState *p = &x->parameters[z->parameter[i]];
+    p->has_gradient = FALSE;
+    live_storage_clear(x->live, &p->gradient);
+  }
+}
+
+/* ---- closed form ---- */
+
+static ExpectedTotals
+expected(StrategyContext *x)
+{
+  const Zero0 *z = zero0_of(x);
+  ExpectedTotals total = {.parameter_bytes = network_parameter_count(x->network) * z->d.element};
+  for (int i = 0; i < z->count && z->d.ranks > 1; i++)
+    total.elements_all_reduced += z->masters[i].elements;
+  return total;
+}
+
+const Strategy strategy_zero0 = {
+    .name = "zero0",
+    .summary = "DeepSpeed without ZeRO: whole replicas, gradients all-reduced after backward",
+    .section = &deepspeed_section,
+    .batch_tensors = DEEPSPEED_BATCH_TENSORS,
+    .accept = accept,
+    .loss = loss,
+    .setup = setup,
+    .construct = strategy_construct_whole,
+    .initialize = initialize,
+    .teardown = teardown,
+    .after_graph = after_graph,
+    .optimizer_step = optimizer_step,
+    .expected = expected,
+};

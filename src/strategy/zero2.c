@@ -1,0 +1,44 @@
+/* zero2.c - DeepSpeed's ZeRO stage 2: optimizer state and gradients partitioned. */
+#include "strategy/zero_stage12.h"
+
+static gboolean
+accept(const PlanSpec *plan, const Network *network, GError **error)
+{
+  return deepspeed_accept(plan, network, 2, error);
+}
+
+static LossScaling
+loss(const PlanSpec *plan)
+{
+  return deepspeed_loss(plan, 2);
+}
+
+static void
+setup(StrategyContext *x)
+{
+  zero_stage12_setup(x, 2);
+}
+
+static int
+zero_stage(StrategyContext *x)
+{
+  return zero_of(x)->d.ranks > 1 ? 2 : 0;
+}
+
+const Strategy strategy_zero2 = {
+    .name = "zero2",
+    .summary = "DeepSpeed ZeRO stage 2: optimizer state and gradients partitioned",
+    .section = &deepspeed_section,
+    .batch_tensors = DEEPSPEED_BATCH_TENSORS,
+    .accept = accept,
+    .loss = loss,
+    .setup = setup,
+    .construct = strategy_construct_whole,
+    .initialize = zero_stage12_initialize,
+    .teardown = zero_stage12_teardown,
+    .gradient_ready = zero_gradient_ready,
+    .after_graph = zero_epilogue,
+    .optimizer_step = zero_optimizer_step,
+    .zero_stage = zero_stage,
+    .expected = zero_expected,
+};

@@ -1,0 +1,336 @@
+/* zero3_gather.c - all-gathers of parameters: one buffer for several, which are then copied out of
+ * it one by one; a single parameter's buffer becomes its data (partition_parameters.py,
+ * all_gather_coalesced and the handles that it returns).
+ *
+ * Fetches are issued on a stream of their own, which allocates what they need; the collective runs
+ * on NCCL's, and the first module that needs one of its parameters waits for it. */
+#include "strategy/zero3_private.h"
+
+static int
+by_number(gconstpointer a, gconstpointer b)
+{
+  return *(const int *) a - *(const int *) b;
+}
+
+static gint64
+gathered_elements(const Zero3 *z, int parameter)
+{
+  return z->parameter[parameter].shard * z->ds.ranks;
+}
+
+/* ---- buffers ---- */
+
+static StorageId
+allocate_own(StrategyContext *x, int parameter, StreamId stream)
+{
+  Zero3 *z = zero3_of(x);
+  return live_storage_alloc(x->live, gathered_elements(z, parameter) * z->ds.element, stream,
+                            parameter_purpose(x, parameter, CATEGORY_UNSHARDED_PARAMETER));
+}
+
+static StorageId
+allocate_shared(StrategyContext *x, const Gather *g, gint64 elements)
+{
+  Zero3 *z = zero3_of(x);
+  StoragePurpose purpose = parameter_purpose(x, g->parameter[0], CATEGORY_ALL_GATHER_BUFFER);
+  purpose.what = program_builder_name(x->builder, "gathered parameters");
+  return live_storage_alloc(x->live, elements * z->ds.element, z->stream, purpose);
+}
+
+/* ---- issue ---- */
+
+static void
+issue_collective(StrategyContext *x, CollectiveKind kind, int parameter, gint64 elements)
+{
+  Zero3 *z = zero3_of(x);
+  const Unit *unit = g_ptr_array_index(x->units, (guint) z->parameter[parameter].unit);
+  if (z->ds.ranks == 1) {
+    strategy_launch(x, STREAM_ALL_GATHER, "copy", 2.0 * (double) (elements * z->ds.element));
+    return;
+  }
+  program_builder_collective(x->builder, STREAM_ALL_GATHER,
+                             &(Collective){.kind = (guint8) kind,
+                                           .dtype = (guint8) z->ds.model,
+                                           .communicator = z->ds.communicator,
+                                           .name = program_builder_name(x->builder, unit->name),
+                                           .bytes = elements * z->ds.element});
+  z->gathered_elements += elements;
+}
+
+/* The parameter's shard as an operand: in the flat buffer, or (copy) on its way from the host. */
+static void
+shard_operand(StrategyContext *x, int parameter, StorageId copy)
+{
+  Zero3 *z = zero3_of(x);
+  const Zero3Parameter *p = &z->parameter[parameter];
+  if (copy != NO_STORAGE)
+    zero3_operand(x, copy, z->ds.model, ROLE_READ);
+  else
+    zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
+}
+
+/* An all-gather of one parameter. */
+static void
+gather_one(StrategyContext *x, int parameter, StorageId copy, StorageId buffer)
+{
+  Zero3 *z = zero3_of(x);
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  shard_operand(x, parameter, copy);
+  zero3_operand(x, buffer, z->ds.model, ROLE_WRITE);
+  issue_collective(x, COLLECTIVE_ALL_GATHER, parameter, gathered_elements(z, parameter));
+}
+
+static gint32
+collective_done(StrategyContext *x)
+{
+  gint32 done = program_builder_event(x->builder);
+  program_builder_record(x->builder, STREAM_ALL_GATHER, done);
+  return done;
+}
+
+static void
+issue_separate(StrategyContext *x, Gather *g)
+{
+  Zero3 *z = zero3_of(x);
+  g->separate = TRUE;
+  for (int i = 0; i < g->count; i++) {
+    g->buffer[i] = allocate_own(x, g->parameter[i], z->stream);
+    StorageId copy = offload_shard(x, g->parameter[i], z->stream);
+    zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
+    gather_one(x, g->parameter[i], copy, g->buffer[i]);
+    offload_drop_shard(x, copy, STREAM_ALL_GATHER);
+  }
+  g->done = collective_done(x);
+}
+
+/* Own shards are copied into their places in the buffer; what came from the host for it goes. */
+static void
+fill_buffer(StrategyContext *x, const Gather *g, gint64 shard)
+{
+  Zero3 *z = zero3_of(x);
+  g_autofree StorageId *copy = g_new(StorageId, g->count);
+  for (int i = 0; i < g->count; i++)
+    copy[i] = g->views ? NO_STORAGE : offload_shard(x, g->parameter[i], z->stream);
+  for (int i = 0; i < g->count; i++)
+    shard_operand(x, g->parameter[i], copy[i]);
+  if (g->views)
+    zero3_operand(x, g->buffer[0], z->ds.model, ROLE_WRITE);
+  else
+    zero3_part(x, g->buffer[0], z->ds.rank * shard, shard, z->ds.model, ROLE_WRITE);
+  strategy_launch(x, z->stream, "cat", 2.0 * (double) (shard * z->ds.element));
+  for (int i = g->count - 1; i >= 0; i--)
+    live_storage_drop(x->live, copy[i]);
+}
+
+/* The buffer is gathered in place, or - where parameters lie whole in it and the rest is zero -
+ * summed. */
+static void
+issue_coalesced(StrategyContext *x, Gather *g)
+{
+  Zero3 *z = zero3_of(x);
+  gint64 shard = 0;
+  for (int i = 0; i < g->count; i++)
+    shard += z->parameter[g->parameter[i]].shard;
+  g->views = z->ds.all_reduce_for_fetch;
+  g->buffer[0] = allocate_shared(x, g, shard * z->ds.ranks);
+  fill_buffer(x, g, shard);
+  zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  zero3_operand(x, g->buffer[0], z->ds.model, ROLE_ACCUMULATE);
+  issue_collective(x, g->views ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER, g->parameter[0],
+                   shard * z->ds.ranks);
+  g->done = collective_done(x);
+}
+
+/* NoGatherHandle: the shard is the parameter, or its copy on the device is. */
+static void
+issue_nothing(StrategyContext *x, Gather *g)
+{
+  Zero3 *z = zero3_of(x);
+  g->views = !offload_is_parameters(z);
+  g->separate = !g->views;
+  for (int i = 0; i < g->count; i++)
+    g->buffer[i] = offload_shard(x, g->parameter[i], z->stream);
+}
+
+void
+gather_issue(StrategyContext *x, GArray *parameters)
+{
+  Zero3 *z = zero3_of(x);
+  Gather *g = g_new0(Gather, 1);
+  g_array_sort(parameters, by_number);
+  g->count = g->registered = (int) parameters->len;
+  g->parameter = g_memdup2(parameters->data, sizeof(int) * parameters->len);
+  g->buffer = g_new(StorageId, parameters->len);
+  g->done = -1;
+  for (int i = 0; i < g->count; i++) {
+    Zero3Parameter *p = &z->parameter[g->parameter[i]];
+    g_assert(p->state == PARAMETER_RELEASED && p->gather == NULL);
+    g->buffer[i] = NO_STORAGE;
+    p->state = PARAMETER_IN_FLIGHT;
+    p->gather = g;
+    z->trace.available += p->elements;
+  }
+  if (z->ds.ranks == 1)
+    issue_nothing(x, g);
+  else if (g->count == 1 || z->ds.allgather_sequential)
+    issue_separate(x, g);
+  else
+    issue_coalesced(x, g);
+}
+
+/* ---- wait ---- */
+
+/* A copy of the parameter out of the gathered pieces. */
+static StorageId
+copy_out(StrategyContext *x, const Gather *g, int parameter, StreamId stream)
+{
+  Zero3 *z = zero3_of(x);
+  gint64 bytes = z->parameter[parameter].elements * z->ds.element;
+  StorageId made = live_storage_alloc(
+      x->live, bytes, stream, parameter_purpose(x, parameter, CATEGORY_UNSHARDED_PARAMETER));
+  zero3_operand(x, g->buffer[0], z->ds.model, ROLE_READ);
+  zero3_operand(x, made, z->ds.model, ROLE_WRITE);
+  strategy_launch(x, stream, "cat", 2.0 * (double) bytes);
+  return made;
+}
+
+static void
+set_data(StrategyContext *x, int parameter, StorageId data, gint64 offset)
+{
+  x->parameters[parameter].unsharded = data;
+  x->parameters[parameter].offset = offset;
+  zero3_of(x)->parameter[parameter].state = PARAMETER_AVAILABLE;
+}
+
+static void
+wait_for(StrategyContext *x, Gather *g, StreamId stream)
+{
+  Zero3 *z = zero3_of(x);
+  gint64 offset = 0;
+  g->waited = TRUE;
+  if (g->done >= 0)
+    program_builder_wait(x->builder, stream, g->done);
+  else
+    program_builder_stream_sync(x->builder, stream);
+  for (int i = 0; i < g->count; i++) {
+    int index = g->parameter[i];
+    StorageId shared = z->ds.ranks == 1 ? z->shards : g->buffer[0];
+    if (g->separate) {
+      set_data(x, index, g->buffer[i], 0);
+    } else if (g->views) {
+      live_storage_hold(x->live, shared);
+      set_data(x, index, shared, z->ds.ranks == 1 ? z->parameter[index].first : offset);
+    } else {
+      set_data(x, index, copy_out(x, g, index, stream), 0);
+    }
+    offset += gathered_elements(z, index);
+  }
+}
+
+/* The last parameter has been fetched: nobody knows the handle any more. */
+static void
+gather_free(StrategyContext *x, Gather *g)
+{
+  if (!g->separate)
+    live_storage_drop(x->live, g->buffer[0]);
+  g_free(g->buffer);
+  g_free(g->parameter);
+  g_free(g);
+}
+
+void
+gather_finish(StrategyContext *x, int parameter, StreamId stream)
+{
+  Zero3Parameter *p = &zero3_of(x)->parameter[parameter];
+  Gather *g = p->gather;
+  p->gather = NULL;
+  if (!g->waited)
+    wait_for(x, g, stream);
+  if (--g->registered == 0)
+    gather_free(x, g);
+}
+
+/* ---- release ---- */
+
+/* free_param: the memory may be used again once what the compute stream has been given is done. */
+void
+gather_release(StrategyContext *x, int parameter)
+{
+  Zero3 *z = zero3_of(x);
+  Zero3Parameter *p = &z->parameter[parameter];
+  StorageId *data = &x->parameters[parameter].unsharded;
+  if (p->state != PARAMETER_AVAILABLE || p->users != 0)
+    return;
+  if (live_storage_stream(x->live, *data) != STREAM_COMPUTE)
+    program_builder_record_stream(x->builder, *data, STREAM_COMPUTE);
+  live_storage_clear(x->live, data);
+  p->state = PARAMETER_RELEASED;
+  z->trace.available -= p->elements;
+}
+
+/* ---- blocking ---- */
+
+static void
+gather_sequentially(StrategyContext *x, const GArray *parameters)
+{
+  for (guint i = 0; i < parameters->len; i++) {
+    int p = g_array_index(parameters, int, i);
+    set_data(x, p, allocate_own(x, p, STREAM_COMPUTE), 0);
+    StorageId copy = offload_shard(x, p, STREAM_COMPUTE);
+    zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+    gather_one(x, p, copy, x->parameters[p].unsharded);
+    offload_drop_shard(x, copy, STREAM_ALL_GATHER);
+  }
+}
+
+static void
+take_shards(StrategyContext *x, const GArray *parameters)
+{
+  Zero3 *z = zero3_of(x);
+  for (guint i = 0; i < parameters->len; i++) {
+    int p = g_array_index(parameters, int, i);
+    StorageId copy = offload_shard(x, p, STREAM_COMPUTE);
+    if (copy == NO_STORAGE)
+      live_storage_hold(x->live, z->shards);
+    set_data(x, p, copy != NO_STORAGE ? copy : z->shards,
+             copy != NO_STORAGE ? 0 : z->parameter[p].first);
+  }
+}
+
+/* Copies from the host are made first; the last one is a variable's too, and goes last. */
+static void
+gather_together(StrategyContext *x, const GArray *parameters)
+{
+  guint n = parameters->len;
+  g_autofree StorageId *copy = g_new(StorageId, n);
+  for (guint i = 0; i < n; i++)
+    copy[i] = offload_shard(x, g_array_index(parameters, int, i), STREAM_COMPUTE);
+  for (guint i = 0; i < n; i++) {
+    int p = g_array_index(parameters, int, i);
+    set_data(x, p, allocate_own(x, p, STREAM_COMPUTE), 0);
+  }
+  zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+  for (guint i = 0; i < n; i++) {
+    int p = g_array_index(parameters, int, i);
+    gather_one(x, p, copy[i], x->parameters[p].unsharded);
+  }
+  for (guint i = n - 1; i > 0; i--)
+    offload_drop_shard(x, copy[i - 1], STREAM_ALL_GATHER);
+  offload_drop_shard(x, copy[n - 1], STREAM_ALL_GATHER);
+}
+
+void
+gather_now(StrategyContext *x, GArray *parameters)
+{
+  Zero3 *z = zero3_of(x);
+  gboolean sequential = parameters->len == 1 || z->ds.allgather_sequential;
+  if (sequential)
+    gather_sequentially(x, parameters);
+  else if (z->ds.ranks == 1)
+    take_shards(x, parameters);
+  else
+    gather_together(x, parameters);
+  zero3_wait_stream(x, STREAM_COMPUTE, STREAM_ALL_GATHER);
+  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+}

@@ -1,0 +1,16 @@
+/* zero_stage12.h - ZeRO stages 1 and 2 as DeepSpeedZeroOptimizer runs them: hooks for zero1.c and
+ * zero2.c. */
+#ifndef HIGHWATER_STRATEGY_ZERO_STAGE12_H
+#define HIGHWATER_STRATEGY_ZERO_STAGE12_H
+
+#include "strategy/zero_gradients.h"
+
+void zero_stage12_setup(StrategyContext *x, int stage);
+void zero_stage12_initialize(StrategyContext *x);
+void zero_stage12_teardown(StrategyContext *x);
+/* What a step of DeepSpeedZeroOptimizer sends and a rank holds. */
+ExpectedTotals zero_expected(StrategyContext *x);
+/* This rank's fp32 master partition, from the flat parameters. */
+void zero_make_master(StrategyContext *x, Zero *z);
+
+#endif

@@ -1,0 +1,48 @@
+# formats.sh - doc/formats.md knows every key of what the program prints, every key of the presets and every option of a
+# strategy; its example of a network runs.  Types and ranges there are compared by eye.
+. "$top_srcdir/tests/cli/lib.sh"
+formats=$top_srcdir/doc/formats.md
+
+# knows WHAT: every word of the file `words` stands in the document as a key, `word` or `section.word` in backquotes.
+knows() {
+  : >out
+  sort -u words | while read -r word; do
+    grep -qE "[\`.]$word(\[\])?[\`.]" "$formats" || echo "$word" >>out
+  done
+  ok "every key of $1 is described" sh -c 'test -s words && test ! -s out'
+}
+# The keys of the JSON on standard input.
+keys() {
+  grep -oE '"[A-Za-z_0-9]+":' | tr -d '":'
+}
+
+sed -n '/^### Blocks/,/^| key/s/^    //p' "$formats" >network.json
+answers "the example of a blocks network runs" 0 run network.json
+
+run run tiny --json --set fsdp.embedding=root --set 'retain=[{"group": "layers.1"}]'
+keys <out >words
+knows "the report"
+run run tiny --json --memory-limit 100MiB
+keys <out >words
+knows "the report of a run out of memory"
+run run tiny --output folder
+keys <folder/recording.json >words
+grep -oE '"columns":\[[^]]*\]' folder/recording.json | tr -d '":[]' | sed 's/^columns//' | tr , '\n' >>words
+knows "a recording"
+run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
+keys <out >words
+knows "a replay"
+run show tiny --plan fsdp2 --json
+keys <out >words
+knows "a network's summary"
+run list --json
+keys <out >words
+knows "the list"
+run list strategy --json
+sed -n 's/.*"key":[^"]*"\([a-z0-9_]*\)\.\([a-z0-9_]*\)".*/\1\\.\2/p' out >words
+knows "the strategies' sections"
+for kind in plan cluster device fabric; do
+  cat "$top_srcdir/models/$kind"/*.json | sed '/"_sources"/,/^  }/d' | keys | grep -v '^_' >words
+  knows "the presets of kind $kind"
+done
+finish
