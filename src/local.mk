@@ -177,6 +177,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \
   src/strategy/zero3_init.c \
+  src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \
   src/strategy/zero3_step.c \
   src/strategy/zero3_trace.c \
@@ -193,6 +194,7 @@ libhighwater_a_SOURCES += \
   src/lower/checkpoint.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_private.h

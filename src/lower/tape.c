@@ -684,8 +684,9 @@ call_block(Tape *t, int block, int function, int n, const TensorRef *args)
   Place place = {function, b->module, b->first_parameter};
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
   gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
-  TensorRef result =
-      outer ? call_wrapper(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
+  TensorRef result = reentrant_wants(t, block) ? reentrant_run(t, block, place, n, args)
+                     : outer                   ? call_wrapper(t, block, place, n, args)
+                                               : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return result;
 }

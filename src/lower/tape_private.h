@@ -23,6 +23,8 @@ typedef enum {
   NODE_POST_BACKWARD,
   NODE_FLATTEN, /* all gradients of a flat parameter; VIEW nodes of its parameters follow it */
   NODE_PARAMETER_VIEW, /* keeps the gradient of one of them until then */
+  NODE_REGION,         /* a reentrant checkpoint: runs its region again, and backwards */
+  NODE_INPUT,          /* keeps the gradient of one of the region's inputs */
   NODE_MODULE_BEGIN,   /* at a module's output: its backward begins */
   NODE_MODULE_END,     /* at one of its inputs */
 } NodeKind;
@@ -39,7 +41,7 @@ typedef struct {
   guint8 saves;
   guint8 stream; /* StreamId: where its inputs are joined and it runs */
   gint32 number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN,
-                    module of a MODULE_ node */
+                    frame of a REGION, module of a MODULE_ node */
   const Op *op;
   Place place;
   gint32 first_saved;  /* into Tape.saved */
@@ -160,10 +162,24 @@ void autograd_view_parameters(Tape *t, int unit, StreamId stream);
 void autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref);
 void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
 
+/* The node of a region that ran without a graph. */
+gint32 autograd_region_node(Tape *t, gint32 frame, int n, const TensorRef *args);
+/* A node that keeps what comes to it, and what has come; -1: NO_TENSOR.  The reference becomes the
+ * caller's. */
+gint32 autograd_input_node(Tape *t);
+TensorRef autograd_take_input(Tape *t, gint32 node);
+/* Plays the graph backwards from a tensor; takes its gradient. */
+void autograd_play(Tape *t, const TensorRef *from, TensorRef gradient);
+
 /* ---- checkpoint.c ---- */
 
 /* Does the plan checkpoint this block? */
 gboolean checkpoint_wants(const Tape *t, int block);
+/* A frame of a call; freeing it lets go of what it holds.  Holding the arguments is the caller's.
+ */
+CheckpointFrame *checkpoint_frame_new(const Tape *t, int block, Place place, int n,
+                                      const TensorRef *args);
+void checkpoint_frame_free(Tape *t, CheckpointFrame *frame);
 /* Are a block's hooks run again with it? */
 gboolean checkpoint_repeats_hooks(const Tape *t);
 /* Runs a region under checkpointing; run is tape_run or tape_call_hooked by `hooked`. */
@@ -180,5 +196,15 @@ void checkpoint_release(Tape *t, SavedVariable *saved);
 gboolean checkpoint_replay(Tape *t, OpRun *run);
 /* selective_op: keeps the outputs if the policy says so. */
 void checkpoint_keep(Tape *t, const OpRun *run);
+
+/* ---- reentrant.c ---- */
+
+/* Is this block's checkpoint, outside its hooks, a reentrant one? */
+gboolean reentrant_wants(const Tape *t, int block);
+/* Calls the block inside its hooks without a graph. */
+TensorRef reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args);
+/* Runs it again with one, and backwards.  incoming is borrowed; gradients of the arguments, or
+ * NO_TENSOR, are the caller's. */
+void reentrant_backward(Tape *t, gint32 frame, TensorRef incoming, TensorRef *gradients);
 
 #endif
