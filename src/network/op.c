@@ -55,7 +55,7 @@ forward_transpose(OpCase *c)
 static void
 backward_transpose(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_SWAPPED, (int) c->at.size[1]);
+  recipe_view(c, 0, 0, ORDER_SWAPPED, (int) c->at.size[0]);
 }
 
 static void
