@@ -208,6 +208,7 @@ register_hooks(StrategyContext *x)
     gather_now(x, one);
     gather_release(x, p);
   }
+  z->shards_settled = TRUE;
 }
 
 void

@@ -103,6 +103,9 @@ typedef struct {
   gint64 bucketed_elements;
   GArray *fetch_events, *reduce_events; /* gint32: recorded, not yet waited for by the host */
   GArray *norms;         /* int: parameters whose gradients' norms are kept, in that order */
+  gboolean shards_settled; /* gathers need not wait for what has written the shards: the host has, when
+                              it gathered persistent parameters.  Without those DeepSpeed leaves it to
+                              chance; here the stream waits */
   gboolean gathered;     /* work has gone to `stream` that the compute stream has not waited for */
   gint64 gather_count, gathered_elements, reduced_elements; /* in the step being written */
 } Zero3;

@@ -248,6 +248,7 @@ gather_persistent(StrategyContext *x)
   for (int p = 0; p < z->count; p++)
     if (z->parameter[p].persistent)
       g_array_append_val(persistent, p);
+  z->shards_settled = persistent->len > 0;
   if (persistent->len > 0)
     gather_now(x, persistent);
 }
