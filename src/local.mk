@@ -177,6 +177,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_init.c \
   src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \
+  src/strategy/zero3_secondary.c \
   src/strategy/zero3_step.c \
   src/strategy/zero3_trace.c \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \

@@ -141,7 +141,8 @@ interleave(StrategyContext *x, Results *r, gint64 elements)
   return all;
 }
 
-/* A part is added to (in the first micro-batch: copied into) the buffer that the optimizer reads. */
+/* A part is added to (in the first micro-batch: copied into) the buffer that the optimizer reads.
+ */
 static void
 store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced)
 {

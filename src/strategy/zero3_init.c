@@ -24,8 +24,7 @@ make_whole(StrategyContext *x, int parameter)
 {
   Zero3 *z = zero3_of(x);
   return live_storage_alloc(x->live, z->parameter[parameter].elements * z->ds.element,
-                            STREAM_COMPUTE,
-                            parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+                            STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
 }
 
 static void
@@ -57,6 +56,7 @@ partition(StrategyContext *x, int parameter)
   ParameterState *state = &x->parameters[parameter];
   const Zero3Parameter *p = &z->parameter[parameter];
   gint64 bytes = p->owned * z->ds.element;
+  secondary_keep(x, parameter);
   StorageId shard = make_shard(x, parameter);
   if (p->owned > 0) {
     zero3_part(x, state->unsharded, z->ds.rank * p->shard, p->owned, z->ds.model, ROLE_READ);
@@ -130,15 +130,14 @@ make_masters(StrategyContext *x)
   for (int i = 0; i < z->groups; i++) {
     SubGroup *g = &z->group[i];
     if (g->on_host) {
-      g->master = offload_allocate(x, FALSE, 4 * g->elements, CATEGORY_OPTIMIZER_STATE,
-                                   "master weights");
+      g->master =
+          offload_allocate(x, FALSE, 4 * g->elements, CATEGORY_OPTIMIZER_STATE, "master weights");
       continue;
     }
     StorageId made = allocate(x, 4 * g->elements, CATEGORY_TEMPORARY, "shards in fp32");
     zero3_part(x, z->shards, g->first_element, g->elements, z->ds.model, ROLE_READ);
     zero3_operand(x, made, DTYPE_FP32, ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "to_copy",
-                    (double) (g->elements * (4 + z->ds.element)));
+    strategy_launch(x, STREAM_COMPUTE, "to_copy", (double) (g->elements * (4 + z->ds.element)));
     live_storage_drop(x->live, converted);
     converted = made;
     g->master = allocate(x, 4 * g->elements, CATEGORY_OPTIMIZER_STATE, "master weights");

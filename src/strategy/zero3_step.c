@@ -60,8 +60,7 @@ parameter_norms(StrategyContext *x, const SubGroup *group)
                             program_builder_name(x->builder, "gradient in fp64")};
   for (int i = 0; i < group->count; i++) {
     const Zero3Parameter *p = &z->parameter[group->first + i];
-    StorageId wide =
-        live_storage_alloc(x->live, NORM_BYTES * p->shard, STREAM_COMPUTE, purpose);
+    StorageId wide = live_storage_alloc(x->live, NORM_BYTES * p->shard, STREAM_COMPUTE, purpose);
     zero3_part(x, z->gradients, p->first, p->shard, z->ds.accumulation, ROLE_READ);
     zero3_operand(x, wide, DTYPE_UINT8, ROLE_WRITE);
     strategy_launch(x, STREAM_COMPUTE, "to_copy", (NORM_BYTES + 2.0) * (double) p->shard);
@@ -111,8 +110,7 @@ group_norm(StrategyContext *x, const SubGroup *group)
   StorageId invalid = zero_small(x, STREAM_COMPUTE, 1, "or", nan);
   StorageId error = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
   StorageId widened = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "to_copy", error);
-  StorageId result =
-      made_of(x, NORM_BYTES, "where", 3, (StorageId[]){invalid, widened, total});
+  StorageId result = made_of(x, NORM_BYTES, "where", 3, (StorageId[]){invalid, widened, total});
   live_storage_drop(x->live, widened);
   live_storage_drop(x->live, total);
   live_storage_drop(x->live, sum);
@@ -266,6 +264,7 @@ step_offloaded(StrategyContext *x)
     update_group(x, &z->group[i], NO_STORAGE);
   offload_forget_norms(x);
   gather_persistent(x);
+  secondary_forget(x);
 }
 
 static void
@@ -283,6 +282,7 @@ step_on_device(StrategyContext *x)
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], norm);
   gather_persistent(x);
+  secondary_forget(x);
   live_storage_drop(x->live, norm);
   for (int i = z->groups; i > 0; i--)
     live_storage_drop(x->live, norms[i - 1]);
