@@ -138,6 +138,9 @@ libhighwater_a_SOURCES += \
 # network
 libhighwater_a_SOURCES += \
   src/network/builder.c src/network/builder.h \
+  src/network/builder_frames.c \
+  src/network/builder_ops.c \
+  src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
@@ -179,6 +182,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \
   src/strategy/zero3_init.c \
+  src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \
   src/strategy/zero3_step.c \
   src/strategy/zero3_trace.c \
@@ -195,9 +199,12 @@ libhighwater_a_SOURCES += \
   src/lower/checkpoint.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
-  src/lower/tape_private.h
+  src/lower/tape_modules.c \
+  src/lower/tape_private.h \
+  src/lower/tape_steps.c
 
 # exec
 libhighwater_a_SOURCES += \

@@ -472,7 +472,7 @@ END_TEST
 START_TEST(selective_checkpointing_keeps_attention_and_every_second_product)
 {
   for (int i = 0; i < OP_COUNT; i++) {
-    int expected = i == OP_MM                                               ? SELECT_ALTERNATE
+    int expected = i == OP_MM || i == OP_ZERO3_LINEAR                       ? SELECT_ALTERNATE
                    : i == OP_FLASH_ATTENTION || i == OP_EFFICIENT_ATTENTION ? SELECT_ALL
                                                                             : SELECT_NONE;
     ck_assert_int_eq((int) op_info((OpId) i)->selective, expected);

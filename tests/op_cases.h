@@ -85,7 +85,7 @@ static const Case op_cases[] = {
         "d0=view@0/0", ""),
     ROW(TRANSPOSE, "heads before tokens: the view begins where its base does", 1,
         INS(WANTS(BF16, 4, 2, 3, 5, 4)),
-        AT(.result = VALUE(BF16, FALSE, 4, BY(2, 5, 3, 4), BY(60, 4, 20, 1)), .size = {1}),
+        AT(.result = VALUE(BF16, FALSE, 4, BY(2, 5, 3, 4), BY(60, 4, 20, 1)), .size = {0, 1}),
         "bf16[2,5,3,4](60,4,20,1)", "o0=i0@0", "", "d0=view@0/1", ""),
     ROW(VIEW_AS_COMPLEX, "pairs as complex numbers", 1, INS(WANTS(FP32, 3, 2, 3, 2)),
         AT(.result = PLAIN(COMPLEX64, 2, 2, 3)), "complex64[2,3]", "o0=i0@0", "", "d0=view@0r", ""),
@@ -191,6 +191,10 @@ static const Case op_cases[] = {
     ROW(MM, "a frozen weight: its gradient is not made, the input not saved", 2,
         INS(WANTS(BF16, 2, 6, 4), PLAIN(BF16, 2, 4, 5)), NO_ATTRIBUTES, "bf16[6,5]",
         "+o0:60 k:mm cublas", "i1", "+d0:48 k:mm cublas", ""),
+    ROW(ZERO3_LINEAR, "input first, then weight, then the bias's column sums of the incoming", 3,
+        INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 2, 5, 4), WANTS(BF16, 1, 5)), NO_ATTRIBUTES,
+        "bf16[2,3,5]", "+o0:60 k:mm cublas k:add", "i2 i1 i0",
+        "+d0:48 k:mm cublas +d1:40 k:mm cublas +t0:10 k:sum d2:=t0", ""),
     ROW(ADDMM, "the bias gets the incoming gradient, summed over its rows", 3,
         INS(WANTS(BF16, 1, 5), WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 4, 5)), NO_ATTRIBUTES,
         "bf16[6,5]", "+o0:60 k:addmm cublas cublaslt", "i1 i2",
@@ -343,12 +347,13 @@ static const Case op_cases[] = {
         ""),
     /* head dim 256: tiles of 128 queries by 64 keys, 4 * 128 * 64 + 16 = 32784, one block of
      * queries by 256 / 64 = 4 of columns: 131136; dk and dv do not fit in registers: ceil(100 / 64)
-     * = 2 splits, 2 * 4 * 2 * 64 * 256 = 262144; 393280 a head */
+     * = 2 splits, 2 * 4 * 2 * 64 * 256 = 262144; 393280 a head.  Forward's output is gathered in
+     * fp32 first: 4 * 2 * 100 * 256 = 204800 */
     ROW(EFFICIENT_ATTENTION, "wide heads: dk and dv are accumulated in memory too", 3,
         INS(SEEN(1, 2, 100, 256), SEEN(1, 2, 100, 256), SEEN(1, 2, 100, 256)),
         AT(.batch = 1, .heads = 2, .kv_heads = 2, .length = 100, .head_dim = 256),
-        "bf16[1,2,100,256](51200,256,512,1) fp32[256]", "+o0:102400 +o1:1024 k:efficient_attention",
-        "i1 i0 i2 o1 o0",
+        "bf16[1,2,100,256](51200,256,512,1) fp32[256]",
+        "+o0:102400 +o1:1024 +t0:204800 k:efficient_attention -t0", "i1 i0 i2 o1 o0",
         "+d0:102400h +d1:102400h +d2:102400h +t0:800 +t1:786560 k:efficient_attention_backward -t0 "
         "-t1",
         ""),

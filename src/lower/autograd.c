@@ -78,7 +78,7 @@ gint32
 autograd_record(Tape *t, const OpRun *run)
 {
   const Op *op = run->op;
-  if (!op->node)
+  if (!op->node || t->x->no_grad)
     return -1;
   gint32 index = -1;
   if (t->recomputing == NULL) { /* the graph of a recomputation only serves to deliver tensors */
@@ -126,6 +126,34 @@ autograd_add_hook(Tape *t, gint32 node, int unit, int token)
     link = &g_array_index(t->hooks, PreHook, *link).next;
   *link = index;
   g_array_append_val(t->hooks, hook);
+}
+
+gint32
+autograd_region_node(Tape *t, gint32 frame, int n, const TensorRef *args)
+{
+  G_STATIC_ASSERT(STATEMENT_SLOTS <= OP_INPUTS);
+  gint32 index = new_node(t, NODE_REGION);
+  Node *node = node_at(t, index);
+  node->number = frame;
+  node->edges = (guint8) n;
+  for (int i = 0; i < n; i++)
+    node->edge[i] = (Edge){args[i].node, args[i].output};
+  return index;
+}
+
+gint32
+autograd_input_node(Tape *t)
+{
+  return new_node(t, NODE_INPUT);
+}
+
+TensorRef
+autograd_take_input(Tape *t, gint32 index)
+{
+  if (index < 0 || !node_at(t, index)->has_incoming[0])
+    return NO_TENSOR;
+  node_at(t, index)->has_incoming[0] = FALSE;
+  return node_at(t, index)->incoming[0];
 }
 
 /* ---- the ready queue: the node made last runs first, gradients of parameters before all (rule L7)
@@ -426,6 +454,18 @@ run_op_node(Tape *t, Node *node)
       send(t, STREAM_COMPUTE, node->edge[i], run.buffer[BUFFER_GRAD + i]);
 }
 
+/* CheckpointFunctionBackward. */
+static void
+run_region_node(Tape *t, gint32 index)
+{
+  TensorRef gradients[STATEMENT_SLOTS];
+  reentrant_backward(t, node_at(t, index)->number, node_at(t, index)->incoming[0], gradients);
+  release_incoming(t, node_at(t, index));
+  for (int i = 0; i < node_at(t, index)->edges; i++)
+    if (node_at(t, index)->edge[i].node >= 0)
+      send(t, STREAM_COMPUTE, node_at(t, index)->edge[i], gradients[i]);
+}
+
 static void
 run_node(Tape *t, gint32 index)
 {
@@ -453,14 +493,33 @@ run_node(Tape *t, gint32 index)
   case NODE_FLATTEN:
     flatten(t, index);
     break;
+  case NODE_REGION:
+    run_region_node(t, index);
+    break;
   case NODE_PARAMETER_VIEW:
+  case NODE_INPUT:
     break;
   }
+  node = node_at(t, index); /* a region may have made nodes */
   for (int i = 0; i < node->edges; i++) {
     gint32 next = node->edge[i].node;
     if (next >= 0 && --node_at(t, next)->dependencies == 0)
       ready_push(t, next);
   }
+}
+
+void
+autograd_play(Tape *t, const TensorRef *from, TensorRef gradient)
+{
+  GArray *outer = t->ready;
+  t->ready = g_array_new(FALSE, FALSE, sizeof(gint32));
+  count_dependencies(t, from->node);
+  send(t, STREAM_COMPUTE, (Edge){from->node, from->output}, gradient);
+  ready_push(t, from->node);
+  while (t->ready->len > 0)
+    run_node(t, ready_pop(t));
+  g_array_unref(t->ready);
+  t->ready = outer;
 }
 
 /* The graph is gone. */
@@ -495,11 +554,7 @@ tape_backward(Tape *t, TensorRef loss, TensorRef ones)
 {
   t->thread = THREAD_ENGINE;
   t->leaf_stream = STREAM_COMPUTE;
-  count_dependencies(t, loss.node);
-  send(t, STREAM_COMPUTE, (Edge){loss.node, loss.output}, ones);
-  ready_push(t, loss.node);
-  while (t->ready->len > 0)
-    run_node(t, ready_pop(t));
+  autograd_play(t, &loss, ones);
   wait_for_leaves(t);
   if (t->strategy->end_backward != NULL)
     t->strategy->end_backward(t->x);

@@ -143,9 +143,11 @@ new_gelu(Builder *b, int module, Val x)
 }
 
 static Val
-fused_gelu(Builder *b, int module, Val x)
+activation(Builder *b, const Gpt2 *m, Val x)
 {
-  x = call_module(b, module, x);
+  if (!m->fused_gelu)
+    return new_gelu(b, m->activation, x);
+  x = call_module(b, m->activation, x);
   return builder_leave(b, unary(b, OP_GELU, x));
 }
 
@@ -178,8 +180,7 @@ transformers_mlp(Builder *b, const Gpt2 *m, Val x)
 {
   x = call_module(b, m->mlp, x);
   x = let(b, "hidden_states", conv1d(b, x, m->fc));
-  x = let(b, "hidden_states",
-          m->fused_gelu ? fused_gelu(b, m->activation, x) : new_gelu(b, m->activation, x));
+  x = let(b, "hidden_states", activation(b, m, x));
   x = let(b, "hidden_states", conv1d(b, x, m->fc_projection));
   x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   return builder_leave(b, x);

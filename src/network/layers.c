@@ -63,7 +63,7 @@ view(Builder *b, Val x, int dims, ...)
 static Val
 swap_dimensions(Builder *b, Val x, int first)
 {
-  OpAttributes at = {.result = builder_info(b, x), .size = {0, first}};
+  OpAttributes at = {.result = builder_info(b, x), .size = {first}};
   value_swap(&at.result, first, first + 1);
   return builder_op(b, OP_TRANSPOSE, &at, 1, &x);
 }

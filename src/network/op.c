@@ -55,7 +55,7 @@ forward_transpose(OpCase *c)
 static void
 backward_transpose(OpCase *c)
 {
-  recipe_view(c, 0, 0, ORDER_SWAPPED, (int) c->at.size[1]);
+  recipe_view(c, 0, 0, ORDER_SWAPPED, (int) c->at.size[0]);
 }
 
 static void
@@ -349,6 +349,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_EFFICIENT_ATTENTION] = {"efficient_attention",
                                 SAVES(ALWAYS(I3), ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1),
                                       ALWAYS(O0)),
+                                .for_backward = 1 << 1, /* logsumexp */
                                 .shape = shape_efficient_attention,
                                 .forward = forward_efficient_attention,
                                 .backward = backward_efficient_attention, .selective = SELECT_ALL},

@@ -50,11 +50,18 @@ record_of(const LiveStorages *live, StorageId storage)
 StorageId
 live_storage_alloc(LiveStorages *live, gint64 bytes, StreamId stream, StoragePurpose purpose)
 {
+  return live_storage_alloc_in(live, SPACE_DEVICE, bytes, stream, purpose);
+}
+
+StorageId
+live_storage_alloc_in(LiveStorages *live, Space space, gint64 bytes, StreamId stream,
+                      StoragePurpose purpose)
+{
   if (bytes == 0)
     return NO_STORAGE;
   Storage record = {
       .bytes = bytes,
-      .space = SPACE_DEVICE,
+      .space = (guint8) space,
       .category = (guint8) purpose.category,
       .stream = (guint8) stream,
       .module = purpose.module,

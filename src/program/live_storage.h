@@ -28,6 +28,9 @@ typedef struct {
 /* Allocates; the caller is its one holder.  bytes 0: nothing happens, NO_STORAGE. */
 StorageId live_storage_alloc(LiveStorages *live, gint64 bytes, StreamId stream,
                              StoragePurpose purpose);
+/* The same in the host's memory, pageable or pinned; the stream is of no account there. */
+StorageId live_storage_alloc_in(LiveStorages *live, Space space, gint64 bytes, StreamId stream,
+                                StoragePurpose purpose);
 /* One more holder; NO_STORAGE is ignored. */
 void live_storage_hold(LiveStorages *live, StorageId storage);
 /* One holder less; the last one frees.  NO_STORAGE is ignored. */

@@ -65,10 +65,20 @@ accept_prefetch(const PlanSpec *plan, GError **error)
   return TRUE;
 }
 
+/* _use_sharded_grad_views gives a shared parameter the gradient of the other one as it is, which
+ * PyTorch 2.11 refuses when its dtype is not the parameter's. */
+static gboolean
+loses_tied_gradient(const PlanSpec *plan, const Network *network)
+{
+  gboolean whole = plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1;
+  return whole && network->tied_module >= 0 && plan->accumulation.steps > 1 &&
+         !plan->accumulation.sync_every_step &&
+         plan->precision.compute != plan->precision.parameters;
+}
+
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  (void) network;
   if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error))
     return FALSE;
   if (!plan->accumulation.reshard_after_backward)
@@ -76,6 +86,12 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "only fsdp2 has it");
   if (plan->accumulation.set_last_backward)
     return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only fsdp2 has it");
+  if (loses_tied_gradient(plan, network))
+    return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
+                            "without sharding, FSDP1 cannot keep a tied weight's gradient in %s "
+                            "over micro-batches: the parameter is %s",
+                            dtype_name(plan->precision.compute),
+                            dtype_name(plan->precision.parameters));
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "fsdp1 casts by its mixed precision, not by autocast");
@@ -298,13 +314,16 @@ after_forward(StrategyContext *x, int unit)
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
   if (h->count == 0)
     return -1;
-  h->post_forward_index = (int) f->post_forward_order->len;
+  if (h->post_forward_index <= 0) /* as in _ExecOrderData: the first one's 0 counts as none */
+    h->post_forward_index = (int) f->post_forward_order->len;
   g_array_append_val(f->post_forward_order, unit);
   StorageId whole = x->parameters[h->parameter[0]].unsharded;
   h->held = strategy_retain(x, unit, 1, &whole);
   handle_reshard(x, h, !h->is_root && fsdp1_reshards_after_forward(f), STREAM_COMPUTE);
-  h->needs_pre_backward_unshard = TRUE;
-  h->ran_pre_backward_hook = FALSE;
+  if (!x->no_grad) { /* _register_pre_backward_hooks */
+    h->needs_pre_backward_unshard = TRUE;
+    h->ran_pre_backward_hook = FALSE;
+  }
   return 0;
 }
 
@@ -404,6 +423,17 @@ zero_stage(StrategyContext *x)
   return fsdp1_reshards_after_forward(f) && f->count > 1 ? 3 : 2;
 }
 
+/* Does a reentrant checkpoint around it run the block's forward, hooks and all, a second time? */
+static gboolean
+is_called_twice(const StrategyContext *x, const Handle *h)
+{
+  int module = g_array_index(h->unit->modules, int, 0);
+  int block = network_module(x->network, module)->block;
+  return block >= 0 && x->plan->checkpointing.around == AROUND_FSDP &&
+         x->plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP &&
+         plan_spec_checkpoints(x->plan, block);
+}
+
 /* How often a flat parameter is gathered in a step.  The root keeps what forward gathered. */
 static gint64
 gathers(const StrategyContext *x, const Handle *h)
@@ -411,7 +441,7 @@ gathers(const StrategyContext *x, const Handle *h)
   const Fsdp1 *f = fsdp1_of(x);
   int steps = x->plan->accumulation.steps;
   if (fsdp1_reshards_after_forward(f))
-    return h->is_root ? steps : 2 * steps;
+    return h->is_root ? steps : (is_called_twice(x, h) ? 3 : 2) * steps;
   return x->plan->accumulation.sync_every_step ? steps : 1;
 }
 
@@ -440,6 +470,7 @@ const Strategy strategy_fsdp1 = {
         "PyTorch FullyShardedDataParallel: flat parameters, sharded as sharding_strategy says",
     .section = &fsdp_section,
     .keeps_gradients = TRUE,
+    .reentrant_outside = TRUE,
     .accept = accept,
     .setup = setup,
     .construct = construct,

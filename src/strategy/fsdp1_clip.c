@@ -102,6 +102,18 @@ local_norm(StrategyContext *x, const GArray *parameters)
 
 /* ---- scaling ---- */
 
+/* A scalar in the gradients' dtype. */
+static StorageId
+cast_scalar(StrategyContext *x, StorageId from, const char *what)
+{
+  DType stored = fsdp1_of(x)->stored;
+  StorageId result = temporary(x, dtype_size(stored), what);
+  operand(x, from, DTYPE_FP32, ROLE_READ);
+  operand(x, result, stored, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "to_copy", dtype_size(DTYPE_FP32) + dtype_size(stored));
+  return result;
+}
+
 /* Each gradient by itself; in another dtype than fp32 the coefficient is cast for it. */
 static void
 scale_gradients(StrategyContext *x, const GArray *parameters, StorageId coefficient)
@@ -110,12 +122,8 @@ scale_gradients(StrategyContext *x, const GArray *parameters, StorageId coeffici
   for (guint i = 0; i < parameters->len; i++) {
     const ParameterState *p = &x->parameters[g_array_index(parameters, int, i)];
     StorageId factor = NO_STORAGE;
-    if (stored != DTYPE_FP32) {
-      factor = temporary(x, dtype_size(stored), "clip coefficient");
-      operand(x, coefficient, DTYPE_FP32, ROLE_READ);
-      operand(x, factor, stored, ROLE_WRITE);
-      strategy_launch(x, STREAM_COMPUTE, "to_copy", 8);
-    }
+    if (stored != DTYPE_FP32)
+      factor = cast_scalar(x, coefficient, "clip coefficient");
     operand(x, factor != NO_STORAGE ? factor : coefficient,
             factor != NO_STORAGE ? stored : DTYPE_FP32, ROLE_READ);
     operand(x, p->sharded_gradient, stored, ROLE_ACCUMULATE);
@@ -125,13 +133,23 @@ scale_gradients(StrategyContext *x, const GArray *parameters, StorageId coeffici
   }
 }
 
+/* _zero_scalar: torch.tensor(0.0, device=...) copies from the host, and waits for that. */
+static void
+make_zero(StrategyContext *x)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  if (f->zero != NO_STORAGE)
+    return;
+  f->zero = scalar(x, NO_STORAGE, "zero");
+  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+}
+
 gboolean
 fsdp1_clip(StrategyContext *x)
 {
   Fsdp1 *f = fsdp1_of(x);
   program_builder_set_module(x->builder, -1);
-  if (f->zero == NO_STORAGE)
-    f->zero = scalar(x, NO_STORAGE, "zero");
+  make_zero(x);
   if (!fsdp1_shards(f))
     return FALSE;
   g_autoptr(GArray) parameters = clipped_parameters(x);
@@ -146,9 +164,12 @@ fsdp1_clip(StrategyContext *x)
   StorageId clamped = scalar(x, coefficient, "clamped coefficient");
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) parameters->len);
   scale_gradients(x, parameters, clamped);
+  StorageId result =
+      f->stored != DTYPE_FP32 ? cast_scalar(x, total, "total norm as returned") : NO_STORAGE;
   live_storage_drop(x->live, local);
   live_storage_drop(x->live, coefficient);
   live_storage_drop(x->live, clamped);
   live_storage_drop(x->live, total);
+  live_storage_drop(x->live, result);
   return TRUE;
 }

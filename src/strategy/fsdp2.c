@@ -6,6 +6,26 @@
 #include "strategy/fsdp2_private.h"
 #include "strategy/fsdp_options.h"
 
+/* Elements that all ranks hold together, far below what sums over a step could overflow. */
+#define MOST_ELEMENTS ((gint64) 1 << 50)
+
+/* A parameter of few rows is padded to one for each rank. */
+static gboolean
+accept_padding(const PlanSpec *plan, const Network *network, GError **error)
+{
+  gint64 total = 0;
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    gint64 chunk = shard_padded_elements(p, plan->shard), all;
+    if (!checked_multiply(chunk, plan->shard, &all) || all > MOST_ELEMENTS - total)
+      return plan_spec_refuse(plan, error, "mesh.shard",
+                              "parameters padded to %d shards have more than 2^50 elements",
+                              plan->shard);
+    total += all;
+  }
+  return TRUE;
+}
+
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
@@ -32,7 +52,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return TRUE;
+  return accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that

@@ -82,6 +82,7 @@ struct _StrategyContext {
   int micro_batch; /* from 0 */
   gboolean last_micro_batch;
   gboolean synchronize; /* gradients are reduced in this micro-batch */
+  gboolean no_grad;     /* autograd records nothing */
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
@@ -169,6 +170,8 @@ typedef struct {
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
+  /* checkpoint(FSDP(block)) is the reentrant one. */
+  gboolean reentrant_outside;
   /* A gathered parameter is new memory put under it, not its own memory resized. */
   gboolean swaps_parameters;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */

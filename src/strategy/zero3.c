@@ -95,6 +95,7 @@ set_parameters(StrategyContext *x)
     p->first = z->shard_elements;
     p->state = PARAMETER_RELEASED;
     p->fetched_for = -1;
+    p->norm = NO_STORAGE;
     z->shard_elements += p->shard;
     x->parameters[i].local_elements = p->owned;
   }
@@ -106,8 +107,10 @@ static void
 make_groups(Zero3 *z)
 {
   GArray *groups = g_array_new(FALSE, FALSE, sizeof(SubGroup));
-  SubGroup group = {.master = NO_STORAGE, .optimized = OPTIMIZED_TENSOR_INIT};
+  SubGroup group = {
+      .master = NO_STORAGE, .gradient = NO_STORAGE, .optimized = OPTIMIZED_TENSOR_INIT};
   for (int i = 0; i < z->count; i++) {
+    z->parameter[i].group = (int) groups->len;
     group.count++;
     group.elements += z->parameter[i].shard;
     if (group.elements < z->ds.sub_group && i + 1 < z->count)
@@ -120,6 +123,10 @@ make_groups(Zero3 *z)
     group.elements = 0;
   }
   z->groups = (int) groups->len;
+  /* the last part of the sub-groups is on the host: stage3.py, subgroup_to_device */
+  int on_device = (int) ((1 - z->ds.offload_ratio) * z->groups);
+  for (int i = on_device; i < z->groups && offload_is_optimizer(z); i++)
+    g_array_index(groups, SubGroup, i).on_host = TRUE;
   z->group = (SubGroup *) (void *) g_array_free(groups, FALSE);
 }
 
@@ -159,9 +166,11 @@ setup(StrategyContext *x)
   if (z->ds.allgather_sequential) /* the engine says so */
     z->ds.prefetch_bucket = 1;
   z->stream = z->ds.overlap_comm ? STREAM_COPY_IN : STREAM_COMPUTE;
-  z->shards = z->gradients = z->bucket = z->overflow = z->norm = NO_STORAGE;
+  z->shards = z->gradients = z->bucket = NO_STORAGE;
+  z->overflow = z->norm = NO_STORAGE;
   z->entered = g_array_new(FALSE, FALSE, sizeof(int));
   z->bucketed = g_array_new(FALSE, FALSE, sizeof(Bucketed));
+  z->norms = g_array_new(FALSE, FALSE, sizeof(int));
   z->fetch_events = g_array_new(FALSE, FALSE, sizeof(gint32));
   z->reduce_events = g_array_new(FALSE, FALSE, sizeof(gint32));
   trace_init(&z->trace);
@@ -177,6 +186,7 @@ teardown(StrategyContext *x)
   trace_clear(&z->trace);
   g_array_unref(z->entered);
   g_array_unref(z->bucketed);
+  g_array_unref(z->norms);
   g_array_unref(z->fetch_events);
   g_array_unref(z->reduce_events);
   g_free(z->group);

@@ -57,14 +57,25 @@ issue_collective(StrategyContext *x, CollectiveKind kind, int parameter, gint64 
   z->gathered_elements += elements;
 }
 
-/* An all-gather out of the flat buffer of shards. */
+/* The parameter's shard as an operand: in the flat buffer, or (copy) on its way from the host. */
 static void
-gather_one(StrategyContext *x, int parameter, StorageId buffer)
+shard_operand(StrategyContext *x, int parameter, StorageId copy)
 {
   Zero3 *z = zero3_of(x);
   const Zero3Parameter *p = &z->parameter[parameter];
+  if (copy != NO_STORAGE)
+    zero3_operand(x, copy, z->ds.model, ROLE_READ);
+  else
+    zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
+}
+
+/* An all-gather of one parameter. */
+static void
+gather_one(StrategyContext *x, int parameter, StorageId copy, StorageId buffer)
+{
+  Zero3 *z = zero3_of(x);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
+  shard_operand(x, parameter, copy);
   zero3_operand(x, buffer, z->ds.model, ROLE_WRITE);
   issue_collective(x, COLLECTIVE_ALL_GATHER, parameter, gathered_elements(z, parameter));
 }
@@ -84,14 +95,35 @@ issue_separate(StrategyContext *x, Gather *g)
   g->separate = TRUE;
   for (int i = 0; i < g->count; i++) {
     g->buffer[i] = allocate_own(x, g->parameter[i], z->stream);
+    StorageId copy = offload_shard(x, g->parameter[i], z->stream);
     zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
-    gather_one(x, g->parameter[i], g->buffer[i]);
+    gather_one(x, g->parameter[i], copy, g->buffer[i]);
+    offload_drop_shard(x, copy, STREAM_ALL_GATHER);
   }
   g->done = collective_done(x);
 }
 
-/* Own shards are copied into their place in the buffer, which is then gathered in place, or - where
- * parameters lie whole in it and the rest is zero - summed. */
+/* Own shards are copied into their places in the buffer; what came from the host for it goes. */
+static void
+fill_buffer(StrategyContext *x, const Gather *g, gint64 shard)
+{
+  Zero3 *z = zero3_of(x);
+  g_autofree StorageId *copy = g_new(StorageId, g->count);
+  for (int i = 0; i < g->count; i++)
+    copy[i] = g->views ? NO_STORAGE : offload_shard(x, g->parameter[i], z->stream);
+  for (int i = 0; i < g->count; i++)
+    shard_operand(x, g->parameter[i], copy[i]);
+  if (g->views)
+    zero3_operand(x, g->buffer[0], z->ds.model, ROLE_WRITE);
+  else
+    zero3_part(x, g->buffer[0], z->ds.rank * shard, shard, z->ds.model, ROLE_WRITE);
+  strategy_launch(x, z->stream, "cat", 2.0 * (double) (shard * z->ds.element));
+  for (int i = g->count - 1; i >= 0; i--)
+    live_storage_drop(x->live, copy[i]);
+}
+
+/* The buffer is gathered in place, or - where parameters lie whole in it and the rest is zero -
+ * summed. */
 static void
 issue_coalesced(StrategyContext *x, Gather *g)
 {
@@ -101,21 +133,24 @@ issue_coalesced(StrategyContext *x, Gather *g)
     shard += z->parameter[g->parameter[i]].shard;
   g->views = z->ds.all_reduce_for_fetch;
   g->buffer[0] = allocate_shared(x, g, shard * z->ds.ranks);
-  for (int i = 0; i < g->count; i++) {
-    const Zero3Parameter *p = &z->parameter[g->parameter[i]];
-    zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
-  }
-  if (g->views)
-    zero3_operand(x, g->buffer[0], z->ds.model, ROLE_WRITE);
-  else
-    zero3_part(x, g->buffer[0], z->ds.rank * shard, shard, z->ds.model, ROLE_WRITE);
-  strategy_launch(x, z->stream, "cat", 2.0 * (double) (shard * z->ds.element));
+  fill_buffer(x, g, shard);
   zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   zero3_operand(x, g->buffer[0], z->ds.model, ROLE_ACCUMULATE);
   issue_collective(x, g->views ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER, g->parameter[0],
                    shard * z->ds.ranks);
   g->done = collective_done(x);
+}
+
+/* NoGatherHandle: the shard is the parameter, or its copy on the device is. */
+static void
+issue_nothing(StrategyContext *x, Gather *g)
+{
+  Zero3 *z = zero3_of(x);
+  g->views = !offload_is_parameters(z);
+  g->separate = !g->views;
+  for (int i = 0; i < g->count; i++)
+    g->buffer[i] = offload_shard(x, g->parameter[i], z->stream);
 }
 
 void
@@ -136,8 +171,8 @@ gather_issue(StrategyContext *x, GArray *parameters)
     p->gather = g;
     z->trace.available += p->elements;
   }
-  if (z->ds.ranks == 1) /* NoGatherHandle: the shard is the parameter */
-    g->views = TRUE;
+  if (z->ds.ranks == 1)
+    issue_nothing(x, g);
   else if (g->count == 1 || z->ds.allgather_sequential)
     issue_separate(x, g);
   else
@@ -236,23 +271,66 @@ gather_release(StrategyContext *x, int parameter)
 
 /* ---- blocking ---- */
 
+static void
+gather_sequentially(StrategyContext *x, const GArray *parameters)
+{
+  for (guint i = 0; i < parameters->len; i++) {
+    int p = g_array_index(parameters, int, i);
+    set_data(x, p, allocate_own(x, p, STREAM_COMPUTE), 0);
+    StorageId copy = offload_shard(x, p, STREAM_COMPUTE);
+    zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+    gather_one(x, p, copy, x->parameters[p].unsharded);
+    offload_drop_shard(x, copy, STREAM_ALL_GATHER);
+  }
+}
+
+static void
+take_shards(StrategyContext *x, const GArray *parameters)
+{
+  Zero3 *z = zero3_of(x);
+  for (guint i = 0; i < parameters->len; i++) {
+    int p = g_array_index(parameters, int, i);
+    StorageId copy = offload_shard(x, p, STREAM_COMPUTE);
+    if (copy == NO_STORAGE)
+      live_storage_hold(x->live, z->shards);
+    set_data(x, p, copy != NO_STORAGE ? copy : z->shards,
+             copy != NO_STORAGE ? 0 : z->parameter[p].first);
+  }
+}
+
+/* Copies from the host are made first; the last one is a variable's too, and goes last. */
+static void
+gather_together(StrategyContext *x, const GArray *parameters)
+{
+  guint n = parameters->len;
+  g_autofree StorageId *copy = g_new(StorageId, n);
+  for (guint i = 0; i < n; i++)
+    copy[i] = offload_shard(x, g_array_index(parameters, int, i), STREAM_COMPUTE);
+  for (guint i = 0; i < n; i++) {
+    int p = g_array_index(parameters, int, i);
+    set_data(x, p, allocate_own(x, p, STREAM_COMPUTE), 0);
+  }
+  zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+  for (guint i = 0; i < n; i++) {
+    int p = g_array_index(parameters, int, i);
+    gather_one(x, p, copy[i], x->parameters[p].unsharded);
+  }
+  for (guint i = n - 1; i > 0; i--)
+    offload_drop_shard(x, copy[i - 1], STREAM_ALL_GATHER);
+  offload_drop_shard(x, copy[n - 1], STREAM_ALL_GATHER);
+}
+
 void
 gather_now(StrategyContext *x, GArray *parameters)
 {
   Zero3 *z = zero3_of(x);
-  gboolean alias = z->ds.ranks == 1 && parameters->len > 1 && !z->ds.allgather_sequential;
-  for (guint i = 0; i < parameters->len; i++) {
-    int p = g_array_index(parameters, int, i);
-    StorageId data = alias ? z->shards : allocate_own(x, p, STREAM_COMPUTE);
-    if (alias)
-      live_storage_hold(x->live, data);
-    set_data(x, p, data, alias ? z->parameter[p].first : 0);
-  }
-  zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
-  for (guint i = 0; i < parameters->len && !alias; i++) {
-    int p = g_array_index(parameters, int, i);
-    gather_one(x, p, x->parameters[p].unsharded);
-  }
+  gboolean sequential = parameters->len == 1 || z->ds.allgather_sequential;
+  if (sequential)
+    gather_sequentially(x, parameters);
+  else if (z->ds.ranks == 1)
+    take_shards(x, parameters);
+  else
+    gather_together(x, parameters);
   zero3_wait_stream(x, STREAM_COMPUTE, STREAM_ALL_GATHER);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }

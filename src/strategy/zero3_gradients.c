@@ -12,15 +12,21 @@ bucketed_at(const Zero3 *z, int i)
 }
 
 /* The gradient as the reduction reads it: in the bucket, or where backward has left it. */
-static void
-gradient_operand(StrategyContext *x, const Bucketed *b, Role role)
+static gint32
+gradient_tensor(StrategyContext *x, const Bucketed *b)
 {
   Zero3 *z = zero3_of(x);
   StorageId own = x->parameters[b->parameter].gradient;
   if (own != NO_STORAGE)
-    zero3_operand(x, own, z->ds.model, role);
-  else
-    zero3_part(x, z->bucket, b->first, z->parameter[b->parameter].elements, z->ds.model, role);
+    return live_storage_tensor(x->live, own, z->ds.model);
+  return program_builder_flat_tensor(x->builder, z->bucket, b->first,
+                                     z->parameter[b->parameter].elements, z->ds.model);
+}
+
+static void
+gradient_operand(StrategyContext *x, const Bucketed *b, Role role)
+{
+  program_builder_operand(x->builder, gradient_tensor(x, b), role);
 }
 
 /* The gradient's memory goes when the reduction stream is done with it. */
@@ -135,27 +141,41 @@ interleave(StrategyContext *x, Results *r, gint64 elements)
   return all;
 }
 
-/* The rank's parts of all gradients are added to (in the first micro-batch: copied into) the buffer
- * that the optimizer reads; result: what is read, NO_STORAGE for a single gradient in place. */
+/* A part is added to (in the first micro-batch: copied into) the buffer that the optimizer reads.
+ */
+static void
+store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced)
+{
+  Zero3 *z = zero3_of(x);
+  program_builder_operand(x->builder, reduced, ROLE_READ);
+  zero3_part(x, z->gradients, p->first, p->owned, z->ds.accumulation,
+             x->micro_batch == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
+  launch(x, x->micro_batch == 0 ? "copy" : "add", 3 * p->owned * z->ds.element);
+}
+
+/* partition_grads: the rank's parts of all gradients are kept.  result: what they are read from,
+ * NO_STORAGE for a single gradient in place. */
 static void
 store(StrategyContext *x, const StorageId *result, DType dtype)
 {
   Zero3 *z = zero3_of(x);
+  HostGradients locals = {NO_STORAGE, NO_STORAGE};
   for (guint i = 0; i < z->bucketed->len; i++) {
     const Bucketed *b = bucketed_at(z, (int) i);
     const Zero3Parameter *p = &z->parameter[b->parameter];
     if (p->owned > 0) {
-      if (result[i] != NO_STORAGE)
-        zero3_operand(x, result[i], dtype, ROLE_READ);
+      gint32 reduced = result[i] != NO_STORAGE ? live_storage_tensor(x->live, result[i], dtype)
+                                               : gradient_tensor(x, b);
+      if (offload_is_optimizer(z))
+        offload_gradient(x, b->parameter, reduced, &locals);
       else
-        gradient_operand(x, b, ROLE_READ);
-      zero3_part(x, z->gradients, p->first, p->owned, z->ds.accumulation,
-                 x->micro_batch == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
-      launch(x, x->micro_batch == 0 ? "copy" : "add", 3 * p->owned * z->ds.element);
+        store_part(x, p, reduced);
     }
     drop_gradient(x, b->parameter);
     x->parameters[b->parameter].has_gradient = FALSE;
   }
+  live_storage_drop(x->live, locals.gradient);
+  live_storage_drop(x->live, locals.added);
 }
 
 static int

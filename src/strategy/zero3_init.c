@@ -37,6 +37,17 @@ construct_parameter(StrategyContext *x, int parameter)
     x->parameters[parameter].unsharded = made;
 }
 
+static StorageId
+make_shard(StrategyContext *x, int parameter)
+{
+  Zero3 *z = zero3_of(x);
+  if (offload_is_parameters(z))
+    return offload_allocate(x, z->ds.parameter_pinned, shard_bytes(z, parameter),
+                            CATEGORY_PARAMETER, "parameter shard");
+  return live_storage_alloc(x->live, shard_bytes(z, parameter), STREAM_COMPUTE,
+                            parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+}
+
 /* The parameter's shard is copied out of it, and it goes. */
 static void
 partition(StrategyContext *x, int parameter)
@@ -44,12 +55,15 @@ partition(StrategyContext *x, int parameter)
   Zero3 *z = zero3_of(x);
   ParameterState *state = &x->parameters[parameter];
   const Zero3Parameter *p = &z->parameter[parameter];
-  StorageId shard = live_storage_alloc(x->live, shard_bytes(z, parameter), STREAM_COMPUTE,
-                                       parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  gint64 bytes = p->owned * z->ds.element;
+  StorageId shard = make_shard(x, parameter);
   if (p->owned > 0) {
     zero3_part(x, state->unsharded, z->ds.rank * p->shard, p->owned, z->ds.model, ROLE_READ);
     zero3_operand(x, shard, z->ds.model, ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) (p->owned * z->ds.element));
+    if (offload_is_parameters(z))
+      strategy_copy(x, STREAM_COMPUTE, "shard to host", (double) bytes);
+    else
+      strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) bytes);
   }
   live_storage_clear(x->live, &state->unsharded);
   if (state->sharded != NO_STORAGE)
@@ -94,6 +108,17 @@ make_flat(StrategyContext *x)
                 (double) (z->shard_elements * z->ds.element));
 }
 
+/* Shards that are on the host anyway move into one buffer there. */
+static void
+make_flat_on_host(StrategyContext *x)
+{
+  Zero3 *z = zero3_of(x);
+  gint64 bytes = z->shard_elements * z->ds.element;
+  z->shards = offload_allocate(x, TRUE, bytes, CATEGORY_PARAMETER, "parameter shards");
+  for (int p = 0; p < z->count; p++)
+    live_storage_clear(x->live, &x->parameters[p].sharded);
+}
+
 /* The master weights of a sub-group: a conversion, which the loop's variable holds until the next
  * one is made, and a copy of that. */
 static void
@@ -103,6 +128,11 @@ make_masters(StrategyContext *x)
   StorageId converted = NO_STORAGE;
   for (int i = 0; i < z->groups; i++) {
     SubGroup *g = &z->group[i];
+    if (g->on_host) {
+      g->master =
+          offload_allocate(x, FALSE, 4 * g->elements, CATEGORY_OPTIMIZER_STATE, "master weights");
+      continue;
+    }
     StorageId made = allocate(x, 4 * g->elements, CATEGORY_TEMPORARY, "shards in fp32");
     zero3_part(x, z->shards, g->first_element, g->elements, z->ds.model, ROLE_READ);
     zero3_operand(x, made, DTYPE_FP32, ROLE_WRITE);
@@ -115,6 +145,21 @@ make_masters(StrategyContext *x)
     strategy_launch(x, STREAM_COMPUTE, "clone", 8.0 * (double) g->elements);
   }
   live_storage_drop(x->live, converted);
+}
+
+/* Gradients of an offloaded optimizer stay, where its sub-group is. */
+static void
+make_fp32_gradients(StrategyContext *x)
+{
+  Zero3 *z = zero3_of(x);
+  for (int i = 0; i < z->groups; i++) {
+    SubGroup *g = &z->group[i];
+    if (g->on_host)
+      g->gradient = offload_allocate(x, z->ds.optimizer_pinned, 4 * g->elements,
+                                     CATEGORY_SHARDED_GRADIENT, "fp32 gradients");
+    else
+      g->gradient = allocate(x, 4 * g->elements, CATEGORY_SHARDED_GRADIENT, "fp32 gradients");
+  }
 }
 
 /* initialize_optimizer_states: gradients of zeros, as large as those of the largest sub-group. */
@@ -139,6 +184,11 @@ make_buffers(StrategyContext *x)
   if (z->ds.contiguous_gradients)
     z->bucket = allocate(x, z->ds.reduce_bucket * z->ds.element, CATEGORY_REDUCE_SCATTER_BUFFER,
                          "gradient bucket");
+  if (offload_is_optimizer(z)) {
+    z->gradients = offload_allocate(x, z->ds.optimizer_pinned, bytes, CATEGORY_SHARDED_GRADIENT,
+                                    "gradient partitions");
+    return;
+  }
   z->gradients = allocate(x, bytes, CATEGORY_SHARDED_GRADIENT, "gradient partitions");
   zero3_operand(x, z->gradients, z->ds.accumulation, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "zero", (double) bytes);
@@ -164,12 +214,20 @@ zero3_initialize(StrategyContext *x)
   Zero3 *z = zero3_of(x);
   for (int p = 0; p < z->count && !z->ds.zero_init; p++)
     partition(x, p);
-  z->overflow = allocate(x, 1, CATEGORY_OTHER, "overflow flag");
-  zero3_operand(x, z->overflow, DTYPE_BOOL, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "zero", 1);
-  make_flat(x);
+  if (!offload_is_optimizer(z)) {
+    z->overflow = allocate(x, 1, CATEGORY_OTHER, "overflow flag");
+    zero3_operand(x, z->overflow, DTYPE_BOOL, ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "zero", 1);
+  }
+  if (offload_is_parameters(z))
+    make_flat_on_host(x);
+  else
+    make_flat(x);
   make_masters(x);
-  make_zero_gradients(x);
+  if (offload_is_optimizer(z))
+    make_fp32_gradients(x);
+  else
+    make_zero_gradients(x);
   make_buffers(x);
   register_hooks(x);
 }

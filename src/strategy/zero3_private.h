@@ -8,6 +8,7 @@
  *   zero3_gather.c     all-gathers and their buffers
  *   zero3_gradients.c  the reduce bucket
  *   zero3_step.c       the optimizer's step, sub-group by sub-group
+ *   zero3_offload.c    what is kept on the host instead
  *
  * Source: deepspeed 0.19.8, runtime/zero/{stage3,parameter_offload,partition_parameters,
  * partitioned_param_coordinator}.py, runtime/comm/coalesced_collectives.py. */
@@ -42,7 +43,9 @@ typedef struct {
   guint8 users;    /* modules that use it now: bit 0 its own, bit 1 one that is tied to it */
   int fetched_for; /* last step of the trace that it has been fetched for; -1: none */
   Gather *gather;  /* registered, or NULL */
+  int group;       /* the sub-group that it belongs to */
   int unit;        /* the report's group that it belongs to */
+  StorageId norm;  /* of its gradient, where the optimizer is on the host */
 } Zero3Parameter;
 
 /* ---- the trace ---- */
@@ -75,7 +78,9 @@ typedef struct {
 typedef struct {
   int first, count;
   gint64 first_element, elements; /* in the flat buffers of shards */
+  gboolean on_host;               /* master weights and optimizer state are */
   StorageId master;               /* fp32 */
+  StorageId gradient; /* fp32, kept for good where the optimizer is offloaded; else NO_STORAGE */
   OptimizedTensor optimized;
 } SubGroup;
 
@@ -97,6 +102,7 @@ typedef struct {
   GArray *bucketed; /* Bucketed: gradients that wait for the next reduction */
   gint64 bucketed_elements;
   GArray *fetch_events, *reduce_events; /* gint32: recorded, not yet waited for by the host */
+  GArray *norms;     /* int: parameters whose gradients' norms are kept, in that order */
   gboolean gathered; /* work has gone to `stream` that the compute stream has not waited for */
   gint64 gather_count, gathered_elements, reduced_elements; /* in the step being written */
 } Zero3;
@@ -168,6 +174,31 @@ void gradients_finish(StrategyContext *x);
 void zero3_construct(StrategyContext *x);
 void zero3_initialize(StrategyContext *x);
 void zero3_optimizer_step(StrategyContext *x);
+
+/* ---- zero3_offload.c ---- */
+
+gboolean offload_is_optimizer(const Zero3 *z);
+gboolean offload_is_parameters(const Zero3 *z);
+/* Memory of the host. */
+StorageId offload_allocate(StrategyContext *x, gboolean pinned, gint64 bytes, Category category,
+                           const char *what);
+/* A copy of a parameter's shard on the device, allocated and made on this stream; NO_STORAGE when
+ * shards are on the device anyway. */
+StorageId offload_shard(StrategyContext *x, int parameter, StreamId stream);
+/* It goes after `reader` has been given what reads it. */
+void offload_drop_shard(StrategyContext *x, StorageId copy, StreamId reader);
+
+/* What partition_grads' variables hold between parameters: the gradient on the device. */
+typedef struct {
+  StorageId gradient, added;
+} HostGradients;
+
+/* A reduced gradient, a tensor, goes to the host, in the last micro-batch to the optimizer too. */
+void offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGradients *locals);
+void offload_check_overflow(StrategyContext *x);
+/* The norm of a sub-group's gradients: the host reads it. */
+void offload_group_norm(StrategyContext *x, const SubGroup *group);
+void offload_forget_norms(StrategyContext *x);
 
 /* ---- small things ---- */
 

@@ -177,13 +177,14 @@ fp32_gradient(StrategyContext *x, const SubGroup *group)
   return gradient;
 }
 
-/* unscale_and_clip_grads: ((norm / scale + 1e-6) / clip).clamp(min=1) * scale, and its inverse. */
+/* unscale_and_clip_grads: ((norm / scale + 1e-6) / clip).clamp(min=1) * scale, and its inverse.
+ * norm: NO_STORAGE when the host has it. */
 static void
-clip(StrategyContext *x, const SubGroup *group, StorageId gradient, StorageId norm)
+unscale(StrategyContext *x, const SubGroup *group, StorageId gradient, StorageId norm)
 {
   Zero3 *z = zero3_of(x);
   StorageId scale = NO_STORAGE, inverse = NO_STORAGE, clamped = NO_STORAGE;
-  if (z->ds.clip > 0) {
+  if (z->ds.clip > 0 && norm != NO_STORAGE) {
     StorageId unscaled = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "div", norm);
     StorageId sum = turn_into(x, NORM_BYTES, "add", unscaled);
     StorageId quotient = turn_into(x, NORM_BYTES, "div", sum);
@@ -200,19 +201,41 @@ clip(StrategyContext *x, const SubGroup *group, StorageId gradient, StorageId no
   live_storage_drop(x->live, scale);
 }
 
+/* The new weights, from fp32 to the shards. */
+static void
+store_weights(StrategyContext *x, const SubGroup *group)
+{
+  Zero3 *z = zero3_of(x);
+  gint64 bytes = group->elements * z->ds.element;
+  gboolean to_host = offload_is_parameters(z);
+  if (group->on_host && to_host)
+    return;
+  zero3_operand(x, group->master, DTYPE_FP32, ROLE_READ);
+  zero3_part(x, z->shards, group->first_element, group->elements, z->ds.model, ROLE_WRITE);
+  if (group->on_host || to_host)
+    strategy_copy(x, STREAM_COMPUTE, to_host ? "weights to host" : "weights to device",
+                  (double) bytes);
+  else
+    strategy_launch(x, STREAM_COMPUTE, "copy", (double) (bytes + 4 * group->elements));
+  if (to_host)
+    program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+}
+
 static void
 update_group(StrategyContext *x, SubGroup *group, StorageId norm)
 {
-  Zero3 *z = zero3_of(x);
-  StorageId gradient = fp32_gradient(x, group);
-  clip(x, group, gradient, norm);
-  group->optimized.value = group->master;
-  group->optimized.gradient = gradient;
-  torch_optimizer_step(x, DTYPE_FP32, 1, &group->optimized);
-  zero3_operand(x, group->master, DTYPE_FP32, ROLE_READ);
-  zero3_part(x, z->shards, group->first_element, group->elements, z->ds.model, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "copy", (double) (group->elements * (4 + z->ds.element)));
-  live_storage_drop(x->live, gradient);
+  gboolean kept = group->gradient != NO_STORAGE;
+  StorageId gradient = kept ? group->gradient : fp32_gradient(x, group);
+  if (!group->on_host) {
+    unscale(x, group, gradient, norm);
+    group->optimized.value = group->master;
+    group->optimized.gradient = gradient;
+    group->optimized.stepped = TRUE;
+    torch_optimizer_step(x, DTYPE_FP32, 1, &group->optimized);
+  }
+  store_weights(x, group);
+  if (!kept)
+    live_storage_drop(x->live, gradient);
 }
 
 static void
@@ -227,14 +250,27 @@ gather_persistent(StrategyContext *x)
     gather_now(x, persistent);
 }
 
-void
-zero3_optimizer_step(StrategyContext *x)
+/* Norms are taken on the host, or on the device from what has come there already. */
+static void
+step_offloaded(StrategyContext *x)
+{
+  Zero3 *z = zero3_of(x);
+  if (z->ds.model == DTYPE_FP16)
+    offload_check_overflow(x);
+  for (int i = 0; i < z->groups; i++)
+    offload_group_norm(x, &z->group[i]);
+  for (int i = 0; i < z->groups; i++)
+    update_group(x, &z->group[i], NO_STORAGE);
+  offload_forget_norms(x);
+  gather_persistent(x);
+}
+
+static void
+step_on_device(StrategyContext *x)
 {
   Zero3 *z = zero3_of(x);
   StorageId previous = z->norm; /* the engine holds it until step() returns */
   g_autofree StorageId *norms = g_new(StorageId, z->groups);
-  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, z->count);
-  release_all(x);
   if (z->ds.model == DTYPE_FP16)
     check_overflow(x);
   for (int i = 0; i < z->groups; i++)
@@ -248,4 +284,15 @@ zero3_optimizer_step(StrategyContext *x)
   for (int i = z->groups; i > 0; i--)
     live_storage_drop(x->live, norms[i - 1]);
   live_storage_drop(x->live, previous);
+}
+
+void
+zero3_optimizer_step(StrategyContext *x)
+{
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, zero3_of(x)->count);
+  release_all(x);
+  if (offload_is_optimizer(zero3_of(x)))
+    step_offloaded(x);
+  else
+    step_on_device(x);
 }
