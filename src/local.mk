@@ -18,6 +18,7 @@ STRATEGIES = \
   src/strategy/zero1.c \
   src/strategy/zero2.c \
   src/strategy/zero3.c \
+  src/strategy/fsdp1.c \
   src/strategy/fsdp2.c
 
 FAMILIES = \
@@ -28,6 +29,7 @@ FAMILIES = \
 COMMANDS = \
   src/cli/cmd_run.c \
   src/cli/cmd_show.c \
+  src/cli/cmd_estimate.c \
   src/cli/cmd_lower.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
@@ -130,11 +132,15 @@ libhighwater_a_SOURCES += \
   src/program/program_parse.c \
   src/program/program_print.c \
   src/program/program_scan.c src/program/program_scan.h \
-  src/program/program_schema.c src/program/program_schema.h
+  src/program/program_schema.c src/program/program_schema.h \
+  src/program/program_totals.c src/program/program_totals.h
 
 # network
 libhighwater_a_SOURCES += \
   src/network/builder.c src/network/builder.h \
+  src/network/builder_frames.c \
+  src/network/builder_ops.c \
+  src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
@@ -163,14 +169,15 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
+  src/strategy/fsdp1_clip.c \
+  src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
-  src/strategy/zero_flat.c src/strategy/zero_flat.h \
-  src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
-  src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
   src/strategy/zero3_fetch.c \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \
@@ -180,6 +187,9 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_secondary.c \
   src/strategy/zero3_step.c \
   src/strategy/zero3_trace.c \
+  src/strategy/zero_flat.c src/strategy/zero_flat.h \
+  src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
+  src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
   src/strategy/zero_step.c
@@ -190,9 +200,12 @@ libhighwater_a_SOURCES += \
   src/lower/checkpoint.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
-  src/lower/tape_private.h
+  src/lower/tape_modules.c \
+  src/lower/tape_private.h \
+  src/lower/tape_steps.c
 
 # exec
 libhighwater_a_SOURCES += \
@@ -217,6 +230,7 @@ libhighwater_a_SOURCES += \
   src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
+  src/report/state_estimate.c src/report/state_estimate.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
   src/report/summary_json.c src/report/summary_json.h \
@@ -245,6 +259,8 @@ libhighwater_a_SOURCES += \
 # cli
 libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
+  src/cli/estimate.c src/cli/estimate.h \
+  src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_facts.c src/cli/run_facts.h \

@@ -375,7 +375,7 @@ START_TEST(outputs_that_nobody_takes_go_at_once)
   int gain = define_norm(w.b, "norm", "RMSNorm", 4, FALSE);
   builder_call(w.b, 0, NULL);
   Val result = builder_leave(w.b, rms_norm(w.b, w.x, gain, NORM_FUSED));
-  ends_as(w, result, "2,3=fused_rms_norm(0,p0) -3");
+  ends_as(w, result, "2=enter1(0) 3,4=fused_rms_norm(2,p0) -4 exit1(3) -2");
 }
 END_TEST
 
@@ -386,7 +386,8 @@ START_TEST(parameters_never_go_and_their_views_do)
   Linear p = define_linear(w.b, "fc", 5, 4, FALSE);
   builder_call(w.b, 0, NULL);
   Val result = builder_leave(w.b, linear(w.b, w.x, p));
-  ends_as(w, result, "2=transpose(p0) 3=view(0) 4=mm(3,2) -3 -2 5=unsafe_view(4) -4");
+  ends_as(w, result,
+          "2=enter1(0) 3=transpose(p0) 4=view(2) 5=mm(4,3) -4 -3 6=unsafe_view(5) -5 exit1(6) -2");
 }
 END_TEST
 
@@ -465,7 +466,7 @@ START_TEST(a_blocks_function_speaks_of_its_own_first_parameter_and_module)
   const Function *f = network_function(n, block);
   g_autofree char *text = statements_text(f);
   g_autofree char *main_text = statements_text(network_function(n, main_function));
-  ck_assert_str_eq(text, "1,2=fused_rms_norm(0,p0) -2");
+  ck_assert_str_eq(text, "1=enter1(0) 2,3=fused_rms_norm(1,p0) -3 exit1(2) -1");
   ck_assert_str_eq(main_text, "1=call0:0(0)");
   ck_assert_int_eq(g_array_index(f->ops, Op, 0).module, 1); /* the block's root is 0 */
   ck_assert_int_eq(network_block(n, 0)->function, block);
@@ -533,9 +534,10 @@ START_TEST(more_parameters_than_can_be_counted_are_an_error)
 {
   g_autoptr(GError) error = NULL;
   Builder *b = builder_new("test", &small_shape);
-  for (int i = 0; i < 17; i++)
-    define_linear(b, "fc", (gint64) 1 << 23, (gint64) 1 << 23,
-                  FALSE); /* 2^46 each: 17 x 2^46 > 2^50 */
+  for (int i = 0; i < 17; i++) { /* 2^46 each: 17 x 2^46 > 2^50 */
+    g_autofree char *name = g_strdup_printf("fc%d", i);
+    define_linear(b, name, (gint64) 1 << 23, (gint64) 1 << 23, FALSE);
+  }
   ck_assert_ptr_null(builder_finish(b, &error));
   ck_assert(test_error_says(error, "more than 2^50 parameters"));
 }

@@ -139,7 +139,8 @@ START_TEST(llama_of_transformers_has_its_parameters_in_its_order)
       "model.layers.0.self_attn.q_proj model.layers.0.self_attn.k_proj "
       "model.layers.0.self_attn.v_proj model.layers.0.self_attn.o_proj model.layers.0.mlp "
       "model.layers.0.mlp.gate_proj model.layers.0.mlp.up_proj model.layers.0.mlp.down_proj "
-      "model.layers.0.input_layernorm model.layers.0.post_attention_layernorm model.norm "
+      "model.layers.0.mlp.act_fn model.layers.0.input_layernorm "
+      "model.layers.0.post_attention_layernorm model.norm "
       "model.rotary_emb lm_head");
 }
 END_TEST

@@ -41,6 +41,10 @@ static const OptionInfo every_type[] = {
     {"buffer", OPTION_SIZE, "\"2MiB\"", 1024, 1 << 30, NULL, "a size"},
     {"colour", OPTION_ENUM, "\"green\"", 0, 0, colours, "a name"},
     {"depth", OPTION_BOOL_OR_INT, "null", 2, 64, NULL, "a flag or a count"},
+    {"width", OPTION_INT_OR_AUTO, "7", 1, 99, NULL, "a count that may be chosen"},
+    {"inner.share", OPTION_REAL, "0.25", 0, 1, NULL, "a fraction in an object"},
+    {"inner.path", OPTION_TEXT, "null", 0, 0, NULL, "a text in the same object"},
+    {"gone", OPTION_ABSENT, "null", 0, 0, NULL, "not simulated"},
     {0},
 };
 static const OptionSection section = {"section", every_type};
@@ -66,13 +70,35 @@ START_TEST(options_left_out_have_the_defaults_of_their_table)
   g_autofree char *message = NULL;
   g_autofree OptionValue *v = read_section("{}", &message);
   ck_assert_ptr_null(message);
-  for (int i = 0; i < 5; i++)
+  for (guint i = 0; i < option_section_length(&section); i++)
     ck_assert(!v[i].given);
   ck_assert_int_eq(v[0].number, 1);
   ck_assert_int_eq(v[1].number, 3);
   ck_assert_int_eq(v[2].number, 2 * MIB);
   ck_assert_int_eq(v[3].number, 1);
   ck_assert(v[4].is_null);
+  ck_assert(v[5].number == 7 && !v[5].is_auto);
+  ck_assert_double_eq(v[6].real, 0.25);
+}
+END_TEST
+
+/* {"width": "auto"} leaves the choice to the strategy; "inner.share" is a key of the object
+ * "inner".
+ */
+START_TEST(options_may_be_left_to_the_strategy_or_stand_in_an_object)
+{
+  g_autofree char *message = NULL;
+  g_autofree OptionValue *v = read_section(
+      "{\"width\": \"auto\", \"inner\": {\"share\": 0.5, \"path\": \"/tmp\"}, \"gone\": null}",
+      &message);
+  ck_assert_ptr_null(message);
+  ck_assert(v[5].given && v[5].is_auto);
+  ck_assert(v[6].given && v[7].given && !v[8].given);
+  ck_assert_double_eq(v[6].real, 0.5);
+  g_autofree OptionValue *number = read_section("{\"width\": 5e1, \"inner\": null}", &message);
+  ck_assert_ptr_null(message);
+  ck_assert(number[5].given && !number[5].is_auto && number[5].number == 50);
+  ck_assert_double_eq(number[6].real, 0.25);
 }
 END_TEST
 
@@ -115,6 +141,14 @@ static const struct {
     {"{\"depth\": 1}", "plan.json: key 'section.depth': 1 is not in 2..64"},
     {"{\"depth\": \"4\"}",
      "plan.json: key 'section.depth': must be true, false, null or a whole number in 2..64"},
+    {"{\"width\": \"wide\"}",
+     "plan.json: key 'section.width': must be \"auto\" or a whole number in 1..99"},
+    {"{\"width\": 100}", "plan.json: key 'section.width': 100 is not in 1..99"},
+    {"{\"inner\": {\"share\": 2}}", "plan.json: key 'section.inner.share': 2 is not in 0..1"},
+    {"{\"inner\": {\"shard\": 1}}",
+     "plan.json: unknown key 'section.inner.shard'; did you mean 'share'?"},
+    {"{\"inner\": 1}", "plan.json: key 'section.inner': an object is needed, not a number"},
+    {"{\"gone\": {}}", "plan.json: key 'section.gone': not yet supported"},
     {"{\"colur\": \"red\"}", "plan.json: unknown key 'section.colur'; did you mean 'colour'?"},
     {"[]", "plan.json: key 'section': an object is needed, not an array"},
 };
@@ -130,8 +164,15 @@ END_TEST
 
 START_TEST(what_an_option_allows_is_told_from_its_table)
 {
-  static const char *const expected[] = {"true | false", "1..9", "bytes, or \"25MiB\"",
-                                         "red | green", "true | false | null | 2..64"};
+  static const char *const expected[] = {"true | false",
+                                         "1..9",
+                                         "bytes, or \"25MiB\"",
+                                         "red | green",
+                                         "true | false | null | 2..64",
+                                         "1..99 | auto",
+                                         "0..1, fractions too",
+                                         "text",
+                                         "null"};
   for (guint i = 0; i < option_section_length(&section); i++) {
     g_autofree char *allowed = option_allowed(&every_type[i]);
     ck_assert_str_eq(allowed, expected[i]);
@@ -440,6 +481,7 @@ test_suite(void)
   tcase_add_test(types, options_left_out_have_the_defaults_of_their_table);
   tcase_add_test(types, options_are_read_by_their_type);
   tcase_add_test(types, an_option_may_be_a_flag_a_number_or_null);
+  tcase_add_test(types, options_may_be_left_to_the_strategy_or_stand_in_an_object);
   tcase_add_loop_test(types, an_option_out_of_its_table_is_refused, 0, G_N_ELEMENTS(bad_options));
   tcase_add_test(types, what_an_option_allows_is_told_from_its_table);
   tcase_add_test(presets, a_preset_is_found_by_name_and_a_file_by_its_path);

@@ -108,6 +108,27 @@ static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};
 static const Dimension of_ddp[] = {DIMENSION(buckets)};
 
+static const char *const gradient_buckets[] = {
+    "deepspeed.reduce_bucket_size=500000000",
+    "deepspeed.reduce_bucket_size=3000",
+    "deepspeed.reduce_bucket_size=\"auto\"",
+    "deepspeed.reduce_bucket_size=20000 deepspeed.overlap_comm=true",
+    "deepspeed.contiguous_gradients=false deepspeed.reduce_bucket_size=20000",
+    "deepspeed.contiguous_gradients=false deepspeed.overlap_comm=true",
+};
+static const char *const reductions[] = {
+    "deepspeed.reduce_scatter=true",
+    "deepspeed.reduce_scatter=false",
+    "deepspeed.use_multi_rank_bucket_allreduce=false",
+};
+static const char *const gradient_dtypes[] = {"deepspeed.grad_accum_dtype=null",
+                                              "deepspeed.grad_accum_dtype=\"fp32\""};
+static const char *const orders[] = {"deepspeed.round_robin_gradients=false",
+                                     "deepspeed.round_robin_gradients=true",
+                                     "deepspeed.parameter_alignment=true"};
+static const Dimension of_deepspeed[] = {DIMENSION(gradient_buckets), DIMENSION(reductions),
+                                         DIMENSION(gradient_dtypes), DIMENSION(orders)};
+
 /* What the strategies' own sections can say. */
 static const struct {
   const char *name;
@@ -116,6 +137,7 @@ static const struct {
 } sections[] = {
     {"fsdp", of_fsdp, G_N_ELEMENTS(of_fsdp)},
     {"ddp", of_ddp, G_N_ELEMENTS(of_ddp)},
+    {"deepspeed", of_deepspeed, G_N_ELEMENTS(of_deepspeed)},
 };
 
 static const char plan[] =

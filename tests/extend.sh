@@ -58,10 +58,12 @@ refuses "its section is its own" "key 'average': strategy 'fsdp2' does not use t
   run tiny --plan fsdp2 --set average.flat=true
 
 # Its tests, where Check is.
-(cd tree && make -s -j2 tests/check_relu tests/fuzz/fuzz_size) >out 2>err
+(cd tree && make -s -j2 tests/check_op tests/check_relu tests/fuzz/fuzz_size) >out 2>err
 ok "the tests are built" test $? -eq 0
 tree/tests/check_relu >out 2>err
 ok "the unit test passes" sh -c 'grep -q "^ok 1 " out && ! grep -q "^not ok" out'
+tree/tests/check_op >out 2>err
+ok "the op does what its case says" sh -c 'grep -q "^ok 1 " out && ! grep -q "^not ok" out'
 sh tree/tests/cli/perceptron.sh >out 2>err
 ok "the shell test passes" sh -c 'grep -q "^1\.\.3" out && ! grep -q "^not ok" out'
 for input in tree/tests/fuzz/corpus/size/*; do

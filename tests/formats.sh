@@ -32,6 +32,12 @@ knows "a recording"
 run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
 keys <out >words
 knows "a replay"
+run show tiny --plan fsdp2 --json
+keys <out >words
+knows "a network's summary"
+run estimate tiny --json
+keys <out >words
+knows "an estimate"
 run list --json
 keys <out >words
 knows "the list"

@@ -12,6 +12,7 @@ CHECKS = \
   tests/check_collective \
   tests/check_device_clock \
   tests/check_engine \
+  tests/check_estimate \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
@@ -36,8 +37,10 @@ CHECKS = \
   tests/check_show \
   tests/check_specs \
   tests/check_strategies \
+  tests/check_strides \
   tests/check_trace_order \
-  tests/check_units
+  tests/check_units \
+  tests/check_zero
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
@@ -46,6 +49,8 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
+  tests/cli/estimate.sh \
+  tests/cli/bad_input.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \
@@ -111,10 +116,10 @@ SH_LOG_COMPILER = $(SHELL)
 TEST_EXTENSIONS = .sh
 # Tests find their data under $top_srcdir and write only in folders of their own.
 AM_TESTS_ENVIRONMENT = \
-  LC_ALL=C G_DEBUG=fatal-criticals \
+  LC_ALL=C G_DEBUG=fatal-criticals CK_DEFAULT_TIMEOUT=120 \
   top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
   HIGHWATER_MODELS='$(abs_top_srcdir)/models' HIGHWATER_PLOTS='$(abs_top_srcdir)/plots' fuzzers='$(FUZZERS)'; \
-  export LC_ALL G_DEBUG top_srcdir top_builddir HIGHWATER_MODELS HIGHWATER_PLOTS fuzzers;
+  export LC_ALL G_DEBUG CK_DEFAULT_TIMEOUT top_srcdir top_builddir HIGHWATER_MODELS HIGHWATER_PLOTS fuzzers;
 
 # What programs here are linked with: unit tests, fuzz targets, benchmarks.
 LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)

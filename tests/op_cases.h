@@ -1,13 +1,20 @@
 /* op_cases.h - what each row of the table of ops should do, worked out by hand.
  *
- * Recipes are written as text:
+ * Recipes are written as text; t0 is a temporary, d0 the gradient of input 0, g0 the incoming one:
  *
- *   +o0:48      output 0 is allocated, 48 bytes        t0 a temporary, d0 the gradient of input 0
- *   +d0:48s     ... with memory order: s strided, l like the incoming gradient, f flipped (nothing:
- * dense) -t0         a tensor lets go o0=i0@4     output 0 is a view of input 0 from element 4 on
- *   d0=g0       gradient 0 is the incoming gradient itself; d0=view@4 a view of it; d0=reshape:48 a
- * view, or a copy of 48 d0:=t0      gradient 0 is replaced k:mm        a kernel        cublas,
- * cublaslt: the thread's workspaces, made at their first use
+ *   +o0:48          output 0 is allocated, 48 bytes
+ *   +d0:48l         ... in the order of the incoming gradient; e like empty_like of the operand as
+ *                   attention kernels see it, h row-major as they see it, nothing: row-major
+ *   -t0             a tensor lets go
+ *   o0=i0@4         output 0 is a view of input 0 from element 4 on
+ *   d0=g0           gradient 0 is the incoming gradient itself
+ *   d0=view@4       ... a view of it from element 4 on, with its strides; /0 with dimensions 0 and
+ * 1 swapped, x broadcast, r with complex numbers as pairs d0=reshape:48   ... a view of it, or a
+ * copy of 48 bytes where its order forbids one d0=contiguous:48 ... a view of it, or such a copy
+ * where it is not row-major ?t0:48          a copy of g0, unless that is row-major as attention
+ * kernels see it d0:=t0          gradient 0 is replaced by a row-major tensor; d0:=t0s by one in
+ * its order k:mm            a kernel cublas, cublaslt  the thread's workspaces, made at their first
+ * use
  *
  * Derivatives come in alphabetical order of the argument names, saved tensors are released inputs
  * first, then outputs, each alphabetically (rule L4 of PyTorch's generated autograd functions).  A
@@ -17,14 +24,21 @@
 
 #include "network/op.h"
 
-#define VALUE(type, order, wanted, n, ...)                                                         \
+/* Values are row-major unless strides are given (BY): strides of nothing but 0 stand for that. */
+#define VALUE(type, wanted, n, sizes, strides)                                                     \
   {                                                                                                \
-    .dtype = DTYPE_##type, .dims = n, .strided = order, .requires_grad = wanted, .shape = {        \
-      __VA_ARGS__                                                                                  \
+    .dtype = DTYPE_##type, .dims = n, .requires_grad = wanted, .shape = {sizes}, .stride = {       \
+      strides                                                                                      \
     }                                                                                              \
   }
-#define WANTS(type, n, ...) VALUE(type, FALSE, TRUE, n, __VA_ARGS__)
-#define PLAIN(type, n, ...) VALUE(type, FALSE, FALSE, n, __VA_ARGS__)
+#define BY(...) __VA_ARGS__
+#define WANTS(type, n, ...) VALUE(type, TRUE, n, BY(__VA_ARGS__), 0)
+#define PLAIN(type, n, ...) VALUE(type, FALSE, n, BY(__VA_ARGS__), 0)
+
+/* A bf16 operand of attention, [batch, heads, length, dim], that was made as [batch, length, heads,
+ * dim]. */
+#define SEEN(batch, heads, length, dim)                                                            \
+  VALUE(BF16, TRUE, 4, BY(batch, heads, length, dim), BY(heads *length *dim, dim, heads *dim, 1))
 
 #define INS(...)                                                                                   \
   {                                                                                                \
@@ -47,7 +61,7 @@ typedef struct {
   ValueInfo in[OP_INPUTS];
   OpAttributes at;
   /* expected */
-  const char *outs; /* "bf16[2,3,4] fp32[6]", "s" behind what is strided */
+  const char *outs; /* "bf16[2,3,4] fp32[6]"; "bf16[4,5](1,4)": strides where not row-major */
   const char *forward;
   const char *saved;    /* "i1 i0 o2", in order of release */
   const char *backward; /* NULL: no node is recorded */
@@ -56,32 +70,39 @@ typedef struct {
 
 static const Case op_cases[] = {
     /* -- views: nothing is allocated forward -- */
-    ROW(VIEW, "a view's gradient is a view, or a copy where it is strided", 1,
+    ROW(VIEW, "a view's gradient is a view, or a copy where its memory order forbids that", 1,
         INS(WANTS(BF16, 3, 2, 3, 4)), AT(.result = PLAIN(BF16, 2, 6, 4)), "bf16[6,4]", "o0=i0@0",
         "", "d0=reshape:48", ""),
-    ROW(VIEW, "a batch of one can always be viewed", 1, INS(WANTS(BF16, 3, 1, 3, 4)),
-        AT(.result = PLAIN(BF16, 2, 3, 4), .batch = 1), "bf16[3,4]", "o0=i0@0", "", "d0=view@0",
-        ""),
+    /* a batch of one of [3, 2, 4] with its first dimensions swapped */
+    ROW(VIEW, "a view of what is strided keeps the strides", 1,
+        INS(VALUE(BF16, TRUE, 4, BY(1, 2, 3, 4), BY(24, 4, 8, 1))),
+        AT(.result = VALUE(BF16, FALSE, 3, BY(2, 3, 4), BY(4, 8, 1))), "bf16[2,3,4](4,8,1)",
+        "o0=i0@0", "", "d0=reshape:48", ""),
     ROW(UNSAFE_VIEW, "unsafe_view is a view", 1, INS(WANTS(BF16, 2, 6, 4)),
         AT(.result = PLAIN(BF16, 3, 2, 3, 4)), "bf16[2,3,4]", "o0=i0@0", "", "d0=reshape:48", ""),
     ROW(TRANSPOSE, "a transpose's gradient is transposed back", 1, INS(WANTS(BF16, 2, 5, 4)),
-        AT(.result = VALUE(BF16, TRUE, FALSE, 2, 4, 5)), "bf16[4,5]s", "o0=i0@0", "", "d0=view@0f",
-        ""),
+        AT(.result = VALUE(BF16, FALSE, 2, BY(4, 5), BY(1, 4))), "bf16[4,5](1,4)", "o0=i0@0", "",
+        "d0=view@0/0", ""),
+    ROW(TRANSPOSE, "heads before tokens: the view begins where its base does", 1,
+        INS(WANTS(BF16, 4, 2, 3, 5, 4)),
+        AT(.result = VALUE(BF16, FALSE, 4, BY(2, 5, 3, 4), BY(60, 4, 20, 1)), .size = {0, 1}),
+        "bf16[2,5,3,4](60,4,20,1)", "o0=i0@0", "", "d0=view@0/1", ""),
     ROW(VIEW_AS_COMPLEX, "pairs as complex numbers", 1, INS(WANTS(FP32, 3, 2, 3, 2)),
-        AT(.result = PLAIN(COMPLEX64, 2, 2, 3)), "complex64[2,3]", "o0=i0@0", "", "d0=view@0l", ""),
-    ROW(VIEW_AS_REAL, "complex numbers as pairs", 1, INS(WANTS(COMPLEX64, 2, 2, 3)),
-        AT(.result = PLAIN(FP32, 3, 2, 3, 2)), "fp32[2,3,2]", "o0=i0@0", "", "d0=reshape:48", ""),
+        AT(.result = PLAIN(COMPLEX64, 2, 2, 3)), "complex64[2,3]", "o0=i0@0", "", "d0=view@0r", ""),
+    ROW(VIEW_AS_REAL, "complex numbers as pairs; view_as_complex needs a row-major gradient", 1,
+        INS(WANTS(COMPLEX64, 2, 2, 3)), AT(.result = PLAIN(FP32, 3, 2, 3, 2)), "fp32[2,3,2]",
+        "o0=i0@0", "", "d0=contiguous:48", ""),
     ROW(SLICE, "a slice's gradient is zeros of the whole", 1, INS(WANTS(BF16, 3, 2, 3, 8)),
-        AT(.result = PLAIN(BF16, 3, 2, 3, 4), .size = {4}), "bf16[2,3,4]", "o0=i0@4", "",
-        "+d0:96 k:slice", ""),
+        AT(.result = VALUE(BF16, FALSE, 3, BY(2, 3, 4), BY(24, 8, 1)), .size = {4}),
+        "bf16[2,3,4](24,8,1)", "o0=i0@4", "", "+d0:96 k:slice", ""),
     ROW(SPLIT, "three parts side by side, whose gradients are put together", 1,
         INS(WANTS(BF16, 3, 2, 3, 12)),
-        AT(.result = VALUE(BF16, TRUE, FALSE, 3, 2, 3, 4), .size = {3}),
-        "bf16[2,3,4]s bf16[2,3,4]s bf16[2,3,4]s", "o0=i0@0 o1=i0@4 o2=i0@8", "", "+d0:144 k:cat",
-        ""),
+        AT(.result = VALUE(BF16, FALSE, 3, BY(2, 3, 4), BY(36, 12, 1)), .size = {3}),
+        "bf16[2,3,4](36,12,1) bf16[2,3,4](36,12,1) bf16[2,3,4](36,12,1)", "o0=i0@0 o1=i0@4 o2=i0@8",
+        "", "+d0:144 k:cat", ""),
     ROW(EXPAND, "an expanded dimension is summed", 1, INS(WANTS(BF16, 4, 2, 3, 1, 4)),
-        AT(.result = PLAIN(BF16, 4, 2, 3, 5, 4)), "bf16[2,3,5,4]", "o0=i0@0", "", "+d0:48 k:expand",
-        ""),
+        AT(.result = VALUE(BF16, FALSE, 4, BY(2, 3, 5, 4), BY(12, 4, 0, 1))),
+        "bf16[2,3,5,4](12,4,0,1)", "o0=i0@0", "", "+d0:48 k:expand", ""),
     /* -- element-wise and copies -- */
     ROW(TO_COPY, "a cast's gradient is cast back", 1, INS(WANTS(BF16, 2, 6, 4)),
         AT(.result = PLAIN(FP32, 2, 6, 4)), "fp32[6,4]", "+o0:96 k:to_copy", "",
@@ -104,7 +125,14 @@ static const Case op_cases[] = {
         "+o0:48 k:add", "", "d0=g0 d1=g0", "+t0:24 k:sum d1:=t0"),
     ROW(ADD, "with fp32 the sum is fp32, and the narrow operand's gradient is cast", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(FP32, 2, 6, 4)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:add",
-        "", "d0=g0 d1=g0", "+t0:48 k:to_copy d0:=t0"),
+        "", "d0=g0 d1=g0", "+t0:48 k:to_copy d0:=t0s"),
+    /* columns are longest apart in both */
+    ROW(ADD, "the result has the operands' memory order", 2,
+        INS(VALUE(BF16, TRUE, 2, BY(6, 4), BY(1, 6)), VALUE(BF16, TRUE, 2, BY(6, 4), BY(1, 8))),
+        NO_ATTRIBUTES, "bf16[6,4](1,6)", "+o0:48 k:add", "", "d0=g0 d1=g0", ""),
+    ROW(ADD, "where operands disagree the first one decides", 2,
+        INS(WANTS(BF16, 2, 6, 4), VALUE(BF16, TRUE, 2, BY(6, 4), BY(1, 6))), NO_ATTRIBUTES,
+        "bf16[6,4]", "+o0:48 k:add", "", "d0=g0 d1=g0", ""),
     ROW(ADD_SCALAR, "a constant changes no gradient", 1, INS(WANTS(FP32, 1, 6)), NO_ATTRIBUTES,
         "fp32[6]", "+o0:24 k:add_scalar", "", "d0=g0", ""),
     ROW(MUL, "each factor is saved for the other's gradient; other comes before self", 2,
@@ -121,13 +149,18 @@ static const Case op_cases[] = {
         "i1 i0", "+d1:96l k:mul +d0:96l k:mul", "+t0:24 k:sum d1:=t0"),
     ROW(MUL_COMPLEX, "the table's conjugate is made for backward: 8 bytes an element", 2,
         INS(WANTS(COMPLEX64, 3, 2, 3, 4), PLAIN(COMPLEX64, 2, 3, 4)), NO_ATTRIBUTES,
-        "complex64[2,3,4]", "+o0:192 k:mul_complex", "i1", "+t0:96 +d0:192 k:mul -t0", ""),
+        "complex64[2,3,4]", "+o0:192 k:mul_complex", "i1", "+t0:96 +d0:192l k:mul -t0", ""),
     ROW(MUL_SCALAR, "nothing saved", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:mul_scalar", "", "+d0:12l k:mul_scalar", ""),
     ROW(DIV_SCALAR, "a loss divided by the micro-batches", 1, INS(WANTS(FP32, 0, 0)), NO_ATTRIBUTES,
         "fp32[]", "+o0:4 k:div_scalar", "", "+d0:4l k:div_scalar", ""),
     ROW(NEG, "nothing saved", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]", "+o0:12 k:neg",
         "", "+d0:12l k:neg", ""),
+    /* every second column of a [2, 8, 3] whose last dimensions are swapped: the order stays, the
+     * gaps go */
+    ROW(NEG, "the result of a tensor with gaps is dense, in its order", 1,
+        INS(VALUE(BF16, TRUE, 3, BY(2, 3, 4), BY(24, 1, 6))), NO_ATTRIBUTES, "bf16[2,3,4](12,1,3)",
+        "+o0:48 k:neg", "", "+d0:48l k:neg", ""),
     ROW(POW, "grad * (2 * x): two intermediates beside the gradient", 1, INS(WANTS(FP32, 1, 6)),
         NO_ATTRIBUTES, "fp32[6]", "+o0:24 k:pow", "i0", "+t0:24 +t1:24 +d0:24l k:pow -t1 -t0", ""),
     ROW(RSQRT, "grad * (-0.5 * y^3), of the saved result", 1, INS(WANTS(FP32, 1, 6)), NO_ATTRIBUTES,
@@ -141,13 +174,13 @@ static const Case op_cases[] = {
     ROW(MEAN, "one number a row; the gradient is spread over the row", 1, INS(WANTS(FP32, 2, 6, 4)),
         AT(.result = PLAIN(FP32, 2, 6, 1)), "fp32[6,1]", "+o0:24 k:mean", "", "+d0:96 k:mean", ""),
     ROW(SUM, "the gradient is the number itself, expanded", 1, INS(WANTS(FP32, 2, 6, 4)),
-        AT(.result = PLAIN(FP32, 0, 0)), "fp32[]", "+o0:4 k:sum", "", "d0=view@0s", ""),
+        AT(.result = PLAIN(FP32, 0, 0)), "fp32[]", "+o0:4 k:sum", "", "d0=view@0x", ""),
     ROW(CAT, "gradients are parts of the incoming one", 2,
         INS(WANTS(BF16, 2, 6, 2), WANTS(BF16, 2, 6, 3)), AT(.result = PLAIN(BF16, 2, 6, 5)),
-        "bf16[6,5]", "+o0:60 k:cat", "", "d0=view@0s d1=view@2s", ""),
-    ROW(PAD, "the gradient is cut to the unpadded size", 1, INS(WANTS(BF16, 2, 6, 3)),
-        AT(.result = PLAIN(BF16, 2, 6, 8)), "bf16[6,8]", "+o0:96 k:constant_pad_nd", "",
-        "+d0:36 k:constant_pad_nd", ""),
+        "bf16[6,5]", "+o0:60 k:cat", "", "d0=view@0 d1=view@2", ""),
+    ROW(PAD, "the gradient is a clone of the part that was not padded", 1,
+        INS(WANTS(BF16, 2, 6, 3)), AT(.result = PLAIN(BF16, 2, 6, 8)), "bf16[6,8]",
+        "+o0:96 k:constant_pad_nd", "", "+d0:36l k:constant_pad_nd", ""),
     ROW(DROPOUT, "a mask of a byte an element is saved", 1, INS(WANTS(BF16, 2, 6, 4)),
         NO_ATTRIBUTES, "bf16[6,4] bool[6,4]", "+o1:24 +o0:48 k:native_dropout", "o1",
         "+d0:48l k:native_dropout_backward", ""),
@@ -158,6 +191,10 @@ static const Case op_cases[] = {
     ROW(MM, "a frozen weight: its gradient is not made, the input not saved", 2,
         INS(WANTS(BF16, 2, 6, 4), PLAIN(BF16, 2, 4, 5)), NO_ATTRIBUTES, "bf16[6,5]",
         "+o0:60 k:mm cublas", "i1", "+d0:48 k:mm cublas", ""),
+    ROW(ZERO3_LINEAR, "input first, then weight, then the bias's column sums of the incoming", 3,
+        INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 2, 5, 4), WANTS(BF16, 1, 5)), NO_ATTRIBUTES,
+        "bf16[2,3,5]", "+o0:60 k:mm cublas k:add", "i2 i1 i0",
+        "+d0:48 k:mm cublas +d1:40 k:mm cublas +t0:10 k:sum d2:=t0", ""),
     ROW(ADDMM, "the bias gets the incoming gradient, summed over its rows", 3,
         INS(WANTS(BF16, 1, 5), WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 4, 5)), NO_ATTRIBUTES,
         "bf16[6,5]", "+o0:60 k:addmm cublas cublaslt", "i1 i2",
@@ -192,19 +229,19 @@ static const Case op_cases[] = {
         "+o0:49152 k:embedding", "i1", "+d0:1600 k:embedding_dense_backward", ""),
     /* T = 4096 indices, V = 100 words: 8 T = 32768; sort 2 * 32768 + 1024 * ceil(4096 / 4608) +
      * 16895 = 83455; unique al(8 * (2 + 32)) + 767 = 1279; m = min(T, V) = 100 segments: 8 m = 800,
-     * scan al(16 * (1 + 32)) + 511 = 1279; pieces T / 10 + m = 509 >= 4 m, so sums are per segment:
-     * 8 * 509 twice, and 4 * 100 * r32(8). */
+     * scan al(16 * (1 + 32)) + 511 = 1279; pieces T / 10 + m = 509 > 4 m, so sums are per segment:
+     * 8 * 509 twice, and 4 * 100 * 8. */
     ROW(EMBEDDING, "many indices of few words are sorted; partial sums are per word", 2,
         INS(WANTS(BF16, 2, 100, 8), PLAIN(INT64, 2, 4, 1024)), NO_ATTRIBUTES, "bf16[4,1024,8]",
         "+o0:65536 k:embedding", "i1",
         "+t0:32768 +t1:32768 +t2:32768 +t3:83455 -t3 -t2 +d0:1600 +t2:32768 +t3:8 +t4:32768 "
         "+t5:1279 "
         "-t5 -t4 "
-        "+t4:800 +t5:800 +t6:1279 -t6 +t6:8 +t7:4072 +t8:4072 +t9:12800 k:embedding_dense_backward "
+        "+t4:800 +t5:800 +t6:1279 -t6 +t6:8 +t7:4072 +t8:4072 +t9:3200 k:embedding_dense_backward "
         "-t9 -t8 "
         "-t7 -t6 -t5 -t4 -t3 -t2 -t1 -t0",
         ""),
-    /* the same with V = 1000: m = 1000, pieces 409 + 1000 < 4 m: one sum a piece, 4 * 1409 * 32;
+    /* the same with V = 1000: m = 1000, pieces 409 + 1000 < 4 m: one sum a piece, 4 * 1409 * 8;
        scan al(16 * 34) + 511 */
     ROW(EMBEDDING, "many indices of many words: partial sums are per piece", 2,
         INS(WANTS(BF16, 2, 1000, 8), PLAIN(INT64, 2, 4, 1024)), NO_ATTRIBUTES, "bf16[4,1024,8]",
@@ -212,12 +249,12 @@ static const Case op_cases[] = {
         "+t0:32768 +t1:32768 +t2:32768 +t3:83455 -t3 -t2 +d0:16000 +t2:32768 +t3:8 +t4:32768 "
         "+t5:1279 "
         "-t5 -t4 "
-        "+t4:8000 +t5:8000 +t6:1279 -t6 +t6:8 +t7:11272 +t8:180352 k:embedding_dense_backward -t8 "
+        "+t4:8000 +t5:8000 +t6:1279 -t6 +t6:8 +t7:11272 +t8:45088 k:embedding_dense_backward -t8 "
         "-t7 -t6 -t5 -t4 -t3 -t2 -t1 -t0",
         ""),
     /* -- losses -- */
     ROW(LOG_SOFTMAX, "saves its result", 1, INS(WANTS(FP32, 2, 6, 5)), NO_ATTRIBUTES, "fp32[6,5]",
-        "+o0:120 k:log_softmax", "o0", "+d0:120l k:log_softmax", ""),
+        "+o0:120 k:log_softmax", "o0", "+d0:120 k:log_softmax", ""),
     ROW(NLL_LOSS, "saves the logarithms, the targets and the total weight", 2,
         INS(WANTS(FP32, 2, 6, 5), PLAIN(INT64, 1, 6)), NO_ATTRIBUTES, "fp32[] fp32[]",
         "+o0:4 +o1:4 k:nll_loss", "i0 i1 o1", "+d0:120 k:nll_loss_backward", ""),
@@ -232,69 +269,104 @@ static const Case op_cases[] = {
         INS(WANTS(FP32, 2, 6, 5)), NO_ATTRIBUTES, "fp32[6,5]",
         "+o0:120 +t0:30 +t1:6 +t2:4 k:safe_softmax -t2 -t1 -t0", "o0",
         "+d0:120 +t0:120 -t0 k:safe_softmax", ""),
-    /* q, k, v [1, 2, 128, 64]: 32768 bytes each, 256 rows: logsumexp 1024; row sums 4 * 2 *
-       r128(128) = 1024, fp32 dq 65536 */
+    /* q, k, v [1, 2, 128, 64], made as [1, 128, 2, 64] and seen transposed: 32768 bytes each, 256
+     * rows: logsumexp 1024; row sums 4 * 2 * r128(128) = 1024, fp32 dq 65536.  The output is like
+     * the query, so row-major as kernels see it: only the gradient may need a copy. */
     ROW(FLASH_ATTENTION,
         "saves key, query, value, then logsumexp, output and the generator's state", 3,
+        INS(SEEN(1, 2, 128, 64), SEEN(1, 2, 128, 64), SEEN(1, 2, 128, 64)),
+        AT(.batch = 1, .heads = 2, .kv_heads = 2, .length = 128, .head_dim = 64),
+        "bf16[1,2,128,64](16384,64,128,1) fp32[256] int64[2] int64[1]",
+        "+o0:32768 +o1:1024 +o2:16 +o3:8 k:flash_attention", "i1 i0 i2 o1 o0 o2 o3",
+        "?t0:32768 +d0:32768e +d1:32768e +d2:32768e +t1:1024 +t2:65536 k:flash_attention_backward "
+        "-t2 -t1 -t0",
+        ""),
+    /* row-major here, so empty_like of the transposed query is too: heads are outside of tokens,
+     * and the kernel wants them inside */
+    ROW(FLASH_ATTENTION, "an output that kernels do not see row-major is copied in backward", 3,
         INS(WANTS(BF16, 4, 1, 2, 128, 64), WANTS(BF16, 4, 1, 2, 128, 64),
             WANTS(BF16, 4, 1, 2, 128, 64)),
         AT(.batch = 1, .heads = 2, .kv_heads = 2, .length = 128, .head_dim = 64),
-        "bf16[1,2,128,64]s fp32[256] int64[2] int64[1]",
+        "bf16[1,2,128,64] fp32[256] int64[2] int64[1]",
         "+o0:32768 +o1:1024 +o2:16 +o3:8 k:flash_attention", "i1 i0 i2 o1 o0 o2 o3",
-        "+d0:32768s +d1:32768s +d2:32768s +t0:1024 +t1:65536 k:flash_attention_backward -t1 -t0",
+        "?t0:32768 +t1:32768 +d0:32768e +d1:32768e +d2:32768e +t2:1024 +t3:65536 "
+        "k:flash_attention_backward -t3 -t2 -t1 -t0",
         ""),
     /* length 100: row sums 4 * 2 * 128, dq 4 * 128 * 2 * 64: both padded to 128 rows */
     ROW(FLASH_ATTENTION,
         "shared keys: their gradients are made per query head first; rows are padded to 128", 3,
-        INS(WANTS(BF16, 4, 1, 2, 100, 64), WANTS(BF16, 4, 1, 1, 100, 64),
-            WANTS(BF16, 4, 1, 1, 100, 64)),
+        INS(SEEN(1, 2, 100, 64), SEEN(1, 1, 100, 64), SEEN(1, 1, 100, 64)),
         AT(.batch = 1, .heads = 2, .kv_heads = 1, .length = 100, .head_dim = 64),
-        "bf16[1,2,100,64]s fp32[200] int64[2] int64[1]",
+        "bf16[1,2,100,64](12800,64,128,1) fp32[200] int64[2] int64[1]",
         "+o0:25600 +o1:800 +o2:16 +o3:8 k:flash_attention", "i1 i0 i2 o1 o0 o2 o3",
-        "+d0:25600s +d1:12800s +d2:12800s +t0:1024 +t1:65536 +t2:25600 +t3:25600 -t3 -t2 "
-        "k:flash_attention_backward -t1 -t0",
+        "?t0:25600 +d0:25600e +d1:12800e +d2:12800e +t1:1024 +t2:65536 +t3:25600 +t4:25600 -t4 -t3 "
+        "k:flash_attention_backward -t2 -t1 -t0",
         ""),
     ROW(FLASH_ATTENTION, "dropout: the generator's state comes last, after a seed", 3,
-        INS(WANTS(BF16, 4, 1, 2, 128, 64), WANTS(BF16, 4, 1, 2, 128, 64),
-            WANTS(BF16, 4, 1, 2, 128, 64)),
+        INS(SEEN(1, 2, 128, 64), SEEN(1, 2, 128, 64), SEEN(1, 2, 128, 64)),
         AT(.batch = 1, .heads = 2, .kv_heads = 2, .length = 128, .head_dim = 64, .flag = TRUE),
-        "bf16[1,2,128,64]s fp32[256] int64[2] int64[1]",
+        "bf16[1,2,128,64](16384,64,128,1) fp32[256] int64[2] int64[1]",
         "+o0:32768 +o1:1024 +t0:16 +o3:8 +o2:16 -t0 k:flash_attention", "i1 i0 i2 o1 o0 o2 o3",
-        "+d0:32768s +d1:32768s +d2:32768s +t0:1024 +t1:65536 k:flash_attention_backward -t1 -t0",
+        "?t0:32768 +d0:32768e +d1:32768e +d2:32768e +t1:1024 +t2:65536 k:flash_attention_backward "
+        "-t2 -t1 -t0",
         ""),
     /* 8 heads of 64, 1024 tokens: 4 blocks of 256 keys; 8 * 16 = 128 blocks of queries on 264
-     * places fill 0.485 of a wave, twice as many 0.97: 2 splits.  4 * 2 * 8192 of logsumexps, 4 * 2
-     * * 8192 * 64 = 4 MiB of outputs. */
+     * places fill 0.485 of a wave, twice as many 0.97: 2 splits.  4 * 2 * 8192 of logsumexps,
+     * 4 * 2 * 8192 * 64 = 4 MiB of outputs. */
     ROW(FLASH_ATTENTION, "too few blocks of queries: keys are split in two", 3,
-        INS(WANTS(BF16, 4, 1, 8, 1024, 64), WANTS(BF16, 4, 1, 8, 1024, 64),
-            WANTS(BF16, 4, 1, 8, 1024, 64)),
+        INS(SEEN(1, 8, 1024, 64), SEEN(1, 8, 1024, 64), SEEN(1, 8, 1024, 64)),
         AT(.batch = 1, .heads = 8, .kv_heads = 8, .length = 1024, .head_dim = 64),
-        "bf16[1,8,1024,64]s fp32[8192] int64[2] int64[1]",
+        "bf16[1,8,1024,64](524288,64,512,1) fp32[8192] int64[2] int64[1]",
         "+o0:1048576 +o1:32768 +t0:65536 +t1:4194304 +o2:16 +o3:8 k:flash_attention -t0 -t1",
         "i1 i0 i2 o1 o0 o2 o3",
-        "+d0:1048576s +d1:1048576s +d2:1048576s +t0:32768 +t1:2097152 k:flash_attention_backward "
-        "-t1 "
-        "-t0",
+        "?t0:1048576 +d0:1048576e +d1:1048576e +d2:1048576e +t1:32768 +t2:2097152 "
+        "k:flash_attention_backward -t2 -t1 -t0",
         ""),
     /* q, k, v [1, 2, 100, 64]: logsumexp padded to 128 rows a head; delta 4 * 200; workspace 2 *
-     * ceil(100 / 64) tiles of 4 * 64 * 64 + 16 */
+     * ceil(100 / 64) tiles of 4 * 64 * 64 + 16.  What the kernel makes has heads inside tokens,
+     * whatever order the operands have. */
     ROW(EFFICIENT_ATTENTION, "no generator's state; logsumexp is padded to 32 rows", 3,
         INS(WANTS(BF16, 4, 1, 2, 100, 64), WANTS(BF16, 4, 1, 2, 100, 64),
             WANTS(BF16, 4, 1, 2, 100, 64)),
         AT(.batch = 1, .heads = 2, .kv_heads = 2, .length = 100, .head_dim = 64),
-        "bf16[1,2,100,64]s fp32[256]", "+o0:25600 +o1:1024 k:efficient_attention", "i1 i0 i2 o1 o0",
-        "+d0:25600s +d1:25600s +d2:25600s +t0:800 +t1:65600 k:efficient_attention_backward -t0 -t1",
+        "bf16[1,2,100,64](12800,64,128,1) fp32[256]", "+o0:25600 +o1:1024 k:efficient_attention",
+        "i1 i0 i2 o1 o0",
+        "+d0:25600h +d1:25600h +d2:25600h +t0:800 +t1:65600 k:efficient_attention_backward -t0 -t1",
         ""),
     /* head dim 128: tiles of 128 rows, 4 * 128 * 128 + 16 = 65552, ceil(300 / 128) = 3 a head; an
-     * explicit bias is saved before key, query and value */
+     * explicit bias is saved before key, query and value.  One head: inside or outside is the same
+     * order. */
     ROW(EFFICIENT_ATTENTION, "an explicit mask is saved too", 4,
-        INS(WANTS(BF16, 4, 1, 1, 300, 128), WANTS(BF16, 4, 1, 1, 300, 128),
-            WANTS(BF16, 4, 1, 1, 300, 128), PLAIN(BF16, 4, 1, 1, 300, 304)),
+        INS(SEEN(1, 1, 300, 128), SEEN(1, 1, 300, 128), SEEN(1, 1, 300, 128),
+            PLAIN(BF16, 4, 1, 1, 300, 304)),
         AT(.batch = 1, .heads = 1, .kv_heads = 1, .length = 300, .head_dim = 128),
-        "bf16[1,1,300,128]s fp32[320]", "+o0:76800 +o1:1280 k:efficient_attention",
+        "bf16[1,1,300,128] fp32[320]", "+o0:76800 +o1:1280 k:efficient_attention",
         "i3 i1 i0 i2 o1 o0",
-        "+d0:76800s +d1:76800s +d2:76800s +t0:1200 +t1:196656 k:efficient_attention_backward -t0 "
+        "+d0:76800h +d1:76800h +d2:76800h +t0:1200 +t1:196656 k:efficient_attention_backward -t0 "
         "-t1",
+        ""),
+    /* head dim 256: tiles of 128 queries by 64 keys, 4 * 128 * 64 + 16 = 32784, one block of
+     * queries by 256 / 64 = 4 of columns: 131136; dk and dv do not fit in registers: ceil(100 / 64)
+     * = 2 splits, 2 * 4 * 2 * 64 * 256 = 262144; 393280 a head.  Forward's output is gathered in
+     * fp32 first: 4 * 2 * 100 * 256 = 204800 */
+    ROW(EFFICIENT_ATTENTION, "wide heads: dk and dv are accumulated in memory too", 3,
+        INS(SEEN(1, 2, 100, 256), SEEN(1, 2, 100, 256), SEEN(1, 2, 100, 256)),
+        AT(.batch = 1, .heads = 2, .kv_heads = 2, .length = 100, .head_dim = 256),
+        "bf16[1,2,100,256](51200,256,512,1) fp32[256]",
+        "+o0:102400 +o1:1024 +t0:204800 k:efficient_attention -t0", "i1 i0 i2 o1 o0",
+        "+d0:102400h +d1:102400h +d2:102400h +t0:800 +t1:786560 k:efficient_attention_backward -t0 "
+        "-t1",
+        ""),
+    /* fp32: grad * out 4 * 200 * 64, its sum as [1, 100, 2], the same as [1, 2, 100]; tiles of 64
+     * by 64 as for 16 bits */
+    ROW(EFFICIENT_ATTENTION, "fp32 kernels leave the row sums to a product and a sum", 3,
+        INS(WANTS(FP32, 4, 1, 2, 100, 64), WANTS(FP32, 4, 1, 2, 100, 64),
+            WANTS(FP32, 4, 1, 2, 100, 64)),
+        AT(.batch = 1, .heads = 2, .kv_heads = 2, .length = 100, .head_dim = 64),
+        "fp32[1,2,100,64](12800,64,128,1) fp32[256]", "+o0:51200 +o1:1024 k:efficient_attention",
+        "i1 i0 i2 o1 o0",
+        "+d0:51200h +d1:51200h +d2:51200h +t0:51200 +t1:800 +t2:800 -t1 -t0 +t0:65600 "
+        "k:efficient_attention_backward -t2 -t0",
         ""),
     /* -- no gradient -- */
     ROW(CREATE, "a new tensor", 0, INS(PLAIN(FP32, 1, 1)), AT(.result = PLAIN(FP32, 2, 6, 4)),

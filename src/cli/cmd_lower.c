@@ -5,13 +5,13 @@
 #include "cli/registry.h"
 #include "cli/scenario.h"
 
-enum { MOST_STEPS = 10000, NO_STEP = -1 };
+enum { MOST_STEPS = 10000, NOT_GIVEN = G_MININT };
 
 typedef struct {
   char *plan, *cluster;
   char **assignments;
   int rank, steps;
-  int step;             /* only that step, 0: the construction; NO_STEP: all */
+  int step;             /* only that step, 0: the construction; NOT_GIVEN: all */
   gboolean allocations; /* allocations and frees only */
   gboolean program;     /* the form that can be read back */
   gboolean check;       /* the Program's order first */
@@ -69,14 +69,15 @@ parse_options(int argc, char **argv, LowerOptions *o, char ***positionals, GErro
 static gboolean
 check_options(LowerOptions *o, GError **error)
 {
-  if (o->steps == 0)
-    o->steps = o->step >= 0 ? MAX(o->step, 1) : 2;
+  gboolean one = o->step != NOT_GIVEN;
+  if (o->steps == NOT_GIVEN)
+    o->steps = one ? MAX(o->step, 1) : 2;
   if (o->steps < 1 || o->steps > MOST_STEPS) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--steps: %d is not in 1..%d",
                 o->steps, MOST_STEPS);
     return FALSE;
   }
-  if (o->step < NO_STEP || o->step > o->steps) {
+  if (one && (o->step < 0 || o->step > o->steps)) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--step: %d is not in 0..%d",
                 o->step, o->steps);
     return FALSE;
@@ -111,7 +112,7 @@ lower_and_print(const LowerOptions *o, const ScenarioInputs *inputs, GError **er
 static int
 run(int argc, char **argv, GError **error)
 {
-  LowerOptions o = {.step = NO_STEP};
+  LowerOptions o = {.steps = NOT_GIVEN, .step = NOT_GIVEN};
   ScenarioInputs inputs = {0};
   g_auto(GStrv) positionals = NULL;
   int status = EXIT_ANSWER_YES;

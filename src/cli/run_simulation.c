@@ -51,6 +51,7 @@ simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **
   if (*lowered == NULL)
     return NULL;
   ExecutorConfig config = executor_config(request, s, (*lowered)->program);
+  config.keeps_gradients = (*lowered)->keeps_gradients;
   return executor_run((*lowered)->program, &config);
 }
 

@@ -156,6 +156,8 @@ executor_run(const Program *program, const ExecutorConfig *config)
   AllocatorConfig allocator = config->allocator;
   allocator.memory_limit = G_MAXINT64;
   rank_init(&executor.rank, program, config->cluster, &allocator, engine, executor.recording);
+  if (config->keeps_gradients)
+    recorder_keep_gradients(executor.rank.recorder);
   if (checks_asked_for())
     executor.rank.check_every = CHECK_EVERY;
   gboolean goes_on = run_construction(&executor);

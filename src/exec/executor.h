@@ -11,8 +11,9 @@ typedef struct {
   const ClusterSpec *cluster;
   AllocatorConfig allocator; /* memory_limit applies after construction */
   gint64 outside_allocator_bytes;
-  gboolean keep_spans; /* FALSE: of the last step asked for; none if the run ends before */
-  const char *title;   /* may be NULL */
+  gboolean keep_spans;      /* FALSE: of the last step asked for; none if the run ends before */
+  gboolean keeps_gradients; /* zero_grad frees nothing: gradients are there at rest */
+  const char *title;        /* may be NULL */
 } ExecutorConfig;
 
 /* Executes the construction and every step, at most 32767 of them.  Out of memory ends the run and

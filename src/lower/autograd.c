@@ -22,7 +22,7 @@ saved_at(const Tape *t, gint32 saved)
 static gint32
 new_node(Tape *t, NodeKind kind)
 {
-  Node node = {.kind = (guint8) kind, .hook = -1, .number = -1};
+  Node node = {.kind = (guint8) kind, .stream = STREAM_COMPUTE, .hook = -1, .number = -1};
   g_array_append_val(t->nodes, node);
   return (gint32) t->nodes->len - 1;
 }
@@ -36,6 +36,27 @@ autograd_accumulate_node(Tape *t, int parameter)
     node_at(t, p->node)->number = parameter;
   }
   return p->node;
+}
+
+/* torch/distributed/fsdp/_flat_param.py, FlatParamHandle._use_unsharded_views: the flat parameter
+ * is split and every piece seen in its parameter's shape, on the stream that is current. */
+void
+autograd_view_parameters(Tape *t, int unit, StreamId stream)
+{
+  const Unit *u = g_ptr_array_index(t->x->units, (guint) unit);
+  gint32 flatten = new_node(t, NODE_FLATTEN);
+  node_at(t, flatten)->number = unit;
+  node_at(t, flatten)->stream = (guint8) stream;
+  for (guint i = 0; i < u->parameters->len; i++) {
+    int parameter = g_array_index(u->parameters, int, i);
+    gint32 view = new_node(t, NODE_PARAMETER_VIEW);
+    Node *node = node_at(t, view);
+    node->number = parameter;
+    node->stream = (guint8) stream;
+    node->edges = 1;
+    node->edge[0] = (Edge){flatten, 0};
+    t->x->parameters[parameter].node = view;
+  }
 }
 
 /* Saves the op's inputs (or, after it has run, outputs), in the order in which the node will
@@ -57,7 +78,7 @@ gint32
 autograd_record(Tape *t, const OpRun *run)
 {
   const Op *op = run->op;
-  if (!op->node)
+  if (!op->node || t->x->no_grad)
     return -1;
   gint32 index = -1;
   if (t->recomputing == NULL) { /* the graph of a recomputation only serves to deliver tensors */
@@ -105,6 +126,34 @@ autograd_add_hook(Tape *t, gint32 node, int unit, int token)
     link = &g_array_index(t->hooks, PreHook, *link).next;
   *link = index;
   g_array_append_val(t->hooks, hook);
+}
+
+gint32
+autograd_region_node(Tape *t, gint32 frame, int n, const TensorRef *args)
+{
+  G_STATIC_ASSERT(STATEMENT_SLOTS <= OP_INPUTS);
+  gint32 index = new_node(t, NODE_REGION);
+  Node *node = node_at(t, index);
+  node->number = frame;
+  node->edges = (guint8) n;
+  for (int i = 0; i < n; i++)
+    node->edge[i] = (Edge){args[i].node, args[i].output};
+  return index;
+}
+
+gint32
+autograd_input_node(Tape *t)
+{
+  return new_node(t, NODE_INPUT);
+}
+
+TensorRef
+autograd_take_input(Tape *t, gint32 index)
+{
+  if (index < 0 || !node_at(t, index)->has_incoming[0])
+    return NO_TENSOR;
+  node_at(t, index)->has_incoming[0] = FALSE;
+  return node_at(t, index)->incoming[0];
 }
 
 /* ---- the ready queue: the node made last runs first, gradients of parameters before all (rule L7)
@@ -178,7 +227,7 @@ count_dependencies(Tape *t, gint32 root)
 
 /* A kernel that adds one tensor to another, in place or into a third. */
 static void
-launch_add(Tape *t, const TensorRef *into, const TensorRef *a, const TensorRef *b)
+launch_add(Tape *t, StreamId stream, const TensorRef *into, const TensorRef *a, const TensorRef *b)
 {
   StorageId target = into->storage, other = b->storage;
   if (target == NO_STORAGE || other == NO_STORAGE)
@@ -191,7 +240,7 @@ launch_add(Tape *t, const TensorRef *into, const TensorRef *a, const TensorRef *
                           ROLE_READ);
   program_builder_operand(t->builder, live_storage_tensor(t->live, target, (DType) into->dtype),
                           a == NULL ? ROLE_ACCUMULATE : ROLE_WRITE);
-  strategy_launch(t->x, STREAM_COMPUTE, "add", bytes);
+  strategy_launch(t->x, stream, "add", bytes);
 }
 
 /* Memory order of a sum into a new tensor.  A post-backward node does not know the shape that
@@ -214,11 +263,11 @@ order_sum(Tape *t, const Node *node, int input, const TensorRef addends[2], Tens
 /* A second gradient reaches an input (rule L5): added in place when the first is the only tensor on
  * its storage and not a view, else into a new tensor.  Takes both references; returns the sum. */
 static TensorRef
-join(Tape *t, const Node *node, int input, TensorRef new)
+join(Tape *t, StreamId stream, const Node *node, int input, TensorRef new)
 {
   TensorRef old = node->incoming[input];
   if (!old.is_view && live_storage_holders(t->live, old.storage) == 1) {
-    launch_add(t, &old, NULL, &new);
+    launch_add(t, stream, &old, NULL, &new);
     tape_drop(t, &new);
     return old;
   }
@@ -226,22 +275,38 @@ join(Tape *t, const Node *node, int input, TensorRef new)
   StoragePurpose purpose = {CATEGORY_TEMPORARY,
                             g_array_index(program->storages, Storage, old.storage).module,
                             program_builder_name(t->builder, "gradient sum")};
-  TensorRef sum =
-      tape_new_tensor(t, live_storage_bytes(t->live, old.storage), (DType) old.dtype, purpose);
+  TensorRef sum = NO_TENSOR;
+  sum.storage =
+      live_storage_alloc(t->live, live_storage_bytes(t->live, old.storage), stream, purpose);
+  sum.dtype = old.dtype;
   order_sum(t, node, input, (TensorRef[]){old, new}, &sum);
-  launch_add(t, &sum, &old, &new);
+  launch_add(t, stream, &sum, &old, &new);
   tape_drop(t, &old);
   tape_drop(t, &new);
   return sum;
 }
 
-/* Sends a gradient (taking its reference) along an edge. */
+/* A gradient made on one stream comes to a node of another, which waits for it; its memory is used
+ * there too (torch/csrc/autograd/input_buffer.cpp, InputBuffer::add). */
 static void
-send(Tape *t, Edge edge, TensorRef gradient)
+cross_streams(Tape *t, StreamId from, StreamId to, StorageId gradient)
+{
+  gint32 made = program_builder_event(t->builder);
+  program_builder_record(t->builder, from, made);
+  program_builder_wait(t->builder, to, made);
+  live_storage_record_stream(t->live, gradient, to);
+}
+
+/* Sends a gradient (taking its reference), made on a stream, along an edge. */
+static void
+send(Tape *t, StreamId stream, Edge edge, TensorRef gradient)
 {
   Node *next = node_at(t, edge.node);
+  StreamId to = (StreamId) next->stream;
+  if (to != stream)
+    cross_streams(t, stream, to, gradient.storage);
   if (next->has_incoming[edge.input])
-    gradient = join(t, next, edge.input, gradient);
+    gradient = join(t, to, next, edge.input, gradient);
   next->incoming[edge.input] = gradient;
   next->has_incoming[edge.input] = TRUE;
 }
@@ -282,7 +347,7 @@ accumulate(Tape *t, Node *node)
                              parameter_purpose(t->x, node->number, CATEGORY_UNSHARDED_GRADIENT));
   } else {
     TensorRef into = {.storage = p->gradient, .dtype = gradient.dtype};
-    launch_add(t, &into, NULL, &gradient);
+    launch_add(t, STREAM_COMPUTE, &into, NULL, &gradient);
     tape_drop(t, &gradient);
   }
   if (t->strategy->gradient_ready != NULL)
@@ -296,9 +361,27 @@ pass_on(Tape *t, Node *node)
   TensorRef gradient = node->incoming[0];
   node->has_incoming[0] = FALSE;
   if (node->edge[0].node >= 0)
-    send(t, node->edge[0], gradient);
+    send(t, STREAM_COMPUTE, node->edge[0], gradient);
   else
     tape_drop(t, &gradient);
+}
+
+/* SplitWithSizesBackward, and the AccumulateGrad of the flat parameter that it makes ready. */
+static void
+flatten(Tape *t, gint32 index)
+{
+  int unit = node_at(t, index)->number;
+  guint n = ((const Unit *) g_ptr_array_index(t->x->units, (guint) unit))->parameters->len;
+  g_autofree StorageId *gradients = g_new(StorageId, n);
+  for (guint i = 0; i < n; i++) {
+    const Node *view = node_at(t, index + 1 + (gint32) i);
+    gradients[i] = view->has_incoming[0] ? view->incoming[0].storage : NO_STORAGE;
+  }
+  t->strategy->flatten(t->x, unit, gradients);
+  for (guint i = 0; i < n; i++)
+    release_incoming(t, node_at(t, index + 1 + (gint32) i));
+  t->strategy->after_backward(t->x, unit);
+  t->leaf_stream = (StreamId) node_at(t, index)->stream;
 }
 
 /* All gradients of the inputs of a module's call are there. */
@@ -368,7 +451,19 @@ run_op_node(Tape *t, Node *node)
     checkpoint_release(t, saved_at(t, node->first_saved + k));
   for (int i = 0; i < node->edges; i++)
     if (node->edge[i].node >= 0)
-      send(t, node->edge[i], run.buffer[BUFFER_GRAD + i]);
+      send(t, STREAM_COMPUTE, node->edge[i], run.buffer[BUFFER_GRAD + i]);
+}
+
+/* CheckpointFunctionBackward. */
+static void
+run_region_node(Tape *t, gint32 index)
+{
+  TensorRef gradients[STATEMENT_SLOTS];
+  reentrant_backward(t, node_at(t, index)->number, node_at(t, index)->incoming[0], gradients);
+  release_incoming(t, node_at(t, index));
+  for (int i = 0; i < node_at(t, index)->edges; i++)
+    if (node_at(t, index)->edge[i].node >= 0)
+      send(t, STREAM_COMPUTE, node_at(t, index)->edge[i], gradients[i]);
 }
 
 static void
@@ -395,12 +490,36 @@ run_node(Tape *t, gint32 index)
     module_end(t, node);
     pass_on(t, node);
     break;
+  case NODE_FLATTEN:
+    flatten(t, index);
+    break;
+  case NODE_REGION:
+    run_region_node(t, index);
+    break;
+  case NODE_PARAMETER_VIEW:
+  case NODE_INPUT:
+    break;
   }
+  node = node_at(t, index); /* a region may have made nodes */
   for (int i = 0; i < node->edges; i++) {
     gint32 next = node->edge[i].node;
     if (next >= 0 && --node_at(t, next)->dependencies == 0)
       ready_push(t, next);
   }
+}
+
+void
+autograd_play(Tape *t, const TensorRef *from, TensorRef gradient)
+{
+  GArray *outer = t->ready;
+  t->ready = g_array_new(FALSE, FALSE, sizeof(gint32));
+  count_dependencies(t, from->node);
+  send(t, STREAM_COMPUTE, (Edge){from->node, from->output}, gradient);
+  ready_push(t, from->node);
+  while (t->ready->len > 0)
+    run_node(t, ready_pop(t));
+  g_array_unref(t->ready);
+  t->ready = outer;
 }
 
 /* The graph is gone. */
@@ -409,7 +528,7 @@ forget_graph(Tape *t)
 {
   for (guint i = 0; i < t->nodes->len; i++) {
     const Node *node = node_at(t, (gint32) i);
-    if (node->kind == NODE_ACCUMULATE_GRAD)
+    if (node->kind == NODE_ACCUMULATE_GRAD || node->kind == NODE_PARAMETER_VIEW)
       t->x->parameters[node->number].node = -1;
   }
   g_array_set_size(t->nodes, 0);
@@ -418,15 +537,25 @@ forget_graph(Tape *t)
   g_ptr_array_set_size(t->frames, 0);
 }
 
+/* Whoever called backward() goes on behind the gradients it left on another stream
+ * (GraphTask::exec_post_processing). */
+static void
+wait_for_leaves(Tape *t)
+{
+  if (t->leaf_stream == STREAM_COMPUTE)
+    return;
+  gint32 done = program_builder_event(t->builder);
+  program_builder_record(t->builder, t->leaf_stream, done);
+  program_builder_wait(t->builder, STREAM_COMPUTE, done);
+}
+
 void
 tape_backward(Tape *t, TensorRef loss, TensorRef ones)
 {
   t->thread = THREAD_ENGINE;
-  count_dependencies(t, loss.node);
-  send(t, (Edge){loss.node, loss.output}, ones);
-  ready_push(t, loss.node);
-  while (t->ready->len > 0)
-    run_node(t, ready_pop(t));
+  t->leaf_stream = STREAM_COMPUTE;
+  autograd_play(t, &loss, ones);
+  wait_for_leaves(t);
   if (t->strategy->end_backward != NULL)
     t->strategy->end_backward(t->x);
   forget_graph(t);

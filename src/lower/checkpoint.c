@@ -8,19 +8,7 @@
 gboolean
 checkpoint_wants(const Tape *t, int block)
 {
-  const PlanSpec *plan = t->x->plan;
-  switch (plan->checkpointing.policy) {
-  case CHECKPOINT_NONE:
-    return FALSE;
-  case CHECKPOINT_EVERY_N:
-    return block % plan->checkpointing.every == 0;
-  case CHECKPOINT_FRACTION: { /* block i when floor((i + 1) f) > floor(i f): spread evenly */
-    double f = plan->checkpointing.fraction;
-    return (gint64) ((block + 1) * f) > (gint64) (block * f);
-  }
-  default:
-    return TRUE;
-  }
+  return plan_spec_checkpoints(t->x->plan, block);
 }
 
 gboolean
@@ -33,8 +21,8 @@ checkpoint_repeats_hooks(const Tape *t)
 
 /* ---- frames ---- */
 
-static CheckpointFrame *
-frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
+CheckpointFrame *
+checkpoint_frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   CheckpointFrame *frame = g_new0(CheckpointFrame, 1);
   frame->place = place;
@@ -49,8 +37,8 @@ frame_new(const Tape *t, int block, Place place, int n, const TensorRef *args)
 
 /* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs.  A
  * layer's forward() is a partial that carries all but the first as keywords: those go before. */
-static void
-frame_free(Tape *t, CheckpointFrame *frame)
+void
+checkpoint_frame_free(Tape *t, CheckpointFrame *frame)
 {
   for (guint i = frame->next_kept * OP_OUTPUTS; i < frame->kept->len; i++)
     tape_drop(t, &g_array_index(frame->kept, TensorRef, i));
@@ -74,7 +62,7 @@ run_region(Tape *t, const CheckpointFrame *frame, const TensorRef *args)
 TensorRef
 checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
-  CheckpointFrame *frame = frame_new(t, block, place, n, args);
+  CheckpointFrame *frame = checkpoint_frame_new(t, block, place, n, args);
   for (int i = 0; i < n; i++) {
     tape_hold(t, &frame->argument[i]);
     live_storage_promote(t->live, frame->argument[i].storage, CATEGORY_ACTIVATION);
@@ -86,7 +74,7 @@ checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   t->recording = NULL;
   if (frame->alive == 0) { /* nothing in it wants to be saved */
     g_ptr_array_index(t->frames, t->recording_id) = NULL;
-    frame_free(t, frame);
+    checkpoint_frame_free(t, frame);
   }
   return result;
 }
@@ -183,7 +171,7 @@ checkpoint_release(Tape *t, SavedVariable *saved)
   if (--frame->alive > 0)
     return;
   g_ptr_array_index(t->frames, saved->frame) = NULL;
-  frame_free(t, frame);
+  checkpoint_frame_free(t, frame);
 }
 
 /* ---- selective_op ---- */

@@ -43,11 +43,19 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */
 
+/* A root whose parameters all are in other groups has none. */
+static gboolean
+has_parameters(const StrategyContext *x, guint unit)
+{
+  return ((const Unit *) g_ptr_array_index(x->units, unit))->parameters->len > 0;
+}
+
 static gboolean
 unit_exists(const StrategyContext *x, const char *name)
 {
   for (guint i = 0; i < x->units->len; i++)
-    if (g_str_equal(((const Unit *) g_ptr_array_index(x->units, i))->name, name))
+    if (has_parameters(x, i) &&
+        g_str_equal(((const Unit *) g_ptr_array_index(x->units, i))->name, name))
       return TRUE;
   return FALSE;
 }
@@ -74,8 +82,9 @@ accept_retained(const StrategyContext *x, GError **error)
       continue;
     g_autoptr(GString) names = g_string_new(NULL);
     for (guint k = 0; k < x->units->len; k++)
-      g_string_append_printf(names, "%s%s", k > 0 ? ", " : "",
-                             ((const Unit *) g_ptr_array_index(x->units, k))->name);
+      if (has_parameters(x, k))
+        g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "",
+                               ((const Unit *) g_ptr_array_index(x->units, k))->name);
     return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s",
                             spec->group, names->str);
   }
@@ -178,6 +187,7 @@ write_program(StrategyContext *x, const LowerInput *in)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
+  lowered->keeps_gradients = in->strategy->keeps_gradients;
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   if (in->strategy->teardown != NULL)
     in->strategy->teardown(x);

@@ -21,7 +21,8 @@ typedef struct {
       *units; /* Unit *: groups with members, bytes and counts of collectives in the last step */
   ExpectedTotals expected;
   gboolean has_expected;
-  int zero_stage; /* equivalent ZeRO stage */
+  int zero_stage;           /* equivalent ZeRO stage */
+  gboolean keeps_gradients; /* zero_grad frees nothing */
 } Lowered;
 
 /* Writes the Program.  Errors: a plan that the strategy or this version cannot honour. */

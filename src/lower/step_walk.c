@@ -71,7 +71,9 @@ zero_grad(StepWalk *w)
 {
   StrategyContext *x = w->x;
   begin_phase(x, "zero_grad");
-  for (guint i = 0; i < x->network->parameters->len; i++) {
+  if (w->strategy->zero_grad != NULL)
+    w->strategy->zero_grad(x);
+  for (guint i = 0; w->strategy->zero_grad == NULL && i < x->network->parameters->len; i++) {
     ParameterState *p = &x->parameters[i];
     live_storage_clear(x->live, &p->gradient);
     p->has_gradient = FALSE;
@@ -154,7 +156,8 @@ optimize(StepWalk *w)
   gboolean whole = w->strategy->optimizer_step != NULL;
   if (plan->optimizer.clip_grad_norm > 0 && !whole) {
     begin_phase(x, "clip");
-    optimizer_clip(x, w->strategy);
+    if (w->strategy->clip == NULL || !w->strategy->clip(x))
+      optimizer_clip(x, w->strategy);
     end_phase(x);
   }
   if (plan->optimizer.name == OPTIMIZER_NONE)

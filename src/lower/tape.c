@@ -24,11 +24,19 @@ make_ids(ProgramBuilder *builder, const Function *f)
   return ids;
 }
 
+static void
+view_parameters(StrategyContext *x, int unit, StreamId stream)
+{
+  autograd_view_parameters(x->walk, unit, stream);
+}
+
 Tape *
 tape_new(StrategyContext *context, const Strategy *strategy)
 {
   Tape *t = g_new0(Tape, 1);
   t->x = context;
+  context->walk = t;
+  context->view_parameters = view_parameters;
   t->strategy = strategy;
   t->network = context->network;
   t->builder = context->builder;
@@ -88,299 +96,6 @@ tape_new_tensor(Tape *t, gint64 bytes, DType dtype, StoragePurpose purpose)
   ref.storage = live_storage_alloc(t->live, bytes, STREAM_COMPUTE, purpose);
   ref.dtype = (guint8) dtype;
   return ref;
-}
-
-/* ---- recipe steps ---- */
-
-/* The thread's cuBLAS workspace is made after the first product that the thread launches, and stays
- * (aten/src/ATen/cuda/CublasHandlePool.cpp). */
-static void
-use_workspace(Tape *t, Workspace kind)
-{
-  StorageId *workspace = &t->workspace[t->thread][kind];
-  if (*workspace != NO_STORAGE)
-    return;
-  const DeviceProfile *device = t->x->device;
-  gint64 bytes =
-      kind == WORKSPACE_CUBLAS ? device->cublas_workspace_bytes : device->cublaslt_workspace_bytes;
-  const char *what = kind == WORKSPACE_CUBLAS ? "cuBLAS workspace" : "cublasLt workspace";
-  StoragePurpose purpose = {CATEGORY_WORKSPACE, -1, program_builder_name(t->builder, what)};
-  *workspace = live_storage_alloc(t->live, bytes, STREAM_COMPUTE, purpose);
-}
-
-/* Shape and strides of a view in the Program's terms. */
-static Layout
-layout_of(const ValueInfo *info)
-{
-  Layout layout = {.dtype = info->dtype, .dims = info->dims};
-  memcpy(layout.shape, info->shape, sizeof(info->shape));
-  memcpy(layout.stride, info->stride, sizeof(info->stride));
-  return layout;
-}
-
-/* What the op knows of a buffer: FALSE of temporaries, which are flat.  A gradient has a shape that
- * the op knows and a memory order of its own. */
-static gboolean
-buffer_info(const OpRun *run, int buffer, ValueInfo *info)
-{
-  if (buffer >= BUFFER_TEMP && buffer < BUFFER_INCOMING)
-    return FALSE;
-  *info = run->info[buffer >= BUFFER_GRAD       ? buffer - BUFFER_GRAD
-                    : buffer >= BUFFER_INCOMING ? buffer - BUFFER_INCOMING + BUFFER_OUT
-                                                : buffer];
-  if (buffer >= BUFFER_INCOMING)
-    memcpy(info->stride, run->buffer[buffer].stride, sizeof(info->stride));
-  return TRUE;
-}
-
-/* Bytes from the first element's begin to the last one's end. */
-static gint64
-reach(const ValueInfo *info)
-{
-  gint64 last = 0;
-  for (int i = 0; i < info->dims; i++)
-    last += (info->shape[i] - 1) * info->stride[i];
-  return (last + 1) * dtype_size((DType) info->dtype);
-}
-
-static void
-add_operand(Tape *t, const OpRun *run, int buffer, Role role)
-{
-  const TensorRef *ref = &run->buffer[buffer];
-  const ParameterState *p = ref->parameter >= 0 ? &t->x->parameters[ref->parameter] : NULL;
-  StorageId storage = p != NULL ? p->unsharded : ref->storage;
-  if (storage == NO_STORAGE)
-    return;
-  gint64 offset = ref->offset + (p != NULL ? p->offset : 0);
-  ValueInfo info = {0};
-  gboolean known = buffer_info(run, buffer, &info);
-  gint32 tensor;
-  gint64 begin = offset * dtype_size((DType) info.dtype);
-  if (!known || begin + reach(&info) > live_storage_bytes(t->live, storage)) {
-    /* a temporary, or a gradient before validation, which has another shape: all of it */
-    tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
-  } else {
-    Layout layout = layout_of(&info);
-    tensor = program_builder_tensor(t->builder, storage, offset, &layout);
-  }
-  program_builder_operand(t->builder, tensor, role);
-}
-
-static void
-launch(Tape *t, OpRun *run, int index)
-{
-  const Function *f = network_function(t->network, run->place.function);
-  const OpKernel *kernel = &g_array_index(f->kernels, OpKernel, index);
-  for (int i = 0; i < kernel->operands; i++)
-    add_operand(t, run, kernel->operand[i].buffer, (Role) kernel->operand[i].role);
-  program_builder_launch(t->builder, STREAM_COMPUTE, t->ids[run->place.function].kernel[index]);
-  run->launches++;
-}
-
-/* Memory order of a gradient of this shape (as the op's input has it, or its output), in the order
- * of the incoming one or of the input. */
-static void
-order_gradient(const OpRun *run, const OpStep *step, ValueInfo *shape)
-{
-  ValueInfo incoming, inside = run->info[step->buffer - BUFFER_GRAD];
-  buffer_info(run, BUFFER_INCOMING, &incoming);
-  switch ((GradOrder) step->order) {
-  case ORDER_LIKE_INCOMING:
-    value_order_like(shape, 1, &incoming);
-    break;
-  case ORDER_LIKE_OPERAND:
-    value_swap(&inside, 1, 2);
-    value_swap(shape, 1, 2);
-    value_order_like(shape, 1, &inside);
-    value_swap(shape, 1, 2);
-    break;
-  case ORDER_HEADS_INSIDE:
-    value_swap(shape, 1, 2);
-    value_set_contiguous(shape);
-    value_swap(shape, 1, 2);
-    break;
-  default:
-    value_set_contiguous(shape);
-  }
-}
-
-static void
-allocate(Tape *t, OpRun *run, const OpStep *step, gint32 what)
-{
-  StoragePurpose purpose = {CATEGORY_TEMPORARY, run->place.first_module + run->op->module, what};
-  TensorRef ref = tape_new_tensor(t, step->bytes, (DType) step->dtype, purpose);
-  if (step->buffer >= BUFFER_GRAD) {
-    ValueInfo shape = run->info[step->source];
-    order_gradient(run, step, &shape);
-    memcpy(ref.stride, shape.stride, sizeof(ref.stride));
-  }
-  run->buffer[step->buffer] = ref;
-}
-
-/* Memory order of a view of the incoming gradient. */
-static void
-order_view(const OpRun *run, const OpStep *step, TensorRef *ref)
-{
-  ValueInfo incoming, seen = run->info[step->buffer - BUFFER_GRAD];
-  buffer_info(run, BUFFER_INCOMING, &incoming);
-  switch ((GradOrder) step->order) {
-  case ORDER_SWAPPED:
-    value_swap(&incoming, step->index, step->index + 1);
-    break;
-  case ORDER_EXPANDED:
-    value_expand(&incoming, &seen);
-    incoming = seen;
-    break;
-  case ORDER_AS_REAL:
-    for (int i = 0; i < incoming.dims; i++)
-      incoming.stride[i] *= 2;
-    incoming.stride[incoming.dims] = 1;
-    break;
-  default:
-    break;
-  }
-  memcpy(ref->stride, incoming.stride, sizeof(ref->stride));
-}
-
-/* A second reference to the source: a view of it, or itself. */
-static void
-alias(Tape *t, OpRun *run, const OpStep *step, gboolean is_view)
-{
-  TensorRef ref = run->buffer[step->source];
-  tape_hold(t, &ref);
-  if (is_view) {
-    ref.is_view = TRUE;
-    ref.offset += step->bytes;
-  }
-  if (step->action == STEP_VIEW)
-    order_view(run, step, &ref);
-  run->buffer[step->buffer] = ref;
-}
-
-static void
-launch_clone(Tape *t, OpRun *run, const OpStep *step)
-{
-  add_operand(t, run, step->source, ROLE_READ);
-  add_operand(t, run, step->buffer, ROLE_WRITE);
-  strategy_launch(t->x, STREAM_COMPUTE, "clone", 2.0 * (double) step->bytes);
-  run->launches++;
-}
-
-/* A gradient seen in the input's shape, or a copy of it where its memory order forbids that. */
-static void
-reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
-{
-  int input = step->buffer - BUFFER_GRAD;
-  ValueInfo incoming, seen = run->info[input];
-  buffer_info(run, BUFFER_INCOMING, &incoming);
-  gboolean contiguous = value_is_contiguous(&incoming);
-  if (contiguous || (step->action == STEP_RESHAPE && value_view(&incoming, &seen))) {
-    if (contiguous)
-      value_set_contiguous(&seen);
-    OpStep view = {.action = STEP_PASS, .buffer = step->buffer, .source = step->source};
-    alias(t, run, &view, TRUE);
-    memcpy(run->buffer[step->buffer].stride, seen.stride, sizeof(seen.stride));
-    return;
-  }
-  OpStep copy = *step;
-  copy.source = (guint8) input;
-  copy.order = ORDER_DENSE;
-  allocate(t, run, &copy, what);
-  launch_clone(t, run, step);
-}
-
-/* Attention kernels copy a gradient that they do not find row-major. */
-static void
-make_contiguous_inside(Tape *t, OpRun *run, const OpStep *step, gint32 what)
-{
-  ValueInfo incoming;
-  buffer_info(run, step->source, &incoming);
-  value_swap(&incoming, 1, 2);
-  if (value_is_contiguous(&incoming))
-    return;
-  allocate(t, run, step, what);
-  launch_clone(t, run, step);
-}
-
-/* A gradient as validation made it: a sum is row-major in the input's shape, a cast keeps the
- * order.
- */
-static void
-replace(Tape *t, OpRun *run, const OpStep *step)
-{
-  TensorRef old = run->buffer[step->buffer], *made = &run->buffer[step->source];
-  ValueInfo shape = run->info[step->buffer - BUFFER_GRAD];
-  ValueInfo before = shape;
-  memcpy(before.stride, old.stride, sizeof(before.stride));
-  if (step->order == ORDER_SAME)
-    value_order_like(&shape, 1, &before);
-  else
-    value_set_contiguous(&shape);
-  memcpy(made->stride, shape.stride, sizeof(made->stride));
-  run->buffer[step->buffer] = *made;
-  *made = NO_TENSOR;
-  tape_drop(t, &old);
-}
-
-static void
-play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
-{
-  TensorRef *buffer = &run->buffer[step->buffer];
-  switch ((OpAction) step->action) {
-  case STEP_ALLOC:
-    allocate(t, run, step, what);
-    break;
-  case STEP_RELEASE:
-    tape_drop(t, buffer);
-    *buffer = NO_TENSOR;
-    break;
-  case STEP_ALIAS:
-  case STEP_VIEW:
-    alias(t, run, step, TRUE);
-    break;
-  case STEP_PASS:
-    alias(t, run, step, FALSE);
-    break;
-  case STEP_RESHAPE:
-  case STEP_CONTIGUOUS:
-    reshape(t, run, step, what);
-    break;
-  case STEP_CONTIGUOUS_INSIDE:
-    make_contiguous_inside(t, run, step, what);
-    break;
-  case STEP_REPLACE:
-    replace(t, run, step);
-    break;
-  case STEP_LAUNCH:
-    launch(t, run, step->index);
-    break;
-  case STEP_WORKSPACE:
-    use_workspace(t, (Workspace) step->index);
-    break;
-  }
-}
-
-void
-tape_play(Tape *t, OpRun *run, int first, int end)
-{
-  const Function *f = network_function(t->network, run->place.function);
-  const FunctionIds *ids = &t->ids[run->place.function];
-  for (int i = first; i < end; i++)
-    play_step(t, run, &g_array_index(f->steps, OpStep, i), ids->what[i]);
-}
-
-void
-tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place)
-{
-  const Function *f = network_function(t->network, place.function);
-  run->op = op;
-  run->place = place;
-  run->launches = 0;
-  static const TensorRef none[BUFFER_COUNT] = {[0 ... BUFFER_COUNT - 1] = NO_TENSOR_INIT};
-  memcpy(run->buffer, none, sizeof(none));
-  for (int i = 0; i < op->outs; i++)
-    run->info[BUFFER_OUT + i] = g_array_index(f->values, ValueInfo, op->out[i]);
-  program_builder_set_module(t->builder, place.first_module + op->module);
 }
 
 /* ---- forward ---- */
@@ -494,173 +209,6 @@ run_op(Tape *t, Activation *a, const Op *op)
   return !t->stop;
 }
 
-/* ---- module calls ---- */
-
-/* The unit that begins (or ends) with a module, or -1. */
-static int
-unit_at(const GArray *units, int module)
-{
-  return units != NULL ? g_array_index(units, int, module) : -1;
-}
-
-/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then
- * inputs come as they are. */
-static gboolean
-has_mixed_precision(const PlanSpec *plan)
-{
-  DType stored = plan->precision.parameters;
-  return plan->precision.compute != stored || plan->precision.reduce != stored;
-}
-
-/* cast_forward_inputs: floating tensors come in the compute dtype. */
-static void
-cast_input(Tape *t, TensorRef *ref, int module)
-{
-  DType want = t->network->shape.precision.weights, have = (DType) ref->dtype;
-  gboolean floating = have == DTYPE_FP32 || have == DTYPE_BF16 || have == DTYPE_FP16;
-  if (!floating || have == want || ref->storage == NO_STORAGE)
-    return;
-  gint64 bytes = live_storage_bytes(t->live, ref->storage) / dtype_size(have) * dtype_size(want);
-  StoragePurpose purpose = {CATEGORY_ACTIVATION, module,
-                            program_builder_name(t->builder, "cast input")};
-  TensorRef cast = tape_new_tensor(t, bytes, want, purpose);
-  program_builder_operand(t->builder, live_storage_tensor(t->live, ref->storage, have), ROLE_READ);
-  program_builder_operand(t->builder, live_storage_tensor(t->live, cast.storage, want), ROLE_WRITE);
-  strategy_launch(t->x, STREAM_COMPUTE, "to_copy",
-                  (double) bytes * (1 + dtype_size(have) / dtype_size(want)));
-  tape_drop(t, ref);
-  *ref = cast;
-}
-
-int
-tape_program_module(const Tape *t, int module)
-{
-  int block = module - (int) t->network->modules->len;
-  return block < 0 ? module : network_block(t->network, block)->module;
-}
-
-/* The hooks that a strategy has on every module.  A recomputation's graph is thrown away: it gets
- * no nodes. */
-static void
-before_module(Tape *t, int module, int n, TensorRef *args)
-{
-  if (t->strategy->before_module == NULL)
-    return;
-  t->strategy->before_module(t->x, module);
-  if (t->recomputing != NULL)
-    return;
-  t->inputs_left[module] = 0;
-  for (int i = 0; i < n; i++) {
-    if (args[i].node < 0)
-      continue;
-    autograd_mark(t, NODE_MODULE_END, module, &args[i]);
-    t->inputs_left[module]++;
-  }
-}
-
-static void
-after_module(Tape *t, int module, TensorRef *output)
-{
-  if (t->strategy->after_module == NULL)
-    return;
-  program_builder_set_module(t->builder, tape_program_module(t, module));
-  t->strategy->after_module(t->x, module);
-  if (t->recomputing == NULL && output->node >= 0)
-    autograd_mark(t, NODE_MODULE_BEGIN, module, output);
-}
-
-/* Hooks before a module's forward(): args become what it receives, with references of their own. */
-static void
-enter_module(Tape *t, int module, int n, TensorRef *args)
-{
-  const Strategy *s = t->strategy;
-  program_builder_set_module(t->builder, module);
-  for (int i = 0; i < n; i++)
-    tape_hold(t, &args[i]);
-  if (module == 0 && s->begin_forward != NULL && t->recomputing == NULL)
-    s->begin_forward(t->x);
-  before_module(t, module, n, args);
-  int unit = unit_at(t->x->unit_begins, module);
-  if (unit < 0)
-    return;
-  if (t->recomputing != NULL) {
-    if (s->before_recompute != NULL)
-      s->before_recompute(t->x, unit);
-    return;
-  }
-  if (s->casts_inputs && has_mixed_precision(t->x->plan))
-    for (int i = 0; i < n; i++)
-      cast_input(t, &args[i], module);
-  s->before_forward(t->x, unit);
-  if (s->marks_inputs && args[0].node >= 0)
-    autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
-}
-
-/* Hooks after it, on its output. */
-static void
-exit_module(Tape *t, int module, TensorRef *output)
-{
-  after_module(t, module, output);
-  int unit = unit_at(t->x->unit_ends, module);
-  if (unit < 0 || t->recomputing != NULL)
-    return;
-  program_builder_set_module(t->builder, module);
-  int token = t->strategy->after_forward(t->x, unit);
-  if (output->node >= 0)
-    autograd_add_hook(t, output->node, unit, token);
-}
-
-/* A block's call inside its hooks, with checkpointing inside or (repeating them) outside. */
-static TensorRef
-call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
-{
-  TensorRef received[STATEMENT_SLOTS];
-  memcpy(received, args, sizeof(TensorRef) * (gsize) n);
-  int module = place.first_module;
-  enter_module(t, module, n, received);
-  gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
-  TensorRef result = inner && checkpoint_wants(t, block)
-                         ? checkpoint_run(t, block, place, n, received)
-                         : tape_run(t, place, n, received);
-  if (!t->stop)
-    exit_module(t, module, &result);
-  for (int i = 0; i < n; i++)
-    tape_drop(t, &received[i]);
-  return result;
-}
-
-TensorRef
-tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args)
-{
-  return call_inside_hooks(t, block, place, n, args);
-}
-
-/* checkpoint(block) as a module of its own, where hooks are on every module. */
-static TensorRef
-call_wrapper(Tape *t, int block, Place place, int n, const TensorRef *args)
-{
-  TensorRef received[STATEMENT_SLOTS];
-  int wrapper = network_wrapper(t->network, block);
-  memcpy(received, args, sizeof(TensorRef) * (gsize) n);
-  before_module(t, wrapper, n, received);
-  TensorRef result = checkpoint_run(t, block, place, n, received);
-  after_module(t, wrapper, &result);
-  return result;
-}
-
-static TensorRef
-call_block(Tape *t, int block, int function, int n, const TensorRef *args)
-{
-  const Block *b = network_block(t->network, block);
-  Place place = {function, b->module, b->first_parameter};
-  program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
-  gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
-  TensorRef result =
-      outer ? call_wrapper(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
-  program_builder_pop(t->builder);
-  return result;
-}
-
 /* ---- autocast regions ---- */
 
 void
@@ -697,7 +245,7 @@ run_enter(Tape *t, Activation *a, const Statement *s)
   TensorRef args[STATEMENT_SLOTS];
   for (int i = 0; i < s->ins; i++)
     args[i] = a->slots[s->in[i]];
-  enter_module(t, a->place.first_module + s->a, s->ins, args);
+  tape_enter_module(t, a->place.first_module + s->a, s->ins, args);
   for (int i = 0; i < s->outs; i++) {
     a->slots[s->out[i]] = args[i];
     a->filled[s->out[i]] = TRUE;
@@ -710,7 +258,7 @@ run_call(Tape *t, Activation *a, const Statement *s)
   TensorRef args[STATEMENT_SLOTS];
   for (int i = 0; i < s->ins; i++)
     args[i] = a->slots[s->in[i]];
-  a->slots[s->out[0]] = call_block(t, s->b, s->a, s->ins, args);
+  a->slots[s->out[0]] = tape_call_block(t, s->b, s->a, s->ins, args);
   a->filled[s->out[0]] = TRUE;
 }
 
@@ -728,7 +276,7 @@ run_statement(Tape *t, Activation *a, const Statement *s)
     run_enter(t, a, s);
     break;
   case STATEMENT_EXIT:
-    exit_module(t, a->place.first_module + s->a, &a->slots[s->in[0]]);
+    tape_exit_module(t, a->place.first_module + s->a, &a->slots[s->in[0]]);
     break;
   case STATEMENT_CALL:
     run_call(t, a, s);

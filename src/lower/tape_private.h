@@ -1,4 +1,5 @@
-/* tape_private.h - what tape.c, autograd.c and checkpoint.c share. */
+/* tape_private.h - what the files of the tape share: tape*.c, autograd.c, checkpoint.c,
+ * reentrant.c. */
 #ifndef HIGHWATER_LOWER_TAPE_PRIVATE_H
 #define HIGHWATER_LOWER_TAPE_PRIVATE_H
 
@@ -21,8 +22,12 @@ typedef enum {
   NODE_OP,
   NODE_ACCUMULATE_GRAD,
   NODE_POST_BACKWARD,
-  NODE_MODULE_BEGIN, /* at a module's output: its backward begins */
-  NODE_MODULE_END,   /* at one of its inputs */
+  NODE_FLATTEN, /* all gradients of a flat parameter; VIEW nodes of its parameters follow it */
+  NODE_PARAMETER_VIEW, /* keeps the gradient of one of them until then */
+  NODE_REGION,         /* a reentrant checkpoint: runs its region again, and backwards */
+  NODE_INPUT,          /* keeps the gradient of one of the region's inputs */
+  NODE_MODULE_BEGIN,   /* at a module's output: its backward begins */
+  NODE_MODULE_END,     /* at one of its inputs */
 } NodeKind;
 
 typedef struct {
@@ -35,8 +40,9 @@ typedef struct {
   guint8 kind;
   guint8 edges;
   guint8 saves;
-  gint32 number; /* parameter of an ACCUMULATE_GRAD, unit of a POST_BACKWARD, module of a MODULE_
-                    node */
+  guint8 stream; /* StreamId: where its inputs are joined and it runs */
+  gint32 number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN,
+                    frame of a REGION, module of a MODULE_ node */
   const Op *op;
   Place place;
   gint32 first_saved;  /* into Tape.saved */
@@ -100,6 +106,7 @@ struct _Tape {
   gboolean autocast_open;
   StorageId workspace[THREAD_COUNT][WORKSPACE_COUNT];
   Thread thread;
+  StreamId leaf_stream;       /* where gradients of parameters were left in this backward */
   CheckpointFrame *recording; /* forward inside this region: saving makes holders */
   gint32 recording_id;
   CheckpointFrame *recomputing; /* running the region again */
@@ -114,29 +121,42 @@ struct _Tape {
 
 /* Runs a function with borrowed arguments; the result's reference is the caller's. */
 TensorRef tape_run(Tape *t, Place place, int n, const TensorRef *args);
-/* Runs block `block` of the network with hooks and checkpointing as the plan says. */
+/* One reference more, one less. */
 void tape_hold(Tape *t, const TensorRef *ref);
 void tape_drop(Tape *t, const TensorRef *ref);
-/* Plays recipe steps over an op's buffers. */
-typedef struct {
-  const Op *op;
-  Place place;
-  TensorRef buffer[BUFFER_COUNT];
-  ValueInfo info[BUFFER_TEMP]; /* of inputs and outputs */
-  int launches;
-} OpRun;
-void tape_play(Tape *t, OpRun *run, int first, int end);
-/* A run's buffers empty, its values' infos filled in, the Program's module set. */
-void tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place);
-/* A new tensor like this one, on the compute stream. */
+/* A new tensor on the compute stream. */
 TensorRef tape_new_tensor(Tape *t, gint64 bytes, DType dtype, StoragePurpose purpose);
 /* Opens and closes an autocast region: cached casts die when it closes. */
 void tape_autocast_begin(Tape *t);
 void tape_autocast_end(Tape *t);
+
+/* ---- tape_steps.c ---- */
+
+/* One op's recipe being played. */
+typedef struct {
+  const Op *op;
+  Place place;
+  TensorRef buffer[BUFFER_COUNT];
+  ValueInfo info[BUFFER_TEMP];   /* of inputs and outputs */
+  ValueInfo gradient[OP_INPUTS]; /* as they are: until validation some have the output's shape */
+  int launches;
+} OpRun;
+/* The buffers that the op has are empty, its outputs' infos filled in, the Program's module set. */
+void tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place);
+/* Plays steps [first, end) of the function's. */
+void tape_play(Tape *t, OpRun *run, int first, int end);
+
+/* ---- tape_modules.c ---- */
+
+/* Hooks before a module's forward(): args become what it receives, with references of their own. */
+void tape_enter_module(Tape *t, int module, int n, TensorRef *args);
+/* Hooks after it, on its output. */
+void tape_exit_module(Tape *t, int module, TensorRef *output);
+/* Calls a block, which `function` computes, with hooks and checkpointing as the plan says. */
+TensorRef tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args);
 /* The call of a block inside its hooks: what checkpointing runs again when it is outside of them.
  */
 TensorRef tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args);
-
 /* The module of the network that a module's (or a wrapper's) hooks work for. */
 int tape_program_module(const Tape *t, int module);
 
@@ -148,15 +168,31 @@ gint32 autograd_record(Tape *t, const OpRun *run);
 void autograd_save_outputs(Tape *t, gint32 node, const OpRun *run);
 /* The node that accumulates a parameter's gradient. */
 gint32 autograd_accumulate_node(Tape *t, int parameter);
+/* Nodes of a unit whose parameters are views of a flat one: their gradients come to .flatten. */
+void autograd_view_parameters(Tape *t, int unit, StreamId stream);
 /* A node of this kind, for the unit or module `number`, on the way to `ref`'s node; *ref goes
  * through it from now on. */
 void autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref);
 void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
 
+/* The node of a region that ran without a graph. */
+gint32 autograd_region_node(Tape *t, gint32 frame, int n, const TensorRef *args);
+/* A node that keeps what comes to it, and what has come; -1: NO_TENSOR.  The reference becomes the
+ * caller's. */
+gint32 autograd_input_node(Tape *t);
+TensorRef autograd_take_input(Tape *t, gint32 node);
+/* Plays the graph backwards from a tensor; takes its gradient. */
+void autograd_play(Tape *t, const TensorRef *from, TensorRef gradient);
+
 /* ---- checkpoint.c ---- */
 
 /* Does the plan checkpoint this block? */
 gboolean checkpoint_wants(const Tape *t, int block);
+/* A frame of a call; freeing it lets go of what it holds.  Holding the arguments is the caller's.
+ */
+CheckpointFrame *checkpoint_frame_new(const Tape *t, int block, Place place, int n,
+                                      const TensorRef *args);
+void checkpoint_frame_free(Tape *t, CheckpointFrame *frame);
 /* Are a block's hooks run again with it? */
 gboolean checkpoint_repeats_hooks(const Tape *t);
 /* Runs a region under checkpointing; run is tape_run or tape_call_hooked by `hooked`. */
@@ -173,5 +209,15 @@ void checkpoint_release(Tape *t, SavedVariable *saved);
 gboolean checkpoint_replay(Tape *t, OpRun *run);
 /* selective_op: keeps the outputs if the policy says so. */
 void checkpoint_keep(Tape *t, const OpRun *run);
+
+/* ---- reentrant.c ---- */
+
+/* Is this block's checkpoint, outside its hooks, a reentrant one? */
+gboolean reentrant_wants(const Tape *t, int block);
+/* Calls the block inside its hooks without a graph. */
+TensorRef reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args);
+/* Runs it again with one, and backwards.  incoming is borrowed; gradients of the arguments, or
+ * NO_TENSOR, are the caller's. */
+void reentrant_backward(Tape *t, gint32 frame, TensorRef incoming, TensorRef *gradients);
 
 #endif

@@ -347,7 +347,7 @@ attention_module(Builder *b, int first)
 }
 
 static Val
-run_attention(BlockWriter *w, const BlockOp *op, int first, Val x)
+run_attention(const BlockWriter *w, const BlockOp *op, int first, Val x)
 {
   Builder *b = w->b;
   gint64 head_dim = op->in / op->heads;
@@ -365,7 +365,7 @@ run_attention(BlockWriter *w, const BlockOp *op, int first, Val x)
 }
 
 static Val
-run_numbers(BlockWriter *w, const BlockOp *op, int first, Val x)
+run_numbers(const BlockWriter *w, const BlockOp *op, int first, Val x)
 {
   int module = first >= 0 ? network_parameter(builder_network(w->b), first)->module : -1;
   if (module >= 0)
@@ -380,7 +380,7 @@ run_numbers(BlockWriter *w, const BlockOp *op, int first, Val x)
 }
 
 static Val
-run_op(BlockWriter *w, const BlockOp *op, int first, Val x, Val other)
+run_op(const BlockWriter *w, const BlockOp *op, int first, Val x, Val other)
 {
   Builder *b = w->b;
   switch (op->kind) {
@@ -425,7 +425,7 @@ find_named(const GArray *names, const char *name)
 }
 
 static Val
-block_forward(BlockWriter *w, const BlockSpec *block, Val input)
+block_forward(const BlockWriter *w, const BlockSpec *block, Val input)
 {
   g_autoptr(GArray) names = g_array_new(FALSE, FALSE, sizeof(Named));
   Named named = {"input", input};
@@ -468,17 +468,45 @@ activation(const Blocks *m, gboolean requires_grad)
 
 /* Writes the function of a run of equal blocks, of which `index` is the first. */
 static int
-write_block(Builder *b, const Blocks *m, const BlockSpec *block, int index, const int *first)
+write_block(const BlockWriter *w, const BlockSpec *block, int index, const ValueInfo *info)
 {
-  BlockWriter w = {b, m, first};
-  ValueInfo info = activation(m, m->has_embedding || index > 0);
   Val input;
-  builder_function_begin(b, "block", index, 1, &info, &input);
-  return builder_function_end(b, block_forward(&w, block, input));
+  builder_function_begin(w->b, "block", index, 1, info, &input);
+  return builder_function_end(w->b, block_forward(w, block, input));
 }
 
-/* Defines all blocks.  Equal ones share a function, but without an embedding the very first has an
- * input of its own kind: one that needs no gradient. */
+static gboolean
+same_value(const ValueInfo *a, const ValueInfo *b)
+{
+  return a->dtype == b->dtype && a->requires_grad == b->requires_grad &&
+         memcmp(a->stride, b->stride, sizeof(a->stride)) == 0;
+}
+
+/* Writes the functions.  Equal blocks in a row share one as long as they get values of one kind:
+ * without an embedding the first input needs no gradient, and under autocast a block may give
+ * another dtype than it gets. */
+static void
+write_blocks(Builder *b, const Blocks *m, const GPtrArray *firsts, Parts *parts)
+{
+  ValueInfo input = activation(m, m->has_embedding), written = input;
+  int index = 0;
+  for (guint i = 0; i < m->blocks->len; i++) {
+    const BlockSpec *block = g_ptr_array_index(m->blocks, i);
+    int function = -1;
+    for (gint64 k = 0; k < block->repeat; k++, index++) {
+      BlockWriter w = {b, m, g_ptr_array_index(firsts, (guint) index)};
+      if (k == 0 || !same_value(&input, &written)) {
+        function = write_block(&w, block, index, &input);
+        written = input;
+      }
+      g_array_append_val(parts->functions, function);
+      const Function *f = network_function(builder_network(b), function);
+      input = g_array_index(f->values, ValueInfo, f->result);
+    }
+  }
+}
+
+/* Defines all blocks. */
 static void
 define_blocks(Builder *b, const Blocks *m, Parts *parts)
 {
@@ -490,16 +518,7 @@ define_blocks(Builder *b, const Blocks *m, Parts *parts)
       g_ptr_array_add(firsts, define_block(b, block));
   }
   builder_module_end(b);
-  int index = 0;
-  for (guint i = 0; i < m->blocks->len; i++) {
-    const BlockSpec *block = g_ptr_array_index(m->blocks, i);
-    int function = -1;
-    for (gint64 k = 0; k < block->repeat; k++, index++) {
-      if (k == 0 || (index == 1 && !m->has_embedding))
-        function = write_block(b, m, block, index, g_ptr_array_index(firsts, (guint) index));
-      g_array_append_val(parts->functions, function);
-    }
-  }
+  write_blocks(b, m, firsts, parts);
 }
 
 static Parts

@@ -71,7 +71,11 @@ flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   Val qp = pad_heads(b, (Val){q.slot, FALSE}, at.head_dim);
   Val kp = pad_heads(b, (Val){k.slot, FALSE}, at.head_dim);
   Val vp = pad_heads(b, (Val){v.slot, FALSE}, at.head_dim);
-  Val out = builder_op(b, OP_FLASH_ATTENTION, &at, 3, (Val[]){qp, kp, vp});
+  Val padded[] = {{qp.slot, FALSE}, {kp.slot, FALSE}, {vp.slot, FALSE}};
+  Val out = builder_op(b, OP_FLASH_ATTENTION, &at, 3, padded);
+  builder_discard(b, vp);
+  builder_discard(b, kp);
+  builder_discard(b, qp);
   out = slice_last(b, out, 0, head_dim);
   builder_discard(b, q);
   builder_discard(b, k);

@@ -45,7 +45,7 @@ backward_split(OpCase *c)
   recipe_launch(c, "cat", KERNEL_MEMORY, 0, "g0 g1 g2 >d0");
 }
 
-/* size[0] is a dimension, not an offset */
+/* The whole input: size[0] is a dimension here, not an offset. */
 static void
 forward_transpose(OpCase *c)
 {
@@ -85,6 +85,14 @@ backward_pad(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
+}
+
+/* Row-major, whatever the gradient's order (_log_softmax_backward_data, SoftMax.cpp). */
+static void
+backward_log_softmax(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 o0 >d0");
 }
 
 /* Gradients of a product: other, then self (rule L4), each of the result's shape until validation.
@@ -251,7 +259,7 @@ static const OpInfo ops[OP_COUNT] = {
                             .forward = forward_alias, .backward = backward_view_as_complex},
     [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias,
                          .backward = backward_view_as_real},
-    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_alias,
+    [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_slice,
                   .backward = backward_dense},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
                   .backward = backward_split},
@@ -324,7 +332,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},
     [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                        .forward = forward_outputs, .backward = backward_new},
+                        .forward = forward_outputs, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
                      .forward = forward_nll_loss, .backward = backward_nll_loss},
 
@@ -341,6 +349,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_EFFICIENT_ATTENTION] = {"efficient_attention",
                                 SAVES(ALWAYS(I3), ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1),
                                       ALWAYS(O0)),
+                                .for_backward = 1 << 1, /* logsumexp */
                                 .shape = shape_efficient_attention,
                                 .forward = forward_efficient_attention,
                                 .backward = backward_efficient_attention, .selective = SELECT_ALL},

@@ -167,13 +167,22 @@ shape_efficient_attention(OpCase *c)
   c->out[1] = value_vector(c->at.batch * c->at.heads * round_up(c->at.length, 32), DTYPE_FP32);
 }
 
+/* 16-bit kernels keep head dims up to 128 in registers; wider outputs are accumulated in memory, in
+ * fp32 (kNeedsOutputAccumulatorBuffer, mem_eff_attention/kernel_forward.h). */
 void
 forward_efficient_attention(OpCase *c)
 {
+  enum { WIDEST_IN_REGISTERS = 128 };
+  gboolean half = dtype_size((DType) c->in[0].dtype) == 2;
+  int accumulator = 0;
   recipe_out(c, 0, "attention");
   recipe_out(c, 1, "logsumexp");
+  if (half && c->at.head_dim > WIDEST_IN_REGISTERS)
+    accumulator = recipe_temp(c, 4 * value_elements(&c->out[0]), "output accumulator");
   recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
                 "i0 i1 i2 i3 >o0 >o1");
+  if (accumulator != 0)
+    recipe_release(c, accumulator);
 }
 
 /* A backward kernel's tile.  The first row of the dtype that is wide enough runs: the order of

@@ -256,7 +256,7 @@ operand_info(const OpCase *c, char letter, int i, int *buffer)
     return &c->temp[i];
   case 'g':
     *buffer = BUFFER_INCOMING + i;
-    return &c->out[i];
+    return i < c->outs ? &c->out[i] : NULL;
   case 'd':
     *buffer = BUFFER_GRAD + i;
     return c->has_grad[i] ? &c->grad[i] : NULL;
@@ -476,6 +476,12 @@ forward_outputs(OpCase *c)
 
 void
 forward_alias(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+}
+
+void
+forward_slice(OpCase *c)
 {
   recipe_alias(c, 0, c->at.size[0]);
 }

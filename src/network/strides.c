@@ -2,13 +2,24 @@
  * they make. */
 #include "network/strides.h"
 
+#include "base/units.h"
+
+/* A product that stays where it is when a size is impossible: the builder refuses the tensor then.
+ */
+static gint64
+times(gint64 stride, gint64 size)
+{
+  gint64 product;
+  return checked_multiply(stride, size, &product) ? product : G_MAXINT64;
+}
+
 void
 value_set_contiguous(ValueInfo *value)
 {
   gint64 stride = 1;
   for (int i = value->dims - 1; i >= 0; i--) {
     value->stride[i] = stride;
-    stride *= value->shape[i];
+    stride = times(stride, value->shape[i]);
   }
 }
 
@@ -21,7 +32,7 @@ value_is_contiguous(const ValueInfo *value)
       continue;
     if (value->stride[i] != expected)
       return FALSE;
-    expected *= value->shape[i];
+    expected = times(expected, value->shape[i]);
   }
   return TRUE;
 }
@@ -33,7 +44,7 @@ begins_run(const ValueInfo *value, int d, gint64 inner, gint64 base)
 {
   if (d == 0)
     return TRUE;
-  return value->shape[d - 1] != 1 && value->stride[d - 1] != inner * base;
+  return value->shape[d - 1] != 1 && value->stride[d - 1] != times(inner, base);
 }
 
 gboolean
@@ -46,12 +57,12 @@ value_view(const ValueInfo *value, ValueInfo *as)
   int next = as->dims - 1;
   gint64 base = value->stride[value->dims - 1], inner = 1, seen = 1;
   for (int d = value->dims - 1; d >= 0; d--) {
-    inner *= value->shape[d];
+    inner = times(inner, value->shape[d]);
     if (!begins_run(value, d, inner, base))
       continue;
     for (; next >= 0 && (seen < inner || as->shape[next] == 1); next--) {
-      as->stride[next] = seen * base;
-      seen *= as->shape[next];
+      as->stride[next] = times(seen, base);
+      seen = times(seen, as->shape[next]);
     }
     if (seen != inner)
       return FALSE;
@@ -112,7 +123,7 @@ value_order_like(ValueInfo *value, int n, const ValueInfo *operands)
   gint64 stride = 1;
   for (int i = 0; i < value->dims; i++) {
     value->stride[order[i]] = stride;
-    stride *= value->shape[order[i]];
+    stride = times(stride, value->shape[order[i]]);
   }
 }
 

@@ -101,6 +101,13 @@ live_storage_clear(LiveStorages *live, StorageId *storage)
   live_storage_drop(live, old);
 }
 
+void
+live_storage_record_stream(LiveStorages *live, StorageId storage, StreamId stream)
+{
+  if (storage != NO_STORAGE && live_storage_stream(live, storage) != stream)
+    program_builder_record_stream(live->builder, storage, stream);
+}
+
 int
 live_storage_holders(const LiveStorages *live, StorageId storage)
 {

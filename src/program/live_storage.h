@@ -37,6 +37,8 @@ void live_storage_hold(LiveStorages *live, StorageId storage);
 void live_storage_drop(LiveStorages *live, StorageId storage);
 /* *storage lets go and becomes NO_STORAGE. */
 void live_storage_clear(LiveStorages *live, StorageId *storage);
+/* The storage is used on this stream too (Tensor.record_stream); nothing on its own stream. */
+void live_storage_record_stream(LiveStorages *live, StorageId storage, StreamId stream);
 int live_storage_holders(const LiveStorages *live, StorageId storage);
 /* What it turned out to be: a temporary that autograd saved, a gradient that a parameter took. */
 void live_storage_set_purpose(LiveStorages *live, StorageId storage, StoragePurpose purpose);

@@ -17,6 +17,7 @@ struct _Recorder {
   GArray *frames;                    /* Frame: open ranges, innermost last */
   GArray *births;                    /* guint: memory event that began allocation i */
   gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
+  gboolean keeps_gradients;          /* between steps */
   guint peak_events;                 /* how many memory events led to the peak */
 };
 
@@ -130,11 +131,19 @@ mark_peak(Recorder *recorder, const MemoryEvent *now)
   peak->reserved = now->reserved_after;
 }
 
+void
+recorder_keep_gradients(Recorder *recorder)
+{
+  recorder->keeps_gradients = TRUE;
+}
+
 /* Gradients that a step made are what zero_grad() drops; everything else stays between steps, and
  * so do gradient buffers of the construction. */
 static gint64
 at_rest_bytes(const Recorder *recorder, gint64 allocated)
 {
+  if (recorder->keeps_gradients)
+    return allocated;
   return allocated - recorder->live_bytes[CATEGORY_SHARDED_GRADIENT] -
          recorder->live_bytes[CATEGORY_UNSHARDED_GRADIENT];
 }

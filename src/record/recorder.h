@@ -26,6 +26,9 @@ Recorder *recorder_new(Recording *recording, RecorderLevel level, gpointer user)
 void recorder_free(Recorder *recorder);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recorder, recorder_free)
 
+/* Gradients are not dropped between steps: they count in at_rest_bytes. */
+void recorder_keep_gradients(Recorder *recorder);
+
 /* About so many memory events, ranges and spans are to come: saves growing. */
 void recorder_reserve(Recorder *recorder, guint memory, guint ranges, guint spans);
 

@@ -103,6 +103,15 @@ read_bool_or_int(JsonReader *reader, const OptionInfo *option, const char *key, 
 }
 
 static void
+read_name_or_int(JsonReader *reader, const OptionInfo *option, const char *key, OptionValue *value)
+{
+  value->is_name = cJSON_IsString(json_reader_raw(reader, key));
+  value->number = value->is_name
+                      ? json_reader_enum(reader, key, option->names, 0)
+                      : json_reader_int(reader, key, value->number, option->min, option->max);
+}
+
+static void
 read_int_or_auto(JsonReader *reader, const OptionInfo *option, const char *key, OptionValue *value)
 {
   const cJSON *raw = json_reader_raw(reader, key);
@@ -166,6 +175,9 @@ read_option(JsonReader *reader, const OptionInfo *option)
   case OPTION_ABSENT:
     json_reader_fail(reader, key, "not yet supported");
     break;
+  case OPTION_NAME_OR_INT:
+    read_name_or_int(reader, option, key, &value);
+    break;
   }
   return value;
 }
@@ -227,6 +239,11 @@ option_allowed(const OptionInfo *option)
   case OPTION_BOOL_OR_INT:
     return g_strdup_printf("true | false | null | %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
                            option->min, option->max);
+  case OPTION_NAME_OR_INT: {
+    g_autofree char *names = join_names(option->names);
+    return g_strdup_printf("%s | %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT, names, option->min,
+                           option->max);
+  }
   case OPTION_INT_OR_AUTO:
     return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " | auto", option->min,
                            option->max);

@@ -13,6 +13,7 @@ typedef enum {
   OPTION_SIZE,        /* bytes, or "25MiB", in [min, max] (max 0: no limit) */
   OPTION_ENUM,        /* one of `names` (NULL-terminated) */
   OPTION_BOOL_OR_INT, /* true | false | whole number in [min, max] | null */
+  OPTION_NAME_OR_INT, /* one of `names`, or a whole number in [min, max] */
   OPTION_INT_OR_AUTO, /* whole number in [min, max], or "auto": the strategy chooses */
   OPTION_REAL,        /* number in [min, max] */
   OPTION_TEXT,   /* a string that changes nothing here (a path): only whether it is given counts */
@@ -26,10 +27,9 @@ typedef struct {
   const char *key;
   OptionType type;
   const char
-      *fallback; /* the default, as JSON text: "1", "true", "null", "\"root\"", "\"25MiB\"" */
-  gint64 min,
-      max; /* OPTION_INT, OPTION_SIZE, OPTION_BOOL_OR_INT, OPTION_INT_OR_AUTO, OPTION_REAL */
-  const char *const *names; /* OPTION_ENUM */
+      *fallback;   /* the default, as JSON text: "1", "true", "null", "\"root\"", "\"25MiB\"" */
+  gint64 min, max; /* of OPTION_INT, SIZE, BOOL_OR_INT, NAME_OR_INT, INT_OR_AUTO, REAL */
+  const char *const *names; /* OPTION_ENUM, OPTION_NAME_OR_INT */
   const char *summary;      /* one line for `list` and the manual */
 } OptionInfo;
 
@@ -44,6 +44,7 @@ typedef struct {
   gboolean
       is_null; /* no value: null, where the default is null or OPTION_BOOL_OR_INT was given null */
   gboolean is_bool; /* OPTION_BOOL_OR_INT: true or false, in `number` */
+  gboolean is_name; /* OPTION_NAME_OR_INT: a name, whose index is in `number` */
   gboolean is_auto; /* OPTION_INT_OR_AUTO: "auto" */
   gint64 number;    /* bool, int, size, or index into names */
   double real;      /* OPTION_REAL */

@@ -9,7 +9,7 @@
 #define MESH_DIM_MAX (1 << 20)
 #define MESH_RANKS_MAX (1 << 24)
 #define MICRO_BATCH_MAX (1 << 20)
-#define ACCUMULATION_MAX (1 << 20)
+#define ACCUMULATION_MAX 1024 /* every micro-batch is simulated */
 #define EVERY_MAX (1 << 20)
 #define CLIP_MAX 1e9
 #define SEQUENCE_LENGTH_DEFAULT 8192
@@ -214,6 +214,9 @@ read_retain(JsonReader *reader, PlanSpec *spec)
     g_autoptr(JsonReader) element = json_reader_element(reader, "retain", i);
     RetainSpec *retain = g_new0(RetainSpec, 1);
     retain->group = g_strdup(json_reader_required_string(element, "group"));
+    for (guint k = 0; k < i; k++)
+      if (strcmp(((RetainSpec *) g_ptr_array_index(spec->retain, k))->group, retain->group) == 0)
+        json_reader_fail(element, "group", "'%s' is retained twice", retain->group);
     retain->as = (RetainAs) json_reader_enum(element, "as", retain_as_names, RETAIN_CLONE);
     retain->until =
         (RetainUntil) json_reader_enum(element, "until", retain_until_names, RETAIN_END_OF_STEP);
@@ -362,6 +365,22 @@ plan_spec_free(PlanSpec *spec)
   g_free(spec->file);
   g_free(spec->name);
   g_free(spec);
+}
+
+gboolean
+plan_spec_checkpoints(const PlanSpec *spec, int block)
+{
+  double f = spec->checkpointing.fraction;
+  switch (spec->checkpointing.policy) {
+  case CHECKPOINT_NONE:
+    return FALSE;
+  case CHECKPOINT_EVERY_N:
+    return block % spec->checkpointing.every == 0;
+  case CHECKPOINT_FRACTION: /* block i when floor((i + 1) f) > floor(i f): spread evenly */
+    return (gint64) ((block + 1) * f) > (gint64) (block * f);
+  default:
+    return TRUE;
+  }
 }
 
 const OptionValue *

@@ -103,6 +103,9 @@ const char *plan_checkpoint_policy_name(CheckpointPolicy policy);
 const char *plan_optimizer_name(OptimizerName name);
 const char *plan_optimizer_code_name(OptimizerCode code);
 
+/* Does the plan checkpoint this block (from 0)? */
+gboolean plan_spec_checkpoints(const PlanSpec *spec, int block);
+
 /* Value of an option of the strategy's section; the key must be in its table. */
 const OptionValue *plan_spec_option(const PlanSpec *spec, const char *key);
 static inline gint64

@@ -4,40 +4,27 @@
 
 #include "base/units.h"
 #include "strategy/fsdp2_private.h"
+#include "strategy/fsdp_options.h"
 
-/* ---- options ---- */
+/* Elements that all ranks hold together, far below what sums over a step could overflow. */
+#define MOST_ELEMENTS ((gint64) 1 << 50)
 
-static const char *const places[] = {"root", "own", NULL};
-static const char *const sharding_strategies[] = {"FULL_SHARD",   "SHARD_GRAD_OP",       "NO_SHARD",
-                                                  "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2", NULL};
-
-static const OptionInfo options[] = {
-    {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL,
-     "blocks in one group; 0: everything in the root's"},
-    {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
-     "the embedding is in the root's group, or in its own (an output layer tied to it then isn't)"},
-    {"head", OPTION_ENUM, "\"root\"", 0, 0, places,
-     "final norm and output layer: in the root's group, or in their own"},
-    {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
-     "free gathered parameters after forward: true, false, a smaller group's size, or null (all "
-     "but the root)"},
-    {"reshard_head", OPTION_BOOL, "false", 0, 0, NULL,
-     "the head's own group follows reshard_after_forward too"},
-    {"reshard_root", OPTION_BOOL, "true", 0, 0, NULL,
-     "the root's group follows reshard_after_forward; false: it has the library's default and "
-     "stays "
-     "gathered"},
-    {"reshard_last_block", OPTION_BOOL, "true", 0, 0, NULL,
-     "false: the last group of blocks stays gathered"},
-    {"forward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL,
-     "groups gathered ahead explicitly in forward; 0: implicit"},
-    {"backward_prefetch", OPTION_INT, "0", 0, 1 << 20, NULL, "the same in backward"},
-    {"sharding_strategy", OPTION_ENUM, "\"FULL_SHARD\"", 0, 0, sharding_strategies, "FSDP1 only"},
-    {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL, "FSDP1 only"},
-    {0},
-};
-
-static const OptionSection section = {"fsdp", options};
+/* A parameter of few rows is padded to one for each rank. */
+static gboolean
+accept_padding(const PlanSpec *plan, const Network *network, GError **error)
+{
+  gint64 total = 0;
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    gint64 chunk = shard_padded_elements(p, plan->shard), all;
+    if (!checked_multiply(chunk, plan->shard, &all) || all > MOST_ELEMENTS - total)
+      return plan_spec_refuse(plan, error, "mesh.shard",
+                              "parameters padded to %d shards have more than 2^50 elements",
+                              plan->shard);
+    total += all;
+  }
+  return TRUE;
+}
 
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
@@ -48,6 +35,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "only FSDP1 has it; fsdp2 shards fully");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
+  if (plan_spec_option(plan, "backward_prefetch")->is_name)
+    return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
+                            "only FSDP1 names a moment; fsdp2 takes a number of groups");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "fsdp2 casts by its mixed precision policy, not by autocast");
@@ -62,7 +52,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return TRUE;
+  return accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -76,51 +66,16 @@ splits_tied(const PlanSpec *plan)
 
 /* ---- groups ---- */
 
-static int
-new_unit(StrategyContext *x, const char *name)
-{
-  Unit *unit = g_new0(Unit, 1);
-  unit->name = g_strdup(name);
-  unit->parameters = g_array_new(FALSE, FALSE, sizeof(int));
-  unit->modules = g_array_new(FALSE, FALSE, sizeof(int));
-  g_ptr_array_add(x->units, unit);
-  return (int) x->units->len - 1;
-}
-
-/* Puts a module into a unit: its hooks begin and end there, its parameters that no unit has yet
- * belong to it. */
-static void
-add_module(StrategyContext *x, int unit_index, int module, int last_module, int *owner)
-{
-  Unit *unit = g_ptr_array_index(x->units, unit_index);
-  if (unit->modules->len == 0)
-    g_array_index(x->unit_begins, int, module) = unit_index;
-  else
-    g_array_index(x->unit_ends, int, g_array_index(unit->modules, int, unit->modules->len - 1)) =
-        -1;
-  g_array_index(x->unit_ends, int, module) = unit_index;
-  g_array_append_val(unit->modules, module);
-  for (guint i = 0; i < x->network->parameters->len; i++) {
-    const Parameter *p = network_parameter(x->network, (int) i);
-    if (owner[i] >= 0 || p->module < module || p->module > last_module)
-      continue;
-    owner[i] = unit_index;
-    unit->elements += p->elements;
-    int index = (int) i;
-    g_array_append_val(unit->parameters, index);
-  }
-}
-
 static void
 add_blocks(StrategyContext *x, int per_group, int *owner)
 {
   int blocks = (int) x->network->blocks->len;
   for (int first = 0; first < blocks && per_group > 0; first += per_group) {
     const Block *b = network_block(x->network, first);
-    int unit = new_unit(x, network_module(x->network, b->module)->path);
+    int unit = strategy_new_unit(x, network_module(x->network, b->module)->path);
     for (int i = first; i < MIN(first + per_group, blocks); i++) {
       b = network_block(x->network, i);
-      add_module(x, unit, b->module, b->module + b->modules - 1, owner);
+      strategy_add_module(x, unit, b->module, b->module + b->modules - 1, owner);
     }
   }
 }
@@ -134,22 +89,23 @@ make_units(StrategyContext *x)
   int modules = (int) n->modules->len;
   g_autofree int *owner = g_new(int, n->parameters->len);
   memset(owner, -1, sizeof(int) * n->parameters->len);
-  int root = new_unit(x, "root");
+  int root = strategy_new_unit(x, "root");
   if (plan_spec_number(x->plan, "embedding") == 1)
     for (guint i = 0; i < n->embedding_modules->len; i++) {
       int module = g_array_index(n->embedding_modules, int, i);
-      add_module(x, new_unit(x, network_module(n, module)->path), module, module, owner);
+      strategy_add_module(x, strategy_new_unit(x, network_module(n, module)->path), module, module,
+                          owner);
     }
   add_blocks(x, (int) plan_spec_number(x->plan, "blocks_per_group"), owner);
   if (plan_spec_number(x->plan, "head") == 1 && n->head_modules->len > 0) {
     int first = g_array_index(n->head_modules, int, 0);
-    int head = new_unit(x, network_module(n, first)->path);
+    int head = strategy_new_unit(x, network_module(n, first)->path);
     for (guint i = 0; i < n->head_modules->len; i++) {
       int module = g_array_index(n->head_modules, int, i);
-      add_module(x, head, module, module, owner);
+      strategy_add_module(x, head, module, module, owner);
     }
   }
-  add_module(x, root, 0, modules - 1, owner);
+  strategy_add_module(x, root, 0, modules - 1, owner);
 }
 
 static void
@@ -533,7 +489,7 @@ expected(StrategyContext *x)
 const Strategy strategy_fsdp2 = {
     .name = "fsdp2",
     .summary = "PyTorch fully_shard: parameters, gradients and optimizer state sharded by groups",
-    .section = &section,
+    .section = &fsdp_section,
     .sharded_norms = TRUE,
     .splits_tied = splits_tied,
     .casts_inputs = TRUE,

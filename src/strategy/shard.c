@@ -4,16 +4,34 @@
 
 #include "base/units.h"
 
+static gint64
+rows_of(const Parameter *parameter)
+{
+  return parameter->dims > 0 ? parameter->shape[0] : 1;
+}
+
+static gint64
+width_of(const Parameter *parameter)
+{
+  gint64 rows = rows_of(parameter);
+  return rows > 0 ? parameter->elements / rows : 0;
+}
+
+gint64
+shard_padded_elements(const Parameter *parameter, int ranks)
+{
+  return ceil_div(rows_of(parameter), ranks) * width_of(parameter);
+}
+
 Shard
 shard_of(const Parameter *parameter, int ranks, int rank)
 {
-  gint64 rows = parameter->dims > 0 ? parameter->shape[0] : 1;
-  gint64 width = rows > 0 ? parameter->elements / rows : 0;
-  gint64 chunk = ceil_div(rows, ranks);
+  gint64 rows = rows_of(parameter), chunk = ceil_div(rows, ranks);
   gint64 first = MIN((gint64) rank * chunk, rows), last = MIN(first + chunk, rows);
+  gint64 padded = shard_padded_elements(parameter, ranks);
   return (Shard){
-      .padded_elements = chunk * width,
-      .full_elements = ranks * chunk * width,
-      .local_elements = (last - first) * width,
+      .padded_elements = padded,
+      .full_elements = ranks * padded,
+      .local_elements = (last - first) * width_of(parameter),
   };
 }

@@ -11,6 +11,8 @@ typedef struct {
   gint64 local_elements;  /* of this rank, without padding */
 } Shard;
 
+/* The padded elements alone: at most those of the parameter. */
+gint64 shard_padded_elements(const Parameter *parameter, int ranks);
 Shard shard_of(const Parameter *parameter, int ranks, int rank);
 
 #endif

@@ -71,6 +71,41 @@ strategy_copy(StrategyContext *x, StreamId stream, const char *name, double byte
   program_builder_copy(x->builder, stream, program_builder_kernel(x->builder, &kernel));
 }
 
+/* ---- units ---- */
+
+int
+strategy_new_unit(StrategyContext *x, const char *name)
+{
+  Unit *unit = g_new0(Unit, 1);
+  unit->name = g_strdup(name);
+  unit->parameters = g_array_new(FALSE, FALSE, sizeof(int));
+  unit->modules = g_array_new(FALSE, FALSE, sizeof(int));
+  g_ptr_array_add(x->units, unit);
+  return (int) x->units->len - 1;
+}
+
+void
+strategy_add_module(StrategyContext *x, int unit_index, int module, int last_module, int *owner)
+{
+  Unit *unit = g_ptr_array_index(x->units, (guint) unit_index);
+  if (unit->modules->len == 0)
+    g_array_index(x->unit_begins, int, module) = unit_index;
+  else
+    g_array_index(x->unit_ends, int, g_array_index(unit->modules, int, unit->modules->len - 1)) =
+        -1;
+  g_array_index(x->unit_ends, int, module) = unit_index;
+  g_array_append_val(unit->modules, module);
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    const Parameter *p = network_parameter(x->network, (int) i);
+    if (owner[i] >= 0 || p->module < module || p->module > last_module)
+      continue;
+    owner[i] = unit_index;
+    unit->elements += p->elements;
+    int index = (int) i;
+    g_array_append_val(unit->parameters, index);
+  }
+}
+
 /* ---- construction ---- */
 
 gboolean

@@ -73,11 +73,16 @@ struct _StrategyContext {
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
   gpointer state;             /* the strategy's own */
+  /* Makes the autograd nodes through which the gradients of a unit's parameters, views of a flat
+   * one, come to .flatten; they run on this stream.  The walk's. */
+  void (*view_parameters)(StrategyContext *x, int unit, StreamId stream);
+  gpointer walk;
   /* where the walk is */
   int step;        /* from 1 */
   int micro_batch; /* from 0 */
   gboolean last_micro_batch;
   gboolean synchronize; /* gradients are reduced in this micro-batch */
+  gboolean no_grad;     /* autograd records nothing */
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
@@ -135,6 +140,9 @@ typedef struct {
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
+  /* After view_parameters: the gradients of a unit's parameters become one; gradients, by position
+   * in the unit, are borrowed (NO_STORAGE: a parameter without one).  after_backward follows. */
+  void (*flatten)(StrategyContext *x, int unit, const StorageId *gradients);
   void (*after_backward)(StrategyContext *x, int unit);
   void (*end_backward)(StrategyContext *x); /* the graph has run */
   void (*after_graph)(StrategyContext *x);  /* backward() has returned to the framework's engine */
@@ -155,10 +163,15 @@ typedef struct {
   /* Does the plan put the two modules of a tied weight into different groups, so that each gets a
    * parameter of its own?  NULL: never. */
   gboolean (*splits_tied)(const PlanSpec *plan);
-  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
+  /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
+  gboolean (*clip)(StrategyContext *x);
+  gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
+  gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
+  /* checkpoint(FSDP(block)) is the reentrant one. */
+  gboolean reentrant_outside;
   /* A gathered parameter is new memory put under it, not its own memory resized. */
   gboolean swaps_parameters;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
@@ -174,6 +187,13 @@ const Strategy *strategy_find(const char *name);
 PlanStrategy *strategy_plan_table(void);
 
 /* ---- what many strategies do ---- */
+
+/* Adds a unit without modules; returns its index. */
+int strategy_new_unit(StrategyContext *x, const char *name);
+/* Puts modules `module` to `last_module` into a unit: its hooks begin and end at the first of them,
+ * their parameters that no unit has yet belong to it.  owner: unit of each parameter, -1 for none;
+ * kept up to date. */
+void strategy_add_module(StrategyContext *x, int unit, int module, int last_module, int *owner);
 
 /* Purpose of a parameter's memory. */
 StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Category category);

@@ -34,11 +34,12 @@ rejects "a block ends as wide as it began" "key 'blocks[0].ops': the block ends 
 rejects "heads divide the width" "key 'blocks[0].ops[0].heads': 7 does not divide the width 64" '{"op": "attention", "heads": 7}'
 rejects "key heads divide heads" "key 'blocks[0].ops[0].kv_heads': 3 does not divide heads 4" \
   '{"op": "attention", "heads": 4, "kv_heads": 3}'
-rejects "modules of a block have different names" "key 'blocks[0].ops[1].name': 'linear' is the name of an earlier op" \
-  "$linear, $linear"
-rejects "a name is one step of a path" "key 'blocks[0].ops[0].name': 'a.b' cannot be a module's name" \
+accepts "ops of a block without names are numbered by kind" "$linear, $linear"
+rejects "ops of a block have different names" "key 'blocks[0].ops[1].name': two ops of the block are named 'up'" \
+  '{"op": "linear", "name": "up"}, {"op": "linear", "name": "up"}'
+rejects "a name is one step of a path" "key 'blocks[0].ops[0].name': 'a.b' is no name of a module" \
   '{"op": "linear", "name": "a.b"}'
-rejects "sizes that overflow are no sizes" "opaque: the product of its dimensions is too large" '{"activation_bytes": "8000000TiB"}'
+rejects "sizes that overflow are no sizes" "opaque: 8796093022208000000 elements are too many for a tensor" '{"activation_bytes": "8000000TiB"}'
 
 # Whole networks.
 whole() {
@@ -48,7 +49,7 @@ whole() {
 whole "a network has blocks" "key 'blocks': a network has at least one block" '{"family": "blocks", "hidden": 8, "vocabulary": 9}'
 whole "a loss over a vocabulary needs one" "key 'vocabulary': is needed by" \
   '{"family": "blocks", "hidden": 8, "blocks": [{"ops": [{"op": "gelu"}]}]}'
-whole "modules have different names" "two modules are called 'embedding'" \
+whole "modules have different names" "key 'embedding': is named 'embedding' like 'list'" \
   '{"family": "blocks", "hidden": 8, "vocabulary": 9, "list": "embedding", "blocks": [{"ops": [{"op": "gelu"}]}]}'
 whole "there are at most 4096 blocks" "key 'blocks': there are more than 4096 blocks" \
   '{"family": "blocks", "hidden": 8, "vocabulary": 9, "blocks": [{"repeat": 4096, "ops": [{}]}, {"ops": [{}]}]}'

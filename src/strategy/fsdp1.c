@@ -1,0 +1,491 @@
+/* fsdp1.c - torch.distributed.fsdp.FullyShardedDataParallel: units, hooks and options
+ * (_runtime_utils.py, _exec_order_utils.py, fully_sharded_data_parallel.py; use_orig_params=True,
+ * one flat parameter per wrapped block and one for the rest). */
+#include <string.h>
+
+#include "strategy/fsdp1_private.h"
+
+/* ---- what it can honour ---- */
+
+static gboolean
+is_hybrid(ShardingStrategy strategy)
+{
+  return strategy == HYBRID_SHARD || strategy == HYBRID_SHARD_ZERO2;
+}
+
+static gboolean
+accept_mesh(const PlanSpec *plan, GError **error)
+{
+  ShardingStrategy strategy = (ShardingStrategy) plan_spec_number(plan, "sharding_strategy");
+  if (strategy != NO_SHARD && !is_hybrid(strategy) && plan->replicate > 1)
+    return plan_spec_refuse(plan, error, "mesh.replicate",
+                            "FSDP1 has replicas with fsdp.sharding_strategy HYBRID_SHARD, "
+                            "_HYBRID_SHARD_ZERO2 or NO_SHARD");
+  if (is_hybrid(strategy) && plan->shard == 1 && plan->replicate > 1)
+    return plan_spec_refuse(
+        plan, error, "mesh.shard",
+        "FSDP1 turns hybrid sharding over one rank into NO_SHARD and then never "
+        "sums over replicas: use fsdp.sharding_strategy NO_SHARD");
+  return TRUE;
+}
+
+/* FSDP2's options: their defaults, and what FSDP1 does anyway. */
+static gboolean
+accept_groups(const PlanSpec *plan, GError **error)
+{
+  const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
+  if (plan_spec_number(plan, "blocks_per_group") > 1)
+    return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
+                            "fsdp1 wraps each block (1) or the whole model alone (0)");
+  if (plan_spec_number(plan, "embedding") != 0 || plan_spec_number(plan, "head") != 0)
+    return plan_spec_refuse(
+        plan, error, plan_spec_number(plan, "head") != 0 ? "fsdp.head" : "fsdp.embedding",
+        "fsdp1 wraps blocks alone: embedding and head are in the root's flat parameter");
+  if (!reshard->is_null && !(reshard->is_bool && reshard->number))
+    return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
+                            "with fsdp1 fsdp.sharding_strategy says it: SHARD_GRAD_OP is false");
+  if (plan_spec_number(plan, "reshard_head") || !plan_spec_number(plan, "reshard_last_block"))
+    return plan_spec_refuse(plan, error,
+                            plan_spec_number(plan, "reshard_head") ? "fsdp.reshard_head"
+                                                                   : "fsdp.reshard_last_block",
+                            "only fsdp2 has it");
+  return TRUE;
+}
+
+static gboolean
+accept_prefetch(const PlanSpec *plan, GError **error)
+{
+  const OptionValue *backward = plan_spec_option(plan, "backward_prefetch");
+  if (!backward->is_name && backward->number != 0)
+    return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
+                            "fsdp1 takes pre (or 0), post or none, no number of groups");
+  if (plan_spec_number(plan, "forward_prefetch") > 1)
+    return plan_spec_refuse(plan, error, "fsdp.forward_prefetch",
+                            "fsdp1 prefetches one group: 0 or 1");
+  return TRUE;
+}
+
+/* _use_sharded_grad_views gives a shared parameter the gradient of the other one as it is, which
+ * PyTorch 2.11 refuses when its dtype is not the parameter's. */
+static gboolean
+loses_tied_gradient(const PlanSpec *plan, const Network *network)
+{
+  gboolean whole = plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1;
+  return whole && network->tied_module >= 0 && plan->accumulation.steps > 1 &&
+         !plan->accumulation.sync_every_step &&
+         plan->precision.compute != plan->precision.parameters;
+}
+
+static gboolean
+accept(const PlanSpec *plan, const Network *network, GError **error)
+{
+  if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error))
+    return FALSE;
+  if (!plan->accumulation.reshard_after_backward)
+    return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",
+                            "only fsdp2 has it");
+  if (plan->accumulation.set_last_backward)
+    return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only fsdp2 has it");
+  if (loses_tied_gradient(plan, network))
+    return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
+                            "without sharding, FSDP1 cannot keep a tied weight's gradient in %s "
+                            "over micro-batches: the parameter is %s",
+                            dtype_name(plan->precision.compute),
+                            dtype_name(plan->precision.parameters));
+  if (plan->precision.autocast)
+    return plan_spec_refuse(plan, error, "precision.autocast",
+                            "fsdp1 casts by its mixed precision, not by autocast");
+  if (plan->precision.has_output)
+    return plan_spec_refuse(plan, error, "precision.output", "only fsdp2 casts outputs");
+  return TRUE;
+}
+
+/* ---- units ---- */
+
+/* ModuleWrapPolicy({type(layers[0])}): a checkpoint wrapper inside FSDP is another class than a
+ * bare block, so where only some blocks are checkpointed those unlike the first stay in the root.
+ */
+static gboolean
+is_wrapped(const PlanSpec *plan, int block)
+{
+  return plan->checkpointing.around == AROUND_FSDP ||
+         plan_spec_checkpoints(plan, block) == plan_spec_checkpoints(plan, 0);
+}
+
+/* In the order of modules(): the root comes first, and has what no block has. */
+static void
+make_units(StrategyContext *x)
+{
+  const Network *n = x->network;
+  g_autofree int *owner = g_new(int, n->parameters->len);
+  memset(owner, -1, sizeof(int) * n->parameters->len);
+  int root = strategy_new_unit(x, "root");
+  gboolean wraps = plan_spec_number(x->plan, "blocks_per_group") > 0;
+  for (int i = 0; i < (int) n->blocks->len && wraps; i++) {
+    const Block *b = network_block(n, i);
+    if (!is_wrapped(x->plan, i))
+      continue;
+    int unit = strategy_new_unit(x, network_module(n, b->module)->path);
+    strategy_add_module(x, unit, b->module, b->module + b->modules - 1, owner);
+  }
+  strategy_add_module(x, root, 0, (int) n->modules->len - 1, owner);
+}
+
+static void
+set_groups(StrategyContext *x, Fsdp1 *f)
+{
+  const PlanSpec *plan = x->plan;
+  f->strategy = (ShardingStrategy) plan_spec_number(plan, "sharding_strategy");
+  f->ranks = plan->shard;
+  f->replicas = plan->replicate;
+  if (f->strategy == NO_SHARD) /* one group of all ranks */
+    f->ranks = f->replicas = plan->shard * plan->replicate;
+  if (f->ranks == 1)
+    f->strategy = NO_SHARD; /* _init_core_state: one rank shards nothing */
+  if (f->strategy != NO_SHARD)
+    f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
+  if (f->replicas > 1)
+    f->replicate_communicator = program_builder_communicator(
+        x->builder, "replicate", f->replicas, f->strategy == NO_SHARD ? 1 : f->ranks);
+}
+
+static void
+setup(StrategyContext *x)
+{
+  Fsdp1 *f = x->state = g_new0(Fsdp1, 1);
+  const PlanSpec *plan = x->plan;
+  set_groups(x, f);
+  f->stored = plan->precision.parameters;
+  f->gathered = plan->precision.compute;
+  f->reduce = plan->precision.reduce;
+  f->backward_prefetch = (BackwardPrefetch) plan_spec_number(plan, "backward_prefetch");
+  f->forward_prefetch = plan_spec_number(plan, "forward_prefetch") > 0;
+  f->limits = plan_spec_number(plan, "limit_all_gathers") != 0;
+  f->free_events = g_array_new(FALSE, FALSE, sizeof(gint32));
+  f->pre_forward_order = g_array_new(FALSE, FALSE, sizeof(int));
+  f->post_forward_order = g_array_new(FALSE, FALSE, sizeof(int));
+  f->is_first_iteration = TRUE;
+  f->zero = NO_STORAGE;
+  make_units(x);
+  f->count = (int) x->units->len;
+  f->handles = g_new0(Handle, f->count);
+  for (int i = 0; i < f->count; i++)
+    handle_init(x, &f->handles[i], i);
+}
+
+static void
+teardown(StrategyContext *x)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  for (int i = 0; i < f->count; i++)
+    handle_clear(&f->handles[i]);
+  g_free(f->handles);
+  g_array_unref(f->free_events);
+  g_array_unref(f->pre_forward_order);
+  g_array_unref(f->post_forward_order);
+  g_free(f);
+}
+
+/* The whole model is made on the device; then its blocks are wrapped one after another, the root
+ * last. */
+static void
+construct(StrategyContext *x)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  strategy_construct_whole(x);
+  for (int i = 1; i <= f->count; i++)
+    if (f->handles[i % f->count].count > 0)
+      handle_construct(x, &f->handles[i % f->count]);
+}
+
+/* ---- prefetching ---- */
+
+/* _get_handle_to_prefetch: the next one in the order of forward, or the one before in its reverse.
+ */
+static Handle *
+prefetch_target(const Fsdp1 *f, const GArray *order, int index)
+{
+  if (index < 0 || index >= (int) order->len)
+    return NULL;
+  Handle *target = &f->handles[g_array_index(order, int, index)];
+  return target->prefetched ? NULL : target;
+}
+
+static void
+prefetch_forward(StrategyContext *x, const Handle *h)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  if (!f->forward_prefetch || h->pre_forward_index < 0)
+    return;
+  Handle *target = prefetch_target(f, f->pre_forward_order, h->pre_forward_index + 1);
+  if (target == NULL || !target->needs_pre_forward_unshard)
+    return;
+  handle_unshard(x, target, TRUE);
+  target->prefetched = TRUE;
+}
+
+static void
+prefetch_backward(StrategyContext *x, const Handle *h, BackwardPrefetch moment)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  if (f->backward_prefetch != moment || h->post_forward_index < 0)
+    return;
+  Handle *target = prefetch_target(f, f->post_forward_order, h->post_forward_index - 1);
+  if (target == NULL || !target->needs_pre_backward_unshard)
+    return;
+  handle_unshard(x, target, FALSE);
+  target->prefetched = TRUE;
+}
+
+/* ---- hooks ---- */
+
+static void
+begin_step(StrategyContext *x)
+{
+  for (guint i = 0; i < x->units->len; i++) {
+    Unit *unit = g_ptr_array_index(x->units, i);
+    unit->all_gathers = unit->reduce_scatters = 0;
+  }
+}
+
+/* .grad of the parameters are views: the flat gradient lives on until FSDP looks again. */
+static void
+zero_grad(StrategyContext *x)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  for (int i = 0; i < f->count; i++)
+    f->handles[i].has_gradients = FALSE;
+}
+
+static void
+reset_gradients(StrategyContext *x)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  for (int i = 0; i < f->count; i++)
+    handle_reset_gradient(x, &f->handles[i]);
+}
+
+/* _root_pre_forward: gathers may not overtake the optimizer step. */
+static void
+begin_forward(StrategyContext *x)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  for (int i = 0; i < f->count; i++) {
+    Handle *h = &f->handles[i];
+    if (!f->initialized && h->count > 0)
+      handle_lazy_init(x, h);
+    if (f->forward_prefetch) {
+      h->needs_pre_forward_unshard = TRUE;
+      h->prefetched = FALSE;
+    }
+  }
+  f->initialized = TRUE;
+  fsdp1_wait_stream(x, STREAM_UNSHARD, STREAM_COMPUTE);
+  fsdp1_wait_stream(x, STREAM_PRE_UNSHARD, STREAM_COMPUTE);
+  reset_gradients(x);
+}
+
+/* _pre_forward */
+static void
+before_forward(StrategyContext *x, int unit)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  Handle *h = &f->handles[unit];
+  program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
+  if (h->count == 0) /* a root whose parameters all are in blocks */
+    return;
+  if (f->is_first_iteration && h->pre_forward_index < 0) {
+    h->pre_forward_index = (int) f->pre_forward_order->len;
+    g_array_append_val(f->pre_forward_order, unit);
+  }
+  if (!h->prefetched)
+    handle_unshard(x, h, TRUE);
+  h->needs_pre_forward_unshard = FALSE;
+  fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_UNSHARD);
+  prefetch_forward(x, h);
+}
+
+/* _post_forward.  The root's parameters are kept: backward begins with them. */
+static int
+after_forward(StrategyContext *x, int unit)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  Handle *h = &f->handles[unit];
+  program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
+  if (h->count == 0)
+    return -1;
+  if (h->post_forward_index <= 0) /* as in _ExecOrderData: the first one's 0 counts as none */
+    h->post_forward_index = (int) f->post_forward_order->len;
+  g_array_append_val(f->post_forward_order, unit);
+  StorageId whole = x->parameters[h->parameter[0]].unsharded;
+  h->held = strategy_retain(x, unit, 1, &whole);
+  handle_reshard(x, h, !h->is_root && fsdp1_reshards_after_forward(f), STREAM_COMPUTE);
+  if (!x->no_grad) { /* _register_pre_backward_hooks */
+    h->needs_pre_backward_unshard = TRUE;
+    h->ran_pre_backward_hook = FALSE;
+  }
+  return 0;
+}
+
+/* _pre_backward_hook, on each tensor that the module gave back: the first one counts. */
+static void
+before_backward(StrategyContext *x, int unit, int token)
+{
+  Handle *h = &fsdp1_of(x)->handles[unit];
+  (void) token;
+  if (h->ran_pre_backward_hook)
+    return;
+  program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
+  if (h->is_root)
+    reset_gradients(x);
+  h->ran_pre_backward_hook = TRUE;
+  if (h->count == 0)
+    return;
+  if (h->needs_pre_backward_unshard) {
+    if (!h->prefetched)
+      handle_unshard(x, h, FALSE);
+    fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_UNSHARD);
+  }
+  h->needs_pre_backward_unshard = FALSE;
+  prefetch_backward(x, h, PREFETCH_PRE);
+}
+
+static void
+flatten(StrategyContext *x, int unit, const StorageId *gradients)
+{
+  handle_flatten(x, &fsdp1_of(x)->handles[unit], gradients);
+}
+
+/* _should_free_in_backward: under no_sync, strategies that keep parameters after forward keep them
+ * after backward too. */
+static gboolean
+frees_in_backward(const StrategyContext *x)
+{
+  const Fsdp1 *f = fsdp1_of(x);
+  return fsdp1_shards(f) && (x->synchronize || fsdp1_reshards_after_forward(f));
+}
+
+/* _post_backward_hook, on the flat parameter's AccumulateGrad: its stream is that of the unshard.
+ */
+static void
+after_backward(StrategyContext *x, int unit)
+{
+  Handle *h = &fsdp1_of(x)->handles[unit];
+  program_builder_push(x->builder, RANGE_HOOK, "post_backward", 0);
+  program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
+  h->ran_post_backward_hook = TRUE;
+  handle_reshard(x, h, frees_in_backward(x), STREAM_UNSHARD);
+  prefetch_backward(x, h, PREFETCH_POST);
+  handle_reduce(x, h);
+  program_builder_pop(x->builder);
+}
+
+/* _post_backward_final_callback */
+static void
+end_backward(StrategyContext *x)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  if (x->synchronize) {
+    fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_POST_BACKWARD);
+    if (is_hybrid(f->strategy))
+      fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_ALL_REDUCE);
+  }
+  f->is_first_iteration = FALSE;
+  g_array_set_size(f->post_forward_order, 0);
+  for (int i = 0; i < f->count; i++) {
+    Handle *h = &f->handles[i];
+    if (!h->ran_post_backward_hook && h->unsharded != NO_STORAGE)
+      handle_reshard(x, h, frees_in_backward(x), STREAM_COMPUTE);
+    h->ran_pre_backward_hook = h->ran_post_backward_hook = FALSE;
+    h->needs_pre_backward_unshard = h->prefetched = FALSE;
+    h->post_forward_index = -1;
+  }
+}
+
+static void
+release(StrategyContext *x, int unit)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  Handle *h = &f->handles[unit];
+  h->held = FALSE;
+  handle_reshard(x, h, fsdp1_shards(f) && h->unsharded != NO_STORAGE, STREAM_COMPUTE);
+}
+
+/* ---- closed form ---- */
+
+/* Parameters that are gathered again in backward: stage 3; kept from forward on: stage 2. */
+static int
+zero_stage(StrategyContext *x)
+{
+  const Fsdp1 *f = fsdp1_of(x);
+  if (!fsdp1_shards(f))
+    return 0;
+  return fsdp1_reshards_after_forward(f) && f->count > 1 ? 3 : 2;
+}
+
+/* Does a reentrant checkpoint around it run the block's forward, hooks and all, a second time? */
+static gboolean
+is_called_twice(const StrategyContext *x, const Handle *h)
+{
+  int module = g_array_index(h->unit->modules, int, 0);
+  int block = network_module(x->network, module)->block;
+  return block >= 0 && x->plan->checkpointing.around == AROUND_FSDP &&
+         x->plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP &&
+         plan_spec_checkpoints(x->plan, block);
+}
+
+/* How often a flat parameter is gathered in a step.  The root keeps what forward gathered. */
+static gint64
+gathers(const StrategyContext *x, const Handle *h)
+{
+  const Fsdp1 *f = fsdp1_of(x);
+  int steps = x->plan->accumulation.steps;
+  if (fsdp1_reshards_after_forward(f))
+    return h->is_root ? steps : (is_called_twice(x, h) ? 3 : 2) * steps;
+  return x->plan->accumulation.sync_every_step ? steps : 1;
+}
+
+static ExpectedTotals
+expected(StrategyContext *x)
+{
+  const Fsdp1 *f = fsdp1_of(x);
+  ExpectedTotals total = {0};
+  gint64 synchronized = x->plan->accumulation.sync_every_step ? x->plan->accumulation.steps : 1;
+  for (int i = 0; i < f->count; i++) {
+    const Handle *h = &f->handles[i];
+    if (fsdp1_shards(f)) {
+      total.elements_gathered += gathers(x, h) * h->unsharded_elements;
+      total.elements_reduced += synchronized * h->unsharded_elements;
+    }
+    if (f->replicas > 1)
+      total.elements_all_reduced += synchronized * h->shard_elements;
+    total.parameter_bytes += h->shard_elements * dtype_size(f->stored);
+  }
+  return total;
+}
+
+const Strategy strategy_fsdp1 = {
+    .name = "fsdp1",
+    .summary =
+        "PyTorch FullyShardedDataParallel: flat parameters, sharded as sharding_strategy says",
+    .section = &fsdp_section,
+    .keeps_gradients = TRUE,
+    .reentrant_outside = TRUE,
+    .accept = accept,
+    .setup = setup,
+    .construct = construct,
+    .teardown = teardown,
+    .begin_step = begin_step,
+    .zero_grad = zero_grad,
+    .begin_forward = begin_forward,
+    .before_forward = before_forward,
+    .after_forward = after_forward,
+    .before_backward = before_backward,
+    .flatten = flatten,
+    .after_backward = after_backward,
+    .end_backward = end_backward,
+    .clip = fsdp1_clip,
+    .release = release,
+    .zero_stage = zero_stage,
+    .expected = expected,
+};

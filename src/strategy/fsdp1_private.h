@@ -1,0 +1,115 @@
+/* fsdp1_private.h - what fsdp1.c (hooks), fsdp1_handle.c (flat parameters) and fsdp1_clip.c share.
+ */
+#ifndef HIGHWATER_STRATEGY_FSDP1_PRIVATE_H
+#define HIGHWATER_STRATEGY_FSDP1_PRIVATE_H
+
+#include "strategy/fsdp_options.h"
+#include "strategy/strategy.h"
+
+/* FSDP1's streams in the Program's terms (_runtime_utils.py, _init_streams): casts before a gather
+ * run on _pre_unshard_stream, gathers on _unshard_stream, reductions on _post_backward_stream, sums
+ * over replicas on _all_reduce_stream. */
+#define STREAM_PRE_UNSHARD STREAM_COPY_IN
+#define STREAM_UNSHARD STREAM_ALL_GATHER
+#define STREAM_POST_BACKWARD STREAM_REDUCE_SCATTER
+
+/* A piece of a flat parameter: one of the unit's parameters, or padding. */
+typedef struct {
+  int position; /* in the unit; -1: padding */
+  gint64 elements;
+} Piece;
+
+/* A unit's flat parameter while a Program is written (FlatParamHandle). */
+typedef struct {
+  Unit *unit;
+  int index;
+  int count;            /* parameters */
+  const int *parameter; /* their indices */
+  gboolean is_root;
+  GArray *pieces;            /* Piece: in order, padding for alignment and for the ranks included */
+  gint64 unsharded_elements; /* of all pieces */
+  gint64 shard_elements;     /* of one rank; all of them without sharding */
+  int local_parameters;      /* of which this rank holds something */
+
+  StorageId shard; /* what the optimizer updates */
+  StorageId
+      low_precision;   /* the shard as it is gathered (_mp_shard); without sharding what is used */
+  StorageId unsharded; /* _full_param_padded; never there without sharding */
+  StorageId gradient;  /* unsharded, as autograd leaves it; without sharding also reduced */
+  DType gradient_dtype;
+  StorageId incoming;         /* added to `gradient`, held by the engine until the hook returns */
+  StorageId sharded_gradient; /* reduced */
+  gboolean has_gradients;     /* .grad of its parameters is set */
+
+  /* as in FlatParamHandle, without the underscore */
+  gboolean prefetched, needs_pre_forward_unshard, needs_pre_backward_unshard, ran_pre_backward_hook;
+  gboolean ran_post_backward_hook;
+  int pre_forward_index, post_forward_index; /* -1: none */
+  gboolean held;                             /* by the plan's "retain" */
+} Handle;
+
+typedef struct {
+  Handle *handles; /* by unit; the root's is the first */
+  int count;
+  int ranks;    /* of the group that shards; without sharding still what layouts are padded for */
+  int replicas; /* that sum their gradients */
+  ShardingStrategy strategy; /* NO_SHARD for one rank */
+  BackwardPrefetch backward_prefetch;
+  gboolean forward_prefetch, limits;
+  DType stored, gathered, reduce;
+  gint32 shard_communicator, replicate_communicator;
+  gboolean initialized;       /* lazily, in the first forward */
+  GArray *free_events;        /* gint32: _FreeEventQueue */
+  GArray *pre_forward_order;  /* int: handles, as the first iteration met them */
+  GArray *post_forward_order; /* int: of this iteration */
+  gboolean is_first_iteration;
+  StorageId zero; /* clip_grad_norm_'s _zero_scalar */
+} Fsdp1;
+
+static inline Fsdp1 *
+fsdp1_of(const StrategyContext *x)
+{
+  return x->state;
+}
+
+static inline gboolean
+fsdp1_shards(const Fsdp1 *f)
+{
+  return f->strategy != NO_SHARD;
+}
+
+/* RESHARD_AFTER_FORWARD_HANDLE_STRATEGIES */
+static inline gboolean
+fsdp1_reshards_after_forward(const Fsdp1 *f)
+{
+  return f->strategy == FULL_SHARD || f->strategy == HYBRID_SHARD;
+}
+
+/* ---- fsdp1_handle.c ---- */
+
+/* Lays the parameters out in a flat one and cuts it. */
+void handle_init(StrategyContext *x, Handle *h, int unit);
+void handle_clear(Handle *h);
+/* Whole parameters become the rank's shard of a flat one. */
+void handle_construct(StrategyContext *x, Handle *h);
+/* init_flat_param_attributes: buffers that are made and emptied at once. */
+void handle_lazy_init(StrategyContext *x, Handle *h);
+/* Gathers the parameters unless they are there; in forward autograd sees new views of them. */
+void handle_unshard(StrategyContext *x, Handle *h, gboolean forward);
+/* Back to the shard; frees: the gathered parameters go, after what `current` has been given. */
+void handle_reshard(StrategyContext *x, Handle *h, gboolean frees, StreamId current);
+/* What is computed with is the gathered flat parameter. */
+void handle_flatten(StrategyContext *x, Handle *h, const StorageId *gradients);
+/* The post-backward hook but for prefetching: reduces the gradient, or keeps it. */
+void handle_reduce(StrategyContext *x, Handle *h);
+/* Drops what zero_grad() has left to FSDP. */
+void handle_reset_gradient(StrategyContext *x, Handle *h);
+/* A wait for everything issued on another stream so far. */
+void fsdp1_wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
+
+/* ---- fsdp1_clip.c ---- */
+
+/* FullyShardedDataParallel.clip_grad_norm_. */
+gboolean fsdp1_clip(StrategyContext *x);
+
+#endif
