@@ -136,6 +136,9 @@ libhighwater_a_SOURCES += \
 # network
 libhighwater_a_SOURCES += \
   src/network/builder.c src/network/builder.h \
+  src/network/builder_frames.c \
+  src/network/builder_ops.c \
+  src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
@@ -197,7 +200,9 @@ libhighwater_a_SOURCES += \
   src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
-  src/lower/tape_private.h
+  src/lower/tape_modules.c \
+  src/lower/tape_private.h \
+  src/lower/tape_steps.c
 
 # exec
 libhighwater_a_SOURCES += \

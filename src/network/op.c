@@ -349,6 +349,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_EFFICIENT_ATTENTION] = {"efficient_attention",
                                 SAVES(ALWAYS(I3), ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1),
                                       ALWAYS(O0)),
+                                .for_backward = 1 << 1, /* logsumexp */
                                 .shape = shape_efficient_attention,
                                 .forward = forward_efficient_attention,
                                 .backward = backward_efficient_attention, .selective = SELECT_ALL},
