@@ -58,12 +58,12 @@ zero3_part(StrategyContext *x, StorageId storage, gint64 first, gint64 elements,
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  static const char *const later[] = {"stage3_module_granularity_threshold"};
-  for (guint i = 0; i < G_N_ELEMENTS(later); i++) {
-    g_autofree char *key = g_strdup_printf("deepspeed.%s", later[i]);
-    if (plan_spec_number(plan, later[i]) != 0)
-      return plan_spec_refuse(plan, error, key, "not yet supported");
-  }
+  if (plan_spec_number(plan, "stage3_module_granularity_threshold") != 0)
+    return plan_spec_refuse(plan, error, "deepspeed.stage3_module_granularity_threshold",
+                            "not yet supported");
+  if (plan_spec_number(plan, "zero_hpz_partition_size") > 1)
+    return plan_spec_refuse(plan, error, "deepspeed.zero_hpz_partition_size",
+                            "secondary copies are not yet supported");
   return deepspeed_accept(plan, network, STAGE, error);
 }
 
