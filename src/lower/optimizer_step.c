@@ -111,9 +111,10 @@ tensor_norms(StrategyContext *x)
   StorageId partial = temporary(x, 4 * (gint64) n * most_chunks(x), "norms of chunks");
   for (guint i = 0; i < n; i++)
     made[i] = temporary(x, dtype_size(stored_dtype(x)), "norm");
+  for (guint i = 0; i < n; i++)
+    norms[i] =
+        local_bytes(x, i) > 0 ? made[taken++] : temporary(x, dtype_size(stored_dtype(x)), "norm");
   for (guint i = 0; i < n; i++) {
-    gboolean empty = local_bytes(x, i) == 0;
-    norms[i] = empty ? temporary(x, dtype_size(stored_dtype(x)), "norm") : made[taken++];
     operand(x, gradient_of(x, i), ROLE_READ);
     operand(x, norms[i], ROLE_WRITE);
     bytes += (double) local_bytes(x, i);
