@@ -197,7 +197,9 @@ libhighwater_a_SOURCES += \
   src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
-  src/lower/tape_private.h
+  src/lower/tape_modules.c \
+  src/lower/tape_private.h \
+  src/lower/tape_steps.c
 
 # exec
 libhighwater_a_SOURCES += \
