@@ -23,10 +23,11 @@ reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args)
     tape_hold(t, &args[i]);
     live_storage_promote(t->live, args[i].storage, CATEGORY_ACTIVATION);
   }
+  gint32 node = autograd_region_node(t, number, n, args); /* older than all that the call makes */
   t->x->no_grad = TRUE;
   TensorRef result = tape_call_hooked(t, block, place, n, args);
   t->x->no_grad = FALSE;
-  result.node = autograd_region_node(t, number, n, args);
+  result.node = node;
   result.output = 0;
   return result;
 }

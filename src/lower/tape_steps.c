@@ -115,6 +115,15 @@ order_gradient(const OpRun *run, const OpStep *step, ValueInfo *shape)
   }
 }
 
+/* Is this step's buffer an output that only a backward would need, where there will be none? */
+static gboolean
+is_not_made(const Tape *t, const OpRun *run, const OpStep *step)
+{
+  int output = step->buffer - BUFFER_OUT;
+  return t->x->no_grad && output >= 0 && output < OP_OUTPUTS &&
+         ((run->op->info->for_backward >> output) & 1);
+}
+
 static void
 allocate(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
@@ -257,7 +266,8 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
   TensorRef *buffer = &run->buffer[step->buffer];
   switch ((OpAction) step->action) {
   case STEP_ALLOC:
-    allocate(t, run, step, what);
+    if (!is_not_made(t, run, step))
+      allocate(t, run, step, what);
     break;
   case STEP_RELEASE:
     tape_drop(t, buffer);

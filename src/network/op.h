@@ -219,6 +219,7 @@ struct _OpInfo {
   OpSave saves[OP_SAVED + 1]; /* in the order in which the node releases them: alphabetical by
                                  argument name, inputs, then outputs (rule L4) */
   int save_count;
+  guint8 for_backward;      /* bit i: output i is not made where autograd records nothing */
   gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
