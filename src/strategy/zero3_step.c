@@ -279,6 +279,9 @@ step_on_device(StrategyContext *x)
     norms[i] = group_norm(x, &z->group[i]);
   StorageId norm = combine(x, norms, z->groups);
   z->norm = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "div", norm);
+  StoragePurpose kept = {CATEGORY_OTHER, -1,
+                         program_builder_name(x->builder, "global gradient norm")};
+  live_storage_set_purpose(x->live, z->norm, kept);
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], norm);
   gather_persistent(x);
