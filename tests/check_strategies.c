@@ -104,6 +104,16 @@ static const char *const prefetches[] = {"fsdp.forward_prefetch=0", "fsdp.forwar
 static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
                                     DIMENSION(prefetches)};
 
+static const char *const sharding[] = {
+    "fsdp.sharding_strategy=FULL_SHARD",   "fsdp.sharding_strategy=SHARD_GRAD_OP",
+    "fsdp.sharding_strategy=HYBRID_SHARD", "fsdp.sharding_strategy=_HYBRID_SHARD_ZERO2",
+    "fsdp.sharding_strategy=NO_SHARD",     "fsdp.blocks_per_group=0",
+};
+static const char *const moments[] = {"fsdp.backward_prefetch=pre", "fsdp.backward_prefetch=post",
+                                      "fsdp.backward_prefetch=none", "fsdp.forward_prefetch=1"};
+static const char *const limits[] = {"fsdp.limit_all_gathers=true", "fsdp.limit_all_gathers=false"};
+static const Dimension of_fsdp1[] = {DIMENSION(sharding), DIMENSION(moments), DIMENSION(limits)};
+
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};
 static const Dimension of_ddp[] = {DIMENSION(buckets)};
@@ -129,12 +139,13 @@ static const char *const orders[] = {"deepspeed.round_robin_gradients=false",
 static const Dimension of_deepspeed[] = {DIMENSION(gradient_buckets), DIMENSION(reductions),
                                          DIMENSION(gradient_dtypes), DIMENSION(orders)};
 
-/* What the strategies' own sections can say. */
+/* What the strategies' own sections can say: of one strategy, or of all that share a section. */
 static const struct {
   const char *name;
   const Dimension *dimensions;
   guint n;
 } sections[] = {
+    {"fsdp1", of_fsdp1, G_N_ELEMENTS(of_fsdp1)},
     {"fsdp", of_fsdp, G_N_ELEMENTS(of_fsdp)},
     {"ddp", of_ddp, G_N_ELEMENTS(of_ddp)},
     {"deepspeed", of_deepspeed, G_N_ELEMENTS(of_deepspeed)},
@@ -176,9 +187,13 @@ add_choices(Case *c, const Dimension *dimensions, guint n, GRand *random)
 static void
 add_section(Case *c, const Strategy *strategy, GRand *random)
 {
-  for (guint i = 0; i < G_N_ELEMENTS(sections); i++)
-    if (strategy->section != NULL && strcmp(sections[i].name, strategy->section->name) == 0)
-      add_choices(c, sections[i].dimensions, sections[i].n, random);
+  for (guint i = 0; i < G_N_ELEMENTS(sections) && strategy->section != NULL; i++) {
+    if (strcmp(sections[i].name, strategy->name) != 0 &&
+        strcmp(sections[i].name, strategy->section->name) != 0)
+      continue;
+    add_choices(c, sections[i].dimensions, sections[i].n, random);
+    return;
+  }
 }
 
 static void

@@ -76,6 +76,14 @@ loses_tied_gradient(const PlanSpec *plan, const Network *network)
          plan->precision.compute != plan->precision.parameters;
 }
 
+/* A reentrant checkpoint's output requires a gradient when an input does (CheckpointFunction). */
+static gboolean
+cuts_graph(const PlanSpec *plan, const Network *network)
+{
+  return network->embedding_modules->len == 0 && plan->checkpointing.around == AROUND_FSDP &&
+         plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP && plan_spec_checkpoints(plan, 0);
+}
+
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
@@ -92,6 +100,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "over micro-batches: the parameter is %s",
                             dtype_name(plan->precision.compute),
                             dtype_name(plan->precision.parameters));
+  if (cuts_graph(plan, network))
+    return plan_spec_refuse(plan, error, "activation_checkpointing.around",
+                            "checkpoint(FSDP(block)) is reentrant and the first block's input "
+                            "requires no gradient: no parameter would get one");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "fsdp1 casts by its mixed precision, not by autocast");

@@ -394,7 +394,6 @@ cast_gradient(StrategyContext *x, Handle *h, StorageId gradient, const Cast *cas
   StorageId result = allocate(x, h, elements * dtype_size(cast->to), cast->stream, cast->category,
                               "cast flat gradient");
   launch_copy(x, cast->stream, gradient, cast->from, result, cast->to);
-  live_storage_record_stream(x->live, gradient, cast->stream);
   live_storage_drop(x->live, gradient);
   return result;
 }
