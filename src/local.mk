@@ -30,6 +30,7 @@ COMMANDS = \
   src/cli/cmd_run.c \
   src/cli/cmd_show.c \
   src/cli/cmd_lower.c \
+  src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c
@@ -131,11 +132,15 @@ libhighwater_a_SOURCES += \
   src/program/program_parse.c \
   src/program/program_print.c \
   src/program/program_scan.c src/program/program_scan.h \
-  src/program/program_schema.c src/program/program_schema.h
+  src/program/program_schema.c src/program/program_schema.h \
+  src/program/program_totals.c src/program/program_totals.h
 
 # network
 libhighwater_a_SOURCES += \
   src/network/builder.c src/network/builder.h \
+  src/network/builder_frames.c \
+  src/network/builder_ops.c \
+  src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
@@ -179,6 +184,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_init.c \
   src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \
+  src/strategy/zero3_secondary.c \
   src/strategy/zero3_step.c \
   src/strategy/zero3_trace.c \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
@@ -197,7 +203,9 @@ libhighwater_a_SOURCES += \
   src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
-  src/lower/tape_private.h
+  src/lower/tape_modules.c \
+  src/lower/tape_private.h \
+  src/lower/tape_steps.c
 
 # exec
 libhighwater_a_SOURCES += \
@@ -222,6 +230,7 @@ libhighwater_a_SOURCES += \
   src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
+  src/report/state_estimate.c src/report/state_estimate.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
   src/report/summary_json.c src/report/summary_json.h \
@@ -250,6 +259,8 @@ libhighwater_a_SOURCES += \
 # cli
 libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
+  src/cli/estimate.c src/cli/estimate.h \
+  src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_facts.c src/cli/run_facts.h \

@@ -12,6 +12,7 @@ CHECKS = \
   tests/check_collective \
   tests/check_device_clock \
   tests/check_engine \
+  tests/check_estimate \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
@@ -50,6 +51,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
+  tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \

@@ -1,4 +1,5 @@
-/* tape_private.h - what tape.c, autograd.c and checkpoint.c share. */
+/* tape_private.h - what the files of the tape share: tape*.c, autograd.c, checkpoint.c,
+ * reentrant.c. */
 #ifndef HIGHWATER_LOWER_TAPE_PRIVATE_H
 #define HIGHWATER_LOWER_TAPE_PRIVATE_H
 
@@ -120,10 +121,18 @@ struct _Tape {
 
 /* Runs a function with borrowed arguments; the result's reference is the caller's. */
 TensorRef tape_run(Tape *t, Place place, int n, const TensorRef *args);
-/* Runs block `block` of the network with hooks and checkpointing as the plan says. */
+/* One reference more, one less. */
 void tape_hold(Tape *t, const TensorRef *ref);
 void tape_drop(Tape *t, const TensorRef *ref);
-/* Plays recipe steps over an op's buffers. */
+/* A new tensor on the compute stream. */
+TensorRef tape_new_tensor(Tape *t, gint64 bytes, DType dtype, StoragePurpose purpose);
+/* Opens and closes an autocast region: cached casts die when it closes. */
+void tape_autocast_begin(Tape *t);
+void tape_autocast_end(Tape *t);
+
+/* ---- tape_steps.c ---- */
+
+/* One op's recipe being played. */
 typedef struct {
   const Op *op;
   Place place;
@@ -132,18 +141,22 @@ typedef struct {
   ValueInfo gradient[OP_INPUTS]; /* as they are: until validation some have the output's shape */
   int launches;
 } OpRun;
-void tape_play(Tape *t, OpRun *run, int first, int end);
-/* A run's buffers empty, its values' infos filled in, the Program's module set. */
+/* The buffers that the op has are empty, its outputs' infos filled in, the Program's module set. */
 void tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place);
-/* A new tensor like this one, on the compute stream. */
-TensorRef tape_new_tensor(Tape *t, gint64 bytes, DType dtype, StoragePurpose purpose);
-/* Opens and closes an autocast region: cached casts die when it closes. */
-void tape_autocast_begin(Tape *t);
-void tape_autocast_end(Tape *t);
+/* Plays steps [first, end) of the function's. */
+void tape_play(Tape *t, OpRun *run, int first, int end);
+
+/* ---- tape_modules.c ---- */
+
+/* Hooks before a module's forward(): args become what it receives, with references of their own. */
+void tape_enter_module(Tape *t, int module, int n, TensorRef *args);
+/* Hooks after it, on its output. */
+void tape_exit_module(Tape *t, int module, TensorRef *output);
+/* Calls a block, which `function` computes, with hooks and checkpointing as the plan says. */
+TensorRef tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args);
 /* The call of a block inside its hooks: what checkpointing runs again when it is outside of them.
  */
 TensorRef tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args);
-
 /* The module of the network that a module's (or a wrapper's) hooks work for. */
 int tape_program_module(const Tape *t, int module);
 

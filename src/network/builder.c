@@ -1,10 +1,11 @@
-/* builder.c - references and statements while a family writes its forward(). */
+/* builder.c - the network while a family writes it: modules, parameters, values, functions. */
 #include "network/builder.h"
 
 #include <string.h>
 
 #include "base/units.h"
-#include "network/op_recipe.h"
+#include "network/builder_private.h"
+#include "network/strides.h"
 
 #define MOST_SLOTS 30000
 
@@ -12,31 +13,6 @@
  * divide by zero, and it has every dimension that a view may ask for. */
 static const ValueInfo one_element = {
     .dtype = DTYPE_FP32, .dims = OP_DIMS, .shape = {1, 1, 1, 1, 1}, .stride = {1, 1, 1, 1, 1}};
-
-typedef struct {
-  const char *name;
-  gint16 slot; /* G_MININT16: deleted */
-} Local;
-
-typedef struct {
-  GArray *locals;    /* Local, in order of first appearance */
-  GArray *arguments; /* gint16: references of a module call's argument tuple */
-  int module;        /* the module to return to */
-  int called;        /* the module whose hooks see the call, or -1 */
-} Frame;
-
-struct _Builder {
-  Network *network;
-  GPtrArray *frames;               /* Frame * */
-  GArray *open_modules;            /* int */
-  GHashTable *paths;               /* of all modules, borrowed: a Program knows modules by them */
-  Function *function;              /* the one being written */
-  GArray *references;              /* gint32 by slot: Python references */
-  int base_module, base_parameter; /* of the block that the function is written for */
-  int module;                      /* on whose behalf, absolute */
-  gint64 parameter_elements;       /* so far */
-  GError *error;
-};
 
 /* ---- life ---- */
 
@@ -58,8 +34,8 @@ buffer_clear(gpointer data)
   g_free(((Buffer *) data)->name);
 }
 
-static GArray *
-array_of(gsize size, GDestroyNotify clear)
+GArray *
+builder_array(gsize size, GDestroyNotify clear)
 {
   GArray *array = g_array_new(FALSE, TRUE, (guint) size);
   if (clear != NULL)
@@ -74,23 +50,23 @@ builder_new(const char *name, const NetworkShape *shape)
   Network *n = b->network = g_new0(Network, 1);
   n->name = g_strdup(name);
   n->shape = *shape;
-  n->modules = array_of(sizeof(Module), module_clear);
-  n->parameters = array_of(sizeof(Parameter), parameter_clear);
-  n->buffers = array_of(sizeof(Buffer), buffer_clear);
-  n->blocks = array_of(sizeof(Block), NULL);
+  n->modules = builder_array(sizeof(Module), module_clear);
+  n->parameters = builder_array(sizeof(Parameter), parameter_clear);
+  n->buffers = builder_array(sizeof(Buffer), buffer_clear);
+  n->blocks = builder_array(sizeof(Block), NULL);
   n->functions = g_ptr_array_new_with_free_func(network_function_free);
-  n->tables = array_of(sizeof(gint16), NULL);
-  n->inputs = array_of(sizeof(ValueInfo), NULL);
-  n->embedding_modules = array_of(sizeof(int), NULL);
-  n->head_modules = array_of(sizeof(int), NULL);
+  n->tables = builder_array(sizeof(gint16), NULL);
+  n->inputs = builder_array(sizeof(ValueInfo), NULL);
+  n->embedding_modules = builder_array(sizeof(int), NULL);
+  n->head_modules = builder_array(sizeof(int), NULL);
   n->construct = n->main = -1;
   for (int i = 0; i < LOSS_STEPS; i++)
     n->loss_step[i] = -1;
   n->tied_module = n->tied_weight = -1;
   b->frames = g_ptr_array_new();
-  b->open_modules = array_of(sizeof(int), NULL);
+  b->open_modules = builder_array(sizeof(int), NULL);
   b->paths = g_hash_table_new(g_str_hash, g_str_equal);
-  b->references = array_of(sizeof(gint32), NULL);
+  b->references = builder_array(sizeof(gint32), NULL);
   b->module = -1;
   builder_module(b, "", "Model");
   return b;
@@ -226,8 +202,8 @@ count_parameter(Builder *b, Parameter *p)
 
 /* The value, or after an error one that can exist.  Activations grow with the batch, so the message
  * names it. */
-static ValueInfo
-checked_value(Builder *b, const char *what, const ValueInfo *info)
+ValueInfo
+builder_checked_value(Builder *b, const char *what, const ValueInfo *info)
 {
   gint64 elements;
   const NetworkShape *shape = &b->network->shape;
@@ -304,13 +280,13 @@ builder_in_module(Builder *b, int module)
 
 /* ---- slots and references ---- */
 
-static gint16
-new_slot(Builder *b, const ValueInfo *info)
+gint16
+builder_new_slot(Builder *b, const ValueInfo *info)
 {
   guint slot = b->function->values->len;
   guint8 depth = (guint8) MIN(b->frames->len, 255);
   gint32 one = 1;
-  ValueInfo checked = checked_value(b, b->function->name, info);
+  ValueInfo checked = builder_checked_value(b, b->function->name, info);
   if (slot >= MOST_SLOTS)
     builder_fail(b, "%s: more than %d values", b->function->name, MOST_SLOTS);
   g_array_append_val(b->function->values, checked);
@@ -319,28 +295,28 @@ new_slot(Builder *b, const ValueInfo *info)
   return (gint16) MIN(slot, MOST_SLOTS);
 }
 
-static void
-add_statement(Builder *b, const Statement *statement)
+void
+builder_add_statement(Builder *b, const Statement *statement)
 {
   g_array_append_val(b->function->statements, *statement);
 }
 
-static void
-reference(Builder *b, gint16 slot)
+void
+builder_reference(Builder *b, gint16 slot)
 {
   if (slot >= 0)
     g_array_index(b->references, gint32, slot)++;
 }
 
-static void
-unreference(Builder *b, gint16 slot)
+void
+builder_unreference(Builder *b, gint16 slot)
 {
   if (slot < 0)
     return;
   gint32 *count = &g_array_index(b->references, gint32, slot);
   g_assert(*count > 0 || b->error != NULL);
   if (--*count == 0)
-    add_statement(b, &(Statement){.kind = STATEMENT_DROP, .a = slot});
+    builder_add_statement(b, &(Statement){.kind = STATEMENT_DROP, .a = slot});
 }
 
 Val
@@ -348,7 +324,7 @@ builder_share(Builder *b, Val v)
 {
   if (v.temporary)
     return v;
-  reference(b, v.slot);
+  builder_reference(b, v.slot);
   return (Val){v.slot, TRUE};
 }
 
@@ -356,7 +332,7 @@ void
 builder_discard(Builder *b, Val v)
 {
   if (v.temporary)
-    unreference(b, v.slot);
+    builder_unreference(b, v.slot);
 }
 
 Val
@@ -382,8 +358,8 @@ weight_info(const Builder *b, gint16 slot)
   return info;
 }
 
-static ValueInfo
-info_of(const Builder *b, gint16 slot)
+ValueInfo
+builder_info_of(const Builder *b, gint16 slot)
 {
   return slot < 0 ? weight_info(b, slot) : g_array_index(b->function->values, ValueInfo, slot);
 }
@@ -391,7 +367,7 @@ info_of(const Builder *b, gint16 slot)
 ValueInfo
 builder_info(const Builder *b, Val v)
 {
-  return info_of(b, v.slot);
+  return builder_info_of(b, v.slot);
 }
 
 /* ---- functions ---- */
@@ -402,12 +378,12 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
 {
   Function *f = b->function = g_new0(Function, 1);
   f->name = g_strdup(name);
-  f->values = array_of(sizeof(ValueInfo), NULL);
-  f->depths = array_of(sizeof(guint8), NULL);
-  f->statements = array_of(sizeof(Statement), NULL);
-  f->ops = array_of(sizeof(Op), NULL);
-  f->steps = array_of(sizeof(OpStep), NULL);
-  f->kernels = array_of(sizeof(OpKernel), NULL);
+  f->values = builder_array(sizeof(ValueInfo), NULL);
+  f->depths = builder_array(sizeof(guint8), NULL);
+  f->statements = builder_array(sizeof(Statement), NULL);
+  f->ops = builder_array(sizeof(Op), NULL);
+  f->steps = builder_array(sizeof(OpStep), NULL);
+  f->kernels = builder_array(sizeof(OpKernel), NULL);
   f->arguments = n;
   f->result = -1;
   b->base_module = block >= 0 ? network_block(b->network, block)->module : 0;
@@ -415,8 +391,8 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
   b->module = b->base_module;
   g_array_set_size(b->references, 0);
   for (int i = 0; i < n; i++)
-    args[i] =
-        (Val){new_slot(b, &infos[i]), FALSE}; /* the caller's references: never dropped here */
+    args[i] = (Val){builder_new_slot(b, &infos[i]),
+                    FALSE}; /* the caller's references: never dropped here */
 }
 
 int
@@ -434,306 +410,4 @@ builder_function_end_keeping(Builder *b, int n, const Val *kept)
   for (int i = 0; i < n; i++)
     g_array_append_val(b->network->tables, kept[i].slot);
   return builder_function_end(b, NO_VAL);
-}
-
-/* ---- ops ---- */
-
-/* Which tensors the node saves, given which inputs want a gradient. */
-static void
-choose_saved(OpCase *c)
-{
-  for (int i = 0; i < c->info->save_count; i++) {
-    OpSave save = c->info->saves[i];
-    gboolean exists =
-        save.tensor >= BUFFER_OUT ? save.tensor - BUFFER_OUT < c->outs : save.tensor < c->ins;
-    if (exists && (save.wanted_by < 0 || recipe_wants(c, save.wanted_by)))
-      c->saved[c->saves++] = (guint8) save.tensor;
-  }
-}
-
-/* Writes the recipes of one call into the function; fills op. */
-static void
-write_recipes(OpCase *c, Op *op)
-{
-  op->forward = (gint32) c->steps->len;
-  c->info->forward(c);
-  op->backward = op->validate = op->end = (gint32) c->steps->len;
-  gboolean wanted = FALSE;
-  for (int i = 0; i < c->ins; i++)
-    wanted |= recipe_wants(c, i);
-  op->node = wanted && c->info->backward != NULL;
-  if (!op->node)
-    return;
-  choose_saved(c);
-  op->saves = (guint8) c->saves;
-  memcpy(op->saved, c->saved, sizeof(c->saved));
-  memset(c->temp_used, 0, sizeof(c->temp_used));
-  c->backward = TRUE;
-  c->info->backward(c);
-  op->validate = (gint32) c->steps->len;
-  recipe_validate(c);
-  op->end = (gint32) c->steps->len;
-}
-
-/* The call's shapes; FALSE after an error, this one's or an earlier one's. */
-static gboolean
-fill_case(Builder *b, OpCase *c, const OpAttributes *at, const Val *in)
-{
-  if (b->error != NULL)
-    return FALSE;
-  if (at != NULL)
-    c->at = *at;
-  for (int i = 0; i < c->ins; i++)
-    c->in[i] = info_of(b, in[i].slot);
-  c->info->shape(c);
-  for (int i = 0; i < c->outs; i++)
-    c->out[i] = checked_value(b, c->info->name, &c->out[i]);
-  return b->error == NULL;
-}
-
-/* Outputs of a call: the caller's, or nobody's but the node's. */
-static void
-hand_out(Builder *b, const OpCase *c, const Op *op, int outs, Val *out)
-{
-  for (int i = 0; i < c->outs; i++) {
-    if (i < outs)
-      out[i] = (Val){op->out[i], TRUE};
-    else
-      unreference(b, op->out[i]);
-  }
-}
-
-void
-builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs,
-                 Val *out)
-{
-  OpCase c = {.info = op_info(op_id),
-              .ins = ins,
-              .device = b->network->shape.device,
-              .steps = b->function->steps,
-              .kernels = b->function->kernels};
-  Op op = {.info = c.info, .module = b->module - b->base_module, .ins = (guint8) ins};
-  if (fill_case(b, &c, at, in))
-    write_recipes(&c, &op);
-  else
-    c.outs = outs; /* values to go on with */
-  op.outs = (guint8) c.outs;
-  for (int i = 0; i < ins; i++)
-    op.in[i] = in[i].slot;
-  for (int i = 0; i < c.outs; i++) {
-    c.out[i].requires_grad = op.node;
-    op.out[i] = new_slot(b, &c.out[i]);
-  }
-  gint32 index = (gint32) b->function->ops->len;
-  g_array_append_val(b->function->ops, op);
-  add_statement(b, &(Statement){.kind = STATEMENT_OP, .a = index});
-  hand_out(b, &c, &op, outs, out);
-  for (int i = 0; i < ins; i++)
-    builder_discard(b, in[i]);
-}
-
-Val
-builder_op(Builder *b, OpId op, const OpAttributes *at, int ins, const Val *in)
-{
-  Val out;
-  builder_op_multi(b, op, at, ins, in, 1, &out);
-  return out;
-}
-
-/* ---- Python frames ---- */
-
-static Frame *
-top_frame(Builder *b)
-{
-  g_assert(b->frames->len > 0);
-  return g_ptr_array_index(b->frames, b->frames->len - 1);
-}
-
-static Frame *
-push_frame(Builder *b)
-{
-  Frame *frame = g_new0(Frame, 1);
-  frame->locals = array_of(sizeof(Local), NULL);
-  frame->arguments = array_of(sizeof(gint16), NULL);
-  frame->module = b->module;
-  frame->called = -1;
-  g_ptr_array_add(b->frames, frame);
-  return frame;
-}
-
-void
-builder_call(Builder *b, int n, const Val *args)
-{
-  Frame *frame = push_frame(b);
-  for (int i = 0; i < n; i++) {
-    Val held = builder_share(b, args[i]);
-    g_array_append_val(frame->arguments, held.slot);
-  }
-}
-
-void
-builder_enter(Builder *b, int n, const char *const *names, const Val *args)
-{
-  Frame *frame = push_frame(b);
-  for (int i = 0; i < n; i++) {
-    Local local = {names[i], builder_share(b, args[i]).slot};
-    g_array_append_val(frame->locals, local);
-  }
-}
-
-/* The local of that name in the innermost frame, made (deleted) when it is new. */
-static Local *
-find_local(Frame *frame, const char *name)
-{
-  for (guint i = 0; i < frame->locals->len; i++) {
-    Local *local = &g_array_index(frame->locals, Local, i);
-    if (strcmp(local->name, name) == 0)
-      return local;
-  }
-  Local local = {name, G_MININT16};
-  g_array_append_val(frame->locals, local);
-  return &g_array_index(frame->locals, Local, frame->locals->len - 1);
-}
-
-Val
-let(Builder *b, const char *name, Val v)
-{
-  Local *local = find_local(top_frame(b), name);
-  gint16 old = local->slot;
-  local->slot = builder_share(b, v).slot;
-  unreference(b, old);
-  return (Val){local->slot, FALSE};
-}
-
-void
-let_pair(Builder *b, const char *const names[2], Val values[2])
-{
-  find_local(top_frame(b), names[0]);
-  values[1] = let(b, names[1], values[1]);
-  values[0] = let(b, names[0], values[0]);
-}
-
-void
-let_triple(Builder *b, const char *const names[3], Val values[3])
-{
-  find_local(top_frame(b), names[0]);
-  find_local(top_frame(b), names[1]);
-  for (int i = 2; i >= 0; i--)
-    values[i] = let(b, names[i], values[i]);
-}
-
-void
-unlet(Builder *b, const char *name)
-{
-  Local *local = find_local(top_frame(b), name);
-  gint16 old = local->slot;
-  local->slot = G_MININT16;
-  unreference(b, old);
-}
-
-void
-builder_leave_with(Builder *b, int n, Val *results)
-{
-  Frame *frame = top_frame(b);
-  for (int i = 0; i < n; i++)
-    results[i] = builder_share(b, results[i]);
-  for (guint i = 0; i < frame->locals->len; i++)
-    unreference(b, g_array_index(frame->locals, Local, i).slot);
-  if (frame->called >= 0)
-    builder_module_exit(b, frame->called, results[0]);
-  g_ptr_array_set_size(b->frames, (int) b->frames->len - 1);
-  for (guint i = 0; i < frame->arguments->len; i++)
-    unreference(b, g_array_index(frame->arguments, gint16, i));
-  b->module = frame->module;
-  g_array_unref(frame->locals);
-  g_array_unref(frame->arguments);
-  g_free(frame);
-}
-
-Val
-builder_leave(Builder *b, Val result)
-{
-  builder_leave_with(b, 1, &result);
-  return result;
-}
-
-/* ---- module calls that hooks see ---- */
-
-void
-builder_module_enter(Builder *b, int module, int n, Val *args)
-{
-  Statement s = {
-      .kind = STATEMENT_ENTER, .a = module - b->base_module, .ins = (guint8) n, .outs = (guint8) n};
-  g_assert(n <= STATEMENT_SLOTS);
-  for (int i = 0; i < n; i++) {
-    ValueInfo info = info_of(b, args[i].slot);
-    s.in[i] = args[i].slot;
-    s.out[i] = new_slot(b, &info);
-  }
-  add_statement(b, &s);
-  for (int i = 0; i < n; i++) {
-    builder_discard(b, args[i]);
-    args[i] = (Val){s.out[i], TRUE};
-  }
-}
-
-void
-builder_module_exit(Builder *b, int module, Val output)
-{
-  add_statement(
-      b, &(Statement){
-             .kind = STATEMENT_EXIT, .a = module - b->base_module, .ins = 1, .in = {output.slot}});
-}
-
-void
-builder_module_call(Builder *b, int module, int n, Val *args)
-{
-  builder_call(b, n, args);
-  Frame *frame = top_frame(b);
-  frame->called = module;
-  for (int i = 0; i < n; i++)
-    args[i].temporary = FALSE;
-  builder_module_enter(b, module, n, args);
-  for (int i = 0; i < n; i++) {
-    g_array_append_val(frame->arguments, args[i].slot);
-    args[i].temporary = FALSE;
-  }
-  b->module = module;
-}
-
-void
-builder_module_call_by_keyword(Builder *b, int module, Val *arg)
-{
-  builder_call(b, 1, arg);
-  arg->temporary = FALSE;
-  top_frame(b)->called = module;
-  builder_module_enter(b, module, 0, NULL);
-  b->module = module;
-}
-
-Val
-builder_block_call(Builder *b, int block, int function, int n, const Val *args)
-{
-  Block *called = &g_array_index(b->network->blocks, Block, block);
-  const Function *f = network_function(b->network, function);
-  Statement s = {.kind = STATEMENT_CALL, .a = function, .b = block, .ins = (guint8) n, .outs = 1};
-  g_assert(n == f->arguments && n <= STATEMENT_SLOTS);
-  called->function = function;
-  for (int i = 0; i < n; i++)
-    s.in[i] = args[i].slot;
-  s.out[0] = new_slot(b, &g_array_index(f->values, ValueInfo, f->result));
-  add_statement(b, &s);
-  return (Val){s.out[0], TRUE};
-}
-
-void
-builder_forward_end(Builder *b)
-{
-  add_statement(b, &(Statement){.kind = STATEMENT_FORWARD_END});
-}
-
-void
-builder_autocast_end(Builder *b)
-{
-  add_statement(b, &(Statement){.kind = STATEMENT_AUTOCAST_END});
 }

@@ -62,17 +62,20 @@ dense_gradient(OpCase *c)
 }
 
 /* Sums of pieces, fp32.  With more than four pieces to a segment the sums are per segment, and the
- * pieces' segments are listed.  Returns the list of starts, still held. */
+ * pieces' segments are listed; an fp32 gradient then takes the sums itself.  Returns the list of
+ * starts, still held. */
 static int
 partial_sums(OpCase *c, gint64 most_pieces, gint64 most_segments, gint64 width)
 {
   int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
   gboolean per_segment = most_pieces > 4 * most_segments;
+  gboolean own_sums = !per_segment || c->in[0].dtype != DTYPE_FP32;
   int owners = per_segment ? recipe_temp(c, 8 * most_pieces, "piece owners") : -1;
-  int sums =
-      recipe_temp(c, 4 * width * (per_segment ? most_segments : most_pieces), "partial sums");
+  gint64 bytes = 4 * width * (per_segment ? most_segments : most_pieces);
+  int sums = own_sums ? recipe_temp(c, bytes, "partial sums") : -1;
   recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
-  recipe_release(c, sums);
+  if (own_sums)
+    recipe_release(c, sums);
   if (per_segment)
     recipe_release(c, owners);
   return starts;

@@ -1,0 +1,171 @@
+/* tape_modules.c - calls of modules: hooks of strategies around forward(), and blocks with
+ * checkpointing inside or outside of them. */
+#include <string.h>
+
+#include "lower/tape_private.h"
+
+/* The unit that begins (or ends) with a module, or -1. */
+static int
+unit_at(const GArray *units, int module)
+{
+  return units != NULL ? g_array_index(units, int, module) : -1;
+}
+
+/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then
+ * inputs come as they are. */
+static gboolean
+has_mixed_precision(const PlanSpec *plan)
+{
+  DType stored = plan->precision.parameters;
+  return plan->precision.compute != stored || plan->precision.reduce != stored;
+}
+
+/* cast_forward_inputs: floating tensors come in the compute dtype. */
+static void
+cast_input(Tape *t, TensorRef *ref, int module)
+{
+  DType want = t->network->shape.precision.weights, have = (DType) ref->dtype;
+  gboolean floating = have == DTYPE_FP32 || have == DTYPE_BF16 || have == DTYPE_FP16;
+  if (!floating || have == want || ref->storage == NO_STORAGE)
+    return;
+  gint64 bytes = live_storage_bytes(t->live, ref->storage) / dtype_size(have) * dtype_size(want);
+  StoragePurpose purpose = {CATEGORY_ACTIVATION, module,
+                            program_builder_name(t->builder, "cast input")};
+  TensorRef cast = tape_new_tensor(t, bytes, want, purpose);
+  program_builder_operand(t->builder, live_storage_tensor(t->live, ref->storage, have), ROLE_READ);
+  program_builder_operand(t->builder, live_storage_tensor(t->live, cast.storage, want), ROLE_WRITE);
+  strategy_launch(t->x, STREAM_COMPUTE, "to_copy",
+                  (double) bytes * (1 + dtype_size(have) / dtype_size(want)));
+  tape_drop(t, ref);
+  *ref = cast;
+}
+
+int
+tape_program_module(const Tape *t, int module)
+{
+  int block = module - (int) t->network->modules->len;
+  return block < 0 ? module : network_block(t->network, block)->module;
+}
+
+/* The hooks that a strategy has on every module.  A recomputation's graph is thrown away: it gets
+ * no nodes. */
+static void
+before_module(Tape *t, int module, int n, TensorRef *args)
+{
+  if (t->strategy->before_module == NULL)
+    return;
+  t->strategy->before_module(t->x, module);
+  if (t->recomputing != NULL)
+    return;
+  t->inputs_left[module] = 0;
+  for (int i = 0; i < n; i++) {
+    if (args[i].node < 0)
+      continue;
+    autograd_mark(t, NODE_MODULE_END, module, &args[i]);
+    t->inputs_left[module]++;
+  }
+}
+
+static void
+after_module(Tape *t, int module, TensorRef *output)
+{
+  if (t->strategy->after_module == NULL)
+    return;
+  program_builder_set_module(t->builder, tape_program_module(t, module));
+  t->strategy->after_module(t->x, module);
+  if (t->recomputing == NULL && output->node >= 0)
+    autograd_mark(t, NODE_MODULE_BEGIN, module, output);
+}
+
+/* Hooks before a module's forward(): args become what it receives, with references of their own. */
+void
+tape_enter_module(Tape *t, int module, int n, TensorRef *args)
+{
+  const Strategy *s = t->strategy;
+  program_builder_set_module(t->builder, module);
+  for (int i = 0; i < n; i++)
+    tape_hold(t, &args[i]);
+  if (module == 0 && s->begin_forward != NULL && t->recomputing == NULL)
+    s->begin_forward(t->x);
+  before_module(t, module, n, args);
+  int unit = unit_at(t->x->unit_begins, module);
+  if (unit < 0)
+    return;
+  if (t->recomputing != NULL) {
+    if (s->before_recompute != NULL)
+      s->before_recompute(t->x, unit);
+    return;
+  }
+  if (s->casts_inputs && has_mixed_precision(t->x->plan))
+    for (int i = 0; i < n; i++)
+      cast_input(t, &args[i], module);
+  s->before_forward(t->x, unit);
+  if (s->marks_inputs && args[0].node >= 0)
+    autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
+}
+
+/* Hooks after it, on its output. */
+void
+tape_exit_module(Tape *t, int module, TensorRef *output)
+{
+  after_module(t, module, output);
+  int unit = unit_at(t->x->unit_ends, module);
+  if (unit < 0 || t->recomputing != NULL)
+    return;
+  program_builder_set_module(t->builder, module);
+  int token = t->strategy->after_forward(t->x, unit);
+  if (output->node >= 0)
+    autograd_add_hook(t, output->node, unit, token);
+}
+
+/* A block's call inside its hooks, with checkpointing inside or (repeating them) outside. */
+static TensorRef
+call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
+{
+  TensorRef received[STATEMENT_SLOTS];
+  memcpy(received, args, sizeof(TensorRef) * (gsize) n);
+  int module = place.first_module;
+  tape_enter_module(t, module, n, received);
+  gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
+  TensorRef result = inner && checkpoint_wants(t, block)
+                         ? checkpoint_run(t, block, place, n, received)
+                         : tape_run(t, place, n, received);
+  if (!t->stop)
+    tape_exit_module(t, module, &result);
+  for (int i = 0; i < n; i++)
+    tape_drop(t, &received[i]);
+  return result;
+}
+
+TensorRef
+tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args)
+{
+  return call_inside_hooks(t, block, place, n, args);
+}
+
+/* checkpoint(block) as a module of its own, where hooks are on every module. */
+static TensorRef
+call_wrapper(Tape *t, int block, Place place, int n, const TensorRef *args)
+{
+  TensorRef received[STATEMENT_SLOTS];
+  int wrapper = network_wrapper(t->network, block);
+  memcpy(received, args, sizeof(TensorRef) * (gsize) n);
+  before_module(t, wrapper, n, received);
+  TensorRef result = checkpoint_run(t, block, place, n, received);
+  after_module(t, wrapper, &result);
+  return result;
+}
+
+TensorRef
+tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args)
+{
+  const Block *b = network_block(t->network, block);
+  Place place = {function, b->module, b->first_parameter};
+  program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
+  gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
+  TensorRef result = reentrant_wants(t, block) ? reentrant_run(t, block, place, n, args)
+                     : outer                   ? call_wrapper(t, block, place, n, args)
+                                               : tape_call_hooked(t, block, place, n, args);
+  program_builder_pop(t->builder);
+  return result;
+}

@@ -1,0 +1,215 @@
+/* builder_frames.c - Python frames and module calls while a family writes its forward(). */
+#include <string.h>
+
+#include "network/builder.h"
+#include "network/builder_private.h"
+
+typedef struct {
+  const char *name;
+  gint16 slot; /* G_MININT16: deleted */
+} Local;
+
+typedef struct {
+  GArray *locals;    /* Local, in order of first appearance */
+  GArray *arguments; /* gint16: references of a module call's argument tuple */
+  int module;        /* the module to return to */
+  int called;        /* the module whose hooks see the call, or -1 */
+} Frame;
+
+/* ---- Python frames ---- */
+
+static Frame *
+top_frame(Builder *b)
+{
+  g_assert(b->frames->len > 0);
+  return g_ptr_array_index(b->frames, b->frames->len - 1);
+}
+
+static Frame *
+push_frame(Builder *b)
+{
+  Frame *frame = g_new0(Frame, 1);
+  frame->locals = builder_array(sizeof(Local), NULL);
+  frame->arguments = builder_array(sizeof(gint16), NULL);
+  frame->module = b->module;
+  frame->called = -1;
+  g_ptr_array_add(b->frames, frame);
+  return frame;
+}
+
+void
+builder_call(Builder *b, int n, const Val *args)
+{
+  Frame *frame = push_frame(b);
+  for (int i = 0; i < n; i++) {
+    Val held = builder_share(b, args[i]);
+    g_array_append_val(frame->arguments, held.slot);
+  }
+}
+
+void
+builder_enter(Builder *b, int n, const char *const *names, const Val *args)
+{
+  Frame *frame = push_frame(b);
+  for (int i = 0; i < n; i++) {
+    Local local = {names[i], builder_share(b, args[i]).slot};
+    g_array_append_val(frame->locals, local);
+  }
+}
+
+/* The local of that name in the innermost frame, made (deleted) when it is new. */
+static Local *
+find_local(Frame *frame, const char *name)
+{
+  for (guint i = 0; i < frame->locals->len; i++) {
+    Local *local = &g_array_index(frame->locals, Local, i);
+    if (strcmp(local->name, name) == 0)
+      return local;
+  }
+  Local local = {name, G_MININT16};
+  g_array_append_val(frame->locals, local);
+  return &g_array_index(frame->locals, Local, frame->locals->len - 1);
+}
+
+Val
+let(Builder *b, const char *name, Val v)
+{
+  Local *local = find_local(top_frame(b), name);
+  gint16 old = local->slot;
+  local->slot = builder_share(b, v).slot;
+  builder_unreference(b, old);
+  return (Val){local->slot, FALSE};
+}
+
+void
+let_pair(Builder *b, const char *const names[2], Val values[2])
+{
+  find_local(top_frame(b), names[0]);
+  values[1] = let(b, names[1], values[1]);
+  values[0] = let(b, names[0], values[0]);
+}
+
+void
+let_triple(Builder *b, const char *const names[3], Val values[3])
+{
+  find_local(top_frame(b), names[0]);
+  find_local(top_frame(b), names[1]);
+  for (int i = 2; i >= 0; i--)
+    values[i] = let(b, names[i], values[i]);
+}
+
+void
+unlet(Builder *b, const char *name)
+{
+  Local *local = find_local(top_frame(b), name);
+  gint16 old = local->slot;
+  local->slot = G_MININT16;
+  builder_unreference(b, old);
+}
+
+void
+builder_leave_with(Builder *b, int n, Val *results)
+{
+  Frame *frame = top_frame(b);
+  for (int i = 0; i < n; i++)
+    results[i] = builder_share(b, results[i]);
+  for (guint i = 0; i < frame->locals->len; i++)
+    builder_unreference(b, g_array_index(frame->locals, Local, i).slot);
+  if (frame->called >= 0)
+    builder_module_exit(b, frame->called, results[0]);
+  g_ptr_array_set_size(b->frames, (int) b->frames->len - 1);
+  for (guint i = 0; i < frame->arguments->len; i++)
+    builder_unreference(b, g_array_index(frame->arguments, gint16, i));
+  b->module = frame->module;
+  g_array_unref(frame->locals);
+  g_array_unref(frame->arguments);
+  g_free(frame);
+}
+
+Val
+builder_leave(Builder *b, Val result)
+{
+  builder_leave_with(b, 1, &result);
+  return result;
+}
+
+/* ---- module calls that hooks see ---- */
+
+void
+builder_module_enter(Builder *b, int module, int n, Val *args)
+{
+  Statement s = {
+      .kind = STATEMENT_ENTER, .a = module - b->base_module, .ins = (guint8) n, .outs = (guint8) n};
+  g_assert(n <= STATEMENT_SLOTS);
+  for (int i = 0; i < n; i++) {
+    ValueInfo info = builder_info_of(b, args[i].slot);
+    s.in[i] = args[i].slot;
+    s.out[i] = builder_new_slot(b, &info);
+  }
+  builder_add_statement(b, &s);
+  for (int i = 0; i < n; i++) {
+    builder_discard(b, args[i]);
+    args[i] = (Val){s.out[i], TRUE};
+  }
+}
+
+void
+builder_module_exit(Builder *b, int module, Val output)
+{
+  builder_add_statement(
+      b, &(Statement){
+             .kind = STATEMENT_EXIT, .a = module - b->base_module, .ins = 1, .in = {output.slot}});
+}
+
+void
+builder_module_call(Builder *b, int module, int n, Val *args)
+{
+  builder_call(b, n, args);
+  Frame *frame = top_frame(b);
+  frame->called = module;
+  for (int i = 0; i < n; i++)
+    args[i].temporary = FALSE;
+  builder_module_enter(b, module, n, args);
+  for (int i = 0; i < n; i++) {
+    g_array_append_val(frame->arguments, args[i].slot);
+    args[i].temporary = FALSE;
+  }
+  b->module = module;
+}
+
+void
+builder_module_call_by_keyword(Builder *b, int module, Val *arg)
+{
+  builder_call(b, 1, arg);
+  arg->temporary = FALSE;
+  top_frame(b)->called = module;
+  builder_module_enter(b, module, 0, NULL);
+  b->module = module;
+}
+
+Val
+builder_block_call(Builder *b, int block, int function, int n, const Val *args)
+{
+  Block *called = &g_array_index(b->network->blocks, Block, block);
+  const Function *f = network_function(b->network, function);
+  Statement s = {.kind = STATEMENT_CALL, .a = function, .b = block, .ins = (guint8) n, .outs = 1};
+  g_assert(n == f->arguments && n <= STATEMENT_SLOTS);
+  called->function = function;
+  for (int i = 0; i < n; i++)
+    s.in[i] = args[i].slot;
+  s.out[0] = builder_new_slot(b, &g_array_index(f->values, ValueInfo, f->result));
+  builder_add_statement(b, &s);
+  return (Val){s.out[0], TRUE};
+}
+
+void
+builder_forward_end(Builder *b)
+{
+  builder_add_statement(b, &(Statement){.kind = STATEMENT_FORWARD_END});
+}
+
+void
+builder_autocast_end(Builder *b)
+{
+  builder_add_statement(b, &(Statement){.kind = STATEMENT_AUTOCAST_END});
+}
