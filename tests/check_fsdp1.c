@@ -531,6 +531,7 @@ static const struct {
     {"fsdp.head=own", "fsdp.head"},
     {"fsdp.reshard_after_forward=false", "fsdp.reshard_after_forward"},
     {"fsdp.reshard_last_block=false", "fsdp.reshard_last_block"},
+    {"fsdp.reshard_root=false", "fsdp.reshard_root"},
     {"fsdp.backward_prefetch=2", "fsdp.backward_prefetch"},
     {"fsdp.backward_prefetch=late", "fsdp.backward_prefetch"},
     {"fsdp.forward_prefetch=2", "fsdp.forward_prefetch"},

@@ -44,11 +44,15 @@ accept_groups(const PlanSpec *plan, GError **error)
   if (!reshard->is_null && !(reshard->is_bool && reshard->number))
     return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
                             "with fsdp1 fsdp.sharding_strategy says it: SHARD_GRAD_OP is false");
-  if (plan_spec_number(plan, "reshard_head") || !plan_spec_number(plan, "reshard_last_block"))
-    return plan_spec_refuse(plan, error,
-                            plan_spec_number(plan, "reshard_head") ? "fsdp.reshard_head"
-                                                                   : "fsdp.reshard_last_block",
-                            "only fsdp2 has it");
+  const struct {
+    const char *key;
+    gint64 kept;
+  } of_fsdp2[] = {{"reshard_root", 1}, {"reshard_head", 0}, {"reshard_last_block", 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(of_fsdp2); i++) {
+    g_autofree char *key = g_strconcat("fsdp.", of_fsdp2[i].key, NULL);
+    if (plan_spec_number(plan, of_fsdp2[i].key) != of_fsdp2[i].kept)
+      return plan_spec_refuse(plan, error, key, "only fsdp2 has it");
+  }
   return TRUE;
 }
 
