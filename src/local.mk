@@ -169,7 +169,9 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
+  src/strategy/fsdp1_accept.c \
   src/strategy/fsdp1_clip.c \
+  src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
