@@ -138,8 +138,14 @@ static const char *const gradient_dtypes[] = {"deepspeed.grad_accum_dtype=null",
 static const char *const orders[] = {"deepspeed.round_robin_gradients=false",
                                      "deepspeed.round_robin_gradients=true",
                                      "deepspeed.parameter_alignment=true"};
+static const char *const offloads[] = {
+    "deepspeed.offload_optimizer.device=none",
+    "deepspeed.offload_optimizer.device=cpu",
+    "deepspeed.offload_optimizer.device=cpu deepspeed.offload_optimizer.pin_memory=false",
+};
 static const Dimension of_deepspeed[] = {DIMENSION(gradient_buckets), DIMENSION(reductions),
-                                         DIMENSION(gradient_dtypes), DIMENSION(orders)};
+                                         DIMENSION(gradient_dtypes), DIMENSION(orders),
+                                         DIMENSION(offloads)};
 
 static const char *const thresholds[] = {
     "deepspeed.stage3_param_persistence_threshold=0",
