@@ -102,12 +102,14 @@ BENCHMARKS = \
   tests/bench/bench_engine \
   tests/bench/bench_executor \
   tests/bench/bench_json \
+  tests/bench/bench_modules \
   tests/bench/bench_program
 tests_bench_bench_allocator_LDADD = $(BENCH_LDADD)
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
 tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
 tests_bench_bench_executor_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
+tests_bench_bench_modules_LDADD = $(BENCH_LDADD)
 tests_bench_bench_program_LDADD = $(BENCH_LDADD)
 
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
