@@ -30,6 +30,7 @@ COMMANDS = \
   src/cli/cmd_run.c \
   src/cli/cmd_show.c \
   src/cli/cmd_lower.c \
+  src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c
@@ -131,7 +132,8 @@ libhighwater_a_SOURCES += \
   src/program/program_parse.c \
   src/program/program_print.c \
   src/program/program_scan.c src/program/program_scan.h \
-  src/program/program_schema.c src/program/program_schema.h
+  src/program/program_schema.c src/program/program_schema.h \
+  src/program/program_totals.c src/program/program_totals.h
 
 # network
 libhighwater_a_SOURCES += \
@@ -167,7 +169,9 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
+  src/strategy/fsdp1_accept.c \
   src/strategy/fsdp1_clip.c \
+  src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
@@ -182,10 +186,12 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_init.c \
   src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \
+  src/strategy/zero3_secondary.c \
   src/strategy/zero3_step.c \
   src/strategy/zero3_trace.c \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
+  src/strategy/zero_offload.c src/strategy/zero_offload.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
@@ -227,6 +233,7 @@ libhighwater_a_SOURCES += \
   src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
+  src/report/state_estimate.c src/report/state_estimate.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
   src/report/summary_json.c src/report/summary_json.h \
@@ -255,6 +262,8 @@ libhighwater_a_SOURCES += \
 # cli
 libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
+  src/cli/estimate.c src/cli/estimate.h \
+  src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_facts.c src/cli/run_facts.h \

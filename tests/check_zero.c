@@ -546,8 +546,6 @@ static const struct {
      "key 'deepspeed.offload_optimizer.device': nvme is not yet supported: none or cpu"},
     {"strategy=zero2 deepspeed.offload_optimizer.device=cpu",
      "key 'deepspeed.offload_optimizer.device': cpu is not yet supported in stage 2"},
-    {"strategy=zero3 deepspeed.zero_hpz_partition_size=2",
-     "key 'deepspeed.zero_hpz_partition_size': secondary copies are not yet supported"},
     {"strategy=zero2 deepspeed.compute_grad_norm=false optimizer.clip_grad_norm=1",
      "key 'deepspeed.compute_grad_norm': false needs optimizer.clip_grad_norm off"},
     {"strategy=zero0 deepspeed.compute_grad_norm=false",

@@ -35,6 +35,9 @@ knows "a replay"
 run show tiny --plan fsdp2 --json
 keys <out >words
 knows "a network's summary"
+run estimate tiny --json
+keys <out >words
+knows "an estimate"
 run list --json
 keys <out >words
 knows "the list"

@@ -12,11 +12,13 @@ CHECKS = \
   tests/check_collective \
   tests/check_device_clock \
   tests/check_engine \
+  tests/check_estimate \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
   tests/check_families \
   tests/check_free_set \
+  tests/check_fsdp1 \
   tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
@@ -49,6 +51,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
+  tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \

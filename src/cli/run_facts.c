@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "network/network_flops.h"
+#include "program/program_totals.h"
 
 /* ---- FLOPs ---- */
 
@@ -30,27 +31,6 @@ recomputed_flops(const Program *program)
     }
   }
   return flops;
-}
-
-/* ---- traffic ---- */
-
-/* Elements that the last step's collectives send, as ZeRO's paper counts: an all-reduce is a
- * reduce-scatter and an all-gather, each of which moves what it reduces or gathers once. */
-static double
-elements_sent(const Program *program)
-{
-  const OpList *list = program_step(program, program->steps - 1);
-  double elements = 0;
-  for (guint i = 0; i < list->ops->len; i++) {
-    const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
-    if (op->kind != PROGRAM_COLLECTIVE)
-      continue;
-    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
-    int passes = c->kind == COLLECTIVE_ALL_REDUCE ? 2 : 1;
-    if (g_array_index(program->communicators, Communicator, c->communicator).ranks > 1)
-      elements += passes * (double) c->bytes / dtype_size((DType) c->dtype);
-  }
-  return elements;
 }
 
 /* ---- groups, communicators ---- */
@@ -169,8 +149,9 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->trainable_parameters = info->parameters;
   info->rank = rank;
   info->equivalent_zero_stage = lowered->zero_stage;
-  info->elements_sent = elements_sent(lowered->program) / (double) info->trainable_parameters /
-                        s->plan->accumulation.steps;
+  const Program *program = lowered->program;
+  double sent = program_elements_sent(program, program_step(program, program->steps - 1));
+  info->elements_sent = sent / (double) info->trainable_parameters / s->plan->accumulation.steps;
   fill_plan(info, s);
   fill_machine(info, s);
   info->model_flops = network_model_flops_per_token(s->network) * (double) info->tokens_per_step;
@@ -178,5 +159,9 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);
   add_communicators(info, s, lowered->program);
+  if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
+    run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);
+  else if (s->strategy->zero_stage != NULL && s->plan->shard == 1)
+    run_info_warn(info, "mesh.shard is 1: strategy %s shards nothing", s->plan->strategy);
   return info;
 }

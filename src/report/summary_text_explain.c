@@ -241,7 +241,7 @@ print_equivalence(const RunInfo *info, GString *out)
     g_string_append_printf(out, "Equivalent to ZeRO stage %d.", stage);
   if (stage >= 0 && info->elements_sent > 0)
     g_string_append_printf(out,
-                           " A micro-batch sends %.2f elements per parameter; by ZeRO's paper %d.",
+                           "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %d.",
                            info->elements_sent, paper_volume(stage));
 }
 

@@ -141,6 +141,7 @@ make_zero(StrategyContext *x)
   if (f->zero != NO_STORAGE)
     return;
   f->zero = scalar(x, NO_STORAGE, "zero");
+  live_storage_promote(x->live, f->zero, CATEGORY_OTHER);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }
 

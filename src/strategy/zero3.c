@@ -53,6 +53,23 @@ zero3_part(StrategyContext *x, StorageId storage, gint64 first, gint64 elements,
   program_builder_operand(x->builder, tensor, role);
 }
 
+gint64
+zero3_shard_elements(const Zero3 *z, int parameter, gboolean secondary)
+{
+  return secondary ? secondary_elements(z, parameter) : z->parameter[parameter].shard;
+}
+
+void
+zero3_shard(StrategyContext *x, int parameter, gboolean secondary)
+{
+  Zero3 *z = zero3_of(x);
+  const Zero3Parameter *p = &z->parameter[parameter];
+  if (secondary)
+    zero3_operand(x, p->secondary, z->ds.model, ROLE_READ);
+  else
+    zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
+}
+
 /* ---- setup ---- */
 
 static gboolean
@@ -61,9 +78,11 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_number(plan, "stage3_module_granularity_threshold") != 0)
     return plan_spec_refuse(plan, error, "deepspeed.stage3_module_granularity_threshold",
                             "not yet supported");
-  if (plan_spec_number(plan, "zero_hpz_partition_size") > 1)
+  gint64 secondary = plan_spec_number(plan, "zero_hpz_partition_size");
+  if (secondary > 1 && plan->shard % secondary != 0)
     return plan_spec_refuse(plan, error, "deepspeed.zero_hpz_partition_size",
-                            "secondary copies are not yet supported");
+                            "%" G_GINT64_FORMAT " does not divide mesh.shard %d", secondary,
+                            plan->shard);
   return deepspeed_accept(plan, network, STAGE, error);
 }
 
@@ -95,7 +114,7 @@ set_parameters(StrategyContext *x)
     p->first = z->shard_elements;
     p->state = PARAMETER_RELEASED;
     p->fetched_for = -1;
-    p->norm = NO_STORAGE;
+    p->norm = p->secondary = NO_STORAGE;
     z->shard_elements += p->shard;
     x->parameters[i].local_elements = p->owned;
   }
@@ -165,6 +184,9 @@ setup(StrategyContext *x)
   deepspeed_begin(&z->ds, x, STAGE);
   if (z->ds.allgather_sequential) /* the engine says so */
     z->ds.prefetch_bucket = 1;
+  if (z->ds.secondary_ranks > 1)
+    z->secondary_communicator =
+        program_builder_communicator(x->builder, "secondary", z->ds.secondary_ranks, 1);
   z->stream = z->ds.overlap_comm ? STREAM_COPY_IN : STREAM_COMPUTE;
   z->shards = z->gradients = z->bucket = NO_STORAGE;
   z->overflow = z->norm = NO_STORAGE;

@@ -199,7 +199,8 @@ fetch_begin(StrategyContext *x)
   int n = trace_begin(x, compared);
   for (int i = 0; i < n; i++)
     compare_with_ranks(x, compared[i]);
-  /* DeepSpeed leaves to chance that the optimizer has written the shards before they are gathered
-   */
-  zero3_wait_stream(x, zero3_of(x)->stream, STREAM_COMPUTE);
+  Zero3 *z = zero3_of(x);
+  if (!z->shards_settled)
+    zero3_wait_stream(x, z->stream, STREAM_COMPUTE);
+  z->shards_settled = TRUE;
 }

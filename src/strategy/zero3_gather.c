@@ -40,44 +40,43 @@ allocate_shared(StrategyContext *x, const Gather *g, gint64 elements)
 /* ---- issue ---- */
 
 static void
-issue_collective(StrategyContext *x, CollectiveKind kind, int parameter, gint64 elements)
+issue_collective(StrategyContext *x, const Gather *g, CollectiveKind kind, gint64 elements)
 {
   Zero3 *z = zero3_of(x);
-  const Unit *unit = g_ptr_array_index(x->units, (guint) z->parameter[parameter].unit);
+  const Unit *unit = g_ptr_array_index(x->units, (guint) z->parameter[g->parameter[0]].unit);
   if (z->ds.ranks == 1) {
     strategy_launch(x, STREAM_ALL_GATHER, "copy", 2.0 * (double) (elements * z->ds.element));
     return;
   }
-  program_builder_collective(x->builder, STREAM_ALL_GATHER,
-                             &(Collective){.kind = (guint8) kind,
-                                           .dtype = (guint8) z->ds.model,
-                                           .communicator = z->ds.communicator,
-                                           .name = program_builder_name(x->builder, unit->name),
-                                           .bytes = elements * z->ds.element});
+  program_builder_collective(
+      x->builder, STREAM_ALL_GATHER,
+      &(Collective){.kind = (guint8) kind,
+                    .dtype = (guint8) z->ds.model,
+                    .communicator = g->secondary ? z->secondary_communicator : z->ds.communicator,
+                    .name = program_builder_name(x->builder, unit->name),
+                    .bytes = elements * z->ds.element});
   z->gathered_elements += elements;
 }
 
-/* The parameter's shard as an operand: in the flat buffer, or (copy) on its way from the host. */
+/* The parameter's shard as an operand: where it is, or (copy) on its way from the host. */
 static void
-shard_operand(StrategyContext *x, int parameter, StorageId copy)
+shard_operand(StrategyContext *x, const Gather *g, int i, StorageId copy)
 {
-  Zero3 *z = zero3_of(x);
-  const Zero3Parameter *p = &z->parameter[parameter];
   if (copy != NO_STORAGE)
-    zero3_operand(x, copy, z->ds.model, ROLE_READ);
+    zero3_operand(x, copy, zero3_of(x)->ds.model, ROLE_READ);
   else
-    zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
+    zero3_shard(x, g->parameter[i], g->secondary);
 }
 
-/* An all-gather of one parameter. */
+/* An all-gather of the i-th parameter into a buffer of its own. */
 static void
-gather_one(StrategyContext *x, int parameter, StorageId copy, StorageId buffer)
+gather_one(StrategyContext *x, const Gather *g, int i, StorageId copy)
 {
   Zero3 *z = zero3_of(x);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  shard_operand(x, parameter, copy);
-  zero3_operand(x, buffer, z->ds.model, ROLE_WRITE);
-  issue_collective(x, COLLECTIVE_ALL_GATHER, parameter, gathered_elements(z, parameter));
+  shard_operand(x, g, i, copy);
+  zero3_operand(x, g->buffer[i], z->ds.model, ROLE_WRITE);
+  issue_collective(x, g, COLLECTIVE_ALL_GATHER, gathered_elements(z, g->parameter[i]));
 }
 
 static gint32
@@ -95,9 +94,9 @@ issue_separate(StrategyContext *x, Gather *g)
   g->separate = TRUE;
   for (int i = 0; i < g->count; i++) {
     g->buffer[i] = allocate_own(x, g->parameter[i], z->stream);
-    StorageId copy = offload_shard(x, g->parameter[i], z->stream);
+    StorageId copy = offload_shard(x, g->parameter[i], g->secondary, z->stream);
     zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
-    gather_one(x, g->parameter[i], copy, g->buffer[i]);
+    gather_one(x, g, i, copy);
     offload_drop_shard(x, copy, STREAM_ALL_GATHER);
   }
   g->done = collective_done(x);
@@ -108,15 +107,16 @@ static void
 fill_buffer(StrategyContext *x, const Gather *g, gint64 shard)
 {
   Zero3 *z = zero3_of(x);
+  int place = g->secondary ? z->ds.rank % z->ds.secondary_ranks : z->ds.rank;
   g_autofree StorageId *copy = g_new(StorageId, g->count);
   for (int i = 0; i < g->count; i++)
-    copy[i] = g->views ? NO_STORAGE : offload_shard(x, g->parameter[i], z->stream);
+    copy[i] = g->views ? NO_STORAGE : offload_shard(x, g->parameter[i], g->secondary, z->stream);
   for (int i = 0; i < g->count; i++)
-    shard_operand(x, g->parameter[i], copy[i]);
+    shard_operand(x, g, i, copy[i]);
   if (g->views)
     zero3_operand(x, g->buffer[0], z->ds.model, ROLE_WRITE);
   else
-    zero3_part(x, g->buffer[0], z->ds.rank * shard, shard, z->ds.model, ROLE_WRITE);
+    zero3_part(x, g->buffer[0], place * shard, shard, z->ds.model, ROLE_WRITE);
   strategy_launch(x, z->stream, "cat", 2.0 * (double) (shard * z->ds.element));
   for (int i = g->count - 1; i >= 0; i--)
     live_storage_drop(x->live, copy[i]);
@@ -128,17 +128,17 @@ static void
 issue_coalesced(StrategyContext *x, Gather *g)
 {
   Zero3 *z = zero3_of(x);
+  int ranks = g->secondary ? z->ds.secondary_ranks : z->ds.ranks;
   gint64 shard = 0;
   for (int i = 0; i < g->count; i++)
-    shard += z->parameter[g->parameter[i]].shard;
-  g->views = z->ds.all_reduce_for_fetch;
-  g->buffer[0] = allocate_shared(x, g, shard * z->ds.ranks);
+    shard += zero3_shard_elements(z, g->parameter[i], g->secondary);
+  g->views = z->ds.all_reduce_for_fetch && !g->secondary;
+  g->buffer[0] = allocate_shared(x, g, shard * ranks);
   fill_buffer(x, g, shard);
   zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   zero3_operand(x, g->buffer[0], z->ds.model, ROLE_ACCUMULATE);
-  issue_collective(x, g->views ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER, g->parameter[0],
-                   shard * z->ds.ranks);
+  issue_collective(x, g, g->views ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER, shard * ranks);
   g->done = collective_done(x);
 }
 
@@ -150,23 +150,43 @@ issue_nothing(StrategyContext *x, Gather *g)
   g->views = !offload_is_parameters(z);
   g->separate = !g->views;
   for (int i = 0; i < g->count; i++)
-    g->buffer[i] = offload_shard(x, g->parameter[i], z->stream);
+    g->buffer[i] = offload_shard(x, g->parameter[i], FALSE, z->stream);
 }
 
-void
-gather_issue(StrategyContext *x, GArray *parameters)
+static Gather *
+gather_new(Zero3 *z, const GArray *parameters, gboolean secondary)
+{
+  Gather *g = g_new0(Gather, 1);
+  g->parameter = g_new(int, parameters->len);
+  g->buffer = g_new(StorageId, parameters->len);
+  g->secondary = secondary;
+  g->done = -1;
+  for (guint i = 0; i < parameters->len; i++) {
+    int index = g_array_index(parameters, int, i);
+    if ((z->parameter[index].secondary != NO_STORAGE) != secondary)
+      continue;
+    g->buffer[g->count] = NO_STORAGE;
+    g->parameter[g->count++] = index;
+  }
+  g->registered = g->count;
+  return g;
+}
+
+static void
+gather_free(Gather *g)
+{
+  g_free(g->buffer);
+  g_free(g->parameter);
+  g_free(g);
+}
+
+static void
+issue(StrategyContext *x, Gather *g)
 {
   Zero3 *z = zero3_of(x);
-  Gather *g = g_new0(Gather, 1);
-  g_array_sort(parameters, by_number);
-  g->count = g->registered = (int) parameters->len;
-  g->parameter = g_memdup2(parameters->data, sizeof(int) * parameters->len);
-  g->buffer = g_new(StorageId, parameters->len);
-  g->done = -1;
   for (int i = 0; i < g->count; i++) {
     Zero3Parameter *p = &z->parameter[g->parameter[i]];
     g_assert(p->state == PARAMETER_RELEASED && p->gather == NULL);
-    g->buffer[i] = NO_STORAGE;
     p->state = PARAMETER_IN_FLIGHT;
     p->gather = g;
     z->trace.available += p->elements;
@@ -177,6 +197,21 @@ gather_issue(StrategyContext *x, GArray *parameters)
     issue_separate(x, g);
   else
     issue_coalesced(x, g);
+}
+
+/* Those that have a secondary shard are gathered from that, first. */
+void
+gather_issue(StrategyContext *x, GArray *parameters)
+{
+  Zero3 *z = zero3_of(x);
+  g_array_sort(parameters, by_number);
+  for (int secondary = 1; secondary >= 0; secondary--) {
+    Gather *g = gather_new(z, parameters, secondary);
+    if (g->count > 0)
+      issue(x, g);
+    else
+      gather_free(g);
+  }
 }
 
 /* ---- wait ---- */
@@ -228,17 +263,6 @@ wait_for(StrategyContext *x, Gather *g, StreamId stream)
   }
 }
 
-/* The last parameter has been fetched: nobody knows the handle any more. */
-static void
-gather_free(StrategyContext *x, Gather *g)
-{
-  if (!g->separate)
-    live_storage_drop(x->live, g->buffer[0]);
-  g_free(g->buffer);
-  g_free(g->parameter);
-  g_free(g);
-}
-
 void
 gather_finish(StrategyContext *x, int parameter, StreamId stream)
 {
@@ -247,8 +271,11 @@ gather_finish(StrategyContext *x, int parameter, StreamId stream)
   p->gather = NULL;
   if (!g->waited)
     wait_for(x, g, stream);
-  if (--g->registered == 0)
-    gather_free(x, g);
+  if (--g->registered > 0)
+    return;
+  if (!g->separate) /* nobody knows the handle any more */
+    live_storage_drop(x->live, g->buffer[0]);
+  gather_free(g);
 }
 
 /* ---- release ---- */
@@ -262,6 +289,7 @@ gather_release(StrategyContext *x, int parameter)
   StorageId *data = &x->parameters[parameter].unsharded;
   if (p->state != PARAMETER_AVAILABLE || p->users != 0)
     return;
+  secondary_keep(x, parameter);
   if (live_storage_stream(x->live, *data) != STREAM_COMPUTE)
     program_builder_record_stream(x->builder, *data, STREAM_COMPUTE);
   live_storage_clear(x->live, data);
@@ -271,26 +299,34 @@ gather_release(StrategyContext *x, int parameter)
 
 /* ---- blocking ---- */
 
+/* All of a gather's parameters are there, each in the buffer of its own. */
 static void
-gather_sequentially(StrategyContext *x, const GArray *parameters)
+set_all(StrategyContext *x, Gather *g)
 {
-  for (guint i = 0; i < parameters->len; i++) {
-    int p = g_array_index(parameters, int, i);
-    set_data(x, p, allocate_own(x, p, STREAM_COMPUTE), 0);
-    StorageId copy = offload_shard(x, p, STREAM_COMPUTE);
-    zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
-    gather_one(x, p, copy, x->parameters[p].unsharded);
-    offload_drop_shard(x, copy, STREAM_ALL_GATHER);
-  }
+  for (int i = 0; i < g->count; i++)
+    set_data(x, g->parameter[i], g->buffer[i], 0);
 }
 
 static void
-take_shards(StrategyContext *x, const GArray *parameters)
+gather_sequentially(StrategyContext *x, Gather *g)
+{
+  for (int i = 0; i < g->count; i++) {
+    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE);
+    StorageId copy = offload_shard(x, g->parameter[i], FALSE, STREAM_COMPUTE);
+    zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+    gather_one(x, g, i, copy);
+    offload_drop_shard(x, copy, STREAM_ALL_GATHER);
+  }
+  set_all(x, g);
+}
+
+static void
+take_shards(StrategyContext *x, const Gather *g)
 {
   Zero3 *z = zero3_of(x);
-  for (guint i = 0; i < parameters->len; i++) {
-    int p = g_array_index(parameters, int, i);
-    StorageId copy = offload_shard(x, p, STREAM_COMPUTE);
+  for (int i = 0; i < g->count; i++) {
+    int p = g->parameter[i];
+    StorageId copy = offload_shard(x, p, FALSE, STREAM_COMPUTE);
     if (copy == NO_STORAGE)
       live_storage_hold(x->live, z->shards);
     set_data(x, p, copy != NO_STORAGE ? copy : z->shards,
@@ -300,37 +336,35 @@ take_shards(StrategyContext *x, const GArray *parameters)
 
 /* Copies from the host are made first; the last one is a variable's too, and goes last. */
 static void
-gather_together(StrategyContext *x, const GArray *parameters)
+gather_together(StrategyContext *x, Gather *g)
 {
-  guint n = parameters->len;
-  g_autofree StorageId *copy = g_new(StorageId, n);
-  for (guint i = 0; i < n; i++)
-    copy[i] = offload_shard(x, g_array_index(parameters, int, i), STREAM_COMPUTE);
-  for (guint i = 0; i < n; i++) {
-    int p = g_array_index(parameters, int, i);
-    set_data(x, p, allocate_own(x, p, STREAM_COMPUTE), 0);
-  }
+  g_autofree StorageId *copy = g_new(StorageId, g->count);
+  for (int i = 0; i < g->count; i++)
+    copy[i] = offload_shard(x, g->parameter[i], FALSE, STREAM_COMPUTE);
+  for (int i = 0; i < g->count; i++)
+    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE);
   zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
-  for (guint i = 0; i < n; i++) {
-    int p = g_array_index(parameters, int, i);
-    gather_one(x, p, copy[i], x->parameters[p].unsharded);
-  }
-  for (guint i = n - 1; i > 0; i--)
-    offload_drop_shard(x, copy[i - 1], STREAM_ALL_GATHER);
-  offload_drop_shard(x, copy[n - 1], STREAM_ALL_GATHER);
+  for (int i = 0; i < g->count; i++)
+    gather_one(x, g, i, copy[i]);
+  for (int i = g->count - 2; i >= 0; i--)
+    offload_drop_shard(x, copy[i], STREAM_ALL_GATHER);
+  offload_drop_shard(x, copy[g->count - 1], STREAM_ALL_GATHER);
+  set_all(x, g);
 }
 
 void
-gather_now(StrategyContext *x, GArray *parameters)
+gather_now(StrategyContext *x, const GArray *parameters)
 {
   Zero3 *z = zero3_of(x);
-  gboolean sequential = parameters->len == 1 || z->ds.allgather_sequential;
-  if (sequential)
-    gather_sequentially(x, parameters);
+  Gather g = {.count = (int) parameters->len, .parameter = (int *) (void *) parameters->data};
+  g.buffer = g_new(StorageId, parameters->len);
+  if (g.count == 1 || z->ds.allgather_sequential)
+    gather_sequentially(x, &g);
   else if (z->ds.ranks == 1)
-    take_shards(x, parameters);
+    take_shards(x, &g);
   else
-    gather_together(x, parameters);
+    gather_together(x, &g);
+  g_free(g.buffer);
   zero3_wait_stream(x, STREAM_COMPUTE, STREAM_ALL_GATHER);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }

@@ -56,6 +56,7 @@ partition(StrategyContext *x, int parameter)
   ParameterState *state = &x->parameters[parameter];
   const Zero3Parameter *p = &z->parameter[parameter];
   gint64 bytes = p->owned * z->ds.element;
+  secondary_keep(x, parameter);
   StorageId shard = make_shard(x, parameter);
   if (p->owned > 0) {
     zero3_part(x, state->unsharded, z->ds.rank * p->shard, p->owned, z->ds.model, ROLE_READ);
@@ -206,6 +207,7 @@ register_hooks(StrategyContext *x)
     gather_now(x, one);
     gather_release(x, p);
   }
+  z->shards_settled = TRUE;
 }
 
 void

@@ -41,17 +41,17 @@ copy_to_host(StrategyContext *x, StreamId stream, const char *what, gint64 bytes
 /* ---- shards ---- */
 
 StorageId
-offload_shard(StrategyContext *x, int parameter, StreamId stream)
+offload_shard(StrategyContext *x, int parameter, gboolean secondary, StreamId stream)
 {
   Zero3 *z = zero3_of(x);
-  const Zero3Parameter *p = &z->parameter[parameter];
+  gint64 bytes = zero3_shard_elements(z, parameter, secondary) * z->ds.element;
   if (!offload_is_parameters(z))
     return NO_STORAGE;
   StoragePurpose purpose = parameter_purpose(x, parameter, CATEGORY_TEMPORARY);
-  StorageId copy = live_storage_alloc(x->live, p->shard * z->ds.element, stream, purpose);
-  zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
+  StorageId copy = live_storage_alloc(x->live, bytes, stream, purpose);
+  zero3_shard(x, parameter, secondary);
   zero3_operand(x, copy, z->ds.model, ROLE_WRITE);
-  strategy_copy(x, stream, "shard to device", (double) (p->shard * z->ds.element));
+  strategy_copy(x, stream, "shard to device", (double) bytes);
   return copy;
 }
 

@@ -9,6 +9,7 @@
  *   zero3_gradients.c  the reduce bucket
  *   zero3_step.c       the optimizer's step, sub-group by sub-group
  *   zero3_offload.c    what is kept on the host instead
+ *   zero3_secondary.c  shards over a few ranks (hpZ)
  *
  * Source: deepspeed 0.19.8, runtime/zero/{stage3,parameter_offload,partition_parameters,
  * partitioned_param_coordinator}.py, runtime/comm/coalesced_collectives.py. */
@@ -24,11 +25,12 @@ typedef enum { PARAMETER_RELEASED, PARAMETER_IN_FLIGHT, PARAMETER_AVAILABLE } Fe
  * until a module fetches that parameter. */
 typedef struct {
   int count;
-  int *parameter;    /* in order */
-  gboolean separate; /* each has a buffer of its own, which becomes its data */
-  gboolean views;    /* of one buffer, for good: fetched by all-reduce */
-  StorageId *buffer; /* one, or (separate) by parameter */
-  gint32 done;       /* event: recorded behind the collective; -1: there was none */
+  int *parameter;     /* in order */
+  gboolean secondary; /* from hpZ's shards */
+  gboolean separate;  /* each has a buffer of its own, which becomes its data */
+  gboolean views;     /* of one buffer, for good: fetched by all-reduce */
+  StorageId *buffer;  /* one, or (separate) by parameter */
+  gint32 done;        /* event: recorded behind the collective; -1: there was none */
   gboolean waited;
   int registered;
 } Gather;
@@ -40,12 +42,13 @@ typedef struct {
   gint64 first;    /* of its shard in the flat buffers of shards */
   gboolean persistent;
   FetchState state;
-  guint8 users;    /* modules that use it now: bit 0 its own, bit 1 one that is tied to it */
-  int fetched_for; /* last step of the trace that it has been fetched for; -1: none */
-  Gather *gather;  /* registered, or NULL */
-  int group;       /* the sub-group that it belongs to */
-  int unit;        /* the report's group that it belongs to */
-  StorageId norm;  /* of its gradient, where the optimizer is on the host */
+  guint8 users;        /* modules that use it now: bit 0 its own, bit 1 one that is tied to it */
+  int fetched_for;     /* last step of the trace that it has been fetched for; -1: none */
+  Gather *gather;      /* registered, or NULL */
+  int group;           /* the sub-group that it belongs to */
+  int unit;            /* the report's group that it belongs to */
+  StorageId secondary; /* hpZ's shard, or NO_STORAGE */
+  StorageId norm;      /* of its gradient, where the optimizer is on the host */
 } Zero3Parameter;
 
 /* ---- the trace ---- */
@@ -86,6 +89,7 @@ typedef struct {
 
 typedef struct {
   DeepSpeed ds;
+  gint32 secondary_communicator;
   StreamId stream; /* that fetched parameters are allocated and copied on */
   int count;
   Zero3Parameter *parameter;
@@ -102,7 +106,10 @@ typedef struct {
   GArray *bucketed; /* Bucketed: gradients that wait for the next reduction */
   gint64 bucketed_elements;
   GArray *fetch_events, *reduce_events; /* gint32: recorded, not yet waited for by the host */
-  GArray *norms;     /* int: parameters whose gradients' norms are kept, in that order */
+  GArray *norms;           /* int: parameters whose gradients' norms are kept, in that order */
+  gboolean shards_settled; /* gathers need not wait for what has written the shards: the host has,
+                              when it gathered persistent parameters.  Without those DeepSpeed
+                              leaves it to chance; here the stream waits */
   gboolean gathered; /* work has gone to `stream` that the compute stream has not waited for */
   gint64 gather_count, gathered_elements, reduced_elements; /* in the step being written */
 } Zero3;
@@ -145,7 +152,7 @@ void gather_finish(StrategyContext *x, int parameter, StreamId stream);
 /* An available parameter's data goes, unless a module uses it. */
 void gather_release(StrategyContext *x, int parameter);
 /* All of them on the compute stream, each into memory of its own (param.all_gather). */
-void gather_now(StrategyContext *x, GArray *parameters);
+void gather_now(StrategyContext *x, const GArray *parameters);
 
 /* ---- zero3_fetch.c ---- */
 
@@ -182,9 +189,9 @@ gboolean offload_is_parameters(const Zero3 *z);
 /* Memory of the host. */
 StorageId offload_allocate(StrategyContext *x, gboolean pinned, gint64 bytes, Category category,
                            const char *what);
-/* A copy of a parameter's shard on the device, allocated and made on this stream; NO_STORAGE when
- * shards are on the device anyway. */
-StorageId offload_shard(StrategyContext *x, int parameter, StreamId stream);
+/* A copy of a parameter's shard (or secondary one) on the device, allocated and made on this
+ * stream; NO_STORAGE when shards are on the device anyway. */
+StorageId offload_shard(StrategyContext *x, int parameter, gboolean secondary, StreamId stream);
 /* It goes after `reader` has been given what reads it. */
 void offload_drop_shard(StrategyContext *x, StorageId copy, StreamId reader);
 
@@ -200,7 +207,20 @@ void offload_check_overflow(StrategyContext *x);
 void offload_group_norm(StrategyContext *x, const SubGroup *group);
 void offload_forget_norms(StrategyContext *x);
 
+/* ---- zero3_secondary.c ---- */
+
+/* Elements of a parameter's secondary shard. */
+gint64 secondary_elements(const Zero3 *z, int parameter);
+/* Makes it out of the whole parameter, which is there, if it is wanted and not made yet. */
+void secondary_keep(StrategyContext *x, int parameter);
+/* All go: the optimizer has changed the weights. */
+void secondary_forget(StrategyContext *x);
+
 /* ---- small things ---- */
+
+/* A parameter's shard or secondary shard, as an operand that is read. */
+void zero3_shard(StrategyContext *x, int parameter, gboolean secondary);
+gint64 zero3_shard_elements(const Zero3 *z, int parameter, gboolean secondary);
 
 /* One stream waits for all that another has been given so far; nothing if they are the same. */
 void zero3_wait_stream(StrategyContext *x, StreamId waiter, StreamId other);

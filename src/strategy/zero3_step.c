@@ -246,6 +246,7 @@ gather_persistent(StrategyContext *x)
   for (int p = 0; p < z->count; p++)
     if (z->parameter[p].persistent)
       g_array_append_val(persistent, p);
+  z->shards_settled = persistent->len > 0;
   if (persistent->len > 0)
     gather_now(x, persistent);
 }
@@ -263,6 +264,7 @@ step_offloaded(StrategyContext *x)
     update_group(x, &z->group[i], NO_STORAGE);
   offload_forget_norms(x);
   gather_persistent(x);
+  secondary_forget(x);
 }
 
 static void
@@ -277,9 +279,13 @@ step_on_device(StrategyContext *x)
     norms[i] = group_norm(x, &z->group[i]);
   StorageId norm = combine(x, norms, z->groups);
   z->norm = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "div", norm);
+  StoragePurpose kept = {CATEGORY_OTHER, -1,
+                         program_builder_name(x->builder, "global gradient norm")};
+  live_storage_set_purpose(x->live, z->norm, kept);
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], norm);
   gather_persistent(x);
+  secondary_forget(x);
   live_storage_drop(x->live, norm);
   for (int i = z->groups; i > 0; i--)
     live_storage_drop(x->live, norms[i - 1]);

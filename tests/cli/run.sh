@@ -24,4 +24,8 @@ refuses "a truncated network is named with its line" "truncated.json: line 1:" r
 "$highwater" run - <truncated.json >out 2>err
 status=$?
 ok "standard input is named in messages" is_refusal "standard input: line 1:"
+
+# deepspeedai/DeepSpeed#237: someone trained on one device and wondered what ZeRO saves.
+answers "a shard group of one is simulated" 0 run tiny --plan zero2 --set mesh.shard=1
+ok "with a warning that nothing is sharded" grep -q 'strategy zero2 shards nothing' out
 finish

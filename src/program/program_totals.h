@@ -1,0 +1,15 @@
+/* program_totals.h - sums over a Program: what stays alive, what is sent. */
+#ifndef HIGHWATER_PROGRAM_PROGRAM_TOTALS_H
+#define HIGHWATER_PROGRAM_PROGRAM_TOTALS_H
+
+#include "program/program.h"
+
+/* Bytes on the device, as requested, that are alive after the construction and all steps, by
+ * category. */
+void program_bytes_alive(const Program *program, gint64 bytes[CATEGORY_COUNT]);
+/* Elements that the collectives of a list send among several ranks, as ZeRO's paper counts them
+ * (arXiv 1910.02054, section 7): an all-reduce is a reduce-scatter and an all-gather, each of which
+ * moves what it reduces or gathers once. */
+double program_elements_sent(const Program *program, const OpList *list);
+
+#endif
