@@ -29,8 +29,8 @@ FAMILIES = \
 COMMANDS = \
   src/cli/cmd_run.c \
   src/cli/cmd_show.c \
-  src/cli/cmd_estimate.c \
   src/cli/cmd_lower.c \
+  src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c

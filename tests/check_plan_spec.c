@@ -226,7 +226,7 @@ static const struct {
      "key 'batch.sequence_length': 2147483648 is not in 1..2147483647"},
     {"{\"batch\": {\"sequence_length\": 1e30}}",
      "key 'batch.sequence_length': 1e+30 is beyond 2^53"},
-    {"{\"accumulation\": {\"steps\": 0}}", "key 'accumulation.steps': 0 is not in 1..1048576"},
+    {"{\"accumulation\": {\"steps\": 0}}", "key 'accumulation.steps': 0 is not in 1..1024"},
     {"{\"accumulation\": {\"sync_every_step\": 1}}",
      "key 'accumulation.sync_every_step': true or false is needed, not a number"},
     /* precision */

@@ -104,6 +104,18 @@ static const char *const prefetches[] = {"fsdp.forward_prefetch=0", "fsdp.forwar
 static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
                                     DIMENSION(prefetches)};
 
+static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0"};
+static const char *const shardings[] = {
+    "fsdp.sharding_strategy=FULL_SHARD", "fsdp.sharding_strategy=SHARD_GRAD_OP",
+    "fsdp.sharding_strategy=NO_SHARD", "fsdp.sharding_strategy=HYBRID_SHARD",
+    "fsdp.sharding_strategy=_HYBRID_SHARD_ZERO2"};
+static const char *const limits[] = {"fsdp.limit_all_gathers=true", "fsdp.limit_all_gathers=false"};
+static const char *const directions[] = {"fsdp.backward_prefetch=pre",
+                                         "fsdp.backward_prefetch=post",
+                                         "fsdp.backward_prefetch=none fsdp.forward_prefetch=1"};
+static const Dimension of_fsdp1[] = {DIMENSION(wrappings), DIMENSION(shardings), DIMENSION(limits),
+                                     DIMENSION(directions)};
+
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};
 static const Dimension of_ddp[] = {DIMENSION(buckets)};
@@ -144,14 +156,26 @@ static const Dimension of_deepspeed[] = {DIMENSION(gradient_buckets), DIMENSION(
                                          DIMENSION(gradient_dtypes), DIMENSION(orders),
                                          DIMENSION(fetches)};
 
-/* What the strategies' own sections can say. */
+static const char *const thresholds[] = {
+    "deepspeed.stage3_param_persistence_threshold=0",
+    "deepspeed.stage3_param_persistence_threshold=1000",
+    "deepspeed.stage3_max_live_parameters=20000 deepspeed.stage3_param_persistence_threshold=0",
+    "deepspeed.stage3_prefetch_bucket_size=0 deepspeed.stage3_param_persistence_threshold=0"};
+static const Dimension of_zero3[] = {DIMENSION(gradient_buckets), DIMENSION(reductions),
+                                     DIMENSION(gradient_dtypes), DIMENSION(orders),
+                                     DIMENSION(thresholds)};
+
+/* What the strategies' own sections can say; the first that fits: of a strategy, or of a section.
+ */
 static const struct {
   const char *name;
   const Dimension *dimensions;
   guint n;
 } sections[] = {
+    {"fsdp1", of_fsdp1, G_N_ELEMENTS(of_fsdp1)},
     {"fsdp", of_fsdp, G_N_ELEMENTS(of_fsdp)},
     {"ddp", of_ddp, G_N_ELEMENTS(of_ddp)},
+    {"zero3", of_zero3, G_N_ELEMENTS(of_zero3)},
     {"deepspeed", of_deepspeed, G_N_ELEMENTS(of_deepspeed)},
 };
 
@@ -191,9 +215,13 @@ add_choices(Case *c, const Dimension *dimensions, guint n, GRand *random)
 static void
 add_section(Case *c, const Strategy *strategy, GRand *random)
 {
-  for (guint i = 0; i < G_N_ELEMENTS(sections); i++)
-    if (strategy->section != NULL && strcmp(sections[i].name, strategy->section->name) == 0)
-      add_choices(c, sections[i].dimensions, sections[i].n, random);
+  const char *section = strategy->section != NULL ? strategy->section->name : "";
+  guint i = 0;
+  while (i < G_N_ELEMENTS(sections) && strcmp(sections[i].name, strategy->name) != 0 &&
+         strcmp(sections[i].name, section) != 0)
+    i++;
+  if (i < G_N_ELEMENTS(sections))
+    add_choices(c, sections[i].dimensions, sections[i].n, random);
 }
 
 static void
@@ -252,7 +280,11 @@ leaves_nothing_behind(const Case *c, const Simulated *s)
                category_name((Category) k), before, after);
     CHECK_CASE(after >= 0, c, "%s: more is freed than allocated", category_name((Category) k));
   }
-  for (guint i = 0; i < G_N_ELEMENTS(transient); i++) {
+  /* ZeRO-3 keeps parameters below its persistence threshold gathered. */
+  gboolean keeps_full =
+      strcmp(s->scenario->strategy->name, "zero3") == 0 &&
+      plan_spec_number(s->scenario->plan, "stage3_param_persistence_threshold") > 0;
+  for (guint i = 0; i < G_N_ELEMENTS(transient) - keeps_full; i++) {
     gint64 left = simulated_bytes_alive(s, STEPS, transient[i]);
     CHECK_CASE(left == 0, c, "%" G_GINT64_FORMAT " bytes of %s are left", left,
                category_name(transient[i]));

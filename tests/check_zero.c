@@ -544,6 +544,8 @@ static const struct {
      "key 'deepspeed.offload_param.device': only stage 3 offloads parameters"},
     {"strategy=zero2 deepspeed.offload_optimizer.device=nvme",
      "key 'deepspeed.offload_optimizer.device': nvme is not yet supported: none or cpu"},
+    {"strategy=zero2 deepspeed.offload_optimizer.device=cpu",
+     "key 'deepspeed.offload_optimizer.device': cpu is not yet supported in stage 2"},
     {"strategy=zero2 deepspeed.compute_grad_norm=false optimizer.clip_grad_norm=1",
      "key 'deepspeed.compute_grad_norm': false needs optimizer.clip_grad_norm off"},
     {"strategy=zero0 deepspeed.compute_grad_norm=false",

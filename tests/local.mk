@@ -49,8 +49,8 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
-  tests/cli/estimate.sh \
   tests/cli/bad_input.sh \
+  tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \

@@ -98,22 +98,30 @@ most_chunks(const StrategyContext *x)
   return most;
 }
 
-/* The norms of all tensors, each a scalar of its own; in reverse they go. */
+/* The norms of all tensors, each a scalar of its own.  As many are made as there are tensors and
+ * taken by those that are not empty; an empty one gets a zero of its own, and what is left over
+ * goes (foreach_tensor_norm_cuda). */
 static StorageId *
 tensor_norms(StrategyContext *x)
 {
-  guint n = x->network->parameters->len;
+  guint n = x->network->parameters->len, taken = 0;
   StorageId *norms = g_new(StorageId, n);
+  g_autofree StorageId *made = g_new(StorageId, n);
   double bytes = 0;
   StorageId partial = temporary(x, 4 * (gint64) n * most_chunks(x), "norms of chunks");
   for (guint i = 0; i < n; i++)
-    norms[i] = temporary(x, dtype_size(stored_dtype(x)), "norm");
+    made[i] = temporary(x, dtype_size(stored_dtype(x)), "norm");
+  for (guint i = 0; i < n; i++)
+    norms[i] =
+        local_bytes(x, i) > 0 ? made[taken++] : temporary(x, dtype_size(stored_dtype(x)), "norm");
   for (guint i = 0; i < n; i++) {
     operand(x, gradient_of(x, i), ROLE_READ);
     operand(x, norms[i], ROLE_WRITE);
     bytes += (double) local_bytes(x, i);
   }
   strategy_launch(x, STREAM_COMPUTE, "foreach_norm", bytes);
+  for (guint i = taken; i < n; i++)
+    live_storage_drop(x->live, made[i]);
   live_storage_drop(x->live, partial);
   return norms;
 }

@@ -45,13 +45,6 @@ backward_split(OpCase *c)
   recipe_launch(c, "cat", KERNEL_MEMORY, 0, "g0 g1 g2 >d0");
 }
 
-/* The whole input: size[0] is a dimension here, not an offset. */
-static void
-forward_transpose(OpCase *c)
-{
-  recipe_alias(c, 0, 0);
-}
-
 static void
 backward_transpose(OpCase *c)
 {
@@ -253,7 +246,7 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_reshape},
     [OP_UNSAFE_VIEW] = {"unsafe_view", .shape = shape_result, .forward = forward_alias,
                         .backward = backward_reshape},
-    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_transpose,
+    [OP_TRANSPOSE] = {"transpose", .shape = shape_result, .forward = forward_alias,
                       .backward = backward_transpose},
     [OP_VIEW_AS_COMPLEX] = {"view_as_complex", .shape = shape_view_as_complex,
                             .forward = forward_alias, .backward = backward_view_as_complex},

@@ -24,28 +24,45 @@ shape_rms_norm(OpCase *c)
   c->out[1] = value_vector(norm_rows(c), DTYPE_FP32); /* rstd */
 }
 
-/* Gradient of a gain: many narrow rows are first summed 32 at a time, then by columns
- * (aten/src/ATen/native/cuda/layer_norm_kernel.cu, the launch of GammaBetaBackward). */
-static void
-gain_gradient(OpCase *c, int i)
+/* Rows of partial sums for gradients of gains, 0: none.  Many narrow rows are summed by a grid in
+ * two dimensions, 32 rows at a time or more so that its blocks are not too many
+ * (aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel). */
+static gint64
+partial_rows(const OpCase *c)
 {
-  enum { MANY_ROWS = 65536, ROWS_PER_PARTIAL = 32 };
-  recipe_grad(c, i, ORDER_DENSE);
+  enum { MANY_ROWS = 65536, ROWS = 32, COLUMNS = 32, MOST_BLOCKS = 32768 };
   gint64 rows = norm_rows(c), width = norm_width(c);
-  if (!recipe_wants(c, i) || rows <= MANY_ROWS || width / 32 >= c->device.sms / 2)
-    return;
-  gint64 partials = ceil_div(rows, ROWS_PER_PARTIAL);
-  int partial = recipe_temp(c, partials * value_bytes(&c->in[i]), "partial sums");
-  int sum = recipe_column_sum(c, partials, &c->in[i], partial);
-  recipe_replace(c, i, sum, ORDER_DENSE);
-  recipe_release(c, partial);
+  if (rows <= MANY_ROWS || width / COLUMNS >= c->device.sms / 2)
+    return 0;
+  return MIN(ceil_div(rows, ROWS), MOST_BLOCKS / ceil_div(width, COLUMNS));
+}
+
+/* Gradients of the gain and, with n = 2, of the bias after it: inputs 1 and 2. */
+static void
+gain_gradients(OpCase *c, int n)
+{
+  gint64 rows = partial_rows(c);
+  int partial[2] = {0, 0};
+  for (int i = 0; i < n; i++)
+    recipe_grad(c, 1 + i, ORDER_DENSE);
+  for (int i = 0; i < n && rows > 0; i++)
+    if (recipe_wants(c, 1 + i))
+      partial[i] = recipe_temp(c, rows * value_bytes(&c->in[1 + i]), "partial sums");
+  for (int i = 0; i < n; i++)
+    if (partial[i] != 0) {
+      int sum = recipe_column_sum(c, rows, &c->in[1 + i], partial[i]);
+      recipe_replace(c, 1 + i, sum, ORDER_DENSE);
+    }
+  for (int i = n - 1; i >= 0; i--)
+    if (partial[i] != 0)
+      recipe_release(c, partial[i]);
 }
 
 void
 backward_rms_norm(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_DENSE);
-  gain_gradient(c, 1);
+  gain_gradients(c, 1);
   recipe_launch(c, "rms_norm_backward", KERNEL_MEMORY, 0, "g0 i0 i1 o1 >d0 >d1");
 }
 
@@ -63,7 +80,6 @@ void
 backward_layer_norm(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_DENSE);
-  recipe_grad(c, 1, ORDER_DENSE);
-  recipe_grad(c, 2, ORDER_DENSE);
+  gain_gradients(c, 2);
   recipe_launch(c, "layer_norm_backward", KERNEL_MEMORY, 0, "g0 i0 i1 o1 o2 >d0 >d1 >d2");
 }

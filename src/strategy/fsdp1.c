@@ -84,6 +84,11 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (!plan->accumulation.reshard_after_backward)
     return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",
                             "only fsdp2 has it");
+  if (plan->checkpointing.around == AROUND_FSDP && network->embedding_modules->len == 0 &&
+      plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP)
+    return plan_spec_refuse(plan, error, "activation_checkpointing.around",
+                            "fsdp1's is reentrant, which gives a first block whose input needs no "
+                            "gradient none either");
   if (plan->accumulation.set_last_backward)
     return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only fsdp2 has it");
   if (loses_tied_gradient(plan, network))

@@ -141,6 +141,8 @@ make_zero(StrategyContext *x)
   if (f->zero != NO_STORAGE)
     return;
   f->zero = scalar(x, NO_STORAGE, "zero");
+  StoragePurpose kept = {CATEGORY_OTHER, -1, program_builder_name(x->builder, "zero")};
+  live_storage_set_purpose(x->live, f->zero, kept); /* as long as the model */
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }
 

@@ -75,12 +75,9 @@ zero3_shard(StrategyContext *x, int parameter, gboolean secondary)
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  static const char *const later[] = {"stage3_module_granularity_threshold"};
-  for (guint i = 0; i < G_N_ELEMENTS(later); i++) {
-    g_autofree char *key = g_strdup_printf("deepspeed.%s", later[i]);
-    if (plan_spec_number(plan, later[i]) != 0)
-      return plan_spec_refuse(plan, error, key, "not yet supported");
-  }
+  if (plan_spec_number(plan, "stage3_module_granularity_threshold") != 0)
+    return plan_spec_refuse(plan, error, "deepspeed.stage3_module_granularity_threshold",
+                            "not yet supported");
   gint64 secondary = plan_spec_number(plan, "zero_hpz_partition_size");
   if (secondary > 1 && plan->shard % secondary != 0)
     return plan_spec_refuse(plan, error, "deepspeed.zero_hpz_partition_size",
