@@ -18,7 +18,7 @@ for command in $(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' help); do
   refuses "a misspelt $command is recognized" "did you mean '$command'?" "${command}x"
 done
 
-if [ -w /dev/full ]; then
+if [ -c /dev/full ] && [ -w /dev/full ]; then
   "$highwater" --help >/dev/full 2>err
   status=$?
   : >out
