@@ -138,9 +138,20 @@ static const char *const gradient_dtypes[] = {"deepspeed.grad_accum_dtype=null",
 static const char *const orders[] = {"deepspeed.round_robin_gradients=false",
                                      "deepspeed.round_robin_gradients=true",
                                      "deepspeed.parameter_alignment=true"};
+static const char *const offloads[] = {
+    "deepspeed.offload_optimizer.device=none",
+    "deepspeed.offload_optimizer.device=cpu",
+    "deepspeed.offload_optimizer.device=cpu deepspeed.offload_optimizer.pin_memory=false",
+};
+static const Dimension of_deepspeed[] = {DIMENSION(gradient_buckets), DIMENSION(reductions),
+                                         DIMENSION(gradient_dtypes), DIMENSION(orders),
+                                         DIMENSION(offloads)};
+
 static const char *const fetches[] = {
     "deepspeed.stage3_prefetch_bucket_size=50000000",
     "deepspeed.stage3_param_persistence_threshold=1000",
+    "deepspeed.stage3_param_persistence_threshold=0 deepspeed.stage3_max_live_parameters=20000",
+    "deepspeed.stage3_param_persistence_threshold=0 deepspeed.stage3_prefetch_bucket_size=0",
     "deepspeed.stage3_param_persistence_threshold=0 deepspeed.zero_init=true",
     "deepspeed.stage3_param_persistence_threshold=0 deepspeed.stage3_prefetch_bucket_size=0"
     " deepspeed.stage3_max_reuse_distance=0",
@@ -152,18 +163,19 @@ static const char *const fetches[] = {
     "deepspeed.stage3_param_persistence_threshold=0"
     " deepspeed.stage3_use_all_reduce_for_fetch_params=true",
 };
-static const Dimension of_deepspeed[] = {DIMENSION(gradient_buckets), DIMENSION(reductions),
-                                         DIMENSION(gradient_dtypes), DIMENSION(orders),
-                                         DIMENSION(fetches)};
-
-static const char *const thresholds[] = {
-    "deepspeed.stage3_param_persistence_threshold=0",
-    "deepspeed.stage3_param_persistence_threshold=1000",
-    "deepspeed.stage3_max_live_parameters=20000 deepspeed.stage3_param_persistence_threshold=0",
-    "deepspeed.stage3_prefetch_bucket_size=0 deepspeed.stage3_param_persistence_threshold=0"};
+static const char *const homes[] = {
+    "deepspeed.offload_optimizer.device=none",
+    "deepspeed.zero_hpz_partition_size=1",
+    "deepspeed.offload_optimizer.device=cpu",
+    "deepspeed.offload_optimizer.device=cpu deepspeed.offload_optimizer.ratio=0.5"
+    " deepspeed.sub_group_size=4000",
+    "deepspeed.offload_optimizer.device=cpu deepspeed.offload_param.device=cpu"
+    " deepspeed.offload_param.pin_memory=false",
+    "deepspeed.offload_param.device=cpu",
+};
 static const Dimension of_zero3[] = {DIMENSION(gradient_buckets), DIMENSION(reductions),
-                                     DIMENSION(gradient_dtypes), DIMENSION(orders),
-                                     DIMENSION(thresholds)};
+                                     DIMENSION(gradient_dtypes),  DIMENSION(orders),
+                                     DIMENSION(fetches),          DIMENSION(homes)};
 
 /* What the strategies' own sections can say; the first that fits: of a strategy, or of a section.
  */

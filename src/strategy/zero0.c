@@ -211,8 +211,9 @@ check_overflow(StrategyContext *x, const Zero0 *z)
     StorageId gradient = x->parameters[z->parameter[i]].gradient;
     if (gradient == NO_STORAGE)
       continue;
-    StorageId bad = zero_has_inf_or_nan(x, live_storage_tensor(x->live, gradient, z->d.model),
-                                        z->masters[i].elements, z->d.element);
+    StorageId bad =
+        zero_has_inf_or_nan(x, STREAM_COMPUTE, live_storage_tensor(x->live, gradient, z->d.model),
+                            &(ReducedTensor){z->masters[i].elements, z->d.element});
     zero_read_back(x, STREAM_COMPUTE);
     live_storage_drop(x->live, bad);
   }

@@ -144,8 +144,8 @@ make_masters(StrategyContext *x)
   for (int i = 0; i < z->groups; i++) {
     SubGroup *g = &z->group[i];
     if (g->on_host) {
-      g->master = offload_allocate(x, FALSE, 4 * g->elements, CATEGORY_OPTIMIZER_STATE,
-                                   "master weights");
+      g->master =
+          offload_allocate(x, FALSE, 4 * g->elements, CATEGORY_OPTIMIZER_STATE, "master weights");
       continue;
     }
     StorageId made = convert(x, g);

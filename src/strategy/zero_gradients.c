@@ -2,6 +2,7 @@
  * backward (deepspeed 0.19.8, runtime/zero/stage_1_and_2.py). */
 #include "strategy/zero_gradients.h"
 
+#include "strategy/zero_offload.h"
 #include "strategy/zero_reduce.h"
 
 /* ---- life ---- */
@@ -16,6 +17,7 @@ zero_gradients_init(Zero *z, const Network *network)
   z->averaged = g_array_new(FALSE, FALSE, sizeof(GradientPiece));
   z->oversized = -1;
   z->owned = z->compact = z->global_norm = NO_STORAGE;
+  z->host_parameters = z->host_staging = z->device_staging = NO_STORAGE;
   for (int i = 0; i < ZERO_BUCKETS; i++)
     z->bucket[i] = NO_STORAGE;
   z->master = (OptimizedTensor) OPTIMIZED_TENSOR_INIT;
@@ -94,6 +96,22 @@ copy_into_bucket(StrategyContext *x, Zero *z, int parameter)
   zero_gradient_becomes(x, z, parameter, bucket, z->filled);
 }
 
+/* Before a gradient leaves for the host from where autograd put it, it gets a storage of its own.
+ */
+static void
+clone_gradient(StrategyContext *x, Zero *z, int parameter)
+{
+  gint64 elements = elements_of(x, parameter), bytes = elements * z->d.element;
+  StorageId clone = live_storage_alloc(
+      x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_UNSHARDED_GRADIENT));
+  zero_operand(x, x->parameters[parameter].gradient, z->gradient_offset[parameter], elements,
+               z->d.model, ROLE_READ);
+  zero_operand(x, clone, 0, elements, z->d.model, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+  zero_gradient_becomes(x, z, parameter, clone, 0);
+  live_storage_drop(x->live, clone);
+}
+
 /* reduce_independent_p_g_buckets_and_remove_grads. */
 static void
 add_to_bucket(StrategyContext *x, Zero *z, int parameter)
@@ -106,9 +124,11 @@ add_to_bucket(StrategyContext *x, Zero *z, int parameter)
     if (z->d.contiguous_gradients && z->d.overlap_comm)
       z->filling = 1 - z->filling;
   }
-  if (z->d.contiguous_gradients && elements > z->d.reduce_bucket)
+  if (z->d.contiguous_gradients && elements > z->d.reduce_bucket) {
     z->oversized = parameter;
-  else if (z->d.contiguous_gradients)
+    if (zero_is_offloaded(z))
+      clone_gradient(x, z, parameter);
+  } else if (z->d.contiguous_gradients)
     copy_into_bucket(x, z, parameter);
   z->filled += elements;
   g_array_append_val(z->listed, parameter);
@@ -260,7 +280,9 @@ zero_epilogue(StrategyContext *x)
     program_builder_stream_sync(x->builder, z->d.reduce_stream);
     zero_drop_stale(x, z);
   }
-  if (zero_is_compact(z)) {
+  if (zero_is_offloaded(z)) {
+    release(x, z);
+  } else if (zero_is_compact(z)) {
     if (x->last_micro_batch)
       zero_make_compact(x, z, STREAM_COMPUTE);
     release(x, z);

@@ -35,7 +35,11 @@ typedef struct {
   gint64 owned_filled; /* elements */
   StorageId compact;   /* the fp32 partition that stage 2 adds to with fp32 accumulation */
   GArray *kept;        /* GradientPiece by own parameter: summed over micro-batches */
-  GArray *averaged;    /* GradientPiece: what fills the partition, for the step */
+  /* with the optimizer on the host: on the host but for device_staging; norms (StorageId) */
+  StorageId host_parameters, host_staging, device_staging;
+  StorageId *host_gradients; /* by parameter: summed over micro-batches */
+  GArray *norms;
+  GArray *averaged; /* GradientPiece: what fills the partition, for the step */
 } Zero;
 
 static inline Zero *

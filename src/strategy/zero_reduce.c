@@ -6,6 +6,8 @@
  * other choice, a plain all-reduce in place the third. */
 #include "strategy/zero_reduce.h"
 
+#include "strategy/zero_offload.h"
+
 /* A part of what is reduced at once. */
 typedef struct {
   StorageId storage;
@@ -366,7 +368,9 @@ static void
 hand_over(StrategyContext *x, Zero *z, int parameter)
 {
   FlatSlice own = zero_flat_own_slice(&z->flat, x->network, parameter, z->d.rank);
-  if (own.elements > 0) {
+  if (own.elements > 0 && zero_is_offloaded(z)) {
+    zero_offload_gradient(x, z, parameter);
+  } else if (own.elements > 0) {
     if (z->d.contiguous_gradients && !zero_is_compact(z))
       keep_own(x, z, parameter);
   } else if (z->d.stage == 2) {

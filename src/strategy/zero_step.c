@@ -1,7 +1,7 @@
 /* zero_step.c - the optimizer's step of ZeRO stages 1 and 2 (deepspeed 0.19.8,
  * runtime/zero/stage_1_and_2.py, step and what it calls): overflow test, norm, this rank's gradient
  * in fp32, clipping, the update of its partition, and the gather. */
-#include "strategy/zero_gradients.h"
+#include "strategy/zero_offload.h"
 #include "strategy/zero_scalars.h"
 
 enum { NORM_BYTES = 8 }; /* get_norm_dtype(): norms are taken in fp64 */
@@ -55,8 +55,9 @@ check_overflow(StrategyContext *x, Zero *z)
   StorageId count = zero_small(x, STREAM_COMPUTE, 4, "zeros", NO_STORAGE);
   for (guint i = 0; i < z->averaged->len; i++) {
     const GradientPiece *piece = &g_array_index(z->averaged, GradientPiece, i);
-    StorageId bad = zero_has_inf_or_nan(x, piece_tensor(x, z, piece), piece->elements,
-                                        dtype_size(averaged_dtype(z)));
+    StorageId bad =
+        zero_has_inf_or_nan(x, STREAM_COMPUTE, piece_tensor(x, z, piece),
+                            &(ReducedTensor){piece->elements, dtype_size(averaged_dtype(z))});
     live_storage_drop(x->live, bad);
   }
   StorageId any = zero_small(x, STREAM_COMPUTE, 1, "to_copy", count);
@@ -290,6 +291,10 @@ zero_optimizer_step(StrategyContext *x)
   Zero *z = zero_of(x);
   StorageId total = NO_STORAGE, old = NO_STORAGE;
   program_builder_set_module(x->builder, -1);
+  if (zero_is_offloaded(z)) {
+    zero_offload_step(x, z);
+    return;
+  }
   if (zero_is_compact(z))
     view_compact(x, z);
   if (z->d.checks_overflow)
