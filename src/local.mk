@@ -180,6 +180,7 @@ libhighwater_a_SOURCES += \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
+  src/strategy/zero3_expected.c \
   src/strategy/zero3_fetch.c \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \

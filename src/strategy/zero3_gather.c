@@ -21,11 +21,11 @@ gathered_elements(const Zero3 *z, int parameter)
 /* ---- buffers ---- */
 
 static StorageId
-allocate_own(StrategyContext *x, int parameter, StreamId stream)
+allocate_own(StrategyContext *x, int parameter, StreamId stream, Category category)
 {
   Zero3 *z = zero3_of(x);
   return live_storage_alloc(x->live, gathered_elements(z, parameter) * z->ds.element, stream,
-                            parameter_purpose(x, parameter, CATEGORY_UNSHARDED_PARAMETER));
+                            parameter_purpose(x, parameter, category));
 }
 
 static StorageId
@@ -93,7 +93,7 @@ issue_separate(StrategyContext *x, Gather *g)
   Zero3 *z = zero3_of(x);
   g->separate = TRUE;
   for (int i = 0; i < g->count; i++) {
-    g->buffer[i] = allocate_own(x, g->parameter[i], z->stream);
+    g->buffer[i] = allocate_own(x, g->parameter[i], z->stream, CATEGORY_UNSHARDED_PARAMETER);
     StorageId copy = offload_shard(x, g->parameter[i], g->secondary, z->stream);
     zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
     gather_one(x, g, i, copy);
@@ -311,7 +311,7 @@ static void
 gather_sequentially(StrategyContext *x, Gather *g)
 {
   for (int i = 0; i < g->count; i++) {
-    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE);
+    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE, CATEGORY_PARAMETER);
     StorageId copy = offload_shard(x, g->parameter[i], FALSE, STREAM_COMPUTE);
     zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
     gather_one(x, g, i, copy);
@@ -342,7 +342,7 @@ gather_together(StrategyContext *x, Gather *g)
   for (int i = 0; i < g->count; i++)
     copy[i] = offload_shard(x, g->parameter[i], FALSE, STREAM_COMPUTE);
   for (int i = 0; i < g->count; i++)
-    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE);
+    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE, CATEGORY_PARAMETER);
   zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
   for (int i = 0; i < g->count; i++)
     gather_one(x, g, i, copy[i]);
