@@ -24,6 +24,6 @@ if [ -c /dev/full ] && [ -w /dev/full ]; then
   : >out
   ok "an output that cannot be written is an error" is_refusal "standard output: cannot be written"
 else
-  skip "an output that cannot be written is an error" "no /dev/full"
+  skip "an output that cannot be written is an error" "no device /dev/full"
 fi
 finish
