@@ -45,6 +45,8 @@ dist_fabric_DATA = \
 plandir = $(pkgdatadir)/plan
 dist_plan_DATA = \
   models/plan/ddp.json \
+  models/plan/fsdp1-hybrid.json \
+  models/plan/fsdp1.json \
   models/plan/fsdp2-no-reshard.json \
   models/plan/fsdp2.json \
   models/plan/hsdp.json \

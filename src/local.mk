@@ -169,7 +169,9 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
+  src/strategy/fsdp1_accept.c \
   src/strategy/fsdp1_clip.c \
+  src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
@@ -178,6 +180,7 @@ libhighwater_a_SOURCES += \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
+  src/strategy/zero3_expected.c \
   src/strategy/zero3_fetch.c \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \
@@ -189,6 +192,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_trace.c \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
+  src/strategy/zero_offload.c src/strategy/zero_offload.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \

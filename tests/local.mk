@@ -18,6 +18,7 @@ CHECKS = \
   tests/check_expandable_segments \
   tests/check_families \
   tests/check_free_set \
+  tests/check_fsdp1 \
   tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
@@ -71,6 +72,7 @@ TEST_EXTRAS = \
   tests/allocator_fixture.h \
   tests/data \
   tests/history.h \
+  tests/host_order.h \
   tests/op_cases.h \
   tests/plan_tables.h \
   tests/program_text.h \
@@ -133,7 +135,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

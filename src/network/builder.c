@@ -10,9 +10,9 @@
 #define MOST_SLOTS 30000
 
 /* What stands for tensors that cannot exist, after an error: no formula can overflow on it, or
- * divide by zero, and it has every dimension that a view may ask for. */
+ * divide by zero; it has every dimension that a view may ask for, and room for one that it adds. */
 static const ValueInfo one_element = {
-    .dtype = DTYPE_FP32, .dims = OP_DIMS, .shape = {1, 1, 1, 1, 1}, .stride = {1, 1, 1, 1, 1}};
+    .dtype = DTYPE_FP32, .dims = OP_DIMS - 1, .shape = {1, 1, 1, 1, 1}, .stride = {1, 1, 1, 1, 1}};
 
 /* ---- life ---- */
 

@@ -32,6 +32,14 @@ split_differs(gint64 blocks, int n)
   return n == 1 || ceil_div(blocks, n) != ceil_div(blocks, n - 1);
 }
 
+/* Head dim of the kernels' fp32 accumulators: a multiple of 32, of 64 when wide (flash_api.cpp,
+ * head_size_rounded). */
+static gint64
+kernel_head_dim(const OpCase *c)
+{
+  return round_up(c->at.head_dim, c->at.head_dim <= 128 ? 32 : 64);
+}
+
 /* flash_api.cpp, num_splits_heuristic: with too few blocks for the device, keys are split and
  * partial results kept. */
 static int
@@ -107,7 +115,7 @@ forward_flash_attention(OpCase *c)
   recipe_out(c, 1, "logsumexp");
   if (splits > 1) {
     lse_parts = recipe_temp(c, 4 * splits * rows, "split logsumexp");
-    out_parts = recipe_temp(c, 4 * splits * rows * round_up(c->at.head_dim, 32), "split outputs");
+    out_parts = recipe_temp(c, 4 * splits * rows * kernel_head_dim(c), "split outputs");
   }
   int seed = dropout ? recipe_temp(c, 16, "dropout seed") : 0;
   if (dropout) { /* the generator's state is copied out after the unused scalar */
@@ -132,7 +140,7 @@ void
 backward_flash_attention(OpCase *c)
 {
   const OpAttributes *at = &c->at;
-  gint64 padded_length = round_up(at->length, 128), padded_dim = round_up(at->head_dim, 32);
+  gint64 padded_length = round_up(at->length, 128), padded_dim = kernel_head_dim(c);
   int gradient = recipe_contiguous_inside(c, "contiguous gradient");
   int output = is_row_major_inside(&c->out[0])
                    ? 0

@@ -37,7 +37,7 @@ cub_sort_pairs_bytes(gint64 n)
 static gint64
 cub_unique_bytes(gint64 n)
 {
-  return cub_align(8 * (ceil_div(n, 2816) + 32)) + 767;
+  return cub_align(8 * (ceil_div(n, 2240) + 32)) + 767;
 }
 
 static gint64
@@ -61,24 +61,33 @@ dense_gradient(OpCase *c)
   recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
 }
 
-/* Sums of pieces, fp32.  With more than four pieces to a segment the sums are per segment, and the
- * pieces' segments are listed; an fp32 gradient then takes the sums itself.  Returns the list of
- * starts, still held. */
-static int
-partial_sums(OpCase *c, gint64 most_pieces, gint64 most_segments, gint64 width)
+/* Few segments with many pieces each are summed by atomics, piece by piece, when a grid over
+ * segments would leave the device idle (use_fused_kernel). */
+static gboolean
+sums_atomically(const OpCase *c, gint64 most_pieces, gint64 most_segments)
 {
-  int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
-  gboolean per_segment = most_pieces > 4 * most_segments;
-  gboolean own_sums = !per_segment || c->in[0].dtype != DTYPE_FP32;
-  int owners = per_segment ? recipe_temp(c, 8 * most_pieces, "piece owners") : -1;
-  gint64 bytes = 4 * width * (per_segment ? most_segments : most_pieces);
-  int sums = own_sums ? recipe_temp(c, bytes, "partial sums") : -1;
+  enum { WARP = 32, MOST_THREADS = 1024, BLOCKS_PER_SM = 4, PIECES_PER_BLOCK = 4 };
+  gint64 threads = round_up(c->in[0].shape[1], WARP);
+  gint64 grid = ceil_div(most_segments * threads, MIN(threads, MOST_THREADS));
+  return grid < (gint64) c->device.sms * BLOCKS_PER_SM && most_pieces > grid * PIECES_PER_BLOCK;
+}
+
+/* Sums of pieces in fp32.  Atomics add them up in fp32 too, in the gradient itself if it has that
+ * dtype, and find their segments in a list. */
+static void
+sum_pieces(OpCase *c, gint64 most_pieces, gint64 most_segments)
+{
+  const ValueInfo *table = &c->in[0];
+  gboolean atomics = sums_atomically(c, most_pieces, most_segments);
+  int owners = atomics ? recipe_temp(c, 8 * most_pieces, "segments of pieces") : 0;
+  gint64 rows = atomics ? table->shape[0] : most_pieces;
+  gboolean own_sums = !atomics || table->dtype != DTYPE_FP32;
+  int sums = own_sums ? recipe_temp(c, 4 * rows * table->shape[1], "partial sums") : 0;
   recipe_launch(c, "embedding_dense_backward", KERNEL_MEMORY, 0, "g0 i1 >d0");
   if (own_sums)
     recipe_release(c, sums);
-  if (per_segment)
+  if (atomics)
     recipe_release(c, owners);
-  return starts;
 }
 
 /* Many indices: they are sorted with their positions, equal ones form segments, segments are cut
@@ -88,7 +97,7 @@ static void
 sorted_gradient(OpCase *c)
 {
   enum { ROWS_PER_PIECE = 10 };
-  gint64 n = value_elements(&c->in[1]), vocabulary = c->in[0].shape[0], width = c->in[0].shape[1];
+  gint64 n = value_elements(&c->in[1]), vocabulary = c->in[0].shape[0];
   int sorted = recipe_temp(c, 8 * n, "sorted indices");
   int origin = recipe_temp(c, 8 * n, "original positions");
   int range = recipe_temp(c, 8 * n, "positions");
@@ -105,7 +114,9 @@ sorted_gradient(OpCase *c)
   int piece_offsets = recipe_temp(c, 8 * most_segments, "piece offsets per segment");
   scratch(c, cub_scan_bytes(most_segments), "scan workspace");
   int piece_count = recipe_temp(c, 8, "piece count");
-  int starts = partial_sums(c, n / ROWS_PER_PIECE + most_segments, most_segments, width);
+  gint64 most_pieces = n / ROWS_PER_PIECE + most_segments;
+  int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
+  sum_pieces(c, most_pieces, most_segments);
   const int held[] = {starts, piece_count, piece_offsets, pieces, count, segments, origin, sorted};
   for (guint i = 0; i < G_N_ELEMENTS(held); i++)
     recipe_release(c, held[i]);
@@ -130,7 +141,7 @@ forward_cumsum(OpCase *c)
   recipe_out(c, 0, "cumsum");
   int cast = recipe_temp(c, 8 * elements, "cast flags");
   if (elements == length)
-    scratch(c, cub_unique_bytes(length), "scan workspace");
+    scratch(c, cub_scan_bytes(length), "scan workspace");
   recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
   recipe_release(c, cast);
 }

@@ -5,106 +5,6 @@
 
 #include "strategy/fsdp1_private.h"
 
-/* ---- what it can honour ---- */
-
-static gboolean
-is_hybrid(ShardingStrategy strategy)
-{
-  return strategy == HYBRID_SHARD || strategy == HYBRID_SHARD_ZERO2;
-}
-
-static gboolean
-accept_mesh(const PlanSpec *plan, GError **error)
-{
-  ShardingStrategy strategy = (ShardingStrategy) plan_spec_number(plan, "sharding_strategy");
-  if (strategy != NO_SHARD && !is_hybrid(strategy) && plan->replicate > 1)
-    return plan_spec_refuse(plan, error, "mesh.replicate",
-                            "FSDP1 has replicas with fsdp.sharding_strategy HYBRID_SHARD, "
-                            "_HYBRID_SHARD_ZERO2 or NO_SHARD");
-  if (is_hybrid(strategy) && plan->shard == 1 && plan->replicate > 1)
-    return plan_spec_refuse(
-        plan, error, "mesh.shard",
-        "FSDP1 turns hybrid sharding over one rank into NO_SHARD and then never "
-        "sums over replicas: use fsdp.sharding_strategy NO_SHARD");
-  return TRUE;
-}
-
-/* FSDP2's options: their defaults, and what FSDP1 does anyway. */
-static gboolean
-accept_groups(const PlanSpec *plan, GError **error)
-{
-  const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
-  if (plan_spec_number(plan, "blocks_per_group") > 1)
-    return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
-                            "fsdp1 wraps each block (1) or the whole model alone (0)");
-  if (plan_spec_number(plan, "embedding") != 0 || plan_spec_number(plan, "head") != 0)
-    return plan_spec_refuse(
-        plan, error, plan_spec_number(plan, "head") != 0 ? "fsdp.head" : "fsdp.embedding",
-        "fsdp1 wraps blocks alone: embedding and head are in the root's flat parameter");
-  if (!reshard->is_null && !(reshard->is_bool && reshard->number))
-    return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
-                            "with fsdp1 fsdp.sharding_strategy says it: SHARD_GRAD_OP is false");
-  if (plan_spec_number(plan, "reshard_head") || !plan_spec_number(plan, "reshard_last_block"))
-    return plan_spec_refuse(plan, error,
-                            plan_spec_number(plan, "reshard_head") ? "fsdp.reshard_head"
-                                                                   : "fsdp.reshard_last_block",
-                            "only fsdp2 has it");
-  return TRUE;
-}
-
-static gboolean
-accept_prefetch(const PlanSpec *plan, GError **error)
-{
-  const OptionValue *backward = plan_spec_option(plan, "backward_prefetch");
-  if (!backward->is_name && backward->number != 0)
-    return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
-                            "fsdp1 takes pre (or 0), post or none, no number of groups");
-  if (plan_spec_number(plan, "forward_prefetch") > 1)
-    return plan_spec_refuse(plan, error, "fsdp.forward_prefetch",
-                            "fsdp1 prefetches one group: 0 or 1");
-  return TRUE;
-}
-
-/* _use_sharded_grad_views gives a shared parameter the gradient of the other one as it is, which
- * PyTorch 2.11 refuses when its dtype is not the parameter's. */
-static gboolean
-loses_tied_gradient(const PlanSpec *plan, const Network *network)
-{
-  gboolean whole = plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1;
-  return whole && network->tied_module >= 0 && plan->accumulation.steps > 1 &&
-         !plan->accumulation.sync_every_step &&
-         plan->precision.compute != plan->precision.parameters;
-}
-
-static gboolean
-accept(const PlanSpec *plan, const Network *network, GError **error)
-{
-  if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error))
-    return FALSE;
-  if (!plan->accumulation.reshard_after_backward)
-    return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",
-                            "only fsdp2 has it");
-  if (plan->checkpointing.around == AROUND_FSDP && network->embedding_modules->len == 0 &&
-      plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP)
-    return plan_spec_refuse(plan, error, "activation_checkpointing.around",
-                            "fsdp1's is reentrant, which gives a first block whose input needs no "
-                            "gradient none either");
-  if (plan->accumulation.set_last_backward)
-    return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only fsdp2 has it");
-  if (loses_tied_gradient(plan, network))
-    return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
-                            "without sharding, FSDP1 cannot keep a tied weight's gradient in %s "
-                            "over micro-batches: the parameter is %s",
-                            dtype_name(plan->precision.compute),
-                            dtype_name(plan->precision.parameters));
-  if (plan->precision.autocast)
-    return plan_spec_refuse(plan, error, "precision.autocast",
-                            "fsdp1 casts by its mixed precision, not by autocast");
-  if (plan->precision.has_output)
-    return plan_spec_refuse(plan, error, "precision.output", "only fsdp2 casts outputs");
-  return TRUE;
-}
-
 /* ---- units ---- */
 
 /* ModuleWrapPolicy({type(layers[0])}): a checkpoint wrapper inside FSDP is another class than a
@@ -392,7 +292,7 @@ end_backward(StrategyContext *x)
   Fsdp1 *f = fsdp1_of(x);
   if (x->synchronize) {
     fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_POST_BACKWARD);
-    if (is_hybrid(f->strategy))
+    if (fsdp1_is_hybrid(f->strategy))
       fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_ALL_REDUCE);
   }
   f->is_first_iteration = FALSE;
@@ -413,7 +313,9 @@ release(StrategyContext *x, int unit)
   Fsdp1 *f = fsdp1_of(x);
   Handle *h = &f->handles[unit];
   h->held = FALSE;
-  handle_reshard(x, h, fsdp1_shards(f) && h->unsharded != NO_STORAGE, STREAM_COMPUTE);
+  if (h->owes_reshard)
+    handle_reshard(x, h, fsdp1_shards(f), STREAM_COMPUTE);
+  h->owes_reshard = FALSE;
 }
 
 /* ---- closed form ---- */
@@ -428,15 +330,13 @@ zero_stage(StrategyContext *x)
   return fsdp1_reshards_after_forward(f) && f->count > 1 ? 3 : 2;
 }
 
-/* Does a reentrant checkpoint around it run the block's forward, hooks and all, a second time? */
+/* Is the block's forward run a second time, hooks and all? */
 static gboolean
 is_called_twice(const StrategyContext *x, const Handle *h)
 {
   int module = g_array_index(h->unit->modules, int, 0);
   int block = network_module(x->network, module)->block;
-  return block >= 0 && x->plan->checkpointing.around == AROUND_FSDP &&
-         x->plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP &&
-         plan_spec_checkpoints(x->plan, block);
+  return block >= 0 && fsdp1_is_reentrant(x->plan, block);
 }
 
 /* How often a flat parameter is gathered in a step.  The root keeps what forward gathered. */
@@ -476,7 +376,7 @@ const Strategy strategy_fsdp1 = {
     .section = &fsdp_section,
     .keeps_gradients = TRUE,
     .reentrant_outside = TRUE,
-    .accept = accept,
+    .accept = fsdp1_accept,
     .setup = setup,
     .construct = construct,
     .teardown = teardown,

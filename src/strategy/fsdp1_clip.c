@@ -141,8 +141,7 @@ make_zero(StrategyContext *x)
   if (f->zero != NO_STORAGE)
     return;
   f->zero = scalar(x, NO_STORAGE, "zero");
-  StoragePurpose kept = {CATEGORY_OTHER, -1, program_builder_name(x->builder, "zero")};
-  live_storage_set_purpose(x->live, f->zero, kept); /* as long as the model */
+  live_storage_promote(x->live, f->zero, CATEGORY_OTHER);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }
 

@@ -1,4 +1,4 @@
-/* fsdp1_handle.c - a flat parameter: its layout, all-gather, reshard and gradient reduction, in the
+/* fsdp1_handle.c - a flat parameter: its layout, construction, all-gather and reshard, in the
  * order, on the streams and with the lifetimes of torch/distributed/fsdp/_flat_param.py and
  * _runtime_utils.py (use_orig_params=True). */
 #include "base/units.h"
@@ -6,49 +6,36 @@
 
 /* ---- small steps ---- */
 
-static StorageId
-allocate(StrategyContext *x, const Handle *h, gint64 bytes, StreamId stream, Category category,
-         const char *what)
+StorageId
+handle_allocate(StrategyContext *x, const Handle *h, gint64 bytes, StreamId stream,
+                Category category, const char *what)
 {
   int module = h->unit->modules->len > 0 ? g_array_index(h->unit->modules, int, 0) : 0;
   StoragePurpose purpose = {category, module, program_builder_name(x->builder, what)};
   return live_storage_alloc(x->live, bytes, stream, purpose);
 }
 
-static void
-operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
+void
+fsdp1_operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
 {
   if (storage != NO_STORAGE)
     program_builder_operand(x->builder, live_storage_tensor(x->live, storage, dtype), role);
 }
 
-/* A kernel that writes one storage from another of as many elements. */
-static void
-launch_copy(StrategyContext *x, StreamId stream, StorageId from, DType from_dtype, StorageId to,
-            DType to_dtype)
+void
+fsdp1_launch_copy(StrategyContext *x, StreamId stream, StorageId from, DType from_dtype,
+                  StorageId to, DType to_dtype)
 {
   double bytes =
       (double) live_storage_bytes(x->live, from) + (double) live_storage_bytes(x->live, to);
-  operand(x, from, from_dtype, ROLE_READ);
-  operand(x, to, to_dtype, ROLE_WRITE);
+  fsdp1_operand(x, from, from_dtype, ROLE_READ);
+  fsdp1_operand(x, to, to_dtype, ROLE_WRITE);
   strategy_launch(x, stream, from_dtype == to_dtype ? "copy" : "to_copy", bytes);
 }
 
-/* The same that adds to what is there. */
-static void
-launch_add(StrategyContext *x, StreamId stream, StorageId from, DType from_dtype, StorageId to,
-           DType to_dtype)
-{
-  double bytes =
-      (double) live_storage_bytes(x->live, from) + 2.0 * (double) live_storage_bytes(x->live, to);
-  operand(x, from, from_dtype, ROLE_READ);
-  operand(x, to, to_dtype, ROLE_ACCUMULATE);
-  strategy_launch(x, stream, "add", bytes);
-}
-
-static void
-issue_collective(StrategyContext *x, const Handle *h, CollectiveKind kind, gint32 communicator,
-                 StreamId stream, DType dtype, gint64 elements)
+void
+handle_collective(StrategyContext *x, const Handle *h, CollectiveKind kind, gint32 communicator,
+                  StreamId stream, DType dtype, gint64 elements)
 {
   Collective collective = {
       .kind = (guint8) kind,
@@ -72,12 +59,6 @@ void
 fsdp1_wait_stream(StrategyContext *x, StreamId waiter, StreamId other)
 {
   program_builder_wait(x->builder, waiter, record(x, other));
-}
-
-static gboolean
-is_mixed(const Fsdp1 *f)
-{
-  return f->gathered != f->stored;
 }
 
 /* ---- layout (_init_flat_param_and_metadata) ---- */
@@ -166,8 +147,8 @@ handle_clear(Handle *h)
 static StorageId
 construct_padding(StrategyContext *x, Handle *h, gint64 bytes)
 {
-  StorageId ones = allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_TEMPORARY, "padding");
-  StorageId padding = allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_TEMPORARY, "padding");
+  StorageId ones = handle_allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_TEMPORARY, "padding");
+  StorageId padding = handle_allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_TEMPORARY, "padding");
   live_storage_drop(x->live, ones);
   return padding;
 }
@@ -185,14 +166,14 @@ handle_construct(StrategyContext *x, Handle *h)
     StorageId storage = construct_padding(x, h, piece->elements * size);
     g_array_append_val(padding, storage);
   }
-  StorageId flat = allocate(x, h, h->unsharded_elements * size, STREAM_COMPUTE, CATEGORY_PARAMETER,
-                            "flat parameter");
+  StorageId flat = handle_allocate(x, h, h->unsharded_elements * size, STREAM_COMPUTE,
+                                   CATEGORY_PARAMETER, "flat parameter");
   for (guint i = 0; i < padding->len; i++)
     live_storage_drop(x->live, g_array_index(padding, StorageId, i));
   h->shard = flat;
   if (fsdp1_shards(f)) {
-    h->shard = allocate(x, h, h->shard_elements * size, STREAM_COMPUTE, CATEGORY_PARAMETER,
-                        "shard of the flat parameter");
+    h->shard = handle_allocate(x, h, h->shard_elements * size, STREAM_COMPUTE, CATEGORY_PARAMETER,
+                               "shard of the flat parameter");
     live_storage_drop(x->live, flat);
   }
   for (int i = 0; i < h->count; i++) {
@@ -207,8 +188,8 @@ handle_construct(StrategyContext *x, Handle *h)
 static void
 make_and_empty(StrategyContext *x, Handle *h, gint64 bytes, const char *what)
 {
-  live_storage_drop(x->live,
-                    allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_UNSHARDED_PARAMETER, what));
+  live_storage_drop(
+      x->live, handle_allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_UNSHARDED_PARAMETER, what));
 }
 
 void
@@ -216,12 +197,12 @@ handle_lazy_init(StrategyContext *x, Handle *h)
 {
   const Fsdp1 *f = fsdp1_of(x);
   int stored = dtype_size(f->stored), gathered = dtype_size(f->gathered);
-  if (is_mixed(f))
+  if (fsdp1_is_mixed(f))
     make_and_empty(x, h, h->shard_elements * gathered, "shard in low precision");
   if (!fsdp1_shards(f))
     return;
   make_and_empty(x, h, h->unsharded_elements * gathered, "unsharded flat parameter");
-  if (is_mixed(f))
+  if (fsdp1_is_mixed(f))
     make_and_empty(x, h, h->unsharded_elements * stored, "unsharded flat parameter in full");
 }
 
@@ -234,10 +215,10 @@ cast_shard(StrategyContext *x, Handle *h)
   const Fsdp1 *f = fsdp1_of(x);
   gint64 bytes = h->shard_elements * dtype_size(f->gathered);
   h->low_precision =
-      allocate(x, h, bytes, STREAM_PRE_UNSHARD,
-               fsdp1_shards(f) ? CATEGORY_ALL_GATHER_BUFFER : CATEGORY_UNSHARDED_PARAMETER,
-               "shard in low precision");
-  launch_copy(x, STREAM_PRE_UNSHARD, h->shard, f->stored, h->low_precision, f->gathered);
+      handle_allocate(x, h, bytes, STREAM_PRE_UNSHARD,
+                      fsdp1_shards(f) ? CATEGORY_ALL_GATHER_BUFFER : CATEGORY_UNSHARDED_PARAMETER,
+                      "shard in low precision");
+  fsdp1_launch_copy(x, STREAM_PRE_UNSHARD, h->shard, f->stored, h->low_precision, f->gathered);
   fsdp1_wait_stream(x, STREAM_UNSHARD, STREAM_PRE_UNSHARD);
 }
 
@@ -258,13 +239,14 @@ static void
 gather(StrategyContext *x, Handle *h)
 {
   Fsdp1 *f = fsdp1_of(x);
-  h->unsharded = allocate(x, h, h->unsharded_elements * dtype_size(f->gathered), STREAM_UNSHARD,
-                          CATEGORY_UNSHARDED_PARAMETER, "unsharded flat parameter");
+  h->unsharded =
+      handle_allocate(x, h, h->unsharded_elements * dtype_size(f->gathered), STREAM_UNSHARD,
+                      CATEGORY_UNSHARDED_PARAMETER, "unsharded flat parameter");
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  operand(x, is_mixed(f) ? h->low_precision : h->shard, f->gathered, ROLE_READ);
-  operand(x, h->unsharded, f->gathered, ROLE_WRITE);
-  issue_collective(x, h, COLLECTIVE_ALL_GATHER, f->shard_communicator, STREAM_UNSHARD, f->gathered,
-                   h->unsharded_elements);
+  fsdp1_operand(x, fsdp1_is_mixed(f) ? h->low_precision : h->shard, f->gathered, ROLE_READ);
+  fsdp1_operand(x, h->unsharded, f->gathered, ROLE_WRITE);
+  handle_collective(x, h, COLLECTIVE_ALL_GATHER, f->shard_communicator, STREAM_UNSHARD, f->gathered,
+                    h->unsharded_elements);
   h->unit->all_gathers++;
 }
 
@@ -274,7 +256,7 @@ used_storage(const Fsdp1 *f, const Handle *h)
 {
   if (fsdp1_shards(f))
     return h->unsharded;
-  return is_mixed(f) ? h->low_precision : h->shard;
+  return fsdp1_is_mixed(f) ? h->low_precision : h->shard;
 }
 
 static void
@@ -290,7 +272,7 @@ handle_unshard(StrategyContext *x, Handle *h, gboolean forward)
   Fsdp1 *f = fsdp1_of(x);
   gboolean shards = fsdp1_shards(f), needed = shards && h->unsharded == NO_STORAGE;
   program_builder_push(x->builder, RANGE_HOOK, "unshard", 0);
-  if (is_mixed(f) && (needed || (!shards && h->low_precision == NO_STORAGE)))
+  if (fsdp1_is_mixed(f) && (needed || (!shards && h->low_precision == NO_STORAGE)))
     cast_shard(x, h);
   limit_rate(x);
   if (needed)
@@ -312,8 +294,10 @@ handle_reshard(StrategyContext *x, Handle *h, gboolean frees, StreamId current)
 {
   Fsdp1 *f = fsdp1_of(x);
   h->prefetched = FALSE;
-  if (h->held)
+  if (h->held) {
+    h->owes_reshard |= frees || (!fsdp1_shards(f) && fsdp1_is_mixed(f));
     return;
+  }
   if (frees) {
     live_storage_record_stream(x->live, h->unsharded, current);
     live_storage_clear(x->live, &h->unsharded);
@@ -323,204 +307,9 @@ handle_reshard(StrategyContext *x, Handle *h, gboolean frees, StreamId current)
     gint32 event = record(x, current);
     g_array_append_val(f->free_events, event);
   }
-  if (!fsdp1_shards(f) && is_mixed(f)) {
+  if (!fsdp1_shards(f) && fsdp1_is_mixed(f)) {
     live_storage_record_stream(x->live, h->low_precision, current);
     live_storage_clear(x->live, &h->low_precision);
     show_parameters(x, h, NO_STORAGE);
   }
-}
-
-/* ---- gradients ---- */
-
-/* Gradients that autograd did not make: padding, and parameters that were not used
- * (split_with_sizes_backward, torch/csrc/autograd/FunctionsManual.cpp). */
-static void
-make_zeros(StrategyContext *x, Handle *h, StorageId *gradients, GArray *zeros)
-{
-  const Fsdp1 *f = fsdp1_of(x);
-  for (guint i = 0; i < h->pieces->len; i++) {
-    const Piece *piece = &g_array_index(h->pieces, Piece, i);
-    if (piece->position >= 0 && gradients[piece->position] != NO_STORAGE)
-      continue;
-    StorageId zero = allocate(x, h, piece->elements * dtype_size(f->gathered), STREAM_UNSHARD,
-                              CATEGORY_TEMPORARY, "zeros");
-    operand(x, zero, f->gathered, ROLE_WRITE);
-    strategy_launch(x, STREAM_UNSHARD, "zeros", (double) live_storage_bytes(x->live, zero));
-    g_array_append_val(zeros, zero);
-  }
-}
-
-void
-handle_flatten(StrategyContext *x, Handle *h, const StorageId *gradients)
-{
-  Fsdp1 *f = fsdp1_of(x);
-  gint64 bytes = h->unsharded_elements * dtype_size(f->gathered);
-  g_autofree StorageId *given = g_memdup2(gradients, sizeof(StorageId) * (gsize) MAX(h->count, 1));
-  g_autoptr(GArray) zeros = g_array_new(FALSE, FALSE, sizeof(StorageId));
-  make_zeros(x, h, given, zeros);
-  StorageId flat =
-      allocate(x, h, bytes, STREAM_UNSHARD, CATEGORY_UNSHARDED_GRADIENT, "unsharded flat gradient");
-  for (int i = 0; i < h->count; i++)
-    operand(x, gradients[i], f->gathered, ROLE_READ);
-  for (guint i = 0; i < zeros->len; i++)
-    operand(x, g_array_index(zeros, StorageId, i), f->gathered, ROLE_READ);
-  operand(x, flat, f->gathered, ROLE_WRITE);
-  strategy_launch(x, STREAM_UNSHARD, "cat", 2.0 * (double) bytes);
-  for (guint i = 0; i < zeros->len; i++)
-    live_storage_drop(x->live, g_array_index(zeros, StorageId, i));
-  if (h->gradient == NO_STORAGE) {
-    h->gradient = flat;
-    h->gradient_dtype = f->gathered;
-  } else {
-    launch_add(x, STREAM_UNSHARD, flat, f->gathered, h->gradient, h->gradient_dtype);
-    h->incoming = flat;
-  }
-}
-
-typedef struct {
-  DType from, to;
-  StreamId stream;
-  Category category; /* of the result */
-} Cast;
-
-/* The gradient in another dtype, if it is another.  Takes it; the result's reference is the
- * caller's. */
-static StorageId
-cast_gradient(StrategyContext *x, Handle *h, StorageId gradient, const Cast *cast)
-{
-  if (cast->from == cast->to)
-    return gradient;
-  gint64 elements = live_storage_bytes(x->live, gradient) / dtype_size(cast->from);
-  StorageId result = allocate(x, h, elements * dtype_size(cast->to), cast->stream, cast->category,
-                              "cast flat gradient");
-  launch_copy(x, cast->stream, gradient, cast->from, result, cast->to);
-  live_storage_record_stream(x->live, gradient, cast->stream);
-  live_storage_drop(x->live, gradient);
-  return result;
-}
-
-/* .grad of the original parameters: what the optimizer reads. */
-static void
-show_gradients(StrategyContext *x, Handle *h, StorageId gradient)
-{
-  for (int i = 0; i < h->count; i++) {
-    ParameterState *p = &x->parameters[h->parameter[i]];
-    p->sharded_gradient = p->local_elements > 0 ? gradient : NO_STORAGE;
-  }
-  h->has_gradients = gradient != NO_STORAGE && h->local_parameters > 0;
-}
-
-/* In place. */
-static void
-sum_over_replicas(StrategyContext *x, Handle *h, StorageId gradient, StreamId stream,
-                  gint64 elements)
-{
-  Fsdp1 *f = fsdp1_of(x);
-  if (f->replicas == 1)
-    return;
-  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  operand(x, gradient, f->reduce, ROLE_ACCUMULATE);
-  issue_collective(x, h, COLLECTIVE_ALL_REDUCE, f->replicate_communicator, stream, f->reduce,
-                   elements);
-}
-
-/* _reduce_grad: reduce-scatter, with replicas an all-reduce behind it; `input` is borrowed. */
-static void
-reduce_sharded(StrategyContext *x, Handle *h, StorageId input)
-{
-  Fsdp1 *f = fsdp1_of(x);
-  StreamId stream = STREAM_POST_BACKWARD;
-  Category category =
-      f->reduce == f->stored ? CATEGORY_SHARDED_GRADIENT : CATEGORY_REDUCE_SCATTER_BUFFER;
-  StorageId output = allocate(x, h, h->shard_elements * dtype_size(f->reduce), stream, category,
-                              "sharded flat gradient");
-  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  operand(x, input, f->reduce, ROLE_READ);
-  operand(x, output, f->reduce, ROLE_WRITE);
-  issue_collective(x, h, COLLECTIVE_REDUCE_SCATTER, f->shard_communicator, stream, f->reduce,
-                   h->unsharded_elements);
-  h->unit->reduce_scatters++;
-  if (f->strategy == HYBRID_SHARD || f->strategy == HYBRID_SHARD_ZERO2) {
-    fsdp1_wait_stream(x, STREAM_ALL_REDUCE, stream);
-    stream = STREAM_ALL_REDUCE;
-    live_storage_record_stream(x->live, output, stream);
-    sum_over_replicas(x, h, output, stream, h->shard_elements);
-  }
-  Cast cast = {f->reduce, f->stored, stream, CATEGORY_SHARDED_GRADIENT};
-  output = cast_gradient(x, h, output, &cast);
-  if (h->sharded_gradient == NO_STORAGE) {
-    h->sharded_gradient = output;
-    output = NO_STORAGE;
-  } else {
-    launch_add(x, stream, output, f->stored, h->sharded_gradient, f->stored);
-  }
-  show_gradients(x, h, h->sharded_gradient);
-  live_storage_drop(x->live, input);
-  live_storage_drop(x->live, output);
-}
-
-/* _reduce_grad_no_shard: all-reduced in place; the result is .grad. */
-static void
-reduce_whole(StrategyContext *x, Handle *h, StorageId gradient)
-{
-  Fsdp1 *f = fsdp1_of(x);
-  sum_over_replicas(x, h, gradient, STREAM_POST_BACKWARD, h->unsharded_elements);
-  Cast cast = {f->reduce, f->stored, STREAM_POST_BACKWARD, CATEGORY_SHARDED_GRADIENT};
-  h->gradient = cast_gradient(x, h, gradient, &cast);
-  h->gradient_dtype = f->stored;
-  show_gradients(x, h, h->gradient);
-}
-
-/* no_sync: .grad of the parameters becomes views of the unsharded gradient.  Where those have
- * another shape or dtype, a .grad that is not there yet is made first, for its type
- * (_use_unsharded_grad_views). */
-static void
-keep_unsharded(StrategyContext *x, Handle *h)
-{
-  const Fsdp1 *f = fsdp1_of(x);
-  for (int i = 0; i < h->count && !h->has_gradients; i++) {
-    const ParameterState *p = &x->parameters[h->parameter[i]];
-    const Parameter *info = network_parameter(x->network, h->parameter[i]);
-    gboolean same_shape =
-        !fsdp1_shards(f) || (info->dims == 1 && p->local_elements == info->elements);
-    if (p->local_elements == 0 || (same_shape && !is_mixed(f)))
-      continue;
-    live_storage_drop(x->live, allocate(x, h, p->local_elements * dtype_size(f->stored),
-                                        STREAM_UNSHARD, CATEGORY_TEMPORARY, "gradient's type"));
-  }
-  h->has_gradients = TRUE;
-}
-
-void
-handle_reduce(StrategyContext *x, Handle *h)
-{
-  Fsdp1 *f = fsdp1_of(x);
-  if (!x->synchronize) {
-    keep_unsharded(x, h);
-    live_storage_clear(x->live, &h->incoming);
-    return;
-  }
-  fsdp1_wait_stream(x, STREAM_POST_BACKWARD, STREAM_UNSHARD);
-  StorageId computed = h->gradient; /* held by the hook's frame, and by the engine */
-  live_storage_hold(x->live, computed);
-  h->gradient = NO_STORAGE;
-  Cast cast = {h->gradient_dtype, f->reduce, STREAM_POST_BACKWARD, CATEGORY_REDUCE_SCATTER_BUFFER};
-  StorageId gradient = cast_gradient(x, h, computed, &cast);
-  if (fsdp1_shards(f))
-    reduce_sharded(x, h, gradient);
-  else
-    reduce_whole(x, h, gradient);
-  live_storage_record_stream(x->live, computed, STREAM_POST_BACKWARD);
-  live_storage_drop(x->live, computed);
-  live_storage_clear(x->live, &h->incoming);
-}
-
-void
-handle_reset_gradient(StrategyContext *x, Handle *h)
-{
-  if (h->has_gradients)
-    return;
-  live_storage_clear(x->live, &h->gradient);
-  live_storage_clear(x->live, &h->sharded_gradient);
-  show_gradients(x, h, NO_STORAGE);
 }

@@ -46,6 +46,7 @@ typedef struct {
   gboolean ran_post_backward_hook;
   int pre_forward_index, post_forward_index; /* -1: none */
   gboolean held;                             /* by the plan's "retain" */
+  gboolean owes_reshard;                     /* one came while it was held */
 } Handle;
 
 typedef struct {
@@ -78,6 +79,13 @@ fsdp1_shards(const Fsdp1 *f)
   return f->strategy != NO_SHARD;
 }
 
+/* Does computation have another dtype than the optimizer? */
+static inline gboolean
+fsdp1_is_mixed(const Fsdp1 *f)
+{
+  return f->gathered != f->stored;
+}
+
 /* RESHARD_AFTER_FORWARD_HANDLE_STRATEGIES */
 static inline gboolean
 fsdp1_reshards_after_forward(const Fsdp1 *f)
@@ -85,7 +93,32 @@ fsdp1_reshards_after_forward(const Fsdp1 *f)
   return f->strategy == FULL_SHARD || f->strategy == HYBRID_SHARD;
 }
 
+/* ---- fsdp1_accept.c ---- */
+
+/* The strategy's accept. */
+gboolean fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error);
+
+static inline gboolean
+fsdp1_is_hybrid(ShardingStrategy strategy)
+{
+  return strategy == HYBRID_SHARD || strategy == HYBRID_SHARD_ZERO2;
+}
+
+/* Is checkpoint(FSDP(block)) around this block, which is then reentrant? */
+gboolean fsdp1_is_reentrant(const PlanSpec *plan, int block);
+
 /* ---- fsdp1_handle.c ---- */
+
+StorageId handle_allocate(StrategyContext *x, const Handle *h, gint64 bytes, StreamId stream,
+                          Category category, const char *what);
+/* An operand of what is issued next; NO_STORAGE is none. */
+void fsdp1_operand(StrategyContext *x, StorageId storage, DType dtype, Role role);
+/* A kernel that writes one storage from another of as many elements. */
+void fsdp1_launch_copy(StrategyContext *x, StreamId stream, StorageId from, DType from_dtype,
+                       StorageId to, DType to_dtype);
+/* A collective on the operands given before. */
+void handle_collective(StrategyContext *x, const Handle *h, CollectiveKind kind,
+                       gint32 communicator, StreamId stream, DType dtype, gint64 elements);
 
 /* Lays the parameters out in a flat one and cuts it. */
 void handle_init(StrategyContext *x, Handle *h, int unit);
@@ -98,14 +131,17 @@ void handle_lazy_init(StrategyContext *x, Handle *h);
 void handle_unshard(StrategyContext *x, Handle *h, gboolean forward);
 /* Back to the shard; frees: the gathered parameters go, after what `current` has been given. */
 void handle_reshard(StrategyContext *x, Handle *h, gboolean frees, StreamId current);
-/* What is computed with is the gathered flat parameter. */
+/* A wait for everything issued on another stream so far. */
+void fsdp1_wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
+
+/* ---- fsdp1_gradient.c ---- */
+
+/* The parameters' gradients, by position, become the unsharded one or are added to it. */
 void handle_flatten(StrategyContext *x, Handle *h, const StorageId *gradients);
 /* The post-backward hook but for prefetching: reduces the gradient, or keeps it. */
 void handle_reduce(StrategyContext *x, Handle *h);
 /* Drops what zero_grad() has left to FSDP. */
 void handle_reset_gradient(StrategyContext *x, Handle *h);
-/* A wait for everything issued on another stream so far. */
-void fsdp1_wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
 
 /* ---- fsdp1_clip.c ---- */
 

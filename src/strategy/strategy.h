@@ -94,7 +94,9 @@ typedef struct {
 } Retained;
 
 /* Elements and bytes that a step should send and hold, in closed form: what conformance tests
- * compare with. */
+ * compare with.  EXPECTED_UNKNOWN: there is no closed form under this plan. */
+#define EXPECTED_UNKNOWN G_GINT64_CONSTANT(-1)
+
 typedef struct {
   gint64 elements_gathered; /* sum over all-gathers of the gathered buffer's elements */
   gint64 elements_reduced;  /* sum over reduce-scatters of the reduced buffer's elements */

@@ -297,4 +297,5 @@ const Strategy strategy_zero3 = {
     .optimizer_step = zero3_optimizer_step,
     .swaps_parameters = TRUE,
     .zero_stage = zero_stage,
+    .expected = zero3_expected,
 };

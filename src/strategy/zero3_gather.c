@@ -21,11 +21,11 @@ gathered_elements(const Zero3 *z, int parameter)
 /* ---- buffers ---- */
 
 static StorageId
-allocate_own(StrategyContext *x, int parameter, StreamId stream)
+allocate_own(StrategyContext *x, int parameter, StreamId stream, Category category)
 {
   Zero3 *z = zero3_of(x);
   return live_storage_alloc(x->live, gathered_elements(z, parameter) * z->ds.element, stream,
-                            parameter_purpose(x, parameter, CATEGORY_UNSHARDED_PARAMETER));
+                            parameter_purpose(x, parameter, category));
 }
 
 static StorageId
@@ -93,7 +93,7 @@ issue_separate(StrategyContext *x, Gather *g)
   Zero3 *z = zero3_of(x);
   g->separate = TRUE;
   for (int i = 0; i < g->count; i++) {
-    g->buffer[i] = allocate_own(x, g->parameter[i], z->stream);
+    g->buffer[i] = allocate_own(x, g->parameter[i], z->stream, CATEGORY_UNSHARDED_PARAMETER);
     StorageId copy = offload_shard(x, g->parameter[i], g->secondary, z->stream);
     zero3_wait_stream(x, STREAM_ALL_GATHER, z->stream);
     gather_one(x, g, i, copy);
@@ -142,7 +142,17 @@ issue_coalesced(StrategyContext *x, Gather *g)
   g->done = collective_done(x);
 }
 
-/* NoGatherHandle: the shard is the parameter, or its copy on the device is. */
+/* One rank's shard is the parameter: a copy of it if it is on the host, else NO_STORAGE. */
+static StorageId
+shard_as_data(StrategyContext *x, int parameter, StreamId stream, Category category)
+{
+  StorageId copy = offload_shard(x, parameter, FALSE, stream);
+  if (copy != NO_STORAGE)
+    live_storage_set_purpose(x->live, copy, parameter_purpose(x, parameter, category));
+  return copy;
+}
+
+/* NoGatherHandle. */
 static void
 issue_nothing(StrategyContext *x, Gather *g)
 {
@@ -150,7 +160,7 @@ issue_nothing(StrategyContext *x, Gather *g)
   g->views = !offload_is_parameters(z);
   g->separate = !g->views;
   for (int i = 0; i < g->count; i++)
-    g->buffer[i] = offload_shard(x, g->parameter[i], FALSE, z->stream);
+    g->buffer[i] = shard_as_data(x, g->parameter[i], z->stream, CATEGORY_UNSHARDED_PARAMETER);
 }
 
 static Gather *
@@ -311,7 +321,7 @@ static void
 gather_sequentially(StrategyContext *x, Gather *g)
 {
   for (int i = 0; i < g->count; i++) {
-    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE);
+    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE, CATEGORY_PARAMETER);
     StorageId copy = offload_shard(x, g->parameter[i], FALSE, STREAM_COMPUTE);
     zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
     gather_one(x, g, i, copy);
@@ -326,7 +336,7 @@ take_shards(StrategyContext *x, const Gather *g)
   Zero3 *z = zero3_of(x);
   for (int i = 0; i < g->count; i++) {
     int p = g->parameter[i];
-    StorageId copy = offload_shard(x, p, FALSE, STREAM_COMPUTE);
+    StorageId copy = shard_as_data(x, p, STREAM_COMPUTE, CATEGORY_PARAMETER);
     if (copy == NO_STORAGE)
       live_storage_hold(x->live, z->shards);
     set_data(x, p, copy != NO_STORAGE ? copy : z->shards,
@@ -342,7 +352,7 @@ gather_together(StrategyContext *x, Gather *g)
   for (int i = 0; i < g->count; i++)
     copy[i] = offload_shard(x, g->parameter[i], FALSE, STREAM_COMPUTE);
   for (int i = 0; i < g->count; i++)
-    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE);
+    g->buffer[i] = allocate_own(x, g->parameter[i], STREAM_COMPUTE, CATEGORY_PARAMETER);
   zero3_wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
   for (int i = 0; i < g->count; i++)
     gather_one(x, g, i, copy[i]);

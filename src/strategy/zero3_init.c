@@ -120,8 +120,22 @@ make_flat_on_host(StrategyContext *x)
     live_storage_clear(x->live, &x->parameters[p].sharded);
 }
 
-/* The master weights of a sub-group: a conversion, which the loop's variable holds until the next
- * one is made, and a copy of that. */
+/* Shards of a sub-group in fp32: a conversion, or the shards themselves (NO_STORAGE). */
+static StorageId
+convert(StrategyContext *x, const SubGroup *g)
+{
+  Zero3 *z = zero3_of(x);
+  if (z->ds.model == DTYPE_FP32)
+    return NO_STORAGE;
+  StorageId made = allocate(x, 4 * g->elements, CATEGORY_TEMPORARY, "shards in fp32");
+  zero3_part(x, z->shards, g->first_element, g->elements, z->ds.model, ROLE_READ);
+  zero3_operand(x, made, DTYPE_FP32, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "to_copy", (double) (g->elements * (4 + z->ds.element)));
+  return made;
+}
+
+/* The master weights of a sub-group are a copy of the converted shards, which the loop's variable
+ * holds until the next ones are made. */
 static void
 make_masters(StrategyContext *x)
 {
@@ -134,14 +148,14 @@ make_masters(StrategyContext *x)
           offload_allocate(x, FALSE, 4 * g->elements, CATEGORY_OPTIMIZER_STATE, "master weights");
       continue;
     }
-    StorageId made = allocate(x, 4 * g->elements, CATEGORY_TEMPORARY, "shards in fp32");
-    zero3_part(x, z->shards, g->first_element, g->elements, z->ds.model, ROLE_READ);
-    zero3_operand(x, made, DTYPE_FP32, ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "to_copy", (double) (g->elements * (4 + z->ds.element)));
+    StorageId made = convert(x, g);
     live_storage_drop(x->live, converted);
     converted = made;
     g->master = allocate(x, 4 * g->elements, CATEGORY_OPTIMIZER_STATE, "master weights");
-    zero3_operand(x, made, DTYPE_FP32, ROLE_READ);
+    if (made != NO_STORAGE)
+      zero3_operand(x, made, DTYPE_FP32, ROLE_READ);
+    else
+      zero3_part(x, z->shards, g->first_element, g->elements, DTYPE_FP32, ROLE_READ);
     zero3_operand(x, g->master, DTYPE_FP32, ROLE_WRITE);
     strategy_launch(x, STREAM_COMPUTE, "clone", 8.0 * (double) g->elements);
   }

@@ -10,6 +10,7 @@
  *   zero3_step.c       the optimizer's step, sub-group by sub-group
  *   zero3_offload.c    what is kept on the host instead
  *   zero3_secondary.c  shards over a few ranks (hpZ)
+ *   zero3_expected.c   what a step sends, in closed form
  *
  * Source: deepspeed 0.19.8, runtime/zero/{stage3,parameter_offload,partition_parameters,
  * partitioned_param_coordinator}.py, runtime/comm/coalesced_collectives.py. */
@@ -181,6 +182,7 @@ void gradients_finish(StrategyContext *x);
 void zero3_construct(StrategyContext *x);
 void zero3_initialize(StrategyContext *x);
 void zero3_optimizer_step(StrategyContext *x);
+ExpectedTotals zero3_expected(StrategyContext *x);
 
 /* ---- zero3_offload.c ---- */
 

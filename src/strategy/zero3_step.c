@@ -1,6 +1,7 @@
 /* zero3_step.c - the optimizer's step: everything is released, gradients are tested and their norm
  * taken, then one sub-group after the other is updated (stage3.py, step). */
 #include "strategy/zero3_private.h"
+#include "strategy/zero_gradients.h"
 
 #include "strategy/zero_scalars.h"
 
@@ -279,9 +280,7 @@ step_on_device(StrategyContext *x)
     norms[i] = group_norm(x, &z->group[i]);
   StorageId norm = combine(x, norms, z->groups);
   z->norm = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "div", norm);
-  StoragePurpose kept = {CATEGORY_OTHER, -1,
-                         program_builder_name(x->builder, "global gradient norm")};
-  live_storage_set_purpose(x->live, z->norm, kept);
+  live_storage_set_purpose(x->live, z->norm, zero_norm_purpose(x));
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], norm);
   gather_persistent(x);

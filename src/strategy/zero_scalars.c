@@ -75,25 +75,26 @@ zero_is_finite(StrategyContext *x, StreamId stream, StorageId values, gint64 cou
 
 /* Whether the largest (or smallest) value is finite. */
 static StorageId
-extreme_is_finite(StrategyContext *x, gint32 tensor, gint64 elements, int element, const char *what)
+extreme_is_finite(StrategyContext *x, StreamId stream, gint32 tensor, const ReducedTensor *size,
+                  const char *what)
 {
   StorageId extreme =
-      zero_reduced(x, STREAM_COMPUTE, element, what, tensor, (double) elements * element);
-  zero_reduction_scratch(x, STREAM_COMPUTE, elements, element);
-  StorageId finite = zero_is_finite(x, STREAM_COMPUTE, extreme, 1);
+      zero_reduced(x, stream, size->element, what, tensor, (double) size->elements * size->element);
+  zero_reduction_scratch(x, stream, size->elements, size->element);
+  StorageId finite = zero_is_finite(x, stream, extreme, 1);
   live_storage_drop(x->live, extreme);
   return finite;
 }
 
 StorageId
-zero_has_inf_or_nan(StrategyContext *x, gint32 tensor, gint64 elements, int element)
+zero_has_inf_or_nan(StrategyContext *x, StreamId stream, gint32 tensor, const ReducedTensor *size)
 {
-  StorageId above = extreme_is_finite(x, tensor, elements, element, "amax");
-  StorageId below = extreme_is_finite(x, tensor, elements, element, "amin");
-  StorageId both = zero_small(x, STREAM_COMPUTE, 1, "and", above);
+  StorageId above = extreme_is_finite(x, stream, tensor, size, "amax");
+  StorageId below = extreme_is_finite(x, stream, tensor, size, "amin");
+  StorageId both = zero_small(x, stream, 1, "and", above);
   live_storage_drop(x->live, above);
   live_storage_drop(x->live, below);
-  StorageId result = zero_small(x, STREAM_COMPUTE, 1, "not", both);
+  StorageId result = zero_small(x, stream, 1, "not", both);
   live_storage_drop(x->live, both);
   return result;
 }

@@ -21,8 +21,14 @@ StorageId zero_reduced(StrategyContext *x, StreamId stream, gint64 bytes, const 
 void zero_reduction_scratch(StrategyContext *x, StreamId stream, gint64 elements, int accumulator);
 /* torch.isfinite of count values; leaves count booleans. */
 StorageId zero_is_finite(StrategyContext *x, StreamId stream, StorageId values, gint64 count);
-/* has_inf_or_nan of a view of elements of element bytes; leaves a boolean. */
-StorageId zero_has_inf_or_nan(StrategyContext *x, gint32 tensor, gint64 elements, int element);
+typedef struct {
+  gint64 elements;
+  int element; /* bytes */
+} ReducedTensor;
+
+/* has_inf_or_nan of a view; leaves a boolean. */
+StorageId zero_has_inf_or_nan(StrategyContext *x, StreamId stream, gint32 tensor,
+                              const ReducedTensor *size);
 /* (~isfinite(norms) | (norms < 0)).any() of count norms: the host reads it, the tensor of the
  * result is still the caller's. */
 StorageId zero_any_invalid(StrategyContext *x, StorageId norms, gint64 count);

@@ -2,11 +2,27 @@
  * runtime/zero/stage_1_and_2.py, __init__). */
 #include "strategy/zero_stage12.h"
 
+#include "strategy/zero_offload.h"
+
+gboolean
+zero_stage12_accept_accumulation(const PlanSpec *plan, const Network *network, GError **error)
+{
+  DeepSpeed d;
+  deepspeed_read(&d, plan, network, 1, 0);
+  if (d.accumulation == d.model || d.accumulation == DTYPE_FP32)
+    return TRUE;
+  return plan_spec_refuse(plan, error, "deepspeed.grad_accum_dtype",
+                          "stages 1 and 2 sum in fp32 or in the parameters' dtype, not in %s",
+                          dtype_name(d.accumulation));
+}
+
 void
 zero_stage12_setup(StrategyContext *x, int stage)
 {
   Zero *z = x->state = g_new0(Zero, 1);
   deepspeed_begin(&z->d, x, stage);
+  if (zero_is_offloaded(z))
+    z->d.contiguous_gradients = TRUE; /* "CPU-Offload requires contiguous gradients" */
   zero_flat_init(&z->flat, &z->d, x->network);
   zero_gradients_init(z, x->network);
 }
@@ -15,6 +31,7 @@ void
 zero_stage12_teardown(StrategyContext *x)
 {
   Zero *z = zero_of(x);
+  zero_offload_clear(z);
   zero_gradients_clear(z);
   zero_flat_clear(&z->flat);
   g_free(z);
@@ -70,6 +87,10 @@ zero_stage12_initialize(StrategyContext *x)
   Zero *z = zero_of(x);
   program_builder_empty_cache(x->builder);
   zero_flat_flatten(&z->flat, x, &z->d, TRUE);
+  if (zero_is_offloaded(z)) {
+    zero_offload_initialize(x, z);
+    return;
+  }
   zero_make_master(x, z);
   try_gradient(x, z);
 }

@@ -1,7 +1,8 @@
 /* zero_step.c - the optimizer's step of ZeRO stages 1 and 2 (deepspeed 0.19.8,
  * runtime/zero/stage_1_and_2.py, step and what it calls): overflow test, norm, this rank's gradient
  * in fp32, clipping, the update of its partition, and the gather. */
-#include "strategy/zero_gradients.h"
+#include "strategy/zero_offload.h"
+#include "strategy/zero_reduce.h"
 #include "strategy/zero_scalars.h"
 
 enum { NORM_BYTES = 8 }; /* get_norm_dtype(): norms are taken in fp64 */
@@ -55,8 +56,9 @@ check_overflow(StrategyContext *x, Zero *z)
   StorageId count = zero_small(x, STREAM_COMPUTE, 4, "zeros", NO_STORAGE);
   for (guint i = 0; i < z->averaged->len; i++) {
     const GradientPiece *piece = &g_array_index(z->averaged, GradientPiece, i);
-    StorageId bad = zero_has_inf_or_nan(x, piece_tensor(x, z, piece), piece->elements,
-                                        dtype_size(averaged_dtype(z)));
+    StorageId bad =
+        zero_has_inf_or_nan(x, STREAM_COMPUTE, piece_tensor(x, z, piece),
+                            &(ReducedTensor){piece->elements, dtype_size(averaged_dtype(z))});
     live_storage_drop(x->live, bad);
   }
   StorageId any = zero_small(x, STREAM_COMPUTE, 1, "to_copy", count);
@@ -284,18 +286,35 @@ zero_write_back(StrategyContext *x, const Zero *z)
   strategy_launch(x, STREAM_COMPUTE, "copy", (double) (z->flat.partition * (4 + z->d.element)));
 }
 
+/* free_grad_in_param_list of params_not_in_partition: what the other attribute still holds. */
+static void
+free_others_gradients(StrategyContext *x, Zero *z)
+{
+  for (int k = 0; k < z->flat.count && z->apart; k++) {
+    FlatSlice own = zero_flat_own_slice(&z->flat, x->network, z->flat.order[k], z->d.rank);
+    if (own.elements == 0)
+      zero_gradient_drop(x, z, z->flat.order[k]);
+  }
+}
+
 void
 zero_optimizer_step(StrategyContext *x)
 {
   Zero *z = zero_of(x);
   StorageId total = NO_STORAGE, old = NO_STORAGE;
   program_builder_set_module(x->builder, -1);
+  if (zero_is_offloaded(z)) {
+    zero_offload_step(x, z);
+    zero_forget_gradients(x);
+    return;
+  }
   if (zero_is_compact(z))
     view_compact(x, z);
   if (z->d.checks_overflow)
     check_overflow(x, z);
   if (z->d.compute_grad_norm)
     total = global_norm(x, z, &old);
+  free_others_gradients(x, z);
   z->master.gradient = fp32_gradient(x, z);
   unscale_and_clip(x, z, z->master.gradient, total);
   torch_optimizer_step(x, DTYPE_FP32, 1, &z->master);
@@ -303,5 +322,6 @@ zero_optimizer_step(StrategyContext *x)
   zero_write_back(x, z);
   zero_flat_gather(&z->flat, x, &z->d);
   live_storage_drop(x->live, total);
+  zero_forget_gradients(x);
   live_storage_drop(x->live, old);
 }

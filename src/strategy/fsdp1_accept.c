@@ -1,0 +1,112 @@
+/* fsdp1_accept.c - which plans FSDP1 can honour. */
+#include "strategy/fsdp1_private.h"
+
+static gboolean
+accept_mesh(const PlanSpec *plan, GError **error)
+{
+  ShardingStrategy strategy = (ShardingStrategy) plan_spec_number(plan, "sharding_strategy");
+  if (strategy != NO_SHARD && !fsdp1_is_hybrid(strategy) && plan->replicate > 1)
+    return plan_spec_refuse(plan, error, "mesh.replicate",
+                            "FSDP1 has replicas with fsdp.sharding_strategy HYBRID_SHARD, "
+                            "_HYBRID_SHARD_ZERO2 or NO_SHARD");
+  if (fsdp1_is_hybrid(strategy) && plan->shard == 1 && plan->replicate > 1)
+    return plan_spec_refuse(
+        plan, error, "mesh.shard",
+        "FSDP1 turns hybrid sharding over one rank into NO_SHARD and then never "
+        "sums over replicas: use fsdp.sharding_strategy NO_SHARD");
+  return TRUE;
+}
+
+/* FSDP2's options: their defaults, and what FSDP1 does anyway. */
+static gboolean
+accept_groups(const PlanSpec *plan, GError **error)
+{
+  const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
+  if (plan_spec_number(plan, "blocks_per_group") > 1)
+    return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
+                            "fsdp1 wraps each block (1) or the whole model alone (0)");
+  if (plan_spec_number(plan, "embedding") != 0 || plan_spec_number(plan, "head") != 0)
+    return plan_spec_refuse(
+        plan, error, plan_spec_number(plan, "head") != 0 ? "fsdp.head" : "fsdp.embedding",
+        "fsdp1 wraps blocks alone: embedding and head are in the root's flat parameter");
+  if (!reshard->is_null && !(reshard->is_bool && reshard->number))
+    return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
+                            "with fsdp1 fsdp.sharding_strategy says it: SHARD_GRAD_OP is false");
+  const struct {
+    const char *key;
+    gint64 kept;
+  } of_fsdp2[] = {{"reshard_root", 1}, {"reshard_head", 0}, {"reshard_last_block", 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(of_fsdp2); i++) {
+    g_autofree char *key = g_strconcat("fsdp.", of_fsdp2[i].key, NULL);
+    if (plan_spec_number(plan, of_fsdp2[i].key) != of_fsdp2[i].kept)
+      return plan_spec_refuse(plan, error, key, "only fsdp2 has it");
+  }
+  return TRUE;
+}
+
+static gboolean
+accept_prefetch(const PlanSpec *plan, GError **error)
+{
+  const OptionValue *backward = plan_spec_option(plan, "backward_prefetch");
+  if (!backward->is_name && backward->number != 0)
+    return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
+                            "fsdp1 takes pre (or 0), post or none, no number of groups");
+  if (plan_spec_number(plan, "forward_prefetch") > 1)
+    return plan_spec_refuse(plan, error, "fsdp.forward_prefetch",
+                            "fsdp1 prefetches one group: 0 or 1");
+  return TRUE;
+}
+
+/* _use_sharded_grad_views gives a shared parameter the gradient of the other one as it is, which
+ * PyTorch 2.11 refuses when its dtype is not the parameter's. */
+static gboolean
+loses_tied_gradient(const PlanSpec *plan, const Network *network)
+{
+  gboolean whole = plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1;
+  return whole && network->tied_module >= 0 && plan->accumulation.steps > 1 &&
+         !plan->accumulation.sync_every_step &&
+         plan->precision.compute != plan->precision.parameters;
+}
+
+gboolean
+fsdp1_is_reentrant(const PlanSpec *plan, int block)
+{
+  return plan->checkpointing.around == AROUND_FSDP &&
+         plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP &&
+         plan_spec_checkpoints(plan, block);
+}
+
+/* A reentrant checkpoint's output requires a gradient when an input does (CheckpointFunction). */
+static gboolean
+cuts_graph(const PlanSpec *plan, const Network *network)
+{
+  return network->embedding_modules->len == 0 && fsdp1_is_reentrant(plan, 0);
+}
+
+gboolean
+fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
+{
+  if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error))
+    return FALSE;
+  if (!plan->accumulation.reshard_after_backward)
+    return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",
+                            "only fsdp2 has it");
+  if (plan->accumulation.set_last_backward)
+    return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only fsdp2 has it");
+  if (loses_tied_gradient(plan, network))
+    return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
+                            "without sharding, FSDP1 cannot keep a tied weight's gradient in %s "
+                            "over micro-batches: the parameter is %s",
+                            dtype_name(plan->precision.compute),
+                            dtype_name(plan->precision.parameters));
+  if (cuts_graph(plan, network))
+    return plan_spec_refuse(plan, error, "activation_checkpointing.around",
+                            "checkpoint(FSDP(block)) is reentrant and the first block's input "
+                            "requires no gradient: no parameter would get one");
+  if (plan->precision.autocast)
+    return plan_spec_refuse(plan, error, "precision.autocast",
+                            "fsdp1 casts by its mixed precision, not by autocast");
+  if (plan->precision.has_output)
+    return plan_spec_refuse(plan, error, "precision.output", "only fsdp2 casts outputs");
+  return TRUE;
+}
