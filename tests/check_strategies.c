@@ -72,8 +72,8 @@ static const char *const accumulations[] = {
     "accumulation.steps=1",
     "accumulation.steps=3 accumulation.sync_every_step=true",
     "accumulation.steps=2 accumulation.sync_every_step=false",
-    "accumulation.steps=3 accumulation.sync_every_step=false"
-    " accumulation.reshard_after_backward=false",
+    ("accumulation.steps=3 accumulation.sync_every_step=false"
+     " accumulation.reshard_after_backward=false"),
     "accumulation.steps=2 accumulation.set_last_backward=true",
 };
 static const char *const optimizers[] = {
