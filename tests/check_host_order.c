@@ -5,14 +5,14 @@
  * of the root.  What must come is written down here twice over: as the rules of the hooks, which
  * describe the whole step, and (when the reference data is there) as the traces of the real
  * framework.  Temporaries of ops are left out: the reference traces are of CPU kernels. */
+#include "host_order.h"
 #include "simulation.h"
 #include "tap_main.h"
 #include <stdio.h>
 #include <string.h>
 
-#define BLOCKS 3
-#define ROOT BLOCKS
-#define STEADY_STEP 2 /* the third */
+enum { BF16 = 2, FP32 = 4 }; /* bytes of an element */
+#define STEADY_STEP 2        /* the third */
 
 static const char network[] =
     "{'family': 'blocks', 'hidden': 64, 'vocabulary': 128, 'list': 'ls', 'loss': 'sum',"
@@ -27,106 +27,38 @@ static const char plan[] =
 typedef struct {
   const char *name, *file;
   const char *set[8];
-  int shards, replicas;
-  int reduce_size;   /* bytes of an element */
-  int kept;          /* reshard_after_forward: 0 nothing stays, 1 all, 2 a half */
-  int micro_batches; /* the last one synchronizes */
+  Sharding sharding;
 } Variant;
 
 #define EVIDENCE "semantics/evidence/"
 static const Variant variants[] = {
-    {"one group for each block", EVIDENCE "golden_fsdp_base.txt", {0}, 8, 1, 4, 0, 1},
+    {"one group for each block", EVIDENCE "golden_fsdp_base.txt", {0}, {8, 1, 4, 0, 1}},
     {"bf16 reduction",
      EVIDENCE "golden_fsdp_bf16red.txt",
      {"precision.reduce=bf16"},
-     8,
-     1,
-     2,
-     0,
-     1},
+     {8, 1, 2, 0, 1}},
     {"no reshard after forward",
      EVIDENCE "golden_fsdp_noreshard.txt",
      {"fsdp.reshard_after_forward=false"},
-     8,
-     1,
-     4,
-     1,
-     1},
+     {8, 1, 4, 1, 1}},
     {"a micro-batch without synchronization",
      EVIDENCE "golden_fsdp_accum.txt",
      {"accumulation.steps=2", "accumulation.sync_every_step=false",
       "accumulation.set_last_backward=true"},
-     8,
-     1,
-     4,
-     0,
-     2},
+     {8, 1, 4, 0, 2}},
     {"reshard to groups of two",
      EVIDENCE "golden_fsdp_int2.txt",
      {"fsdp.reshard_after_forward=2", "fsdp.reshard_root=false"},
-     8,
-     1,
-     4,
-     2,
-     1},
+     {8, 1, 4, 2, 1}},
     {"two replicas of four shards",
      EVIDENCE "golden_hsdp_base.txt",
      {"mesh.shard=4", "mesh.replicate=2"},
-     4,
-     2,
-     4,
-     0,
-     1},
+     {4, 2, 4, 0, 1}},
     {"replicas with bf16 reduction",
      EVIDENCE "golden_hsdp_bf16red.txt",
      {"mesh.shard=4", "mesh.replicate=2", "precision.reduce=bf16"},
-     4,
-     2,
-     2,
-     0,
-     1},
+     {4, 2, 2, 0, 1}},
 };
-
-/* ---- sequences of events: a line each
- *
- *   D +128 / D -128   an allocation or free on stream D; "D +128 full" of unsharded parameters
- *   A all_gather      a collective or copy on stream A
- *   A record 3        event 3, numbered by first record
- *   D wait 3          D waits for it
- *   C joins D         C waits for all that D has been given (a record and its only wait) */
-
-typedef struct {
-  GPtrArray *lines; /* char * */
-  int events;
-} Sequence;
-
-static Sequence
-sequence_new(void)
-{
-  return (Sequence){.lines = g_ptr_array_new_with_free_func(g_free)};
-}
-
-static void
-sequence_clear(Sequence *s)
-{
-  g_ptr_array_unref(s->lines);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Sequence, sequence_clear)
-
-static void G_GNUC_PRINTF(2, 3) add(Sequence *s, const char *format, ...)
-{
-  va_list arguments;
-  va_start(arguments, format);
-  g_ptr_array_add(s->lines, g_strdup_vprintf(format, arguments));
-  va_end(arguments);
-}
-
-static int
-record(Sequence *s, char stream)
-{
-  add(s, "%c record %d", stream, s->events);
-  return s->events++;
-}
 
 /* Fails with both sides' lines around the first difference. */
 static void
@@ -143,281 +75,6 @@ assert_same(const char *variant, const char *whose, const Sequence *expected, co
                            k < expected->lines->len ? (char *) expected->lines->pdata[k] : "(end)",
                            k < found->lines->len ? (char *) found->lines->pdata[k] : "(end)");
   ck_abort_msg("%s: event %u is not that of %s (expected, found):%s", variant, i, whose, text->str);
-}
-
-/* ---- by the rules */
-
-/* Sizes of a group, worked out by hand: 8 shards of a block are 8 rows of 64 and 8 of the bias's
- * elements, of the root 16 rows of 64 of each table. */
-typedef struct {
-  gint64 weights[2]; /* elements of each parameter; rows divide evenly */
-  gint64 all;        /* of both */
-} Elements;
-
-static Elements
-elements_of(int group)
-{
-  if (group == ROOT)
-    return (Elements){{8192, 8192}, 16384};
-  return (Elements){{4096, 64}, 4160};
-}
-
-enum { BF16 = 2, FP32 = 4 };
-
-typedef struct {
-  const Variant *v;
-  Sequence *out;
-  int gathered[BLOCKS + 1]; /* event of the gather that is pending, or -1 */
-  gboolean full[BLOCKS + 1];
-  int sliced[BLOCKS + 1];      /* event of the reshard to a smaller group, or -1 */
-  int reduced[BLOCKS + 1];     /* event after which the gradient is there */
-  int all_reduced[BLOCKS + 1]; /* replicas: event of the all-reduce */
-  gboolean wide[BLOCKS + 1];   /* the group holds fp32 gradients of an earlier micro-batch */
-  int deferred, deferred_copy; /* group whose gather output lives on, its copy's event */
-  int input, input_event;      /* group whose reduce-scatter input lives on */
-} Rules;
-
-/* Cast, gather into one buffer, from shards or from this rank's half. */
-static void
-unshard(Rules *r, int group)
-{
-  gint64 all = elements_of(group).all, cast = all / r->v->shards * BF16;
-  if (r->full[group] || r->gathered[group] >= 0)
-    return;
-  if (r->sliced[group] >= 0) {
-    add(r->out, "C wait %d", r->sliced[group]);
-    add(r->out, "A wait %d", r->sliced[group]);
-    cast = all / 2 * BF16;
-  }
-  add(r->out, "C +%" G_GINT64_FORMAT, cast);
-  add(r->out, "C +%" G_GINT64_FORMAT, all * BF16);
-  add(r->out, "A joins C");
-  add(r->out, "A all_gather");
-  r->gathered[group] = record(r->out, 'A');
-  add(r->out, "C -%" G_GINT64_FORMAT, cast);
-}
-
-static void
-add_full(Rules *r, int group, char sign)
-{
-  for (int i = 0; i < 2; i++)
-    add(r->out, "D %c%" G_GINT64_FORMAT " full", sign, elements_of(group).weights[i] * BF16);
-}
-
-static void
-let_go(Rules *r, char stream, gint64 bytes)
-{
-  add(r->out, "%c -%" G_GINT64_FORMAT, stream, bytes);
-}
-
-static void
-wait_for_unshard(Rules *r, int group, gboolean forward)
-{
-  if (r->gathered[group] < 0)
-    return;
-  int previous = forward ? r->deferred : -1;
-  if (previous >= 0) {
-    add(r->out, "C wait %d", r->deferred_copy);
-    add(r->out, "A wait %d", r->deferred_copy);
-  }
-  add(r->out, "D wait %d", r->gathered[group]);
-  add_full(r, group, '+');
-  add(r->out, "D copy_out");
-  if (r->sliced[group] >= 0) {
-    let_go(r, 'D', elements_of(group).weights[0] / 2 * BF16);
-    let_go(r, 'D', elements_of(group).weights[1] / 2 * BF16);
-    r->sliced[group] = -1;
-  }
-  int copied = record(r->out, 'D');
-  if (forward) {
-    if (previous >= 0)
-      let_go(r, 'C', elements_of(previous).all * BF16);
-    r->deferred = group;
-    r->deferred_copy = copied;
-  } else {
-    add(r->out, "C wait %d", copied);
-    add(r->out, "A wait %d", copied);
-    let_go(r, 'C', elements_of(group).all * BF16);
-  }
-  r->gathered[group] = -1;
-  r->full[group] = TRUE;
-}
-
-static void
-reshard(Rules *r, int group)
-{
-  if (r->full[group])
-    add_full(r, group, '-');
-  r->full[group] = FALSE;
-}
-
-/* A block's forward is over. */
-static void
-after_forward(Rules *r, int group)
-{
-  if (r->v->kept == 0)
-    reshard(r, group);
-  if (r->v->kept != 2)
-    return;
-  for (int i = 0; i < 2; i++) {
-    gint64 bytes = elements_of(group).weights[i] * BF16;
-    add(r->out, "D +%" G_GINT64_FORMAT, bytes / 2);
-    add(r->out, "D -%" G_GINT64_FORMAT " full", bytes);
-  }
-  r->full[group] = FALSE;
-  r->sliced[group] = record(r->out, 'D');
-}
-
-static void
-forward(Rules *r)
-{
-  add(r->out, "C joins D");
-  add(r->out, "A joins D");
-  unshard(r, ROOT);
-  wait_for_unshard(r, ROOT, TRUE);
-  for (int i = 0; i < BLOCKS; i++) {
-    unshard(r, i);
-    wait_for_unshard(r, i, TRUE);
-    after_forward(r, i);
-  }
-  if (r->deferred < 0)
-    return;
-  add(r->out, "C wait %d", r->deferred_copy);
-  add(r->out, "A wait %d", r->deferred_copy);
-  let_go(r, 'C', elements_of(r->deferred).all * BF16);
-  r->deferred = -1;
-}
-
-/* Autograd makes one gradient of the group. */
-static void
-gradient(Rules *r, int group, int which)
-{
-  add(r->out, "D +%" G_GINT64_FORMAT, elements_of(group).weights[which] * BF16);
-}
-
-/* Gradients stay where they are, in fp32. */
-static void
-keep_gradients(Rules *r, int group)
-{
-  Elements e = elements_of(group);
-  reshard(r, group);
-  for (int i = 0; i < 2; i++) {
-    add(r->out, "D +%" G_GINT64_FORMAT, e.weights[i] * FP32);
-    let_go(r, 'D', e.weights[i] * BF16);
-  }
-  r->wide[group] = TRUE;
-}
-
-/* All but the last gradient go when they have been copied; the last one is a loop's variable. */
-static void
-reduce_gradients(Rules *r, int group)
-{
-  Elements e = elements_of(group);
-  int size = r->v->reduce_size, gradient_size = r->wide[group] ? FP32 : BF16;
-  if (r->wide[group]) {
-    let_go(r, 'D', e.weights[0] * BF16);
-    let_go(r, 'D', e.weights[1] * BF16);
-  }
-  reshard(r, group);
-  if (r->input >= 0) {
-    add(r->out, "D wait %d", r->input_event);
-    let_go(r, 'D', elements_of(r->input).all * size);
-  }
-  add(r->out, "D +%" G_GINT64_FORMAT, e.all * size);
-  let_go(r, 'D', e.weights[0] * gradient_size);
-  add(r->out, "S joins D");
-  add(r->out, "S +%" G_GINT64_FORMAT, e.all / r->v->shards * size);
-  add(r->out, "S reduce_scatter");
-  r->input = group;
-  r->input_event = record(r->out, 'S');
-  char last = 'S';
-  if (r->v->replicas > 1) {
-    last = 'R';
-    add(r->out, "R joins S");
-    add(r->out, "R all_reduce");
-    r->all_reduced[group] = record(r->out, 'R');
-  }
-  if (size != FP32) {
-    add(r->out, "%c +%" G_GINT64_FORMAT, last, e.all / r->v->shards * FP32);
-    if (r->v->replicas == 1)
-      let_go(r, 'S', e.all / r->v->shards * size);
-  }
-  r->reduced[group] = record(r->out, last);
-  let_go(r, 'D', e.weights[1] * gradient_size);
-  r->wide[group] = FALSE;
-}
-
-static void
-post_backward(Rules *r, int group, gboolean synchronize)
-{
-  if (synchronize)
-    reduce_gradients(r, group);
-  else
-    keep_gradients(r, group);
-}
-
-/* Root first, then the blocks as they are defined. */
-static void
-finalize(Rules *r)
-{
-  for (int i = -1; i < BLOCKS; i++) {
-    int group = i < 0 ? ROOT : i;
-    add(r->out, "D wait %d", r->reduced[group]);
-    if (r->v->replicas == 1)
-      continue;
-    add(r->out, "D wait %d", r->all_reduced[group]);
-    if (r->v->reduce_size != FP32)
-      let_go(r, 'S', elements_of(group).all / r->v->shards * r->v->reduce_size);
-  }
-  add(r->out, "D wait %d", r->input_event);
-  let_go(r, 'D', elements_of(r->input).all * r->v->reduce_size);
-  r->input = -1;
-}
-
-/* The group before it in forward order is gathered ahead: of block 0 that is nothing. */
-static void
-backward(Rules *r, gboolean synchronize)
-{
-  unshard(r, BLOCKS - 1);
-  gradient(r, ROOT, 1); /* of the head */
-  for (int i = BLOCKS - 1; i >= 0; i--) {
-    unshard(r, i);
-    wait_for_unshard(r, i, FALSE);
-    if (i > 0)
-      unshard(r, i - 1);
-    gradient(r, i, 0);
-    gradient(r, i, 1);
-    post_backward(r, i, synchronize);
-  }
-  gradient(r, ROOT, 0); /* of the embedding */
-  post_backward(r, ROOT, synchronize);
-  if (synchronize)
-    finalize(r);
-}
-
-/* Sharded gradients are in fp32, one storage a group, in the order of model.parameters() where the
- * root's last comes at the end. */
-static void
-zero_grad(Rules *r)
-{
-  for (int i = 0; i <= BLOCKS; i++)
-    let_go(r, r->v->replicas > 1 && r->v->reduce_size != FP32 ? 'R' : 'S',
-           elements_of(i).all / r->v->shards * FP32);
-}
-
-static Sequence
-sequence_by_rules(const Variant *v)
-{
-  Sequence s = sequence_new();
-  Rules r = {.v = v, .out = &s, .deferred = -1, .input = -1};
-  for (int i = 0; i <= BLOCKS; i++)
-    r.gathered[i] = r.sliced[i] = -1;
-  zero_grad(&r);
-  for (int i = 0; i < v->micro_batches; i++) {
-    forward(&r);
-    backward(&r, i == v->micro_batches - 1);
-  }
-  return s;
 }
 
 /* ---- from the Program */
@@ -439,9 +96,9 @@ add_storage(Sequence *s, const Program *program, const ProgramOp *op)
 {
   const Storage *storage = &g_array_index(program->storages, Storage, op->a);
   if (!is_of_ops(storage))
-    add(s, "%c %c%" G_GINT64_FORMAT "%s", stream_letter[storage->stream],
-        op->kind == PROGRAM_ALLOC ? '+' : '-', storage->bytes,
-        storage->category == CATEGORY_UNSHARDED_PARAMETER ? " full" : "");
+    sequence_add(s, "%c %c%" G_GINT64_FORMAT "%s", stream_letter[storage->stream],
+                 op->kind == PROGRAM_ALLOC ? '+' : '-', storage->bytes,
+                 storage->category == CATEGORY_UNSHARDED_PARAMETER ? " full" : "");
 }
 
 /* Is op i a record that only the next op waits for, on another stream? */
@@ -480,19 +137,20 @@ sequence_of_program(const Program *program)
     if (op->kind == PROGRAM_ALLOC || op->kind == PROGRAM_FREE) {
       add_storage(&s, program, op);
     } else if (op->kind == PROGRAM_EVENT_RECORD && is_join(ops, i)) {
-      add(&s, "%c joins %c", stream_letter[(op + 1)->stream], stream);
+      sequence_add(&s, "%c joins %c", stream_letter[(op + 1)->stream], stream);
       i++;
     } else if (op->kind == PROGRAM_EVENT_RECORD) {
-      g_hash_table_insert(numbers, GINT_TO_POINTER(op->a), GINT_TO_POINTER(record(&s, stream)));
+      g_hash_table_insert(numbers, GINT_TO_POINTER(op->a),
+                          GINT_TO_POINTER(sequence_record(&s, stream)));
     } else if (op->kind == PROGRAM_STREAM_WAIT) {
-      add(&s, "%c wait %d", stream, number_of(numbers, op->a));
+      sequence_add(&s, "%c wait %d", stream, number_of(numbers, op->a));
     } else if (op->kind == PROGRAM_COLLECTIVE) {
       const Collective *c = &g_array_index(program->collectives, Collective, op->a);
-      add(&s, "%c %s", stream, program_collective_name((CollectiveKind) c->kind));
+      sequence_add(&s, "%c %s", stream, program_collective_name((CollectiveKind) c->kind));
     } else if (op->kind == PROGRAM_LAUNCH) {
       const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
       if (strcmp(program_text(program, kernel->name), "split_with_sizes_copy") == 0)
-        add(&s, "%c copy_out", stream);
+        sequence_add(&s, "%c copy_out", stream);
     }
   }
   return s;
@@ -520,8 +178,9 @@ read_reference_storage(Sequence *s, const char *line)
   if (sscanf(line, " %15[A-Z-] %c %" G_GINT64_FORMAT " B", verb, &stream, &bytes) != 3)
     return FALSE;
   if (!is_size_of_ops(stream, bytes))
-    add(s, "%c %c%" G_GINT64_FORMAT "%s", stream, g_str_has_suffix(verb, "ALLOC") ? '+' : '-',
-        bytes, g_str_has_prefix(verb, "RESIZE") ? " full" : "");
+    sequence_add(s, "%c %c%" G_GINT64_FORMAT "%s", stream,
+                 g_str_has_suffix(verb, "ALLOC") ? '+' : '-', bytes,
+                 g_str_has_prefix(verb, "RESIZE") ? " full" : "");
   return TRUE;
 }
 
@@ -536,14 +195,15 @@ read_reference_work(Sequence *s, GHashTable *numbers, const char *line)
   char stream, other;
   int event;
   if (sscanf(line, "%c: wait_stream %c", &stream, &other) == 2)
-    add(s, "%c joins %c", stream, other);
+    sequence_add(s, "%c joins %c", stream, other);
   else if (sscanf(line, "%c: record ev%d", &stream, &event) == 2)
-    g_hash_table_insert(numbers, GINT_TO_POINTER(event), GINT_TO_POINTER(record(s, stream)));
+    g_hash_table_insert(numbers, GINT_TO_POINTER(event),
+                        GINT_TO_POINTER(sequence_record(s, stream)));
   else if (sscanf(line, "%c: wait ev%d", &stream, &event) == 2)
-    add(s, "%c wait %d", stream, number_of(numbers, event));
+    sequence_add(s, "%c wait %d", stream, number_of(numbers, event));
   for (guint i = 0; i < G_N_ELEMENTS(work) && line[0] != '\0' && line[1] == ':'; i++)
     if (strcmp(line + 3, work[i][0]) == 0)
-      add(s, "%c %s", line[0], work[i][1]);
+      sequence_add(s, "%c %s", line[0], work[i][1]);
 }
 
 static Sequence
@@ -573,7 +233,7 @@ START_TEST(a_steady_step_follows_the_rules_of_the_hooks)
 {
   const Variant *v = &variants[_i];
   g_autoptr(Simulated) simulated = lower_variant(v);
-  g_auto(Sequence) expected = sequence_by_rules(v);
+  g_auto(Sequence) expected = sequence_by_rules(&v->sharding);
   g_auto(Sequence) found = sequence_of_program(simulated->lowered->program);
   assert_same(v->name, "the rules", &expected, &found);
 }

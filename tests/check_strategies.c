@@ -143,6 +143,7 @@ static const char *const offloads[] = {
     "deepspeed.offload_optimizer.device=cpu",
     "deepspeed.offload_optimizer.device=cpu deepspeed.offload_optimizer.pin_memory=false",
 };
+
 static const Dimension of_deepspeed[] = {DIMENSION(gradient_buckets), DIMENSION(reductions),
                                          DIMENSION(gradient_dtypes), DIMENSION(orders),
                                          DIMENSION(offloads)};

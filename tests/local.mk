@@ -45,6 +45,7 @@ CHECKS = \
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 
@@ -71,6 +72,7 @@ TEST_EXTRAS = \
   tests/allocator_fixture.h \
   tests/data \
   tests/history.h \
+  tests/host_order.h \
   tests/op_cases.h \
   tests/plan_tables.h \
   tests/program_text.h \
@@ -103,12 +105,14 @@ BENCHMARKS = \
   tests/bench/bench_engine \
   tests/bench/bench_executor \
   tests/bench/bench_json \
+  tests/bench/bench_modules \
   tests/bench/bench_program
 tests_bench_bench_allocator_LDADD = $(BENCH_LDADD)
 tests_bench_bench_command_LDADD = $(BENCH_LDADD)
 tests_bench_bench_engine_LDADD = $(BENCH_LDADD)
 tests_bench_bench_executor_LDADD = $(BENCH_LDADD)
 tests_bench_bench_json_LDADD = $(BENCH_LDADD)
+tests_bench_bench_modules_LDADD = $(BENCH_LDADD)
 tests_bench_bench_program_LDADD = $(BENCH_LDADD)
 
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -131,7 +135,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

@@ -1,6 +1,7 @@
-/* zero0.c - DeepSpeed without ZeRO: whole replicas, gradients all-reduced after the last backward,
- * fp32 copies of everything (deepspeed 0.19.8, runtime/engine.py, buffered_allreduce_fallback, and
- * runtime/fp16/unfused_optimizer.py, which serves bf16 too). */
+/* zero0.c - DeepSpeed without ZeRO: whole replicas, gradients all-reduced after the last backward
+ * (deepspeed 0.19.8, runtime/engine.py, buffered_allreduce_fallback).  16-bit models get fp32
+ * copies of everything (runtime/fp16/unfused_optimizer.py, which serves bf16 too); fp32 models have
+ * the client's optimizer as it is. */
 #include "strategy/deepspeed.h"
 #include "strategy/torch_optimizer.h"
 #include "strategy/zero_scalars.h"
@@ -12,7 +13,7 @@ typedef struct {
   DeepSpeed d;
   int count;                /* trainable parameters, in order */
   int *parameter;           /* their indices */
-  OptimizedTensor *masters; /* fp32 copies */
+  OptimizedTensor *masters; /* fp32 copies, or the parameters of an fp32 model */
 } Zero0;
 
 static Zero0 *
@@ -24,9 +25,6 @@ zero0_of(const StrategyContext *x)
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  if (dtype_size(plan->precision.parameters) != 2)
-    return plan_spec_refuse(plan, error, "precision.parameters",
-                            "fp32 is not yet supported under zero0: bf16 or fp16");
   return deepspeed_accept(plan, network, 0, error);
 }
 
@@ -94,6 +92,12 @@ launch(StrategyContext *x, const char *name, StorageId from, DType from_dtype, S
                   (double) (live_storage_bytes(x->live, from) + live_storage_bytes(x->live, to)));
 }
 
+static gboolean
+has_masters(const Zero0 *z)
+{
+  return z->d.model != DTYPE_FP32;
+}
+
 /* ---- construction ---- */
 
 static void
@@ -116,6 +120,8 @@ static void
 initialize(StrategyContext *x)
 {
   Zero0 *z = zero0_of(x);
+  if (!has_masters(z))
+    return;
   make_masters(x, z);
   g_autofree StorageId *gradients = g_new(StorageId, MAX(z->count, 1));
   for (int i = 0; i < z->count; i++) {
@@ -269,10 +275,8 @@ make_fp32_gradients(StrategyContext *x, Zero0 *z)
 }
 
 static void
-optimizer_step(StrategyContext *x)
+step_masters(StrategyContext *x, Zero0 *z)
 {
-  Zero0 *z = zero0_of(x);
-  program_builder_set_module(x->builder, -1);
   check_overflow(x, z);
   take_norm(x, z);
   make_fp32_gradients(x, z);
@@ -282,6 +286,89 @@ optimizer_step(StrategyContext *x)
     launch(x, "copy", z->masters[i].value, DTYPE_FP32, x->parameters[z->parameter[i]].sharded,
            z->d.model);
   }
+}
+
+/* ---- the step of an fp32 model ---- */
+
+/* The norms of all gradients, and their own; all scalars of clip_grad_norm_ (runtime/utils.py) that
+ * live until it returns are left in `kept`. */
+static StorageId
+stacked_norm(StrategyContext *x, const Zero0 *z, GArray *kept)
+{
+  gint64 scalars = 4 * (gint64) z->count;
+  for (int i = 0; i < z->count; i++) {
+    StorageId gradient = x->parameters[z->parameter[i]].gradient;
+    StorageId norm = zero_small(x, STREAM_COMPUTE, 4, "norm", gradient);
+    zero_reduction_scratch(x, STREAM_COMPUTE, z->masters[i].elements, 4);
+    g_array_append_val(kept, norm);
+  }
+  StorageId stacked =
+      zero_small(x, STREAM_COMPUTE, scalars, "stack", g_array_index(kept, StorageId, 0));
+  StorageId squares = zero_small(x, STREAM_COMPUTE, scalars, "pow", stacked);
+  live_storage_drop(x->live, stacked);
+  StorageId sum = zero_small(x, STREAM_COMPUTE, 4, "sum", squares);
+  live_storage_drop(x->live, squares);
+  StorageId norm = zero_small(x, STREAM_COMPUTE, 4, "pow", sum);
+  live_storage_drop(x->live, sum);
+  return norm;
+}
+
+/* The norm averaged over ranks, which it is the same on, and min(1, clip / norm). */
+static StorageId
+clip_coefficient(StrategyContext *x, const Zero0 *z, StorageId norm, GArray *kept)
+{
+  StorageId copy = zero_small(x, STREAM_COMPUTE, 4, "mul", norm);
+  StorageId averaged = zero_small(x, STREAM_COMPUTE, 4, "div", copy);
+  live_storage_drop(x->live, copy);
+  zero_all_reduce_scalar(x, z->d.communicator, averaged, DTYPE_FP32);
+  live_storage_drop(x->live, norm);
+  StorageId most = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
+  StorageId positive = zero_small(x, STREAM_COMPUTE, 4, "add", averaged);
+  StorageId ratio = zero_small(x, STREAM_COMPUTE, 4, "div", positive);
+  live_storage_drop(x->live, positive);
+  StorageId one = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
+  StorageId coefficient = zero_small(x, STREAM_COMPUTE, 4, "min", ratio);
+  live_storage_drop(x->live, ratio);
+  const StorageId locals[] = {averaged, most, one, coefficient};
+  g_array_append_vals(kept, locals, G_N_ELEMENTS(locals));
+  return coefficient;
+}
+
+static void
+clip(StrategyContext *x, const Zero0 *z)
+{
+  g_autoptr(GArray) kept = g_array_new(FALSE, FALSE, sizeof(StorageId));
+  StorageId coefficient = clip_coefficient(x, z, stacked_norm(x, z, kept), kept);
+  for (int i = 0; i < z->count; i++) {
+    operand(x, coefficient, DTYPE_FP32, ROLE_READ);
+    operand(x, x->parameters[z->parameter[i]].gradient, DTYPE_FP32, ROLE_ACCUMULATE);
+    strategy_launch(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->masters[i].elements);
+  }
+  for (guint i = 0; i < kept->len; i++)
+    live_storage_drop(x->live, g_array_index(kept, StorageId, i));
+}
+
+static void
+step_parameters(StrategyContext *x, Zero0 *z)
+{
+  if (z->d.clip > 0)
+    clip(x, z);
+  for (int i = 0; i < z->count; i++) {
+    z->masters[i].value = x->parameters[z->parameter[i]].sharded;
+    z->masters[i].gradient = x->parameters[z->parameter[i]].gradient;
+  }
+  torch_optimizer_step(x, DTYPE_FP32, z->count, z->masters);
+}
+
+static void
+optimizer_step(StrategyContext *x)
+{
+  Zero0 *z = zero0_of(x);
+  program_builder_set_module(x->builder, -1);
+  if (has_masters(z))
+    step_masters(x, z);
+  else
+    step_parameters(x, z);
   for (int i = 0; i < z->count; i++) {
     ParameterState *p = &x->parameters[z->parameter[i]];
     p->has_gradient = FALSE;
@@ -298,6 +385,8 @@ expected(StrategyContext *x)
   ExpectedTotals total = {.parameter_bytes = network_parameter_count(x->network) * z->d.element};
   for (int i = 0; i < z->count && z->d.ranks > 1; i++)
     total.elements_all_reduced += z->masters[i].elements;
+  if (z->d.ranks > 1 && z->d.clip > 0 && !has_masters(z))
+    total.elements_all_reduced++; /* the norm */
   return total;
 }
 

@@ -8,18 +8,11 @@ is_bf16(const StrategyContext *x)
   return deepspeed_is_bf16_optimizer(&zero_of(x)->d);
 }
 
-/* With 16-bit gradients that are summed in fp32 outside BF16_Optimizer, DeepSpeed keeps them in
- * another attribute of each parameter. */
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  DeepSpeed d;
-  deepspeed_read(&d, plan, network, 1, 0);
-  if (d.accumulation != d.model && !deepspeed_is_bf16_optimizer(&d))
-    return plan_spec_refuse(plan, error, "deepspeed.grad_accum_dtype",
-                            "in stage 1 another dtype than the parameters' is not yet supported,"
-                            " except fp32 with bf16 parameters and without offload");
-  return deepspeed_accept(plan, network, 1, error);
+  return zero_stage12_accept_accumulation(plan, network, error) &&
+         deepspeed_accept(plan, network, 1, error);
 }
 
 static LossScaling

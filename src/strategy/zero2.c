@@ -4,7 +4,8 @@
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  return deepspeed_accept(plan, network, 2, error);
+  return zero_stage12_accept_accumulation(plan, network, error) &&
+         deepspeed_accept(plan, network, 2, error);
 }
 
 static LossScaling

@@ -10,6 +10,9 @@
 void
 zero_gradients_init(Zero *z, const Network *network)
 {
+  z->apart = z->d.stage == 1 && z->d.accumulation != z->d.model;
+  z->waiting = z->apart ? z->d.accumulation : z->d.model;
+  z->waiting_size = dtype_size(z->waiting);
   z->gradient_offset = g_new0(gint64, network->parameters->len);
   z->listed = g_array_new(FALSE, FALSE, sizeof(int));
   z->stale = g_array_new(FALSE, FALSE, sizeof(int));
@@ -36,7 +39,7 @@ zero_gradients_clear(Zero *z)
 gboolean
 zero_is_compact(const Zero *z)
 {
-  return z->d.stage == 2 && z->d.accumulation == DTYPE_FP32 && z->d.model != DTYPE_FP32;
+  return z->d.accumulation == DTYPE_FP32 && z->d.model != DTYPE_FP32;
 }
 
 /* ---- small steps ---- */
@@ -59,6 +62,21 @@ zero_pieces_drop(StrategyContext *x, GArray *pieces)
   g_array_set_size(pieces, 0);
 }
 
+StorageId *
+zero_gradient_slot(const StrategyContext *x, const Zero *z, int parameter)
+{
+  ParameterState *p = &x->parameters[parameter];
+  return z->apart ? &p->accumulated : &p->gradient;
+}
+
+void
+zero_forget_gradients(StrategyContext *x)
+{
+  Zero *z = zero_of(x);
+  for (guint i = 0; i < x->network->parameters->len && z->apart; i++)
+    zero_gradient_drop(x, z, (int) i);
+}
+
 static gint64
 elements_of(const StrategyContext *x, int parameter)
 {
@@ -78,7 +96,7 @@ make_buckets(StrategyContext *x, Zero *z)
   int buckets = !z->d.contiguous_gradients ? 0 : z->d.overlap_comm ? ZERO_BUCKETS : 1;
   for (int i = 0; i < buckets; i++)
     z->bucket[i] =
-        live_storage_alloc(x->live, z->d.reduce_bucket * z->d.element, STREAM_COMPUTE, purpose);
+        live_storage_alloc(x->live, z->d.reduce_bucket * z->waiting_size, STREAM_COMPUTE, purpose);
   z->filling = 0;
   z->ready = TRUE;
 }
@@ -87,12 +105,12 @@ make_buckets(StrategyContext *x, Zero *z)
 static void
 copy_into_bucket(StrategyContext *x, Zero *z, int parameter)
 {
-  ParameterState *p = &x->parameters[parameter];
   gint64 elements = elements_of(x, parameter);
   StorageId bucket = z->bucket[z->filling];
-  zero_operand(x, p->gradient, z->gradient_offset[parameter], elements, z->d.model, ROLE_READ);
-  zero_operand(x, bucket, z->filled, elements, z->d.model, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) (elements * z->d.element));
+  zero_operand(x, *zero_gradient_slot(x, z, parameter), z->gradient_offset[parameter], elements,
+               z->waiting, ROLE_READ);
+  zero_operand(x, bucket, z->filled, elements, z->waiting, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) (elements * z->waiting_size));
   zero_gradient_becomes(x, z, parameter, bucket, z->filled);
 }
 
@@ -101,12 +119,12 @@ copy_into_bucket(StrategyContext *x, Zero *z, int parameter)
 static void
 clone_gradient(StrategyContext *x, Zero *z, int parameter)
 {
-  gint64 elements = elements_of(x, parameter), bytes = elements * z->d.element;
+  gint64 elements = elements_of(x, parameter), bytes = elements * z->waiting_size;
   StorageId clone = live_storage_alloc(
       x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_UNSHARDED_GRADIENT));
-  zero_operand(x, x->parameters[parameter].gradient, z->gradient_offset[parameter], elements,
-               z->d.model, ROLE_READ);
-  zero_operand(x, clone, 0, elements, z->d.model, ROLE_WRITE);
+  zero_operand(x, *zero_gradient_slot(x, z, parameter), z->gradient_offset[parameter], elements,
+               z->waiting, ROLE_READ);
+  zero_operand(x, clone, 0, elements, z->waiting, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
   zero_gradient_becomes(x, z, parameter, clone, 0);
   live_storage_drop(x->live, clone);
@@ -134,6 +152,31 @@ add_to_bucket(StrategyContext *x, Zero *z, int parameter)
   g_array_append_val(z->listed, parameter);
 }
 
+/* _fill_param_grad_accum_attribute: .grad is cast and becomes the sum, or is added to it. */
+static void
+move_apart(StrategyContext *x, Zero *z, int parameter)
+{
+  ParameterState *p = &x->parameters[parameter];
+  gint64 elements = elements_of(x, parameter);
+  StorageId cast = live_storage_alloc(x->live, elements * z->waiting_size, STREAM_COMPUTE,
+                                      parameter_purpose(x, parameter, CATEGORY_UNSHARDED_GRADIENT));
+  zero_operand(x, p->gradient, 0, elements, z->d.model, ROLE_READ);
+  zero_operand(x, cast, 0, elements, z->waiting, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "to_copy",
+                  (double) (elements * (z->waiting_size + z->d.element)));
+  if (p->accumulated == NO_STORAGE) {
+    p->accumulated = cast;
+  } else {
+    zero_operand(x, cast, 0, elements, z->waiting, ROLE_READ);
+    zero_operand(x, p->accumulated, z->gradient_offset[parameter], elements, z->waiting,
+                 ROLE_ACCUMULATE);
+    strategy_launch(x, STREAM_COMPUTE, "add", 3.0 * (double) (elements * z->waiting_size));
+    live_storage_drop(x->live, cast);
+  }
+  p->has_gradient = FALSE;
+  live_storage_clear(x->live, &p->gradient);
+}
+
 void
 zero_gradient_ready(StrategyContext *x, int parameter)
 {
@@ -143,6 +186,8 @@ zero_gradient_ready(StrategyContext *x, int parameter)
     return;
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
   make_buckets(x, z);
+  if (z->apart)
+    move_apart(x, z, parameter);
   if (reduces_here && (z->d.stage == 2 || x->last_micro_batch))
     add_to_bucket(x, z, parameter);
 }
@@ -252,7 +297,7 @@ release(StrategyContext *x, Zero *z)
     live_storage_clear(x->live, &z->owned);
   }
   z->ready = FALSE;
-  for (guint i = 0; i < x->network->parameters->len; i++)
+  for (guint i = 0; i < x->network->parameters->len && !z->apart; i++)
     zero_gradient_drop(x, z, (int) i);
 }
 
@@ -261,7 +306,7 @@ static void
 reduce_in_parameter_order(StrategyContext *x, Zero *z)
 {
   for (guint i = 0; i < x->network->parameters->len; i++)
-    if (x->parameters[i].has_gradient && network_parameter(x->network, (int) i)->trainable)
+    if (*zero_gradient_slot(x, z, (int) i) != NO_STORAGE)
       add_to_bucket(x, z, (int) i);
 }
 

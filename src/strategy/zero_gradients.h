@@ -21,6 +21,11 @@ typedef struct {
   OptimizedTensor master; /* this rank's fp32 partition */
   StorageId global_norm;  /* of the last step: the engine keeps it */
 
+  gboolean apart; /* gradients are summed in fp32 in another attribute of each parameter (stage 1
+                     with 16-bit parameters: use_grad_accum_attribute) */
+  DType waiting;  /* of gradients that wait for their reduction */
+  int waiting_size;
+
   gint64 *gradient_offset; /* by parameter: elements into the storage of its gradient */
   /* the bucket that gradients are copied into, and the other one with overlap_comm */
   gboolean ready;
@@ -48,10 +53,14 @@ zero_of(const StrategyContext *x)
   return x->state;
 }
 
-/* Does stage 2 add reduced slices to an fp32 partition at once? */
+/* Are reduced slices added to an fp32 partition at once? */
 gboolean zero_is_compact(const Zero *z);
 void zero_gradients_init(Zero *z, const Network *network);
 void zero_gradients_clear(Zero *z);
+/* Where the gradient that is reduced is: .grad, or the other attribute. */
+StorageId *zero_gradient_slot(const StrategyContext *x, const Zero *z, int parameter);
+/* Gradients in the other attribute go: the engine's zero_grad after a step. */
+void zero_forget_gradients(StrategyContext *x);
 /* The hook of a parameter whose gradient was accumulated. */
 void zero_gradient_ready(StrategyContext *x, int parameter);
 /* After backward: what is left is reduced, own gradients are summed up, buckets are freed. */

@@ -100,7 +100,7 @@ accumulate_on_host(StrategyContext *x, Zero *z, int parameter, gboolean first)
   StreamId stream = z->d.reduce_stream;
   gint64 elements = network_parameter(x->network, parameter)->elements;
   gint64 bytes = elements * z->d.element, offset = z->gradient_offset[parameter];
-  StorageId gradient = x->parameters[parameter].gradient;
+  StorageId gradient = *zero_gradient_slot(x, z, parameter);
   if (z->host_gradients[parameter] == NO_STORAGE)
     z->host_gradients[parameter] =
         on_host(x, z, bytes, CATEGORY_SHARDED_GRADIENT, "accumulated gradient");
@@ -186,9 +186,9 @@ zero_offload_gradient(StrategyContext *x, Zero *z, int parameter)
   gint64 place = z->flat.offset[parameter] + own.first - z->flat.first;
   gint64 elements = network_parameter(x->network, parameter)->elements;
   gboolean compact = zero_is_compact(z), first = z->d.stage == 1 || x->micro_batch == 0;
-  View whole = {x->parameters[parameter].gradient, z->gradient_offset[parameter], elements,
-                z->d.model};
-  View slice = {whole.storage, whole.offset + own.first, own.elements, z->d.model};
+  View whole = {*zero_gradient_slot(x, z, parameter), z->gradient_offset[parameter], elements,
+                z->waiting};
+  View slice = {whole.storage, whole.offset + own.first, own.elements, z->waiting};
   if (compact)
     whole = slice = (View){z->compact, place, own.elements, DTYPE_FP32};
   else if (!first || !x->last_micro_batch)

@@ -23,10 +23,9 @@ typedef struct {
 void
 zero_gradient_becomes(StrategyContext *x, Zero *z, int parameter, StorageId storage, gint64 offset)
 {
-  ParameterState *p = &x->parameters[parameter];
-  StorageId old = p->gradient;
+  StorageId *slot = zero_gradient_slot(x, z, parameter), old = *slot;
   live_storage_hold(x->live, storage);
-  p->gradient = storage;
+  *slot = storage;
   z->gradient_offset[parameter] = offset;
   live_storage_drop(x->live, old);
 }
@@ -34,10 +33,10 @@ zero_gradient_becomes(StrategyContext *x, Zero *z, int parameter, StorageId stor
 void
 zero_gradient_drop(StrategyContext *x, Zero *z, int parameter)
 {
-  ParameterState *p = &x->parameters[parameter];
-  p->has_gradient = FALSE;
+  if (!z->apart)
+    x->parameters[parameter].has_gradient = FALSE;
   z->gradient_offset[parameter] = 0;
-  live_storage_clear(x->live, &p->gradient);
+  live_storage_clear(x->live, zero_gradient_slot(x, z, parameter));
 }
 
 void
@@ -99,28 +98,68 @@ synchronize(StrategyContext *x, Zero *z)
 static void
 scale(StrategyContext *x, const Zero *z, StorageId storage, gint64 elements, const char *what)
 {
-  zero_operand(x, storage, 0, elements, z->d.model, ROLE_ACCUMULATE);
-  strategy_launch(x, z->d.reduce_stream, what, 2.0 * (double) (elements * z->d.element));
+  zero_operand(x, storage, 0, elements, z->waiting, ROLE_ACCUMULATE);
+  strategy_launch(x, z->d.reduce_stream, what, 2.0 * (double) (elements * z->waiting_size));
 }
 
+/* What is sent, or what came back. */
+typedef struct {
+  StorageId storage;
+  gint64 offset, elements;
+  DType dtype;
+} Sent;
+
 static void
-issue(StrategyContext *x, Zero *z, CollectiveKind kind, const Part *sent)
+issue(StrategyContext *x, Zero *z, CollectiveKind kind, const Sent *sent)
 {
   if (z->d.ranks == 1)
     return;
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  zero_operand(x, sent->storage, sent->offset, sent->elements, z->d.model, ROLE_ACCUMULATE);
+  zero_operand(x, sent->storage, sent->offset, sent->elements, sent->dtype, ROLE_ACCUMULATE);
   program_builder_collective(x->builder, z->d.reduce_stream,
                              &(Collective){.kind = (guint8) kind,
-                                           .dtype = (guint8) z->d.model,
+                                           .dtype = (guint8) sent->dtype,
                                            .communicator = z->d.communicator,
                                            .name = program_builder_name(x->builder, "gradients"),
-                                           .bytes = sent->elements * z->d.element});
+                                           .bytes = sent->elements * dtype_size(sent->dtype)});
+}
+
+/* A kernel from one view into another, whatever their dtypes. */
+static void
+convert(StrategyContext *x, const Zero *z, const char *name, const Sent *from, const Sent *to)
+{
+  gboolean in_place = from->storage == to->storage;
+  if (!in_place)
+    zero_operand(x, from->storage, from->offset, from->elements, from->dtype, ROLE_READ);
+  zero_operand(x, to->storage, to->offset, to->elements, to->dtype,
+               in_place ? ROLE_ACCUMULATE : ROLE_WRITE);
+  strategy_launch(x, z->d.reduce_stream, name,
+                  (double) (to->elements * (dtype_size(from->dtype) + dtype_size(to->dtype))));
+}
+
+/* Reduces in the model's dtype: through a copy when gradients wait in another one.  The copy is
+ * what comes back, and the caller's; else NO_STORAGE. */
+static StorageId
+reduce_in_model_dtype(StrategyContext *x, Zero *z, CollectiveKind kind, Sent *sent)
+{
+  StorageId cast = NO_STORAGE;
+  Sent waiting = *sent;
+  if (z->waiting != z->d.model) {
+    StoragePurpose purpose = {CATEGORY_REDUCE_SCATTER_BUFFER, -1,
+                              program_builder_name(x->builder, "gradients in 16 bits")};
+    cast = live_storage_alloc(x->live, sent->elements * z->d.element, z->d.reduce_stream, purpose);
+    *sent = (Sent){cast, 0, waiting.elements, z->d.model};
+    convert(x, z, "to_copy", &waiting, sent);
+  }
+  issue(x, z, kind, sent);
+  if (cast != NO_STORAGE)
+    convert(x, z, "copy", sent, &waiting);
+  return cast;
 }
 
 /* The reduced slice in fp32 is added to this rank's partition. */
 static void
-add_to_compact(StrategyContext *x, Zero *z, const Part *reduced, const Part *part)
+add_to_compact(StrategyContext *x, Zero *z, const Sent *reduced, const Part *part)
 {
   if (part->compact < 0)
     return;
@@ -129,31 +168,25 @@ add_to_compact(StrategyContext *x, Zero *z, const Part *reduced, const Part *par
   zero_make_compact(x, z, stream);
   StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
                             program_builder_name(x->builder, "slice in fp32")};
-  StorageId cast = live_storage_alloc(x->live, elements * 4, stream, purpose);
-  zero_operand(x, reduced->storage, reduced->offset + part->compact_first, elements, z->d.model,
-               ROLE_READ);
-  zero_operand(x, cast, 0, elements, DTYPE_FP32, ROLE_WRITE);
-  strategy_launch(x, stream, "to_copy", (double) (elements * (4 + z->d.element)));
-  zero_operand(x, cast, 0, elements, DTYPE_FP32, ROLE_READ);
+  Sent from = {reduced->storage, reduced->offset + part->compact_first, elements, reduced->dtype};
+  Sent cast = {live_storage_alloc(x->live, elements * 4, stream, purpose), 0, elements, DTYPE_FP32};
+  convert(x, z, "to_copy", &from, &cast);
+  zero_operand(x, cast.storage, 0, elements, DTYPE_FP32, ROLE_READ);
   zero_operand(x, z->compact, part->compact, elements, DTYPE_FP32, ROLE_ACCUMULATE);
   strategy_launch(x, stream, "add", 12.0 * (double) elements);
-  live_storage_drop(x->live, cast);
+  live_storage_drop(x->live, cast.storage);
 }
 
 /* The owner takes its part of the result. */
 static void
-take(StrategyContext *x, Zero *z, const Part *reduced, const Part *part)
+take(StrategyContext *x, Zero *z, const Sent *reduced, const Part *part)
 {
   if (part->owner >= 0 && part->owner != z->d.rank)
     return;
   add_to_compact(x, z, reduced, part);
-  if (reduced->storage != part->storage) {
-    zero_operand(x, reduced->storage, reduced->offset, part->elements, z->d.model, ROLE_READ);
-    zero_operand(x, part->storage, part->offset, part->elements, z->d.model, ROLE_WRITE);
-  } else {
-    zero_operand(x, part->storage, part->offset, part->elements, z->d.model, ROLE_ACCUMULATE);
-  }
-  strategy_launch(x, z->d.reduce_stream, "copy", 2.0 * (double) (part->elements * z->d.element));
+  Sent from = {reduced->storage, reduced->offset, part->elements, reduced->dtype};
+  Sent to = {part->storage, part->offset, part->elements, z->waiting};
+  convert(x, z, "copy", &from, &to);
   if (z->d.overlap_comm)
     program_builder_record_stream(x->builder, part->storage, z->d.reduce_stream);
 }
@@ -166,12 +199,12 @@ flatten(StrategyContext *x, Zero *z, const Part *parts, guint n, gint64 elements
     return NO_STORAGE;
   StoragePurpose purpose = {CATEGORY_REDUCE_SCATTER_BUFFER, -1,
                             program_builder_name(x->builder, "flattened gradients")};
-  StorageId copy =
-      live_storage_alloc(x->live, elements * z->d.element, z->d.reduce_stream, purpose);
+  gint64 bytes = elements * z->waiting_size;
+  StorageId copy = live_storage_alloc(x->live, bytes, z->d.reduce_stream, purpose);
   for (guint i = 0; i < n; i++)
-    zero_operand(x, parts[i].storage, parts[i].offset, parts[i].elements, z->d.model, ROLE_READ);
-  zero_operand(x, copy, 0, elements, z->d.model, ROLE_WRITE);
-  strategy_launch(x, z->d.reduce_stream, "cat", 2.0 * (double) (elements * z->d.element));
+    zero_operand(x, parts[i].storage, parts[i].offset, parts[i].elements, z->waiting, ROLE_READ);
+  zero_operand(x, copy, 0, elements, z->waiting, ROLE_WRITE);
+  strategy_launch(x, z->d.reduce_stream, "cat", 2.0 * (double) bytes);
   return copy;
 }
 
@@ -183,16 +216,21 @@ send(StrategyContext *x, Zero *z, CollectiveKind kind, const Part *parts, guint 
   for (guint i = 0; i < n; i++)
     elements += parts[i].elements;
   StorageId copy = flatten(x, z, parts, n, elements);
-  Part sent = {.storage = copy != NO_STORAGE ? copy : parts[0].storage,
-               .offset = copy != NO_STORAGE ? 0 : parts[0].offset,
-               .elements = elements};
+  Sent sent = {copy, 0, elements, z->waiting};
+  if (copy == NO_STORAGE) {
+    sent.storage = parts[0].storage;
+    sent.offset = parts[0].offset;
+  }
   if (!z->d.contiguous_gradients)
     scale(x, z, sent.storage, elements, "div");
-  issue(x, z, kind, &sent);
+  StorageId cast = reduce_in_model_dtype(x, z, kind, &sent);
+  if (cast != NO_STORAGE) /* what was flattened has served: the 16-bit copy is what came back */
+    live_storage_clear(x->live, &copy);
   for (guint i = 0; i < n; i++) {
     take(x, z, &sent, &parts[i]);
     sent.offset += parts[i].elements;
   }
+  live_storage_drop(x->live, cast);
   live_storage_drop(x->live, copy);
 }
 
@@ -221,7 +259,7 @@ send_all(StrategyContext *x, Zero *z, CollectiveKind kind, const GArray *parts, 
 static StorageId
 bucket_storage(const StrategyContext *x, const Zero *z)
 {
-  return z->oversized >= 0 ? x->parameters[z->oversized].gradient : z->bucket[z->filling];
+  return z->oversized >= 0 ? *zero_gradient_slot(x, z, z->oversized) : z->bucket[z->filling];
 }
 
 /* Slices of the listed parameters by owner; neighbours of one owner are one slice, except where
@@ -279,10 +317,10 @@ send_to_owners(StrategyContext *x, Zero *z, const GArray *parts)
 static void
 reduce_in_place(StrategyContext *x, Zero *z)
 {
-  Part all = {.storage = bucket_storage(x, z), .elements = z->filled};
-  issue(x, z, COLLECTIVE_ALL_REDUCE, &all);
+  Sent all = {bucket_storage(x, z), 0, z->filled, z->waiting};
+  StorageId cast = reduce_in_model_dtype(x, z, COLLECTIVE_ALL_REDUCE, &all);
   if (z->d.ranks > 1)
-    scale(x, z, all.storage, all.elements, "mul");
+    scale(x, z, bucket_storage(x, z), z->filled, "mul");
   gint64 offset = 0;
   for (guint i = 0; i < z->listed->len && zero_is_compact(z); i++) {
     int parameter = g_array_index(z->listed, int, i);
@@ -294,6 +332,7 @@ reduce_in_place(StrategyContext *x, Zero *z)
     if (slice.elements > 0)
       add_to_compact(x, z, &all, &part);
   }
+  live_storage_drop(x->live, cast);
 }
 
 /* average_tensor. */
@@ -325,7 +364,7 @@ average_separately(StrategyContext *x, Zero *z)
     int parameter = g_array_index(z->listed, int, i);
     FlatSlice own = zero_flat_own_slice(&z->flat, x->network, parameter, z->d.rank);
     Part part = {
-        .storage = x->parameters[parameter].gradient,
+        .storage = *zero_gradient_slot(x, z, parameter),
         .offset = z->gradient_offset[parameter],
         .elements = network_parameter(x->network, parameter)->elements,
         .owner = -1,
@@ -373,6 +412,8 @@ hand_over(StrategyContext *x, Zero *z, int parameter)
   } else if (own.elements > 0) {
     if (z->d.contiguous_gradients && !zero_is_compact(z))
       keep_own(x, z, parameter);
+    else if (z->d.contiguous_gradients && z->apart)
+      zero_gradient_drop(x, z, parameter);
   } else if (z->d.stage == 2) {
     if (z->d.overlap_comm && !z->d.contiguous_gradients)
       g_array_append_val(z->stale, parameter);
@@ -391,7 +432,7 @@ hold_gradients(StrategyContext *x, const Zero *z)
     int parameter = g_array_index(z->listed, int, i);
     if (z->d.contiguous_gradients && parameter != z->oversized)
       continue;
-    GradientPiece piece = {x->parameters[parameter].gradient, 0, 0};
+    GradientPiece piece = {*zero_gradient_slot(x, z, parameter), 0, 0};
     live_storage_hold(x->live, piece.storage);
     g_array_append_val(held, piece);
   }

@@ -4,6 +4,18 @@
 
 #include "strategy/zero_offload.h"
 
+gboolean
+zero_stage12_accept_accumulation(const PlanSpec *plan, const Network *network, GError **error)
+{
+  DeepSpeed d;
+  deepspeed_read(&d, plan, network, 1, 0);
+  if (d.accumulation == d.model || d.accumulation == DTYPE_FP32)
+    return TRUE;
+  return plan_spec_refuse(plan, error, "deepspeed.grad_accum_dtype",
+                          "stages 1 and 2 sum in fp32 or in the parameters' dtype, not in %s",
+                          dtype_name(d.accumulation));
+}
+
 void
 zero_stage12_setup(StrategyContext *x, int stage)
 {

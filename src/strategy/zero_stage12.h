@@ -5,6 +5,9 @@
 
 #include "strategy/zero_gradients.h"
 
+/* Gradients are summed in the parameters' dtype or in fp32. */
+gboolean zero_stage12_accept_accumulation(const PlanSpec *plan, const Network *network,
+                                          GError **error);
 void zero_stage12_setup(StrategyContext *x, int stage);
 void zero_stage12_initialize(StrategyContext *x);
 void zero_stage12_teardown(StrategyContext *x);

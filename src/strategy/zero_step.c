@@ -2,6 +2,7 @@
  * runtime/zero/stage_1_and_2.py, step and what it calls): overflow test, norm, this rank's gradient
  * in fp32, clipping, the update of its partition, and the gather. */
 #include "strategy/zero_offload.h"
+#include "strategy/zero_reduce.h"
 #include "strategy/zero_scalars.h"
 
 enum { NORM_BYTES = 8 }; /* get_norm_dtype(): norms are taken in fp64 */
@@ -285,6 +286,17 @@ zero_write_back(StrategyContext *x, const Zero *z)
   strategy_launch(x, STREAM_COMPUTE, "copy", (double) (z->flat.partition * (4 + z->d.element)));
 }
 
+/* free_grad_in_param_list of params_not_in_partition: what the other attribute still holds. */
+static void
+free_others_gradients(StrategyContext *x, Zero *z)
+{
+  for (int k = 0; k < z->flat.count && z->apart; k++) {
+    FlatSlice own = zero_flat_own_slice(&z->flat, x->network, z->flat.order[k], z->d.rank);
+    if (own.elements == 0)
+      zero_gradient_drop(x, z, z->flat.order[k]);
+  }
+}
+
 void
 zero_optimizer_step(StrategyContext *x)
 {
@@ -293,6 +305,7 @@ zero_optimizer_step(StrategyContext *x)
   program_builder_set_module(x->builder, -1);
   if (zero_is_offloaded(z)) {
     zero_offload_step(x, z);
+    zero_forget_gradients(x);
     return;
   }
   if (zero_is_compact(z))
@@ -301,6 +314,7 @@ zero_optimizer_step(StrategyContext *x)
     check_overflow(x, z);
   if (z->d.compute_grad_norm)
     total = global_norm(x, z, &old);
+  free_others_gradients(x, z);
   z->master.gradient = fp32_gradient(x, z);
   unscale_and_clip(x, z, z->master.gradient, total);
   torch_optimizer_step(x, DTYPE_FP32, 1, &z->master);
@@ -308,5 +322,6 @@ zero_optimizer_step(StrategyContext *x)
   zero_write_back(x, z);
   zero_flat_gather(&z->flat, x, &z->d);
   live_storage_drop(x->live, total);
+  zero_forget_gradients(x);
   live_storage_drop(x->live, old);
 }

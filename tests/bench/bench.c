@@ -18,6 +18,14 @@ compare_doubles(const void *a, const void *b)
 }
 
 double
+bench_median(double *values, guint n)
+{
+  g_assert(n > 0);
+  qsort(values, n, sizeof *values, compare_doubles);
+  return values[n / 2];
+}
+
+double
 bench_median_seconds(void (*work)(gpointer data), gpointer data, guint times)
 {
   g_assert(times > 0);
@@ -28,6 +36,5 @@ bench_median_seconds(void (*work)(gpointer data), gpointer data, guint times)
     work(data);
     seconds[i] = (double) (g_get_monotonic_time() - start) / G_USEC_PER_SEC;
   }
-  qsort(seconds, times, sizeof *seconds, compare_doubles);
-  return seconds[times / 2];
+  return bench_median(seconds, times);
 }

@@ -8,6 +8,9 @@
  * better, of others less. */
 void bench_figure(const char *name, double value, const char *unit);
 
+/* The middle value; sorts them. */
+double bench_median(double *values, guint n);
+
 /* Seconds that work(data) takes: the median of `times` runs after one to warm up. */
 double bench_median_seconds(void (*work)(gpointer data), gpointer data, guint times);
 
