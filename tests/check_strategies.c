@@ -151,8 +151,6 @@ static const Dimension of_deepspeed[] = {DIMENSION(gradient_buckets), DIMENSION(
 static const char *const fetches[] = {
     "deepspeed.stage3_prefetch_bucket_size=50000000",
     "deepspeed.stage3_param_persistence_threshold=1000",
-    "deepspeed.stage3_param_persistence_threshold=0 deepspeed.stage3_max_live_parameters=20000",
-    "deepspeed.stage3_param_persistence_threshold=0 deepspeed.stage3_prefetch_bucket_size=0",
     "deepspeed.stage3_param_persistence_threshold=0 deepspeed.zero_init=true",
     "deepspeed.stage3_param_persistence_threshold=0 deepspeed.stage3_prefetch_bucket_size=0"
     " deepspeed.stage3_max_reuse_distance=0",

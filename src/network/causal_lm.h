@@ -19,8 +19,9 @@ struct _CausalLm {
   gboolean tied;
   Implementation impl;
   gint64 batch, length;
-  DType dtype;   /* of the residual stream */
-  gint64 window; /* sliding attention window in tokens, 0: none */
+  DType dtype;          /* of the residual stream */
+  gboolean mask_kwargs; /* transformers: forward() keeps embeddings and position ids in a dict */
+  gint64 window;        /* sliding attention window in tokens, 0: none */
   /* modules and parameters around the blocks, filled in by the family */
   int rotary_module;
   int embedding_module, norm_module, head_module, embedding_weight, norm_weight;

@@ -265,6 +265,7 @@ read_config(Llama *m, NetworkSpec *spec, const NetworkShape *shape, GError **err
   m->o_bias = !qwen && bias;
   m->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   m->lm.window = transformers_window(spec);
+  m->lm.mask_kwargs = qwen;
   if (m->lm.impl.code == CODE_TRANSFORMERS)
     transformers_check(spec);
   if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.rope != ROPE_ROTATE_HALF)

@@ -273,7 +273,8 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
   builder_module_call(b, network_module(builder_network(b), lm->embedding_module)->parent, 0, NULL);
   Val embeds = embedding(b, lm->embedding_weight, tokens);
   Val range = integers(b, "arange", lm->length);
-  Val positions = let(b, "position_ids", integers(b, "position_ids", lm->length));
+  ValueInfo ids = value_shape(DTYPE_INT64, 2, (gint64) 1, lm->length);
+  Val positions = let(b, "position_ids", create(b, "position_ids", ids));
   builder_discard(b, range);
   embeds = let(b, "inputs_embeds", embeds);
   Val hidden = embeds;
@@ -283,6 +284,10 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
   if (has_mask(lm))
     mask = let(b, "causal_mask",
                lm->impl.attention == ATTENTION_EAGER ? eager_mask(b, lm) : window_mask(b, lm));
+  if (lm->mask_kwargs) {
+    let(b, "mask_kwargs['inputs_embeds']", embeds);
+    let(b, "mask_kwargs['position_ids']", positions);
+  }
   hidden = let(b, "hidden_states",
                lm->embedding_drop != NULL ? lm->embedding_drop(b, lm, hidden) : hidden);
   layer_arguments(b, lm, positions, mask, args + 1);
