@@ -28,4 +28,9 @@ ok "standard input is named in messages" is_refusal "standard input: line 1:"
 # deepspeedai/DeepSpeed#237: someone trained on one device and wondered what ZeRO saves.
 answers "a shard group of one is simulated" 0 run tiny --plan zero2 --set mesh.shard=1
 ok "with a warning that nothing is sharded" grep -q 'strategy zero2 shards nothing' out
+
+# Ranks of ZeRO-2 differ by what falls into their partition: here the embedding does into rank 0's.
+answers "another rank that has no room is found" 1 run llama-3-8b --plan zero2 --rank 3 --memory-limit 36GiB \
+  --set batch.sequence_length=2048
+ok "and named" grep -q 'rank 0' out
 finish
