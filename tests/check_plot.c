@@ -6,6 +6,7 @@
 #include "tap_main.h"
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* ---- a folder to work in ---- */
@@ -311,6 +312,22 @@ START_TEST(wrong_usage_and_input_is_one_line_and_leaves_no_file)
 }
 END_TEST
 
+START_TEST(a_pipe_is_not_replaced_by_a_figure)
+{
+  g_autofree char *run = path_of("run");
+  g_autofree char *pipe = path_of("x.png");
+  ck_assert(write_run(run, NULL));
+  ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+  Outcome outcome = highwater_plot((const char *const[]){"timeline", "run", "-o", "x.png", NULL});
+  ck_assert_int_eq(outcome.status, 2);
+  ck_assert_ptr_nonnull(strstr(outcome.err, "x.png: cannot be written: it is there already"));
+  struct stat status;
+  ck_assert(stat(pipe, &status) == 0 && S_ISFIFO(status.st_mode));
+  ck_assert_uint_eq(count_files(folder), 2);
+  outcome_clear(&outcome);
+}
+END_TEST
+
 START_TEST(what_gnuplot_complains_of_is_passed_on)
 {
   if (!has_gnuplot())
@@ -349,6 +366,7 @@ test_suite(void)
   tcase_add_test(plot, a_title_with_quotes_is_drawn_as_it_is);
   tcase_add_loop_test(plot, wrong_usage_and_input_is_one_line_and_leaves_no_file, 0,
                       G_N_ELEMENTS(refusals));
+  tcase_add_test(plot, a_pipe_is_not_replaced_by_a_figure);
   tcase_add_test(plot, what_gnuplot_complains_of_is_passed_on);
   suite_add_tcase(suite, plot);
   return suite;

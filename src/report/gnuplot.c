@@ -140,10 +140,17 @@ fail(const char *path, GError **error)
   return FALSE;
 }
 
-/* Draws beside the target, then renames. */
+/* Draws beside the target, then renames: which would do away with a device or a pipe. */
 static gboolean
 draw_to_file(const Figure *figure, GError **error)
 {
+  struct stat there;
+  if (g_stat(figure->output, &there) == 0 && !S_ISREG(there.st_mode)) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT,
+                "%s: cannot be written: it is there already and is no regular file",
+                figure->output);
+    return FALSE;
+  }
   g_autofree char *temporary = g_strconcat(figure->output, ".XXXXXX", NULL);
   mode_t mask = umask(0);
   umask(mask);

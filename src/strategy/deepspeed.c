@@ -239,9 +239,9 @@ accept_options(const PlanSpec *plan, int stage, GError **error)
   if (plan_spec_number(plan, "offload_param.device") == DEVICE_NVME)
     return plan_spec_refuse(plan, error, "deepspeed.offload_param.device",
                             "nvme is not yet supported: none or cpu");
-  if (place(plan, "offload_optimizer.device", "cpu_offload") == DEEPSPEED_ON_HOST && stage != 3)
+  if (place(plan, "offload_optimizer.device", "cpu_offload") == DEEPSPEED_ON_HOST && stage == 0)
     return plan_spec_refuse(plan, error, "deepspeed.offload_optimizer.device",
-                            "cpu is not yet supported in stage %d", stage);
+                            "stage 0 offloads nothing");
   if (place(plan, "offload_param.device", "cpu_offload_param") == DEEPSPEED_ON_HOST && stage != 3)
     return plan_spec_refuse(plan, error, "deepspeed.offload_param.device",
                             "only stage 3 offloads parameters");

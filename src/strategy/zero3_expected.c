@@ -69,7 +69,8 @@ fetched(StrategyContext *x, const Sums *s)
 static gint64
 held_bytes(const Zero3 *z, const Sums *s)
 {
-  gboolean copies = z->ds.ranks > 1 || s->persistent_count == 1 || z->ds.allgather_sequential;
+  gboolean copies = z->ds.ranks > 1 || s->persistent_count == 1 || z->ds.allgather_sequential ||
+                    offload_is_parameters(z);
   gint64 shards = offload_is_parameters(z) ? 0 : z->shard_elements;
   return (shards + (copies ? s->persistent : 0)) * z->ds.element;
 }

@@ -142,7 +142,17 @@ issue_coalesced(StrategyContext *x, Gather *g)
   g->done = collective_done(x);
 }
 
-/* NoGatherHandle: the shard is the parameter, or its copy on the device is. */
+/* One rank's shard is the parameter: a copy of it if it is on the host, else NO_STORAGE. */
+static StorageId
+shard_as_data(StrategyContext *x, int parameter, StreamId stream, Category category)
+{
+  StorageId copy = offload_shard(x, parameter, FALSE, stream);
+  if (copy != NO_STORAGE)
+    live_storage_set_purpose(x->live, copy, parameter_purpose(x, parameter, category));
+  return copy;
+}
+
+/* NoGatherHandle. */
 static void
 issue_nothing(StrategyContext *x, Gather *g)
 {
@@ -150,7 +160,7 @@ issue_nothing(StrategyContext *x, Gather *g)
   g->views = !offload_is_parameters(z);
   g->separate = !g->views;
   for (int i = 0; i < g->count; i++)
-    g->buffer[i] = offload_shard(x, g->parameter[i], FALSE, z->stream);
+    g->buffer[i] = shard_as_data(x, g->parameter[i], z->stream, CATEGORY_UNSHARDED_PARAMETER);
 }
 
 static Gather *
@@ -326,7 +336,7 @@ take_shards(StrategyContext *x, const Gather *g)
   Zero3 *z = zero3_of(x);
   for (int i = 0; i < g->count; i++) {
     int p = g->parameter[i];
-    StorageId copy = offload_shard(x, p, FALSE, STREAM_COMPUTE);
+    StorageId copy = shard_as_data(x, p, STREAM_COMPUTE, CATEGORY_PARAMETER);
     if (copy == NO_STORAGE)
       live_storage_hold(x->live, z->shards);
     set_data(x, p, copy != NO_STORAGE ? copy : z->shards,
