@@ -172,6 +172,9 @@ blocks "a negative number of parameters" "-1 is not in" '{"op": "numbers", "para
 blocks "a size that is no size" "is not a size" '{"op": "numbers", "activation_bytes": "plenty"}'
 blocks "activations beyond 2^63 bytes" "is beyond 8 EiB" '{"op": "numbers", "activation_bytes": "9000000TiB"}'
 blocks "activations that no machine has" "bad.json:" '{"op": "numbers", "activation_bytes": "7000000TiB"}'
+network "more tensors than an optimizer step can name" "the network has more than 16383 parameter tensors" \
+  '{"family": "blocks", "hidden": 8, "vocabulary": 16, "blocks": [{"repeat": 2048, "ops": [{"op": "linear"}, {"op": "linear"},
+    {"op": "linear"}, {"op": "linear"}, {"op": "linear"}, {"op": "linear"}, {"op": "linear"}, {"op": "linear"}]}]}'
 network "parameters whose sum overflows" "the network has more than 2^50 parameters" \
   '{"family": "blocks", "hidden": 64, "vocabulary": 128, "blocks": [{"repeat": 4096, "ops": [{"op": "numbers", "parameters": 1099511627776}]}]}'
 
