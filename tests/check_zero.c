@@ -121,6 +121,26 @@ START_TEST(slices_of_all_ranks_cover_every_parameter_once)
 }
 END_TEST
 
+/* The heaviest rank is the first of those whose own parameters, each counted whole, are largest. */
+START_TEST(no_rank_owns_more_than_the_heaviest)
+{
+  g_autoptr(Scenario) s = simulation_read(&(Simulation){odd, plan, NULL, 0}, NULL);
+  for (int ranks = 1; ranks <= 20; ranks++) {
+    gint64 whole[20];
+    int first = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+      ZeroFlat flat = lay_out(s->network, ranks, rank, _i & 1, _i >> 1);
+      whole[rank] = flat.own_whole;
+      if (whole[rank] > whole[first])
+        first = rank;
+      if (rank == ranks - 1)
+        ck_assert_int_eq(zero_flat_heaviest_rank(&flat, s->network), first);
+      zero_flat_clear(&flat);
+    }
+  }
+}
+END_TEST
+
 /* nccl_start_alignment_factor 2: a multiple of twice the ranks, and the smallest. */
 START_TEST(the_buffer_is_padded_to_twice_the_ranks)
 {
@@ -579,6 +599,7 @@ test_suite(void)
   TCase *kept = tcase_create("what is kept"), *known = tcase_create("measured");
   tcase_set_timeout(known, 60);
   tcase_add_loop_test(flat, slices_of_all_ranks_cover_every_parameter_once, 0, 4);
+  tcase_add_loop_test(flat, no_rank_owns_more_than_the_heaviest, 0, 4);
   tcase_add_test(flat, the_buffer_is_padded_to_twice_the_ranks);
   tcase_add_test(flat, round_robin_deals_parameters_like_cards);
   tcase_add_test(flat, aligned_parameters_begin_at_16_bytes);

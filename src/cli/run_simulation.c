@@ -71,15 +71,43 @@ ranks_differ(const Scenario *s, int a, int b)
   return FALSE;
 }
 
-/* The first rank has the most rows and the last one the fewest: when rows are uneven these two
- * stand for the others. Returns a rank that runs out of memory although `rank` does not, or -1. */
+enum { MOST_OTHERS = 3 };
+
+static int
+add_rank(int others[MOST_OTHERS], int count, int rank)
+{
+  for (int i = 0; i < count; i++)
+    if (others[i] == rank)
+      return count;
+  others[count] = rank;
+  return count + 1;
+}
+
+/* Ranks that stand for the others.  The first rank has the most rows and the last one the fewest
+ * where rows are uneven; where ranks differ by more than rows the strategy names a third.  Returns
+ * how many. */
+static int
+ranks_to_try(const Scenario *s, int rank, int others[MOST_OTHERS])
+{
+  gboolean by_rows = s->strategy->heaviest_rank == NULL;
+  int heaviest = by_rows ? rank : s->strategy->heaviest_rank(s->plan, s->network);
+  if (heaviest < 0)
+    return 0;
+  const int candidates[MOST_OTHERS] = {0, s->plan->shard * (by_rows ? 1 : s->plan->replicate) - 1,
+                                       heaviest};
+  int count = 0;
+  for (int i = 0; i < MOST_OTHERS; i++)
+    if (candidates[i] != rank && (!by_rows || ranks_differ(s, rank, candidates[i])))
+      count = add_rank(others, count, candidates[i]);
+  return count;
+}
+
+/* Returns a rank that runs out of memory although `rank` does not, or -1. */
 static int
 rank_without_room(const RunRequest *request, const Scenario *s, int rank)
 {
-  const int others[] = {0, s->plan->shard - 1};
-  for (guint i = 0; i < G_N_ELEMENTS(others); i++) {
-    if (others[i] == rank || !ranks_differ(s, rank, others[i]))
-      continue;
+  int others[MOST_OTHERS], count = ranks_to_try(s, rank, others);
+  for (int i = 0; i < count; i++) {
     g_autoptr(Lowered) lowered = NULL;
     g_autoptr(Recording) recording = simulate_rank(request, s, others[i], &lowered, NULL);
     if (recording != NULL && recording->out_of_memory.happened)

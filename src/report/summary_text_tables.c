@@ -52,7 +52,9 @@ print_phases(const Screen *screen)
              format_bytes(phase->peak_reserved), format_bytes(phase->end_allocated));
   }
   print_table(screen, table);
-  g_string_append(screen->out, "  Times count from the end of the step before on the device; the host may run ahead.\n");
+  g_string_append(
+      screen->out,
+      "  Times count from the end of the step before on the device; the host may run ahead.\n");
 }
 
 static void

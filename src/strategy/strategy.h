@@ -179,6 +179,9 @@ typedef struct {
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
+  /* Where ranks differ by more than their rows of the parameters: the one that holds most, or -1 if
+   * the plan makes all of them the same. */
+  int (*heaviest_rank)(const PlanSpec *plan, const Network *network);
 } Strategy;
 
 /* Every strategy, in the order of src/local.mk, NULL-terminated. */

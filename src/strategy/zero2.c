@@ -41,5 +41,6 @@ const Strategy strategy_zero2 = {
     .after_graph = zero_epilogue,
     .optimizer_step = zero_optimizer_step,
     .zero_stage = zero_stage,
+    .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = zero_expected,
 };

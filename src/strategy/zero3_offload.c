@@ -223,6 +223,17 @@ offload_group_norm(StrategyContext *x, const SubGroup *group)
   live_storage_drop(x->live, sum);
 }
 
+/* DeepSpeedCPUAdam's moments are pageable, and made in the first step. */
+void
+offload_update(StrategyContext *x, SubGroup *group)
+{
+  int moments = x->plan->optimizer.name != OPTIMIZER_SGD ? OPTIMIZER_MOMENTS : 1;
+  for (int i = 0; i < moments && !group->optimized.made; i++)
+    group->optimized.moment[i] = offload_allocate(x, FALSE, 4 * group->elements,
+                                                  CATEGORY_OPTIMIZER_STATE, "optimizer state");
+  group->optimized.made = TRUE;
+}
+
 void
 offload_forget_norms(StrategyContext *x)
 {

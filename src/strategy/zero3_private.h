@@ -207,6 +207,8 @@ void offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGra
 void offload_check_overflow(StrategyContext *x);
 /* The norm of a sub-group's gradients: the host reads it. */
 void offload_group_norm(StrategyContext *x, const SubGroup *group);
+/* The optimizer's step on a sub-group that is there. */
+void offload_update(StrategyContext *x, SubGroup *group);
 void offload_forget_norms(StrategyContext *x);
 
 /* ---- zero3_secondary.c ---- */

@@ -227,7 +227,9 @@ update_group(StrategyContext *x, SubGroup *group, StorageId norm)
 {
   gboolean kept = group->gradient != NO_STORAGE;
   StorageId gradient = kept ? group->gradient : fp32_gradient(x, group);
-  if (!group->on_host) {
+  if (group->on_host) {
+    offload_update(x, group);
+  } else {
     unscale(x, group, gradient, norm);
     group->optimized.value = group->master;
     group->optimized.gradient = gradient;

@@ -102,6 +102,24 @@ zero_flat_slice(const ZeroFlat *flat, const Network *network, int parameter, int
   return TRUE;
 }
 
+int
+zero_flat_heaviest_rank(const ZeroFlat *flat, const Network *network)
+{
+  if (flat->count == 0)
+    return 0;
+  int ranks = (int) (flat->padded / flat->partition), heaviest = 0;
+  g_autofree gint64 *whole = g_new0(gint64, ranks);
+  for (int k = 0; k < flat->count; k++) {
+    FlatSlice slice;
+    for (int i = 0; zero_flat_slice(flat, network, flat->order[k], i, &slice); i++)
+      whole[slice.rank] += network_parameter(network, flat->order[k])->elements;
+  }
+  for (int rank = 1; rank < ranks; rank++)
+    if (whole[rank] > whole[heaviest])
+      heaviest = rank;
+  return heaviest;
+}
+
 /* ---- flattening ---- */
 
 static StorageId

@@ -37,6 +37,8 @@ FlatSlice zero_flat_own_slice(const ZeroFlat *flat, const Network *network, int 
 /* Slice i (from 0) of a parameter in order of ranks; FALSE past the last. */
 gboolean zero_flat_slice(const ZeroFlat *flat, const Network *network, int parameter, int i,
                          FlatSlice *slice);
+/* The first rank whose own parameters, each counted whole, are largest. */
+int zero_flat_heaviest_rank(const ZeroFlat *flat, const Network *network);
 /* Copies all parameters, which are storages of their own, into the new buffer and makes them views
  * of it.  through_host_if_tight: by way of the host when the device has no room for two copies
  * (stages 1 and 2; BF16_Optimizer does not look). */

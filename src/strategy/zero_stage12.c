@@ -37,6 +37,20 @@ zero_stage12_teardown(StrategyContext *x)
   g_free(z);
 }
 
+int
+zero_stage12_heaviest_rank(const PlanSpec *plan, const Network *network)
+{
+  DeepSpeed d;
+  ZeroFlat flat;
+  deepspeed_read(&d, plan, network, strcmp(plan->strategy, "zero1") == 0 ? 1 : 2, 0);
+  if (deepspeed_is_bf16_optimizer(&d) || !d.contiguous_gradients || d.ranks == 1)
+    return -1;
+  zero_flat_init(&flat, &d, network);
+  int rank = zero_flat_heaviest_rank(&flat, network);
+  zero_flat_clear(&flat);
+  return rank;
+}
+
 static StorageId
 new_partition(StrategyContext *x, const Zero *z, DType dtype, Category category, const char *what)
 {

@@ -11,6 +11,8 @@ gboolean zero_stage12_accept_accumulation(const PlanSpec *plan, const Network *n
 void zero_stage12_setup(StrategyContext *x, int stage);
 void zero_stage12_initialize(StrategyContext *x);
 void zero_stage12_teardown(StrategyContext *x);
+/* The rank whose buffer of own gradients is largest; -1: there is none. */
+int zero_stage12_heaviest_rank(const PlanSpec *plan, const Network *network);
 /* What a step of DeepSpeedZeroOptimizer sends and a rank holds. */
 ExpectedTotals zero_expected(StrategyContext *x);
 /* This rank's fp32 master partition, from the flat parameters. */

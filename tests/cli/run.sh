@@ -45,4 +45,14 @@ if [ -c /dev/full ]; then
   status=$?
   ok "a full disk is called by its name" grep -q '^highwater: /dev/full: cannot be written: No space left' err
 fi
+
+# Ranks of ZeRO-2 differ by what falls into their partition: here the embedding does into rank 0's.
+answers "another rank that has no room is found" 1 run llama-3-8b --plan zero2 --rank 3 --memory-limit 36GiB \
+  --set batch.sequence_length=2048
+ok "and named" grep -q 'rank 0' out
+
+# A tied weight that groups cannot share counts twice, and the report says so.
+answers "a tied model in groups of their own" 0 run llama-3.2-1b --verbose
+ok "its output layer has a weight of its own" grep -q '^The tied output layer counts with a weight of its own' out
+ok "times before the device has begun are explained" grep -q 'the host may run ahead' out
 finish
