@@ -558,15 +558,15 @@ END_TEST
 
 START_TEST(more_parameter_tensors_than_operands_can_name_are_an_error)
 {
-  /* the embedding, then nine a block: number 32768 has index 32767 = 1 + 9 * 3640 + 6, w3 */
+  /* the embedding, then nine a block: number 16384 has index 16383 = 1 + 9 * 1820 + 2, wv */
   g_autoptr(GError) error = NULL;
   g_autofree char *config = with_field(LLAMA(TORCHTITAN), "num_hidden_layers", "4096");
-  g_autofree char *most = with_field(LLAMA(TORCHTITAN), "num_hidden_layers", "3640");
+  g_autofree char *most = with_field(LLAMA(TORCHTITAN), "num_hidden_layers", "1820");
   ck_assert_ptr_null(fixture_scenario(config, PLAN, &error));
-  ck_assert(test_error_says(error, "net.json: layers.3640.feed_forward.w3.weight: "));
-  ck_assert(test_error_says(error, "more than 32767 parameter tensors"));
+  ck_assert(test_error_says(error, "net.json: layers.1820.attention.wv.weight: "));
+  ck_assert(test_error_says(error, "more than 16383 parameter tensors"));
   g_autoptr(Scenario) s = fixture_good_scenario(most, PLAN);
-  ck_assert_uint_eq(s->network->parameters->len, 3 + 9 * 3640);
+  ck_assert_uint_eq(s->network->parameters->len, 3 + 9 * 1820);
 }
 END_TEST
 

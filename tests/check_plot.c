@@ -338,7 +338,8 @@ START_TEST(what_gnuplot_complains_of_is_passed_on)
   ck_assert(g_file_set_contents(table, "# highwater-timeline-1: nothing\n", -1, NULL));
   Outcome outcome = highwater_plot((const char *const[]){"timeline", "run", "-o", "x.png", NULL});
   ck_assert_int_eq(outcome.status, 2);
-  ck_assert(g_str_has_prefix(outcome.err, "highwater: gnuplot: "));
+  ck_assert(
+      g_str_has_prefix(outcome.err, "highwater: run/timeline.tsv: cannot be drawn: gnuplot: "));
   ck_assert_ptr_eq(strchr(outcome.err, '\n'), outcome.err + strlen(outcome.err) - 1);
   ck_assert_uint_eq(count_files(folder), 1);
   outcome_clear(&outcome);

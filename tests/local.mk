@@ -41,7 +41,8 @@ CHECKS = \
   tests/check_strides \
   tests/check_trace_order \
   tests/check_units \
-  tests/check_zero
+  tests/check_zero \
+  tests/check_zero3
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h

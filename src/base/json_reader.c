@@ -261,8 +261,11 @@ gint64
 json_reader_size_between(JsonReader *reader, const char *key, gint64 fallback, gint64 min,
                          gint64 max)
 {
+  const cJSON *value = json_reader_raw(reader, key);
   gint64 bytes = json_reader_size(reader, key, fallback);
-  if (bytes == fallback || (bytes >= min && bytes <= max))
+  /* A fallback may lie outside the range; the same size in the file may not. */
+  gboolean given = value && !cJSON_IsNull(value) && !json_document_error(reader->doc);
+  if (!given || (bytes >= min && bytes <= max))
     return bytes;
   json_reader_fail(reader, key,
                    "%" G_GINT64_FORMAT " bytes is not in %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,

@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct _OutputFile {
   char *path;
   char *temporary; /* NULL: written directly */
+  char *target;    /* what the temporary becomes: the path, or the file that it links to */
   FILE *stream;
+  int reason; /* errno of the first write that failed, if known */
 };
 
 static gboolean
@@ -28,6 +31,21 @@ is_written_directly(const char *path)
 {
   struct stat status;
   return g_str_equal(path, "-") || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+}
+
+char *
+output_file_target(const char *path)
+{
+  g_autofree char *target = g_strdup(path);
+  if (g_file_test(path, G_FILE_TEST_IS_SYMLINK)) {
+    char *resolved = realpath(path, NULL);
+    if (resolved) {
+      g_free(target);
+      target = g_strdup(resolved);
+      free(resolved);
+    }
+  }
+  return g_steal_pointer(&target);
 }
 
 /* The permissions of a new file, which mkstemp() does not give: those of the file replaced, else of
@@ -63,13 +81,14 @@ OutputFile *
 output_file_open(const char *path, GError **error)
 {
   g_autofree char *temporary = NULL;
+  g_autofree char *target = output_file_target(path);
   FILE *stream;
   if (g_str_equal(path, "-")) {
     stream = stdout;
   } else if (is_written_directly(path)) {
     stream = fopen(path, "w");
   } else {
-    temporary = g_strconcat(path, ".XXXXXX", NULL);
+    temporary = g_strconcat(target, ".XXXXXX", NULL);
     stream = open_temporary(path, temporary);
   }
   if (!stream) {
@@ -79,6 +98,7 @@ output_file_open(const char *path, GError **error)
   OutputFile *file = g_new0(OutputFile, 1);
   file->path = g_strdup(path);
   file->temporary = g_steal_pointer(&temporary);
+  file->target = g_steal_pointer(&target);
   file->stream = stream;
   return file;
 }
@@ -93,6 +113,7 @@ static void
 output_file_free(OutputFile *file)
 {
   g_free(file->temporary);
+  g_free(file->target);
   g_free(file->path);
   g_free(file);
 }
@@ -104,7 +125,7 @@ close_stream(OutputFile *file)
 {
   errno = 0;
   gboolean ok = fflush(file->stream) == 0 && !ferror(file->stream);
-  int reason = errno;
+  int reason = errno ? errno : file->reason;
   if (file->stream != stdout && fclose(file->stream) != 0 && ok) {
     ok = FALSE;
     reason = errno;
@@ -119,7 +140,7 @@ output_file_commit(OutputFile *file, GError **error)
 {
   gboolean ok = close_stream(file);
   if (ok && file->temporary)
-    ok = g_rename(file->temporary, file->path) == 0;
+    ok = g_rename(file->temporary, file->target) == 0;
   if (!ok) {
     fail(file->path, errno, error);
     if (file->temporary)
@@ -146,7 +167,8 @@ output_file_write(const char *path, const char *text, gsize length, GError **err
   OutputFile *file = output_file_open(path, error);
   if (!file)
     return FALSE;
-  fwrite(text, 1, length,
-         file->stream); /* a short count leaves the stream's error flag, which commit reports */
+  errno = 0;
+  if (fwrite(text, 1, length, file->stream) != length)
+    file->reason = errno;
   return output_file_commit(file, error);
 }

@@ -20,6 +20,10 @@ gboolean output_file_commit(OutputFile *file, GError **error);
 void output_file_discard(OutputFile *file);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(OutputFile, output_file_discard)
 
+/* The path that a rename must go to so that a symbolic link stays one: what it links to, or the
+ * path itself.  Caller frees. */
+char *output_file_target(const char *path);
+
 /* Writes text whole to path in the same way. */
 gboolean output_file_write(const char *path, const char *text, gsize length, GError **error);
 

@@ -6,7 +6,7 @@
 #include "cli/estimate.h"
 #include "cli/registry.h"
 
-enum { MOST_RANKS = 1 << 20 };
+enum { MOST_RANKS = 1 << 20, NOT_GIVEN = G_MININT };
 
 static gboolean
 check_range(const char *option, gint64 value, gint64 least, gint64 most, GError **error)
@@ -23,15 +23,22 @@ static gboolean
 check_options(const EstimateRequest *r, gboolean has_network, GError **error)
 {
   const gint64 most = (gint64) 1 << 52;
-  if (has_network == (r->parameters > 0)) {
+  if (has_network == (r->parameters != NOT_GIVEN)) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
                 "estimate needs either a network or --parameters");
     return FALSE;
   }
+  if (has_network && r->largest_layer != NOT_GIVEN) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "--largest-layer goes with --parameters, not with a network");
+    return FALSE;
+  }
   return check_range("--ranks", r->ranks, 1, MOST_RANKS, error) &&
          check_range("--gpus-per-node", r->gpus_per_node, 1, MOST_RANKS, error) &&
-         (has_network || (check_range("--parameters", r->parameters, 1, most, error) &&
-                          check_range("--largest-layer", r->largest_layer, 0, most, error)));
+         (has_network ||
+          (check_range("--parameters", r->parameters, 1, most, error) &&
+           (r->largest_layer == NOT_GIVEN ||
+            check_range("--largest-layer", r->largest_layer, 0, r->parameters, error))));
 }
 
 static int
@@ -53,7 +60,8 @@ estimate_and_print(const EstimateRequest *request, const char *network, gboolean
 static int
 run(int argc, char **argv, GError **error)
 {
-  EstimateRequest request = {.ranks = 8, .gpus_per_node = 8};
+  EstimateRequest request = {
+      .ranks = 8, .gpus_per_node = 8, .parameters = NOT_GIVEN, .largest_layer = NOT_GIVEN};
   gboolean json = FALSE;
   const GOptionEntry entries[] = {
       {"ranks", 0, 0, G_OPTION_ARG_INT, &request.ranks, "Ranks that share the model (8)", "N"},
@@ -71,6 +79,8 @@ run(int argc, char **argv, GError **error)
   const char *network = positionals[0];
   if (!check_options(&request, network != NULL, error))
     return EXIT_BAD_INPUT;
+  request.parameters = MAX(request.parameters, 0);
+  request.largest_layer = MAX(request.largest_layer, 0);
   return estimate_and_print(&request, network, json, error);
 }
 

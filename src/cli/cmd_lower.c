@@ -70,6 +70,12 @@ static gboolean
 check_options(LowerOptions *o, GError **error)
 {
   gboolean one = o->step != NOT_GIVEN;
+  if (o->program && (one || o->allocations)) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "--program prints all of it: not together with %s",
+                o->allocations ? "--allocations" : "--step");
+    return FALSE;
+  }
   if (o->steps == NOT_GIVEN)
     o->steps = one ? MAX(o->step, 1) : 2;
   if (o->steps < 1 || o->steps > MOST_STEPS) {

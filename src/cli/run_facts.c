@@ -149,6 +149,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->trainable_parameters = info->parameters;
   info->rank = rank;
   info->equivalent_zero_stage = lowered->zero_stage;
+  info->split_tied = s->network->split;
   const Program *program = lowered->program;
   double sent = program_elements_sent(program, program_step(program, program->steps - 1));
   info->elements_sent = sent / (double) info->trainable_parameters / s->plan->accumulation.steps;

@@ -323,7 +323,10 @@ begin(ReplayDriver *driver)
   }
   caching_allocator_reset_peak(driver->allocator);
   trace_moments_note_peaks(driver);
-  replay->peak_allocated.event = replay->peak_reserved.event = -1;
+  /* Peaks of nothing are moments too: the first allocation may already fail. */
+  replay->peak_allocated = trace_moments_now(driver);
+  replay->peak_allocated.event = -1;
+  replay->peak_reserved = replay->peak_allocated;
 }
 
 static void

@@ -23,7 +23,9 @@ typedef struct _Builder Builder;
 #define BUILDER_MOST_ELEMENTS ((gint64) 1 << 46)
 #define BUILDER_MOST_PARAMETERS ((gint64) 1 << 50)
 #define BUILDER_MOST_BLOCKS 4096
-#define BUILDER_MOST_TENSORS 32767 /* parameters by index: an operand names one in 16 bits */
+/* An op has 65535 operands at most, and an optimizer that treats all parameters at once four of
+ * each. */
+#define BUILDER_MOST_TENSORS 16383
 
 /* A value as Python code holds it: a slot and whether this is the expression's own reference. */
 typedef struct {

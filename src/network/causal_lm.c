@@ -33,7 +33,8 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
   Network *network = builder_network(b);
   lm->head_module = builder_module(b, name, "Linear");
   lm->head = (Linear){lm->embedding_weight, -1, lm->head_module};
-  lm->tied = lm->tied && !network->shape.splits_tied;
+  network->split = lm->tied && network->shape.splits_tied;
+  lm->tied = lm->tied && !network->split;
   if (!lm->tied)
     lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
   else

@@ -30,7 +30,7 @@ network_family_find(const NetworkSpec *spec, GError **error)
     }
   }
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-              "%s: key 'model_type': '%s' is not one of %s", json_document_name(spec->document),
+              "%s: key 'model_type': '%.60s' is not one of %s", json_document_name(spec->document),
               spec->family, known->str);
   return NULL;
 }

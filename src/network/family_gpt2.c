@@ -253,6 +253,16 @@ check_sizes(const Gpt2 *m, NetworkSpec *spec)
                       m->positions, m->lm.length);
 }
 
+/* A probability, as nn.Dropout wants it. */
+static double
+read_dropout(NetworkSpec *spec, const char *name)
+{
+  double dropout = network_spec_double(spec, name, 0.1);
+  if (!(dropout >= 0 && dropout <= 1))
+    network_spec_fail(spec, name, "%.17g is not in 0..1", dropout);
+  return dropout;
+}
+
 static gboolean
 read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
@@ -261,9 +271,9 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->positions = network_spec_int(spec, "n_positions|max_position_embeddings", 1024);
   m->lm.head_dim = MAX(m->lm.hidden / MAX(m->lm.heads, 1), 1);
   m->lm.tied = network_spec_bool(spec, "tie_word_embeddings", TRUE);
-  m->residual_dropout = network_spec_double(spec, "resid_pdrop", 0.1);
-  m->embedding_dropout = network_spec_double(spec, "embd_pdrop", 0.1);
-  m->attention_dropout = network_spec_double(spec, "attn_pdrop", 0.1);
+  m->residual_dropout = read_dropout(spec, "resid_pdrop");
+  m->embedding_dropout = read_dropout(spec, "embd_pdrop");
+  m->attention_dropout = read_dropout(spec, "attn_pdrop");
   m->lm.impl.rope = ROPE_NONE;
   if (m->lm.impl.code == CODE_TRANSFORMERS)
     transformers_check(spec);

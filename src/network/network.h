@@ -132,6 +132,7 @@ typedef struct {
                      in order */
   GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
   int tied_module, tied_weight; /* this module has that parameter of another one; -1: none */
+  gboolean split; /* the model ties two weights, which shape.splits_tied has made two */
   GArray *embedding_modules;    /* int: what "embedding: own" groups, one group each */
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */

@@ -125,7 +125,8 @@ run(const Figure *figure, const char *output, GError **error)
   }
   if (status != 0) {
     g_autofree char *complaint = first_complaint(complaints);
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "gnuplot: %s", complaint);
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: cannot be drawn: gnuplot: %s",
+                figure->table, complaint);
     return FALSE;
   }
   fputs(drawn, stdout);

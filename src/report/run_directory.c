@@ -100,9 +100,10 @@ gboolean
 run_directory_write(const char *given, const Recording *recording, const RunDocuments *documents,
                     GError **error)
 {
-  g_autofree char *path = g_strdup(given);
-  for (gsize end = strlen(path); end > 1 && path[end - 1] == G_DIR_SEPARATOR; end--)
-    path[end - 1] = '\0';
+  g_autofree char *name = g_strdup(given);
+  for (gsize end = strlen(name); end > 1 && name[end - 1] == G_DIR_SEPARATOR; end--)
+    name[end - 1] = '\0';
+  g_autofree char *path = output_file_target(name);
   if (!may_be_replaced(path)) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT,
                 "%s: is there already and is not a folder written by 'highwater run --output'",

@@ -48,6 +48,7 @@ typedef struct {
   int shard, replicate;           /* mesh; ranks = shard * replicate */
   int micro_batch, sequence_length, accumulation_steps;
   int equivalent_zero_stage; /* 0..3; -1: no stage describes it */
+  gboolean split_tied; /* a weight that the model ties became two, since groups share none */
   double elements_sent;      /* by collectives, per trainable parameter and micro-batch, as ZeRO's
                                 paper counts them: an all-reduce twice its elements, others once;
                                 0: not known */

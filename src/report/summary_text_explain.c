@@ -272,6 +272,9 @@ print_groups(const Screen *screen)
     g_string_truncate(out, strlen(g_strchomp(out->str)));
     g_string_append_c(out, '\n');
   }
+  if (info->split_tied)
+    g_string_append(out, "The tied output layer counts with a weight of its own: its group and the "
+                         "embedding's cannot share one.\n");
 }
 
 void

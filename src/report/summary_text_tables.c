@@ -42,7 +42,7 @@ print_phases(const Screen *screen)
     step = &g_array_index(model->steps, StepSummary, model->steps->len - 1);
   g_autoptr(TextTable) table = text_table_new("lrrrrrr");
   TEXT_ROW(table, g_strdup_printf("Phases of step %d", step->index), g_strdup("micro-batch"),
-           g_strdup("begins"), g_strdup("host time"), g_strdup("allocated"), g_strdup("reserved"),
+           g_strdup("host begins"), g_strdup("takes"), g_strdup("allocated"), g_strdup("reserved"),
            g_strdup("at its end"));
   for (guint i = 0; i < step->phases->len; i++) {
     const PhaseSummary *phase = &g_array_index(step->phases, PhaseSummary, i);
@@ -52,6 +52,7 @@ print_phases(const Screen *screen)
              format_bytes(phase->peak_reserved), format_bytes(phase->end_allocated));
   }
   print_table(screen, table);
+  g_string_append(screen->out, "  Times count from the end of the step before on the device; the host may run ahead.\n");
 }
 
 static void

@@ -106,7 +106,7 @@ read_dtype(JsonReader *reader, const char *key, DType fallback, DType *dtype)
   if (found == DTYPE_FP32 || found == DTYPE_BF16 || found == DTYPE_FP16)
     *dtype = (DType) found;
   else
-    json_reader_fail(reader, key, "'%s' is not one of fp32, bf16, fp16", name);
+    json_reader_fail(reader, key, "'%.60s' is not one of fp32, bf16, fp16", name);
   return TRUE;
 }
 

@@ -172,6 +172,9 @@ blocks "a negative number of parameters" "-1 is not in" '{"op": "numbers", "para
 blocks "a size that is no size" "is not a size" '{"op": "numbers", "activation_bytes": "plenty"}'
 blocks "activations beyond 2^63 bytes" "is beyond 8 EiB" '{"op": "numbers", "activation_bytes": "9000000TiB"}'
 blocks "activations that no machine has" "bad.json:" '{"op": "numbers", "activation_bytes": "7000000TiB"}'
+network "more tensors than an optimizer step can name" "the network has more than 16383 parameter tensors" \
+  '{"family": "blocks", "hidden": 8, "vocabulary": 16, "blocks": [{"repeat": 2048, "ops": [{"op": "linear"}, {"op": "linear"},
+    {"op": "linear"}, {"op": "linear"}, {"op": "linear"}, {"op": "linear"}, {"op": "linear"}, {"op": "linear"}]}]}'
 network "parameters whose sum overflows" "the network has more than 2^50 parameters" \
   '{"family": "blocks", "hidden": 64, "vocabulary": 128, "blocks": [{"repeat": 4096, "ops": [{"op": "numbers", "parameters": 1099511627776}]}]}'
 
@@ -243,6 +246,9 @@ none "one rank that replicates" "key 'mesh': strategy none has one rank" '"mesh"
 printf '%s' '{"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 4, "vocab_size": 128, "n_positions": 1}' >short.json
 options "more tokens than positions" "short.json: key 'n_positions': 1 positions are fewer" short.json --plan plan.json
 
+sed 's/"n_positions": 1/"n_positions": 64, "resid_pdrop": -1/' short.json >dropout.json
+options "a negative dropout" "key 'resid_pdrop': -1 is not in 0..1" dropout.json --plan plan.json
+
 # ---- clusters
 cluster "an unknown key of a cluster" "unknown key 'colour'" 's/"device"/"colour": 1, &/'
 cluster "an unknown device" "no such device preset" 's/h100-sxm-80gb/h999/'
@@ -252,6 +258,9 @@ cluster "no network cards" "key 'inter_node.nics': 0 is not in" 's/"nics": 8/"ni
 cluster "negative bandwidth" "key 'inter_node.gbit_per_nic': -400" 's/400/-400/'
 cluster "a negative context" "key 'process_memory.context_bytes'" \
   's/"gpus_per_node"/"process_memory": {"context_bytes": -1}, &/'
+
+sed 's/"memory_bytes": *[^,]*/"memory_bytes": 0/' "$HIGHWATER_MODELS/device/h100-sxm-80gb.json" >device.json
+cluster "a device without memory" "./device.json: key 'memory_bytes': 0 bytes is not in 1048576.." 's/h100-sxm-80gb/.\/device.json/'
 
 # ---- command line
 set -- network.json --plan plan.json
@@ -270,4 +279,6 @@ options "too many steps" "--steps: 10001 is not in 1..10000" "$@" --steps 10001
 options "steps that are no number" "--steps" "$@" --steps few
 refused "a step beyond the last" "--step: 3 is not in 0..2" lower "$@" --steps 2 --step 3
 refused "a step before the construction" "--step: -1 is not in 0..2" lower "$@" --steps 2 --step=-1
+refused "a Program of one step" "--program prints all of it: not together with --step" lower "$@" --program --step 1
+refused "a Program of allocations" "not together with --allocations" lower "$@" --program --allocations
 finish

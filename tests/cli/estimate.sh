@@ -21,6 +21,10 @@ ok "for so many ranks" grep -q '"ranks":	16,' out
 
 refuses "neither a network nor sizes" "needs either a network or --parameters" estimate
 refuses "both" "needs either a network or --parameters" estimate tiny --parameters 5
+refuses "no parameters" "--parameters: 0 is not in 1.." estimate --parameters 0
+refuses "fewer than none" "--parameters: -5 is not in 1.." estimate --parameters=-5
+refuses "a layer larger than the network" "--largest-layer: 20 is not in 0..10" estimate --parameters 10 --largest-layer 20
+refuses "a layer that the network has itself" "--largest-layer goes with --parameters" estimate tiny --largest-layer 3
 refuses "no ranks" "--ranks: 0 is not in 1..1048576" estimate tiny --ranks 0
 refuses "a network that is not there" "nowhere" estimate nowhere
 finish

@@ -84,4 +84,13 @@ refuses "segments of one kind are not those of the other" "made with expandable_
 # More than 256 MiB of nothing packs to a quarter of a MiB.
 head -c 270000000 /dev/zero | tr '\0' ' ' | gzip -1 >bomb.gz
 refuses "an enormous file" "bomb.gz: larger than 256 MiB unpacked" replay bomb.gz
+
+# A list has no phases; where even its first allocation fails, its peaks are those of the beginning.
+echo 'alloc all 1GiB' >first
+answers "memory that runs out at once" 1 replay first --memory-limit 1MiB
+ok "is reported" grep -q 'Out of memory at event 0' out
+ok "with a peak of nothing, at the start" grep -qE '^peak allocated +start +0 B' out
+answers "so it is in JSON" 1 replay first --memory-limit 1MiB --json
+ok "with a peak of nothing" test "$(value peak_allocated_bytes)" = 0
+answers "nor does a process get anything that may have nothing" 1 replay first --alloc-conf per_process_memory_fraction:0
 finish

@@ -28,4 +28,21 @@ ok "standard input is named in messages" is_refusal "standard input: line 1:"
 # deepspeedai/DeepSpeed#237: someone trained on one device and wondered what ZeRO saves.
 answers "a shard group of one is simulated" 0 run tiny --plan zero2 --set mesh.shard=1
 ok "with a warning that nothing is sharded" grep -q 'strategy zero2 shards nothing' out
+
+# A link is followed, as a shell's redirection does: what it points to is replaced, the link stays.
+answers "a run is kept" 0 run tiny --output kept
+ln -s kept link
+answers "a run is kept through a link" 0 run tiny --output link
+ok "the link is still one" test -L link
+ok "the run is where the link points to" test -s kept/report.json
+echo old >table.tsv
+ln -s table.tsv link.tsv
+answers "a table is written through a link" 0 run tiny --timeline link.tsv
+ok "that link is still one, too" test -L link.tsv
+ok "the table is where it points to" grep -q highwater-timeline-1 table.tsv
+if [ -c /dev/full ]; then
+  "$highwater" run tiny --timeline /dev/full >out 2>err
+  status=$?
+  ok "a full disk is called by its name" grep -q '^highwater: /dev/full: cannot be written: No space left' err
+fi
 finish
