@@ -93,8 +93,8 @@ ranks_to_try(const Scenario *s, int rank, int others[MOST_OTHERS])
   int heaviest = by_rows ? rank : s->strategy->heaviest_rank(s->plan, s->network);
   if (heaviest < 0)
     return 0;
-  const int candidates[MOST_OTHERS] = {
-      0, s->plan->shard * (by_rows ? 1 : s->plan->replicate) - 1, heaviest};
+  const int candidates[MOST_OTHERS] = {0, s->plan->shard * (by_rows ? 1 : s->plan->replicate) - 1,
+                                       heaviest};
   int count = 0;
   for (int i = 0; i < MOST_OTHERS; i++)
     if (candidates[i] != rank && (!by_rows || ranks_differ(s, rank, candidates[i])))
