@@ -60,8 +60,8 @@ static const char *const canonical[] = {
     "flops=1.2345678901234568e+17 bytes=5.123456789012345\n"
     "events 0\nsteps\n",
     /* Any text can be a name. */
-    "highwater-program-1\nname 0 \"\"\nname 1 \"a \\\"b\\\" \\\\ c\"\nname 2 \"\\x01\\x0a\\x7f\"\n"
-    "name 3 \"\xc3\xa9\xff\"\nmodule 0 \"layers.0 # no comment\"\nevents 0\nsteps\n",
+    ("highwater-program-1\nname 0 \"\"\nname 1 \"a \\\"b\\\" \\\\ c\"\nname 2 \"\\x01\\x0a\\x7f\"\n"
+     "name 3 \"\xc3\xa9\xff\"\nmodule 0 \"layers.0 # no comment\"\nevents 0\nsteps\n"),
 };
 
 START_TEST(printing_what_was_parsed_gives_the_same_text)
