@@ -51,7 +51,8 @@ dist_plan_DATA = \
   models/plan/fsdp2.json \
   models/plan/hsdp.json \
   models/plan/zero1.json \
-  models/plan/zero2.json
+  models/plan/zero2.json \
+  models/plan/zero3.json
 
 plotsdir = $(pkgdatadir)/plots
 dist_plots_DATA = plots/timeline.gnuplot

@@ -19,6 +19,8 @@ static DeviceProfile device = {
     .attention_backward_flops = 1e9,
     .memory_bandwidth = 1e9,
     .memory_efficiency = 1,
+    .host_copy_bandwidth = 1e9,
+    .host_memory_bandwidth = 1e9,
     .kernel_floor_ns = 5,
     .nvlink_busbw = 1e9,
 };

@@ -311,8 +311,8 @@ END_TEST
 
 START_TEST(every_plan_preset_loads)
 {
-  static const char *const promised[] = {"ddp",   "fsdp2", "fsdp2-no-reshard", "hsdp", "zero1",
-                                         "zero2", NULL};
+  static const char *const promised[] = {
+      "ddp", "fsdp2", "fsdp2-no-reshard", "hsdp", "zero1", "zero2", "zero3", NULL};
   g_auto(GStrv) names = preset_names("plan");
   g_autofree PlanStrategy *all = strategy_plan_table();
   for (guint i = 0; promised[i]; i++)

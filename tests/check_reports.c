@@ -385,11 +385,11 @@ static const struct {
     {"", "format model fits allocator_retries headroom_bytes equivalent_zero_stage "
          "elements_sent_per_parameter out_of_memory "
          "memory steps time "
-         "communication groups warnings"},
+         "communication host_copies groups warnings"},
     {"model", "name parameters trainable_parameters"},
     {"out_of_memory", "step phase module requested_bytes segment_bytes what message"},
     {"memory", "capacity_bytes at_rest_bytes peak_allocated_bytes peak_reserved_bytes "
-               "outside_allocator_bytes peak"},
+               "outside_allocator_bytes host_pinned_bytes host_pageable_bytes peak"},
     {"memory/peak", "step phase module time_s categories largest"},
     {"memory/peak/categories",
      "parameter optimizer_state sharded_gradient unsharded_parameter unsharded_gradient "
@@ -401,6 +401,7 @@ static const struct {
     {"time", "step_s tokens_per_s_per_gpu mfu hfu compute_s communication_s "
              "exposed_communication_s host_bound_s"},
     {"communication[]", "communicator collective count bytes time_s exposed_s"},
+    {"host_copies", "count bytes time_s"},
     {"groups[]", "name modules parameters unsharded_bytes shard_bytes all_gathers reduce_scatters "
                  "forward backward"},
     {"groups[]/forward", "compute_s gather_s gather_needed_s gather_ready_s"},

@@ -38,7 +38,7 @@ static const SpanRow span_rows[] = {
     {2000, 2100, SPAN_KERNEL, COMPUTE, "mm", "layers.0.w", NULL, 0, 5},
     {2050, 2150, SPAN_COLLECTIVE, ALL_GATHER, "all_gather", "layers.1", "shard", 1 << 20, 5},
     {2150, 2300, SPAN_KERNEL, COMPUTE, "mm", "layers.1.w", NULL, 0, 5},
-    {2300, 2500, SPAN_COPY, COMPUTE, "copy", "layers.1.w", NULL, 0, 6},
+    {2300, 2500, SPAN_COPY, COMPUTE, "copy", "layers.1.w", NULL, 4 << 20, 6},
     {2400, 2550, SPAN_COLLECTIVE, ALL_GATHER, "all_gather", "layers.0", "shard", 1 << 20, 6},
     {2500, 2620, SPAN_COLLECTIVE, REDUCE_SCATTER, "reduce_scatter", "layers.1", "shard", 2 << 20,
      6},
@@ -246,6 +246,8 @@ fixture_info(void)
   info->cluster = g_strdup("h100-8");
   info->nodes = 1;
   info->peak_flops = 1e13;
+  info->pinned_bytes = 3 << 20;
+  info->pageable_bytes = 1 << 20;
   info->tokens_per_step = 8192;
   info->model_flops = 3e9; /* in 1 ms: 3e12 a second, 30 % */
   info->hardware_flops = 4e9;

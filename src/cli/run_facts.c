@@ -153,6 +153,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   const Program *program = lowered->program;
   double sent = program_elements_sent(program, program_step(program, program->steps - 1));
   info->elements_sent = sent / (double) info->trainable_parameters / s->plan->accumulation.steps;
+  program_host_bytes_alive(program, &info->pinned_bytes, &info->pageable_bytes);
   fill_plan(info, s);
   fill_machine(info, s);
   info->model_flops = network_model_flops_per_token(s->network) * (double) info->tokens_per_step;

@@ -17,6 +17,13 @@ bytes_ns(const DeviceProfile *device, double bytes)
   return bytes / (device->memory_bandwidth * device->memory_efficiency) * NS_PER_S;
 }
 
+/* Over the link to the host's memory; page-locked, which pageable memory is not as fast as. */
+static double
+copy_ns(const DeviceProfile *device, const Kernel *kernel)
+{
+  return kernel->bytes / device->host_copy_bandwidth * NS_PER_S;
+}
+
 /* ---- matrix products ---- */
 
 /* Tiles of the output that one SM works on at a time, and how fast it is at them beside the
@@ -101,7 +108,7 @@ static double (*const flops_ns[KERNEL_KIND_COUNT])(const DeviceProfile *, const 
     [KERNEL_ATTENTION_FORWARD] = attention_flops_ns,
     [KERNEL_ATTENTION_BACKWARD] = attention_flops_ns,
     [KERNEL_OPTIMIZER] = plain_flops_ns,
-    [KERNEL_COPY] = plain_flops_ns,
+    [KERNEL_COPY] = copy_ns,
 };
 
 SimTime

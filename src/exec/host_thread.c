@@ -1,7 +1,16 @@
 /* host_thread.c - the host's clock: costs from the device profile, waits from the engine. */
 #include "exec/host_thread.h"
 
+#include "base/units.h"
 #include <string.h>
+
+/* Of a MiB; a device whose work takes no time has a host whose work does not either. */
+static double
+memory_ns(const DeviceProfile *device)
+{
+  gboolean running = device->clock == CLOCK_RUNNING && device->host_memory_bandwidth > 0;
+  return running ? MIB / device->host_memory_bandwidth * 1e9 : 0;
+}
 
 void
 host_thread_init(HostThread *host, const DeviceProfile *device)
@@ -13,6 +22,7 @@ host_thread_init(HostThread *host, const DeviceProfile *device)
       [HOST_WORK_COLLECTIVE_CALL] = device->host_collective_ns,
       [HOST_WORK_OPTIMIZER] = device->host_optimizer_ns,
       [HOST_WORK_MODULE] = device->host_module_ns,
+      [HOST_WORK_MEMORY] = memory_ns(device),
   };
   memcpy(host->work_ns, work_ns, sizeof(work_ns));
 }

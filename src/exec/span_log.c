@@ -64,6 +64,7 @@ describe_kernel(const SpanLog *log, const ProgramOp *op, Span *span)
   span->kind = op->kind == PROGRAM_COPY ? SPAN_COPY : SPAN_KERNEL;
   span->name = labels_name(log->labels, kernel->name);
   span->flops = kernel->flops;
+  span->bytes = op->kind == PROGRAM_COPY ? (gint64) kernel->bytes : 0;
 }
 
 static void

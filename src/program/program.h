@@ -115,7 +115,8 @@ extern const ProgramOpForm program_op_form[PROGRAM_OP_COUNT];
   X(HOOK, "hook")               /* one framework hook of a group */                                \
   X(COLLECTIVE_CALL, "collective_call")                                                            \
   X(OPTIMIZER, "optimizer") /* per parameter of an optimizer step */                               \
-  X(MODULE, "module")       /* Python overhead of one module call */
+  X(MODULE, "module")       /* Python overhead of one module call */                               \
+  X(MEMORY, "memory")       /* a MiB that the CPU reads or writes: an optimizer on the host */
 
 typedef enum {
 #define X(name, text) HOST_WORK_##name,

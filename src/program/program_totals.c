@@ -3,26 +3,49 @@
 
 #include <string.h>
 
+typedef struct {
+  gint64 device[CATEGORY_COUNT];
+  gint64 spaces[SPACE_COUNT];
+} Alive;
+
 static void
-add_list(const Program *program, const OpList *list, gint64 bytes[CATEGORY_COUNT])
+add_list(const Program *program, const OpList *list, Alive *alive)
 {
   for (guint i = 0; i < list->ops->len; i++) {
     const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
     if (op->kind != PROGRAM_ALLOC && op->kind != PROGRAM_FREE)
       continue;
     const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    gint64 change = op->kind == PROGRAM_ALLOC ? storage->bytes : -storage->bytes;
+    alive->spaces[storage->space] += change;
     if (storage->space == SPACE_DEVICE)
-      bytes[storage->category] += op->kind == PROGRAM_ALLOC ? storage->bytes : -storage->bytes;
+      alive->device[storage->category] += change;
   }
+}
+
+static Alive
+alive_at_the_end(const Program *program)
+{
+  Alive alive = {0};
+  add_list(program, g_ptr_array_index(program->lists, 0), &alive);
+  for (int step = 0; step < program->steps; step++)
+    add_list(program, program_step(program, step), &alive);
+  return alive;
 }
 
 void
 program_bytes_alive(const Program *program, gint64 bytes[CATEGORY_COUNT])
 {
-  memset(bytes, 0, sizeof(gint64) * CATEGORY_COUNT);
-  add_list(program, g_ptr_array_index(program->lists, 0), bytes);
-  for (int step = 0; step < program->steps; step++)
-    add_list(program, program_step(program, step), bytes);
+  Alive alive = alive_at_the_end(program);
+  memcpy(bytes, alive.device, sizeof(alive.device));
+}
+
+void
+program_host_bytes_alive(const Program *program, gint64 *pinned, gint64 *pageable)
+{
+  Alive alive = alive_at_the_end(program);
+  *pinned = alive.spaces[SPACE_PINNED];
+  *pageable = alive.spaces[SPACE_HOST];
 }
 
 double

@@ -7,6 +7,8 @@
 /* Bytes on the device, as requested, that are alive after the construction and all steps, by
  * category. */
 void program_bytes_alive(const Program *program, gint64 bytes[CATEGORY_COUNT]);
+/* The same in the host's memory, page-locked and pageable. */
+void program_host_bytes_alive(const Program *program, gint64 *pinned, gint64 *pageable);
 /* Elements that the collectives of a list send among several ranks, as ZeRO's paper counts them
  * (arXiv 1910.02054, section 7): an all-reduce is a reduce-scatter and an all-gather, each of which
  * moves what it reduces or gathers once. */

@@ -21,7 +21,7 @@ typedef struct {
   gint32 name, module;
   gint32 communicator; /* string id, collectives only; else -1 */
   gint32 phase;        /* 1 + index into ranges of the phase that issued it; 0: not known */
-  gint64 bytes;        /* collectives: as nccl-tests counts them */
+  gint64 bytes;        /* collectives: as nccl-tests counts them; copies: what they move */
   double flops;
 } Span;
 

@@ -53,6 +53,8 @@ typedef struct {
                                 paper counts them: an all-reduce twice its elements, others once;
                                 0: not known */
 
+  gint64 pinned_bytes, pageable_bytes; /* of the host's memory that this rank keeps */
+
   char *device, *cluster; /* "h100-sxm-80gb", "h100-8" */
   int nodes;
   double peak_flops; /* of the device in the compute dtype, per second */

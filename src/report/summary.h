@@ -52,6 +52,12 @@ typedef struct {
   Bound bound;         /* by the largest of the three shares */
 } TimeSummary;
 
+/* Copies between the device and the host's memory. */
+typedef struct {
+  gint64 count, bytes;
+  SimTime time; /* sum of their durations */
+} CopySummary;
+
 typedef struct {
   const char *communicator, *collective;
   const CommunicatorInfo *info; /* NULL: not known */
@@ -85,11 +91,12 @@ typedef struct {
   GArray *modules_at_peak; /* ModuleBytes, largest first */
 
   GArray *steps; /* StepSummary; the last may be incomplete */
-  int last_step; /* position in steps of the last complete one, or -1: time, communication and
-                    groups are of it */
+  int last_step; /* position in steps of the last complete one, or -1: time, communication,
+                    copies and groups are of it */
   TimeSummary time;
   GArray
-      *communication;  /* CommunicationSummary, by communicator and collective as they first ran */
+      *communication; /* CommunicationSummary, by communicator and collective as they first ran */
+  CopySummary copies;
   GArray *groups;      /* GroupSummary, parallel to info->groups */
   GPtrArray *warnings; /* char * */
 } ReportModel;

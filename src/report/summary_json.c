@@ -180,6 +180,8 @@ add_memory(cJSON *report, const ReportModel *model)
   add_int(memory, "peak_allocated_bytes", model->peak_allocated);
   add_int(memory, "peak_reserved_bytes", model->peak_reserved);
   add_int(memory, "outside_allocator_bytes", recording->outside_allocator_bytes);
+  add_int(memory, "host_pinned_bytes", model->info->pinned_bytes);
+  add_int(memory, "host_pageable_bytes", model->info->pageable_bytes);
   add_int(memory, "construction_allocated_bytes", recording->construction_allocated);
   add_int(memory, "construction_reserved_bytes", recording->construction_reserved);
   add_int(memory, "construction_peak_allocated_bytes", recording->construction_peak_allocated);
@@ -269,6 +271,15 @@ add_communication(cJSON *report, const ReportModel *model)
 }
 
 static void
+add_host_copies(cJSON *report, const CopySummary *copies)
+{
+  cJSON *object = cJSON_AddObjectToObject(report, "host_copies");
+  add_int(object, "count", copies->count);
+  add_int(object, "bytes", copies->bytes);
+  add_seconds(object, "time_s", copies->time);
+}
+
+static void
 add_pass(cJSON *group, const char *key, const GroupPass *pass)
 {
   cJSON *object = cJSON_AddObjectToObject(group, key);
@@ -353,6 +364,7 @@ summary_json(const ReportModel *model)
   add_steps(report, model);
   add_time(report, &model->time);
   add_communication(report, model);
+  add_host_copies(report, &model->copies);
   add_groups(report, model);
   add_retained(report, info);
   add_warnings(report, model);

@@ -208,6 +208,29 @@ print_communication(const Screen *screen)
   text_table_print(table, 0, screen->out);
 }
 
+/* What is offloaded, if anything is. */
+static void
+print_host(const Screen *screen)
+{
+  const RunInfo *info = screen->model->info;
+  const CopySummary *copies = &screen->model->copies;
+  if (info->pinned_bytes + info->pageable_bytes > 0) {
+    g_autofree char *all = format_bytes(info->pinned_bytes + info->pageable_bytes);
+    g_autofree char *pinned = format_bytes(info->pinned_bytes);
+    g_string_append_printf(
+        screen->out, "\nThis rank keeps %s in the host's memory, %s of them pinned.", all, pinned);
+  }
+  if (copies->count > 0) {
+    g_autofree char *bytes = format_bytes(copies->bytes);
+    g_autofree char *time = format_duration(copies->time);
+    g_string_append_printf(screen->out,
+                           "\nCopies to and from the host: %" G_GINT64_FORMAT ", %s in %s.",
+                           copies->count, bytes, time);
+  }
+  if (info->pinned_bytes + info->pageable_bytes + copies->count > 0)
+    g_string_append_c(screen->out, '\n');
+}
+
 /* How many groups have as many parameters as the one at `position`; 0 when an earlier one was
  * counted for it. */
 static int
@@ -284,6 +307,7 @@ text_explain(const Screen *screen)
   print_cached(screen);
   print_phases(screen);
   print_communication(screen);
+  print_host(screen);
   g_string_append_c(screen->out, '\n');
   print_groups(screen);
 }

@@ -63,10 +63,20 @@ find_lane(ReportModel *model, StepTimes *times, const Span *span)
 }
 
 static void
+add_copy(CopySummary *copies, const Span *span)
+{
+  copies->count++;
+  copies->bytes += span->bytes;
+  copies->time += span->end - span->start;
+}
+
+static void
 add_span(ReportModel *model, StepTimes *times, const Span *span)
 {
   SimTime start = CLAMP(span->start, times->start, times->end);
   SimTime end = CLAMP(span->end, times->start, times->end);
+  if (span->kind == SPAN_COPY)
+    add_copy(&model->copies, span);
   if (span->kind == SPAN_COLLECTIVE) {
     guint lane = find_lane(model, times, span);
     CommunicationSummary *summary =

@@ -46,6 +46,8 @@ static const ProfileField fields[] = {
     MICROSECONDS(host_module),
     MICROSECONDS(cuda_malloc),
     MICROSECONDS(cuda_free),
+    SCALED("host_copy_gb_per_s", host_copy_bandwidth, GIGA, 1e-3, 1e6),
+    SCALED("host_memory_gb_per_s", host_memory_bandwidth, GIGA, 1e-3, 1e6),
     SCALED("nvlink_busbw_gb_per_s", nvlink_busbw, GIGA, 1e-3, 1e6),
     {0},
 };

@@ -35,6 +35,8 @@ typedef struct {
   double host_op_forward_ns, host_op_backward_ns, host_hook_ns, host_collective_ns,
       host_optimizer_ns, host_module_ns;
   double cuda_malloc_ns, cuda_free_ns; /* cudaMalloc, cudaFree: they synchronize the device */
+  double host_copy_bandwidth;   /* bytes per second, between page-locked memory and the device */
+  double host_memory_bandwidth; /* bytes per second that the CPU reads and writes for each GPU */
   double nvlink_busbw; /* bytes per second, bus bandwidth of big collectives inside a node */
   char *source;        /* one line: where the figures come from */
 } DeviceProfile;

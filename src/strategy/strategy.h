@@ -221,5 +221,8 @@ void strategy_release_retained(StrategyContext *x, const Strategy *strategy, Ret
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
 /* A copy of so many bytes between the device and the host. */
 void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* The optimizer on the host updates so many elements of fp32 and writes them once more in the
+ * model's dtype: what the CPU reads and writes. */
+void strategy_update_on_host(StrategyContext *x, gint64 elements);
 
 #endif

@@ -232,6 +232,7 @@ offload_update(StrategyContext *x, SubGroup *group)
     group->optimized.moment[i] = offload_allocate(x, FALSE, 4 * group->elements,
                                                   CATEGORY_OPTIMIZER_STATE, "optimizer state");
   group->optimized.made = TRUE;
+  strategy_update_on_host(x, group->elements);
 }
 
 void

@@ -240,6 +240,7 @@ zero_offload_step(StrategyContext *x, Zero *z)
   agree(x, z, DTYPE_FP32);
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, 1);
   make_states(x, z);
+  strategy_update_on_host(x, z->flat.partition);
   zero_operand(x, z->host_parameters, 0, z->flat.partition, z->d.model, ROLE_READ);
   program_builder_operand(x->builder, zero_flat_partition_tensor(&z->flat, x, &z->d), ROLE_WRITE);
   copy(x, z, STREAM_COMPUTE, "to_device", half);
