@@ -82,6 +82,7 @@ libhighwater_a_SOURCES += \
 # spec
 libhighwater_a_SOURCES += \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
+  src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/fabric.c src/spec/fabric.h \
@@ -89,7 +90,8 @@ libhighwater_a_SOURCES += \
   src/spec/option.c src/spec/option.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
   src/spec/preset.c src/spec/preset.h \
-  src/spec/profile_fields.c src/spec/profile_fields.h
+  src/spec/profile_fields.c src/spec/profile_fields.h \
+  src/spec/protocol_line.c src/spec/protocol_line.h
 
 # record
 libhighwater_a_SOURCES += \
@@ -163,7 +165,9 @@ libhighwater_a_SOURCES += \
 
 # collective
 libhighwater_a_SOURCES += \
-  src/collective/collective.c src/collective/collective.h
+  src/collective/algorithm.c src/collective/algorithm.h \
+  src/collective/collective.c src/collective/collective.h \
+  src/collective/measured.c src/collective/measured.h
 
 # strategy
 libhighwater_a_SOURCES += \
