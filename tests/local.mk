@@ -17,11 +17,13 @@ CHECKS = \
   tests/check_executor \
   tests/check_expandable_segments \
   tests/check_families \
+  tests/check_fit \
   tests/check_free_set \
   tests/check_fsdp1 \
   tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_nccl_tests \
   tests/check_op \
   tests/check_output \
   tests/check_plan_spec \
@@ -53,6 +55,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
+  tests/cli/calibrate.sh \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
@@ -87,6 +90,7 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
@@ -94,6 +98,7 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
