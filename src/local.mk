@@ -24,6 +24,7 @@ STRATEGIES = \
 FAMILIES = \
   src/network/family_llama.c \
   src/network/family_gpt2.c \
+  src/network/family_mpt.c \
   src/network/family_blocks.c
 
 COMMANDS = \
