@@ -51,26 +51,39 @@ batch_of(const Kernel *kernel)
   return one > 0 ? fmax(1, nearbyint(kernel->flops / one)) : 1;
 }
 
+/* A tiling of the output: what it takes, and how many tiles there are. */
+typedef struct {
+  double ns, tiles;
+} Tiling;
+
 /* The fastest tiling.  Tiles are worked on in waves of one per SM, the last wave as long as any
  * (same guide, "Tile Quantization" and "Wave Quantization"). */
-static double
-gemm_flops_ns(const DeviceProfile *device, const Kernel *kernel)
+static Tiling
+gemm_tiling(const DeviceProfile *device, const Kernel *kernel)
 {
   double peak = is_half(kernel) ? device->peak_bf16_flops : device->peak_fp32_flops;
   double sm_flops = peak * device->gemm_efficiency / device->sms;
   double depth = (double) kernel->k + TILE_PROLOGUE;
   double batch = batch_of(kernel);
-  double best = INFINITY;
+  Tiling best = {INFINITY, 0};
 
   for (guint i = 0; i < G_N_ELEMENTS(tiles); i++) {
     double rows = ceil((double) kernel->m / tiles[i].rows);
     double columns = ceil((double) kernel->n / tiles[i].columns);
     double waves = ceil(batch * rows * columns / device->sms);
     double tile_flops = 2.0 * tiles[i].rows * tiles[i].columns * depth;
+    double ns = waves * tile_flops / (sm_flops * tiles[i].efficiency) * NS_PER_S;
 
-    best = fmin(best, waves * tile_flops / (sm_flops * tiles[i].efficiency));
+    if (ns < best.ns)
+      best = (Tiling){ns, batch * rows * columns};
   }
-  return best * NS_PER_S;
+  return best;
+}
+
+static double
+gemm_flops_ns(const DeviceProfile *device, const Kernel *kernel)
+{
+  return gemm_tiling(device, kernel).ns;
 }
 
 /* ---- attention ---- */
@@ -111,13 +124,24 @@ static double (*const flops_ns[KERNEL_KIND_COUNT])(const DeviceProfile *, const 
     [KERNEL_COPY] = copy_ns,
 };
 
+KernelParts
+kernel_model_parts(const DeviceProfile *device, const Kernel *kernel)
+{
+  return (KernelParts){
+      .flops_ns = flops_ns[kernel->kind](device, kernel),
+      .bytes_ns = bytes_ns(device, kernel->bytes),
+      .floor_ns = device->kernel_floor_ns * kernel->launches,
+      .gap_ns = device->kernel_gap_ns * kernel->launches,
+      .tiles = kernel->kind == KERNEL_GEMM ? gemm_tiling(device, kernel).tiles : 0,
+  };
+}
+
 SimTime
 kernel_model_duration(const DeviceProfile *device, const Kernel *kernel)
 {
-  double floor_ns = device->kernel_floor_ns * kernel->launches;
-  double work_ns = fmax(flops_ns[kernel->kind](device, kernel), bytes_ns(device, kernel->bytes));
-
   if (device->clock != CLOCK_RUNNING)
     return 0;
-  return (SimTime) (fmax(work_ns, floor_ns) + device->kernel_gap_ns * kernel->launches + 0.5);
+  KernelParts parts = kernel_model_parts(device, kernel);
+  double work_ns = fmax(parts.flops_ns, parts.bytes_ns);
+  return (SimTime) (fmax(work_ns, parts.floor_ns) + parts.gap_ns + 0.5);
 }

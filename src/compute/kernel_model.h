@@ -12,4 +12,14 @@
  * flops, bytes, launches and shape. */
 SimTime kernel_model_duration(const DeviceProfile *device, const Kernel *kernel);
 
+/* What a kernel's duration is made of, ns. */
+typedef struct {
+  double flops_ns, bytes_ns; /* it takes the longer of the two, */
+  double floor_ns;           /* or this if that is longer, */
+  double gap_ns;             /* and this on top */
+  double tiles;              /* of a matrix product's output, in the tiling it has; else 0 */
+} KernelParts;
+
+KernelParts kernel_model_parts(const DeviceProfile *device, const Kernel *kernel);
+
 #endif

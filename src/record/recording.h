@@ -15,6 +15,7 @@ typedef enum { SPAN_KERNEL, SPAN_COPY, SPAN_COLLECTIVE, SPAN_HOST_BLOCKED, SPAN_
  * -1: none. */
 typedef struct {
   SimTime start, end;
+  SimTime alone; /* how long it would have taken with nothing beside it; 0: not known */
   guint8 kind;   /* SpanKind */
   guint8 stream; /* index into stream names */
   gint16 step;   /* from 1; 0: construction */

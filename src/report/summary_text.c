@@ -166,6 +166,10 @@ print_bound(const Screen *screen)
     g_string_append(screen->out,
                     time->communication > 0 ? "no communication exposed" : "no communication");
   }
+  if (time->contention > 0) {
+    g_autofree char *lost = format_duration(time->contention);
+    g_string_append_printf(screen->out, "%s%s lost to contention", screen->glyphs->separator, lost);
+  }
 }
 
 static void

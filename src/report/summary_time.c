@@ -70,6 +70,14 @@ add_copy(CopySummary *copies, const Span *span)
   copies->time += span->end - span->start;
 }
 
+/* What a span took longer than it does alone. */
+static SimTime
+slowed_by(const Span *span)
+{
+  SimTime duration = span->end - span->start;
+  return span->alone > 0 ? MAX(duration - span->alone, 0) : 0;
+}
+
 static void
 add_span(ReportModel *model, StepTimes *times, const Span *span)
 {
@@ -84,10 +92,12 @@ add_span(ReportModel *model, StepTimes *times, const Span *span)
     summary->count++;
     summary->bytes += span->bytes;
     summary->time += span->end - span->start;
+    summary->contention += slowed_by(span);
     interval_set_add(g_ptr_array_index(times->lanes, lane), start, end);
     interval_set_add(times->collectives, start, end);
   } else if (summary_is_compute(span, times->compute_stream)) {
     interval_set_add(times->compute, start, end);
+    model->time.contention += slowed_by(span);
   }
 }
 
