@@ -38,6 +38,7 @@ CHECKS = \
   tests/check_shared_link \
   tests/check_show \
   tests/check_specs \
+  tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
   tests/check_trace_order \

@@ -150,7 +150,7 @@ span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimT
                .stream = STREAM_HOST,
                .step = (gint16) log->step,
                .name = recording_string(log->recording, what),
-               .module = -1,
+               .module = recorder_hook(log->recorder),
                .communicator = -1,
                .phase = recorder_phase(log->recorder)};
   recorder_span(log->recorder, &span);

@@ -48,9 +48,10 @@ typedef struct {
   SimTime step, compute, communication; /* communication: at least one collective runs */
   SimTime exposed, host_bound;
   SimTime contention; /* of compute: what kernels took longer because collectives ran beside them */
-  double tokens_per_s; /* of this rank; 0: not known */
-  double mfu, hfu;     /* fractions; 0: not known */
-  Bound bound;         /* by the largest of the three shares */
+  SimTime rate_limited; /* the compute stream is idle since a rate limiter held the host up */
+  double tokens_per_s;  /* of this rank; 0: not known */
+  double mfu, hfu;      /* fractions; 0: not known */
+  Bound bound;          /* by the largest of the three shares */
 } TimeSummary;
 
 /* Copies between the device and the host's memory. */

@@ -239,6 +239,7 @@ add_time(cJSON *report, const TimeSummary *time)
       {"exposed_communication_s", time->is_split, time->exposed},
       {"host_bound_s", time->is_split, time->host_bound},
       {"contention_s", time->is_split, time->contention},
+      {"rate_limiter_s", time->is_split, time->rate_limited},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
