@@ -177,6 +177,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_clip.c \
   src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_offload.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
