@@ -34,6 +34,16 @@ check_rank(const PlanSpec *plan, int rank, GError **error)
   return FALSE;
 }
 
+static gboolean
+build_evaluation(Scenario *s, GError **error)
+{
+  if (!s->plan->phases.evaluate.given)
+    return TRUE;
+  NetworkShape shape = lower_evaluation_shape(s->plan, s->cluster->device);
+  s->evaluation = network_build(s->network_spec, &shape, error);
+  return s->evaluation != NULL;
+}
+
 Scenario *
 scenario_new(const ScenarioInputs *in, int rank, GError **error)
 {
@@ -53,7 +63,9 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   s->strategy = strategy_find(s->plan->strategy);
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   s->network = network_build(s->network_spec, &shape, error);
-  return s->network != NULL ? g_steal_pointer(&s) : NULL;
+  if (s->network == NULL || !build_evaluation(s, error))
+    return NULL;
+  return g_steal_pointer(&s);
 }
 
 Lowered *
@@ -67,6 +79,7 @@ scenario_lower(const Scenario *s, int rank, int steps, GError **error)
       .rank = rank,
       .steps = steps,
       .memory_limit = s->memory_limit,
+      .evaluation = s->evaluation,
   };
   return lower(&input, error);
 }
@@ -77,6 +90,8 @@ scenario_free(Scenario *s)
   if (s == NULL)
     return;
   network_free(s->network);
+  if (s->evaluation != NULL)
+    network_free(s->evaluation);
   cluster_spec_free(s->cluster);
   plan_spec_free(s->plan);
   network_spec_free(s->network_spec);
