@@ -286,7 +286,7 @@ handle_unshard(StrategyContext *x, Handle *h, gboolean forward)
   if (needed)
     gather(x, h);
   show_parameters(x, h, used_storage(f, h));
-  if (forward)
+  if (forward && !x->evaluating)
     x->view_parameters(x, h->index, STREAM_UNSHARD);
   if (shards) {
     if (needed || fsdp1_is_mixed(f))
