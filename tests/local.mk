@@ -16,6 +16,7 @@ CHECKS = \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
+  tests/check_failure \
   tests/check_families \
   tests/check_free_set \
   tests/check_fsdp1 \

@@ -71,6 +71,21 @@ run_construction(Executor *executor)
   return goes_on;
 }
 
+/* FALSE when the run ends in this step. */
+static gboolean
+issue_step(Executor *executor, int step)
+{
+  const OpList *list = program_step(executor->program, step - 1);
+  const ExecutorConfig *config = executor->config;
+  if (config->stop_at == 0)
+    return rank_run(&executor->rank, list);
+  ExecutorStop stop = {.step = step};
+  gboolean goes_on = rank_run_until(&executor->rank, list, config->stop_at, &stop.ops);
+  if (config->stop != NULL)
+    *config->stop = stop;
+  return goes_on && executor->rank.host.now <= config->stop_at;
+}
+
 /* step: from 1. */
 static gboolean
 run_step(Executor *executor, int step)
@@ -78,7 +93,7 @@ run_step(Executor *executor, int step)
   Rank *rank = &executor->rank;
   span_log_begin(&rank->spans, step, keeps_spans(executor, step));
   recorder_begin_step(rank->recorder, rank->host.now);
-  gboolean goes_on = rank_run(rank, program_step(executor->program, step - 1));
+  gboolean goes_on = issue_step(executor, step);
   recorder_end_step(rank->recorder, rank->host.now);
   SyncPoint *ends[STREAM_COUNT];
   gpu_mark_all(&rank->gpu, rank->host.now, ends);
@@ -92,13 +107,16 @@ run_step(Executor *executor, int step)
 static void
 record_step_ends(Executor *executor)
 {
-  SimTime last = engine_now(executor->engine);
+  SimTime stop = executor->config->stop_at;
+  SimTime last = stop > 0 ? stop : engine_now(executor->engine);
   for (guint i = 0; i < executor->recording->steps->len; i++) {
     SimTime done = 0;
     for (guint j = 0; j < STREAM_COUNT; j++) {
       SyncPoint *end = g_ptr_array_index(executor->ends, i * STREAM_COUNT + j);
       done = MAX(done, sync_point_fired(end) ? sync_point_time(end) : last);
     }
+    if (stop > 0)
+      done = MIN(done, stop);
     recorder_step_done(executor->rank.recorder, i, done);
   }
 }
@@ -115,11 +133,28 @@ record_stuck(Executor *executor)
                   g_strchomp(report), NULL);
 }
 
+/* Drops what a host that waited beyond the moment of the stop has seen end. */
+static void
+drop_later_spans(Executor *executor)
+{
+  GArray *spans = executor->recording->spans;
+  guint n = spans->len;
+  while (n > 0 && g_array_index(spans, Span, n - 1).end > executor->config->stop_at)
+    n--;
+  g_array_set_size(spans, n);
+}
+
 static void
 finish(Executor *executor)
 {
-  engine_run(executor->engine);
-  record_stuck(executor);
+  SimTime stop = executor->config->stop_at;
+  if (stop == 0) {
+    engine_run(executor->engine);
+    record_stuck(executor);
+  } else {
+    engine_run_to(executor->engine, MAX(stop, engine_now(executor->engine)));
+    drop_later_spans(executor);
+  }
   record_step_ends(executor);
   for (int i = 0; i < STREAM_COUNT; i++) {
     gint64 bytes = caching_allocator_cached_bytes(executor->rank.memory.allocator, i);

@@ -22,6 +22,7 @@ typedef struct {
   ExpectedTotals expected;
   gboolean has_expected;
   int zero_stage;           /* equivalent ZeRO stage */
+  StateSpread spread;
   gboolean keeps_gradients; /* zero_grad frees nothing */
 } Lowered;
 

@@ -38,10 +38,12 @@ phases_of_step(const Recording *recording, int step)
 }
 
 static gboolean
-is_complete(const Recording *recording, const StepRecord *step)
+is_complete(const ReportModel *model, const StepRecord *step)
 {
-  const OutOfMemoryRecord *oom = &recording->out_of_memory;
-  return !recording->stuck && !(oom->happened && oom->step == step->index);
+  const OutOfMemoryRecord *oom = &model->recording->out_of_memory;
+  const Failure *failure = model->info->failure;
+  return !model->recording->stuck && !(oom->happened && oom->step == step->index) &&
+         !(failure != NULL && failure->spec.step <= step->index);
 }
 
 static void
@@ -52,7 +54,7 @@ collect_steps(ReportModel *model)
     const StepRecord *record = &g_array_index(recording->steps, StepRecord, i);
     StepSummary step = {
         .index = record->index,
-        .complete = is_complete(recording, record),
+        .complete = is_complete(model, record),
         .start = record->end - recording_step_duration(recording, i),
         .duration = recording_step_duration(recording, i),
         .peak_allocated = record->peak_allocated,

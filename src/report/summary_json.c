@@ -1,7 +1,7 @@
 /* summary_json.c - the report as JSON: one function an object, keys in the order people read them.
  */
 #include "report/summary_json.h"
-#include <cjson/cJSON.h>
+#include "report/summary_parts.h"
 
 /* Times are shown in seconds; nanoseconds below 2^53 (104 days) keep every digit. */
 static double
@@ -367,6 +367,7 @@ summary_json(const ReportModel *model)
   add_host_copies(report, &model->copies);
   add_groups(report, model);
   add_retained(report, info);
+  summary_json_failure(report, info->failure);
   add_warnings(report, model);
 
   char *text = cJSON_Print(report);
