@@ -24,6 +24,7 @@ STRATEGIES = \
 FAMILIES = \
   src/network/family_llama.c \
   src/network/family_gpt2.c \
+  src/network/family_mpt.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -86,6 +87,7 @@ libhighwater_a_SOURCES += \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
@@ -162,7 +164,8 @@ libhighwater_a_SOURCES += \
 
 # compute
 libhighwater_a_SOURCES += \
-  src/compute/kernel_model.c src/compute/kernel_model.h
+  src/compute/kernel_model.c src/compute/kernel_model.h \
+  src/compute/straggler.c src/compute/straggler.h
 
 # collective
 libhighwater_a_SOURCES += \
@@ -178,6 +181,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
+  src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
