@@ -9,6 +9,7 @@ CHECKS = \
   tests/check_builder \
   tests/check_caching_allocator \
   tests/check_cluster_spec \
+  tests/check_closed_forms \
   tests/check_collective \
   tests/check_device_clock \
   tests/check_engine \
