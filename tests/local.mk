@@ -25,6 +25,7 @@ CHECKS = \
   tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_measured \
   tests/check_op \
   tests/check_output \
   tests/check_plan_spec \
