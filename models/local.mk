@@ -10,6 +10,7 @@ dist_network_DATA = \
   models/network/llama-3.1-405b.json \
   models/network/llama-3.2-1b.json \
   models/network/mistral-7b.json \
+  models/network/mpt-7b.json \
   models/network/qwen2.5-7b.json \
   models/network/tiny.json
 

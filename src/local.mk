@@ -24,6 +24,7 @@ STRATEGIES = \
 FAMILIES = \
   src/network/family_llama.c \
   src/network/family_gpt2.c \
+  src/network/family_mpt.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -177,6 +178,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
+  src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \

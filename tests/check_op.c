@@ -469,6 +469,21 @@ START_TEST(element_wise_kernels_move_each_operand_once)
 }
 END_TEST
 
+/* Forward goes twice over 16-bit logits and backward once, writing as many: 4 bytes each way for a
+ * logit, besides the labels and the numbers of a row. */
+START_TEST(a_fused_cross_entropy_moves_four_bytes_a_logit_forward_and_four_backward)
+{
+  Case loss = {
+      .op = OP_FUSED_CROSS_ENTROPY, .ins = 2, .in = {WANTS(BF16, 2, 6, 5), PLAIN(INT64, 1, 6)}};
+  Call call = make_call(&loss);
+  ck_assert_double_eq(kernel_of(&call, call.op->forward, call.op->backward, 0)->kernel.bytes,
+                      4 * 30 + 6 * (8 + 4 + 4));
+  ck_assert_double_eq(kernel_of(&call, call.op->backward, call.op->end, 0)->kernel.bytes,
+                      4 * 30 + 6 * (4 + 4 + 8));
+  end_call(&call);
+}
+END_TEST
+
 /* torchtitan's list for selective checkpointing keeps every second mm and all fused attention, and
  * no addmm. */
 START_TEST(selective_checkpointing_keeps_attention_and_every_second_product)
@@ -499,6 +514,7 @@ test_suite(void)
                  attention_does_the_causal_half_of_two_products_and_five_halves_of_it_backward);
   tcase_add_test(work, an_op_given_by_numbers_does_twice_the_work_backward);
   tcase_add_test(work, element_wise_kernels_move_each_operand_once);
+  tcase_add_test(work, a_fused_cross_entropy_moves_four_bytes_a_logit_forward_and_four_backward);
   tcase_add_test(work, selective_checkpointing_keeps_attention_and_every_second_product);
   suite_add_tcase(suite, rows);
   suite_add_tcase(suite, sizes);

@@ -102,5 +102,7 @@ AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,
 
 /* F.cross_entropy(logits, labels): logits [tokens, vocabulary]. */
 Val cross_entropy(Builder *b, Val logits, Val labels);
+/* flash_attn.losses.cross_entropy.CrossEntropyLoss: one kernel, and the mean of its losses. */
+Val fused_cross_entropy(Builder *b, Val logits, Val labels);
 
 #endif

@@ -39,6 +39,8 @@
   X(RSQRT)                                                                                         \
   X(TANH)                                                                                          \
   X(SILU)                                                                                          \
+  X(CLAMP)                                                                                         \
+  X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
@@ -56,6 +58,7 @@
   X(EMBEDDING)                                                                                     \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \
+  X(FUSED_CROSS_ENTROPY)                                                                           \
   /* attention */                                                                                  \
   X(SOFTMAX)                                                                                       \
   X(SAFE_SOFTMAX)                                                                                  \
