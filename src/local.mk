@@ -162,6 +162,7 @@ libhighwater_a_SOURCES += \
 # compute
 libhighwater_a_SOURCES += \
   src/compute/kernel_model.c src/compute/kernel_model.h \
+  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h \
   src/compute/straggler.c src/compute/straggler.h
 
 # collective
@@ -225,7 +226,8 @@ libhighwater_a_SOURCES += \
   src/exec/labels.c src/exec/labels.h \
   src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
-  src/exec/span_log.c src/exec/span_log.h
+  src/exec/span_log.c src/exec/span_log.h \
+  src/exec/timing.c src/exec/timing.h
 
 # report
 libhighwater_a_SOURCES += \

@@ -496,6 +496,8 @@ expected(StrategyContext *x)
   }
   if (f->ranks > 1)
     total.elements_gathered += misled_prefetch(f, plan);
+  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0)
+    total.elements_all_reduced += x->network->parameters->len; /* their norms */
   return total;
 }
 
