@@ -162,8 +162,8 @@ libhighwater_a_SOURCES += \
 # compute
 libhighwater_a_SOURCES += \
   src/compute/kernel_model.c src/compute/kernel_model.h \
-  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h \
-  src/compute/straggler.c src/compute/straggler.h
+  src/compute/straggler.c src/compute/straggler.h \
+  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h
 
 # collective
 libhighwater_a_SOURCES += \

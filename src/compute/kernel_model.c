@@ -65,12 +65,6 @@ typedef struct {
   double sm_flops; /* of one SM at the best tile, per second */
 } Product;
 
-/* A tiling of the output: what it takes, and how many tiles there are, split ones counted so often.
- */
-typedef struct {
-  double ns, tiles;
-} Tiling;
-
 /* How many products of m x n x k the kernel's flops are: a batched one has all of them. */
 static double
 batch_of(const Kernel *kernel)
@@ -78,6 +72,11 @@ batch_of(const Kernel *kernel)
   double one = 2.0 * (double) kernel->m * (double) kernel->n * (double) kernel->k;
   return one > 0 ? fmax(1, nearbyint(kernel->flops / one)) : 1;
 }
+
+/* A tiling of the output: what it takes, and how many tiles there are. */
+typedef struct {
+  double ns, tiles;
+} Tiling;
 
 /* Parts of the depth are computed by different SMs into fp32 partial results, which another kernel
  * reads again and adds (cuBLAS's split-K). */
@@ -97,11 +96,12 @@ tiling(const KernelModel *model, const Product *p, const GemmTile *tile, int par
 {
   const DeviceProfile *device = model->device;
   double tiles = ceil(p->m / tile->rows) * ceil(p->n / tile->columns) * p->batch;
-  double waves = ceil(tiles * parts / device->sms);
+  double pieces = tiles * parts;
+  double waves = ceil(pieces / device->sms);
   double depth = p->k / parts + device->gemm_prologue;
   double tile_flops = 2.0 * tile->rows * tile->columns * depth;
   double seconds = waves * tile_flops / (p->sm_flops * tile->efficiency);
-  return (Tiling){seconds * NS_PER_S + partial_sums_ns(model, p, parts), tiles * parts};
+  return (Tiling){seconds * NS_PER_S + partial_sums_ns(model, p, parts), pieces};
 }
 
 /* The fastest tiling, as cuBLAS's heuristics look for. */
@@ -118,13 +118,12 @@ gemm_tiling(const KernelModel *model, const Kernel *kernel)
       .sm_flops = flops * model->clock / device->sms,
   };
   Tiling best = {INFINITY, 0};
-  for (int i = 0; i < device->gemm_tiles; i++) {
+  for (int i = 0; i < device->gemm_tiles; i++)
     for (int parts = 1; parts <= device->gemm_split_k; parts *= 2) {
-      Tiling candidate = tiling(model, &product, &device->gemm_tile[i], parts);
-      if (candidate.ns < best.ns)
-        best = candidate;
+      Tiling one = tiling(model, &product, &device->gemm_tile[i], parts);
+      if (one.ns < best.ns)
+        best = one;
     }
-  }
   return best;
 }
 
@@ -208,12 +207,14 @@ KernelParts
 kernel_model_parts(const KernelModel *model, const Kernel *kernel)
 {
   const DeviceProfile *device = model->device;
+  gboolean product = kernel->kind == KERNEL_GEMM;
+  Tiling tiling = product ? gemm_tiling(model, kernel) : (Tiling){0};
   return (KernelParts){
-      .flops_ns = work_ns[kernel->kind](model, kernel),
+      .flops_ns = product ? tiling.ns : work_ns[kernel->kind](model, kernel),
       .bytes_ns = bytes_ns(model, kernel->bytes),
       .floor_ns = device->kernel_floor_ns * kernel->launches,
       .gap_ns = device->kernel_gap_ns * kernel->launches,
-      .tiles = kernel->kind == KERNEL_GEMM ? gemm_tiling(model, kernel).tiles : 0,
+      .tiles = tiling.tiles,
   };
 }
 
@@ -223,6 +224,6 @@ kernel_model_duration(const KernelModel *model, const Kernel *kernel)
   if (model->device->clock != CLOCK_RUNNING)
     return 0;
   KernelParts parts = kernel_model_parts(model, kernel);
-  double ns = fmax(parts.flops_ns, parts.bytes_ns);
-  return (SimTime) (fmax(ns, parts.floor_ns) + parts.gap_ns + 0.5);
+  return (SimTime) (fmax(fmax(parts.flops_ns, parts.bytes_ns), parts.floor_ns) + parts.gap_ns +
+                    0.5);
 }

@@ -52,11 +52,26 @@ ranks_of(const Program *program)
   return ranks;
 }
 
+static void
+init_kernels(Timing *timing, const Program *program, const ClusterSpec *cluster)
+{
+  guint kernels = program->kernels->len;
+  KernelModel model = kernel_model(cluster->device, &(KernelRun){.ranks = ranks_of(program)});
+  timing->kernels = g_new(SimTime, kernels);
+  timing->parts = timing->contends ? g_new(KernelParts, kernels) : NULL;
+  timing->known = timing->contends ? g_new0(KnownRate, kernels) : NULL;
+  for (guint i = 0; i < kernels; i++) {
+    const Kernel *kernel = &g_array_index(program->kernels, Kernel, i);
+    timing->kernels[i] = kernel_model_duration(&model, kernel);
+    if (timing->contends)
+      timing->parts[i] = kernel_model_parts(&model, kernel);
+  }
+}
+
 void
 timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster)
 {
-  guint kernels = program->kernels->len, collectives = program->collectives->len,
-        communicators = program->communicators->len;
+  guint collectives = program->collectives->len, communicators = program->communicators->len;
   *timing = (Timing){.program = program, .cluster = cluster};
   timing->contends = cluster->contention.enabled && cluster->device->clock == CLOCK_RUNNING;
   timing->shapes = g_new(GroupShape, communicators);
@@ -68,16 +83,7 @@ timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster)
   for (guint i = 0; i < collectives; i++)
     timing->collectives[i] =
         collective_timing(timing, &g_array_index(program->collectives, Collective, i));
-  timing->kernels = g_new(SimTime, kernels);
-  timing->parts = timing->contends ? g_new(KernelParts, kernels) : NULL;
-  timing->known = timing->contends ? g_new0(KnownRate, kernels) : NULL;
-  KernelModel model = kernel_model(cluster->device, &(KernelRun){.ranks = ranks_of(program)});
-  for (guint i = 0; i < kernels; i++) {
-    const Kernel *kernel = &g_array_index(program->kernels, Kernel, i);
-    timing->kernels[i] = kernel_model_duration(&model, kernel);
-    if (timing->contends)
-      timing->parts[i] = kernel_model_parts(&model, kernel);
-  }
+  init_kernels(timing, program, cluster);
 }
 
 void
