@@ -86,6 +86,7 @@ libhighwater_a_SOURCES += \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
@@ -160,7 +161,8 @@ libhighwater_a_SOURCES += \
 
 # compute
 libhighwater_a_SOURCES += \
-  src/compute/kernel_model.c src/compute/kernel_model.h
+  src/compute/kernel_model.c src/compute/kernel_model.h \
+  src/compute/straggler.c src/compute/straggler.h
 
 # collective
 libhighwater_a_SOURCES += \
@@ -176,6 +178,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
+  src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \

@@ -112,6 +112,7 @@ typedef struct {
                             data */
   gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
   DeviceLimits device;
+  int torch; /* Implementation.torch */
 } NetworkShape;
 
 /* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */

@@ -4,6 +4,7 @@
 
 #include <float.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -27,13 +28,13 @@ static const char *const loss_names[] = {"fp32", "model", "fused", NULL};
  * llm-foundry's models/mpt (loss_fn fused_crossentropy, use_train_metrics). */
 static const Implementation code_defaults[] = {
     [CODE_TRANSFORMERS] = {CODE_TRANSFORMERS, RMS_NORM_COMPOSITE, ROPE_ROTATE_HALF, KV_HEADS_NATIVE,
-                           ATTENTION_SDPA, LOSS_FP32, FALSE},
+                           ATTENTION_SDPA, LOSS_FP32, .train_metrics = FALSE},
     [CODE_TORCHTITAN] = {CODE_TORCHTITAN, RMS_NORM_FUSED, ROPE_COMPLEX, KV_HEADS_NATIVE,
-                         ATTENTION_SDPA, LOSS_FP32, FALSE},
+                         ATTENTION_SDPA, LOSS_FP32, .train_metrics = FALSE},
     [CODE_NANOGPT] = {CODE_NANOGPT, RMS_NORM_FUSED, ROPE_NONE, KV_HEADS_NATIVE, ATTENTION_SDPA,
-                      LOSS_FP32, FALSE},
+                      LOSS_FP32, .train_metrics = FALSE},
     [CODE_LLM_FOUNDRY] = {CODE_LLM_FOUNDRY, RMS_NORM_FUSED, ROPE_NONE, KV_HEADS_NATIVE,
-                          ATTENTION_SDPA, LOSS_FUSED, TRUE},
+                          ATTENTION_SDPA, LOSS_FUSED, .train_metrics = TRUE},
 };
 
 /* Keys that change what is computed or stored, in configs of transformers, PEFT, bitsandbytes and
@@ -73,6 +74,24 @@ refuse_unsupported(JsonReader *reader)
       json_reader_fail(reader, refused_keys[i].key, "%s is not supported", refused_keys[i].what);
 }
 
+/* "2.5" or "2.5.0". */
+static int
+read_torch_version(JsonReader *section)
+{
+  const char *text = json_reader_string(section, "torch", NULL);
+  int part[3] = {0, 0, TORCH_LAST_PATCH};
+  char rest;
+  if (text == NULL)
+    return 0;
+  int parts = sscanf(text, "%3d.%3d.%3d%c", &part[0], &part[1], &part[2], &rest);
+  if (parts < 2 || parts > 3 || part[0] < 1 || part[1] < 0 || part[2] < 0) {
+    json_reader_fail(section, "torch", "'%s' is not a version of PyTorch: \"2.5\" or \"2.5.0\"",
+                     text);
+    return 0;
+  }
+  return TORCH_VERSION(part[0], part[1], part[2]);
+}
+
 static void
 read_implementation_object(JsonReader *reader, Implementation *implementation)
 {
@@ -89,6 +108,7 @@ read_implementation_object(JsonReader *reader, Implementation *implementation)
       section, "attention", attention_names, (int) implementation->attention);
   implementation->loss =
       (LossCode) json_reader_enum(section, "loss", loss_names, (int) implementation->loss);
+  implementation->torch = read_torch_version(section);
   implementation->train_metrics =
       json_reader_bool(section, "train_metrics", implementation->train_metrics);
   json_reader_finish(section, NULL);

@@ -36,6 +36,10 @@ typedef enum {
   LOSS_FUSED, /* flash-attn's kernel */
 } LossCode;
 
+/* A version of PyTorch as a number that compares; a patch that is not given is the last one. */
+#define TORCH_VERSION(major, minor, patch) (((major) *1000 + (minor)) * 1000 + (patch))
+#define TORCH_LAST_PATCH 999
+
 /* Whose code computes the network.  Fields not given have the defaults of `code`:
  * transformers: composite norms, rotate_half, native KV heads (SDPA with enable_gqa), fp32 loss;
  * torchtitan: fused, complex, native, fp32; nanogpt: layer norms, native, fp32; llm-foundry: layer
@@ -47,6 +51,7 @@ typedef struct {
   KvHeadsCode kv_heads;
   AttentionCode attention;
   LossCode loss;
+  int torch; /* TORCH_VERSION that chooses the attention kernel, or 0: not given */
   gboolean train_metrics; /* llm-foundry: each batch's logits are measured again after backward */
 } Implementation;
 

@@ -10,6 +10,7 @@ typedef struct {
   DType dtype;
   int n;
   OptimizedTensor *tensors;
+  gboolean on_host; /* that is where the tensors are */
 } Update;
 
 static gint64
@@ -49,8 +50,10 @@ static StorageId
 new_state(const Update *u, int i, gint64 bytes)
 {
   StrategyContext *x = u->x;
-  StorageId state = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, state_purpose(u, i));
-  if (state == NO_STORAGE)
+  Space space = u->on_host ? SPACE_HOST : SPACE_DEVICE;
+  StorageId state =
+      live_storage_alloc_in(x->live, space, bytes, STREAM_COMPUTE, state_purpose(u, i));
+  if (state == NO_STORAGE || u->on_host)
     return state;
   operand(u, state, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
@@ -58,7 +61,8 @@ new_state(const Update *u, int i, gint64 bytes)
 }
 
 /* Adam: two moments, and the step counter on the device when fused or Composer's.  SGD with
- * momentum: one buffer. */
+ * momentum: one buffer.  All where the parameters are, pageable on the host (zeros_like pins
+ * nothing). */
 static void
 make_state(const Update *u, int i)
 {
@@ -68,7 +72,7 @@ make_state(const Update *u, int i)
   if (!t->stepped || t->made)
     return;
   t->made = TRUE;
-  if (adam && (code == OPTIMIZER_FUSED || code == OPTIMIZER_COMPOSER))
+  if (adam && !u->on_host && (code == OPTIMIZER_FUSED || code == OPTIMIZER_COMPOSER))
     t->step = new_state(u, i, 4);
   for (int k = 0; k < (adam ? OPTIMIZER_MOMENTS : 1); k++)
     t->moment[k] = new_state(u, i, bytes_of(u, i));
@@ -228,25 +232,58 @@ composer_step(const Update *u)
 
 /* ---- all ---- */
 
+/* The CPU goes over its memory as often as a device would; what it needs for the moment comes and
+ * goes. */
+static void
+update_on_host(const Update *u, double bytes_per_parameter_byte)
+{
+  double bytes = 0;
+  for (int i = 0; i < u->n; i++)
+    bytes += (double) bytes_of(u, i);
+  strategy_work_on_host(u->x, bytes_per_parameter_byte * bytes);
+}
+
+/* The tensors are in one place; those without elements are nowhere. */
+static gboolean
+are_on_host(const StrategyContext *x, int n, const OptimizedTensor *tensors)
+{
+  for (int i = 0; i < n; i++)
+    if (tensors[i].value != NO_STORAGE)
+      return live_storage_space(x->live, tensors[i].value) != SPACE_DEVICE;
+  return FALSE;
+}
+
+/* Bytes moved for each byte of parameters.  Fused 28 / 4, foreach 84 / 4, for-loop like foreach;
+ * SGD reads gradient, buffer and parameter and writes two of them.  Composer's loops: the sums of
+ * their ops. */
+static double
+traffic(gboolean adam, OptimizerCode code)
+{
+  if (code == OPTIMIZER_COMPOSER)
+    return adam ? 23 : 10;
+  return !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
+}
+
 void
 torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors)
 {
-  const Update u = {x, dtype, n, tensors};
+  const Update u = {x, dtype, n, tensors, are_on_host(x, n, tensors)};
   const OptimizerCode code = x->plan->optimizer.implementation;
   gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, n);
-  if (code == OPTIMIZER_COMPOSER) {
+  if (code == OPTIMIZER_COMPOSER && !u.on_host) {
     composer_step(&u);
     return;
   }
   for (int i = 0; i < n; i++)
     make_state(&u, i);
+  if (u.on_host) {
+    update_on_host(&u, traffic(adam, code));
+    return;
+  }
   if (adam && code == OPTIMIZER_FOREACH)
     foreach_temporaries(&u);
   else if (adam && code == OPTIMIZER_FORLOOP)
     forloop_temporaries(&u);
-  /* bytes moved per byte of parameter: fused 28 / 4, foreach 84 / 4, for-loop like foreach; SGD
-   * reads gradient, buffer and parameter and writes two of them */
-  double factor = !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
-  launch_update(&u, adam ? "adam" : "sgd", factor);
+  launch_update(&u, adam ? "adam" : "sgd", traffic(adam, code));
 }
