@@ -80,6 +80,7 @@ static const char *const optimizers[] = {
     "optimizer.implementation=fused optimizer.clip_grad_norm=1.0",
     "optimizer.implementation=foreach optimizer.clip_grad_norm=null",
     "optimizer.implementation=forloop optimizer.zero_grad=end",
+    "optimizer.implementation=composer",
     "optimizer.name=sgd optimizer.implementation=foreach",
     "optimizer.name=none",
 };
