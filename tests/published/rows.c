@@ -207,7 +207,7 @@ internevo_row(const Csv *csv, guint i, PublishedRow *row)
   row->measured = csv_number(csv, i, "tokens_per_s_per_gpu");
   row->network = llama(csv, i, "ffn", "'code': 'torchtitan', 'attention': 'flash1'");
   row->plan = json("{'strategy': 'zero1', 'mesh': {'shard': %d, 'replicate': %d},"
-                   " 'precision': {'compute': 'bf16', 'reduce': 'bf16'},"
+                   " 'precision': {'parameters': 'bf16'},"
                    " 'batch': {'micro_batch': %d, 'sequence_length': %d},"
                    " 'accumulation': {'steps': %d}, 'optimizer': {'implementation': 'fused',"
                    " 'clip_grad_norm': 1.0}, 'activation_checkpointing': {'policy': '%s'}}",
