@@ -89,6 +89,7 @@ libhighwater_a_SOURCES += \
   src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
+  src/spec/phase_spec.c src/spec/phase_spec.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
   src/spec/preset.c src/spec/preset.h \
   src/spec/profile_fields.c src/spec/profile_fields.h
@@ -177,6 +178,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_clip.c \
   src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_offload.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
@@ -210,6 +212,7 @@ libhighwater_a_SOURCES += \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/reentrant.c \
+  src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \

@@ -28,6 +28,7 @@ CHECKS = \
   tests/check_kernel_model \
   tests/check_op \
   tests/check_output \
+  tests/check_phases \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \
