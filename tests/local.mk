@@ -22,6 +22,7 @@ CHECKS = \
   tests/check_fsdp1 \
   tests/check_fsdp_offload \
   tests/check_host_order \
+  tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_op \
