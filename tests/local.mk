@@ -24,6 +24,7 @@ CHECKS = \
   tests/check_fused_attention \
   tests/check_fsdp_offload \
   tests/check_host_order \
+  tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_op \
