@@ -189,7 +189,7 @@ foundry_a100_row(const Csv *csv, guint i, PublishedRow *row)
   return foundry_row(csv, i, row, "a100_40gb");
 }
 
-/* ---- InternEvo: configs/7B_sft.py: ZeRO-1 over zero1 ranks (-1: all), fused norms and rotary
+/* ---- InternEvo: configs/7B_sft.py: ZeRO-1 over zero1 ranks (-1: all; on 8 GPUs 8 is all), fused norms and rotary
  * embeddings, FlashAttention 1, Adam as one kernel ---- */
 
 static gboolean
@@ -206,7 +206,7 @@ internevo_row(const Csv *csv, guint i, PublishedRow *row)
                       full ? ", full" : "", csv_is(csv, i, "pack", "TRUE") ? ", second table" : "");
   row->measured = csv_number(csv, i, "tokens_per_s_per_gpu");
   row->network = llama(csv, i, "ffn", "'code': 'torchtitan', 'attention': 'flash1'");
-  row->plan = json("{'strategy': 'zero1', 'mesh': {'shard': %d, 'replicate': %d},"
+  row->plan = json("{'strategy': 'internevo', 'mesh': {'shard': %d, 'replicate': %d},"
                    " 'precision': {'parameters': 'bf16'},"
                    " 'batch': {'micro_batch': %d, 'sequence_length': %d},"
                    " 'accumulation': {'steps': %d}, 'optimizer': {'implementation': 'fused',"
