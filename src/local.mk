@@ -19,7 +19,8 @@ STRATEGIES = \
   src/strategy/zero2.c \
   src/strategy/zero3.c \
   src/strategy/fsdp1.c \
-  src/strategy/fsdp2.c
+  src/strategy/fsdp2.c \
+  src/strategy/internevo.c
 
 FAMILIES = \
   src/network/family_llama.c \

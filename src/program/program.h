@@ -126,7 +126,7 @@ typedef enum {
 } HostWork;
 
 #define RANGE_KINDS(X)                                                                             \
-  X(PHASE, "phase")   /* zero_grad, forward, backward, clip, optimizer: name is one of these;      \
+  X(PHASE, "phase")   /* zero_grad, forward, backward, metrics, clip, optimizer: its name;         \
                          micro-batch in c */                                                       \
   X(MODULE, "module") /* a module's forward, recomputation or backward */                          \
   X(HOOK, "hook") /* a framework hook, named as in the framework (unshard, post_backward ...) */   \
