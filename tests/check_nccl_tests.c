@@ -296,10 +296,10 @@ static const struct {
     {"a100_", "sophia", "a100-40gb-8"},
     {"a100_1x", "", "a100-80gb-8"},
     {"a100pcie_1x2", "",
-     "{\"device\": \"a100-sxm-40gb\", \"gpus_per_node\": 2, \"intra_node\": "
+     "{\"device\": \"a100-pcie-40gb\", \"gpus_per_node\": 2, \"intra_node\": "
      "{\"fabric\": \"pcie\"}}"},
     {"a100pcie_2x1", "_gdr",
-     "{\"device\": \"a100-sxm-40gb\", \"gpus_per_node\": 1, "
+     "{\"device\": \"a100-pcie-40gb\", \"gpus_per_node\": 1, "
      "\"intra_node\": {\"fabric\": \"pcie\"}, \"inter_node\": {\"fabric\": "
      "\"infiniband\", \"nics\": 1, \"gbit_per_nic\": 200}}"},
     {"b200_", "", "gcp-a4"},
@@ -321,18 +321,16 @@ static const struct {
      "{\"device\": \"a100-sxm-40gb\", \"gpus_per_node\": 2, \"intra_node\": "
      "{\"fabric\": \"nvlink\"}, \"nccl\": {\"intra_busbw_gb_per_s\": 22}}"},
     {"l40s_", "",
-     "{\"device\": \"a100-sxm-40gb\", \"gpus_per_node\": 2, \"intra_node\": "
+     "{\"device\": \"l40s-48gb\", \"gpus_per_node\": 2, \"intra_node\": "
      "{\"fabric\": \"pcie\"}, \"inter_node\": {\"fabric\": \"roce\", \"nics\": 1, "
      "\"gbit_per_nic\": 200}, \"nccl\": {\"intra_busbw_gb_per_s\": 10}}"},
     {"rtx2080ti_1x2", "",
      "{\"device\": \"a100-sxm-40gb\", \"gpus_per_node\": 2, \"intra_node\": "
      "{\"fabric\": \"pcie\"}, \"nccl\": {\"intra_busbw_gb_per_s\": 3.95, "
      "\"one_way_fraction\": 2.8}}"},
-    {"v100_1x", "",
-     "{\"device\": \"a100-sxm-40gb\", \"gpus_per_node\": 8, \"intra_node\": "
-     "{\"fabric\": \"nvlink\"}, \"nccl\": {\"intra_busbw_gb_per_s\": 130}}"},
+    {"v100_1x", "", "v100-8"},
     {"v100_", "",
-     "{\"device\": \"a100-sxm-40gb\", \"gpus_per_node\": 1, \"intra_node\": "
+     "{\"device\": \"v100-sxm2-32gb\", \"gpus_per_node\": 1, \"intra_node\": "
      "{\"fabric\": \"nvlink\"}, \"inter_node\": {\"fabric\": \"tcp\", \"nics\": 1, "
      "\"gbit_per_nic\": 100}}"},
 };

@@ -2,6 +2,7 @@
 #include "cli/run_facts.h"
 
 #include "base/units.h"
+#include "collective/measured.h"
 #include "network/network_flops.h"
 #include "program/program_totals.h"
 
@@ -184,6 +185,28 @@ fill_machine(RunInfo *info, const Scenario *s)
   run_info_add_constant(info, fabric, ORIGIN_DEFAULT);
 }
 
+/* Names the tables that times of the Program's collectives come from, each once. */
+static void
+add_measured(RunInfo *info, const Scenario *s, const Program *program)
+{
+  g_autoptr(GHashTable) named = g_hash_table_new(NULL, NULL);
+  if (s->cluster->tables->len == 0)
+    return;
+  for (guint i = 0; i < program->collectives->len; i++) {
+    const Collective *c = &g_array_index(program->collectives, Collective, i);
+    const Communicator *over =
+        &g_array_index(program->communicators, Communicator, c->communicator);
+    GroupShape shape = group_shape(s->cluster, over->ranks, over->stride);
+    const CollectiveTable *table = measured_table(s->cluster, (CollectiveKind) c->kind, shape);
+    if (!table || !g_hash_table_add(named, (gpointer) (gintptr) table))
+      continue;
+    g_autofree char *name =
+        g_strdup_printf("%s over %d ranks on %d node%s", table->collective, table->ranks,
+                        table->nodes, table->nodes == 1 ? "" : "s");
+    run_info_add_constant(info, name, ORIGIN_IMPORTED);
+  }
+}
+
 RunInfo *
 run_facts(const Scenario *s, const Lowered *lowered, int rank)
 {
@@ -207,6 +230,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   if (has_phases(s->plan))
     add_phases(info, lowered);
   add_communicators(info, s, lowered->program);
+  add_measured(info, s, lowered->program);
   if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
     run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);
   else if (s->strategy->zero_stage != NULL && s->plan->shard == 1)

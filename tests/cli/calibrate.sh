@@ -43,6 +43,7 @@ ok "the same input gives the same bytes" cmp -s out first
 
 answers "a cluster file is written" 0 calibrate --from two.txt inside.txt --output measured.json
 answers "run takes it" 0 run tiny --cluster measured.json --set mesh.shard=16 --json
+ok "and says that it used the table" grep -q '"all_gather over 16 ranks on 2 nodes"' out
 answers "so does calibrate" 0 calibrate --from two.txt --cluster measured.json --json
 ok "bandwidths of the tables are the cluster's" grep -q '"inter_efficiency":.*0\.2' measured.json
 answers "twice gives the same file" 0 calibrate --from two.txt inside.txt --output again.json
