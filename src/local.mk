@@ -24,6 +24,7 @@ STRATEGIES = \
 FAMILIES = \
   src/network/family_llama.c \
   src/network/family_gpt2.c \
+  src/network/family_mpt.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -85,8 +86,10 @@ libhighwater_a_SOURCES += \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
+  src/spec/phase_spec.c src/spec/phase_spec.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
   src/spec/preset.c src/spec/preset.h \
   src/spec/profile_fields.c src/spec/profile_fields.h
@@ -160,6 +163,7 @@ libhighwater_a_SOURCES += \
 # compute
 libhighwater_a_SOURCES += \
   src/compute/kernel_model.c src/compute/kernel_model.h \
+  src/compute/straggler.c src/compute/straggler.h \
   src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h
 
 # collective
@@ -174,8 +178,10 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_clip.c \
   src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_offload.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
+  src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
@@ -206,6 +212,7 @@ libhighwater_a_SOURCES += \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/reentrant.c \
+  src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \

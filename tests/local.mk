@@ -20,11 +20,13 @@ CHECKS = \
   tests/check_families \
   tests/check_free_set \
   tests/check_fsdp1 \
+  tests/check_fsdp_offload \
   tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_op \
   tests/check_output \
+  tests/check_phases \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \

@@ -34,6 +34,38 @@ check_rank(const PlanSpec *plan, int rank, GError **error)
   return FALSE;
 }
 
+/* Every fused attention kernel that the network calls has rates. */
+static gboolean
+check_attention(const Scenario *s, GError **error)
+{
+  const DeviceProfile *device = s->cluster->device;
+  for (guint i = 0; i < s->network->functions->len; i++) {
+    const GArray *kernels = ((const Function *) s->network->functions->pdata[i])->kernels;
+    for (guint k = 0; k < kernels->len; k++) {
+      const Kernel *kernel = &g_array_index(kernels, OpKernel, k).kernel;
+      if (kernel->kind != KERNEL_ATTENTION_FORWARD ||
+          device_profile_runs(device, (FusedAttention) kernel->variant))
+        continue;
+      g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                  "%s: key 'implementation.attention': device %s has no rates of %s",
+                  s->network_spec->name, device->name, fused_attention_names[kernel->variant]);
+      return FALSE;
+    }
+  }
+  return TRUE;
+}
+
+static gboolean
+build_evaluation(Scenario *s, GError **error)
+{
+  if (!s->plan->phases.evaluate.given)
+    return TRUE;
+  NetworkShape shape = lower_evaluation_shape(s->plan, s->cluster->device);
+  shape.torch = s->network_spec->implementation.torch;
+  s->evaluation = network_build(s->network_spec, &shape, error);
+  return s->evaluation != NULL;
+}
+
 Scenario *
 scenario_new(const ScenarioInputs *in, int rank, GError **error)
 {
@@ -52,8 +84,11 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
     return NULL;
   s->strategy = strategy_find(s->plan->strategy);
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
+  shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
-  return s->network != NULL ? g_steal_pointer(&s) : NULL;
+  if (s->network == NULL || !check_attention(s, error) || !build_evaluation(s, error))
+    return NULL;
+  return g_steal_pointer(&s);
 }
 
 Lowered *
@@ -67,6 +102,7 @@ scenario_lower(const Scenario *s, int rank, int steps, GError **error)
       .rank = rank,
       .steps = steps,
       .memory_limit = s->memory_limit,
+      .evaluation = s->evaluation,
   };
   return lower(&input, error);
 }
@@ -77,6 +113,8 @@ scenario_free(Scenario *s)
   if (s == NULL)
     return;
   network_free(s->network);
+  if (s->evaluation != NULL)
+    network_free(s->evaluation);
   cluster_spec_free(s->cluster);
   plan_spec_free(s->plan);
   network_spec_free(s->network_spec);

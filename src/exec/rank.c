@@ -104,7 +104,15 @@ run_range_push(Rank *rank, const ProgramOp *op)
                  .micro_batch = op->c,
                  .name = labels_name(&rank->labels, op->a),
                  .module = labels_module(&rank->labels, op->module)};
-  recorder_push(rank->recorder, rank->host.now, &range);
+  rank->depth++;
+  if (op->b != RANGE_BEYOND) {
+    recorder_push(rank->recorder, rank->host.now, &range);
+    return TRUE;
+  }
+  range.kind = RECORDED_PHASE;
+  rank->beyond_depth = rank->depth;
+  rank->on_beyond(rank->user, TRUE);
+  recorder_begin_beyond(rank->recorder, rank->host.now, &range);
   return TRUE;
 }
 
@@ -112,6 +120,10 @@ static gboolean
 run_range_pop(Rank *rank, G_GNUC_UNUSED const ProgramOp *op)
 {
   recorder_pop(rank->recorder, rank->host.now);
+  if (rank->depth-- == rank->beyond_depth) {
+    rank->beyond_depth = 0;
+    rank->on_beyond(rank->user, FALSE);
+  }
   return TRUE;
 }
 

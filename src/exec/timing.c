@@ -51,11 +51,38 @@ find_load(Timing *timing, const CollectiveTiming *collective)
   return timing->n_loads++;
 }
 
+/* How many ranks work on the Program: a communicator's members lie `stride` apart. */
+static int
+ranks_of(const Program *program)
+{
+  int ranks = 1;
+  for (guint i = 0; i < program->communicators->len; i++) {
+    const Communicator *c = &g_array_index(program->communicators, Communicator, i);
+    ranks = MAX(ranks, c->ranks * c->stride);
+  }
+  return ranks;
+}
+
+static void
+init_kernels(Timing *timing, const Program *program, const ClusterSpec *cluster)
+{
+  guint kernels = program->kernels->len;
+  KernelModel model = kernel_model(cluster->device, &(KernelRun){.ranks = ranks_of(program)});
+  timing->kernels = g_new(SimTime, kernels);
+  timing->parts = timing->contends ? g_new(KernelParts, kernels) : NULL;
+  timing->known = timing->contends ? g_new0(KnownRate, kernels) : NULL;
+  for (guint i = 0; i < kernels; i++) {
+    const Kernel *kernel = &g_array_index(program->kernels, Kernel, i);
+    timing->kernels[i] = kernel_model_duration(&model, kernel);
+    if (timing->contends)
+      timing->parts[i] = kernel_model_parts(&model, kernel);
+  }
+}
+
 void
 timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster)
 {
-  guint kernels = program->kernels->len, collectives = program->collectives->len,
-        communicators = program->communicators->len;
+  guint collectives = program->collectives->len, communicators = program->communicators->len;
   *timing = (Timing){.program = program, .cluster = cluster};
   timing->contends = cluster->contention.enabled && cluster->device->clock == CLOCK_RUNNING;
   timing->shapes = g_new(GroupShape, communicators);
@@ -70,15 +97,7 @@ timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster)
         collective_timing(timing, &g_array_index(program->collectives, Collective, i));
     timing->collectives[i].load = find_load(timing, &timing->collectives[i]);
   }
-  timing->kernels = g_new(SimTime, kernels);
-  timing->parts = timing->contends ? g_new(KernelParts, kernels) : NULL;
-  timing->known = timing->contends ? g_new0(KnownRate, kernels) : NULL;
-  for (guint i = 0; i < kernels; i++) {
-    const Kernel *kernel = &g_array_index(program->kernels, Kernel, i);
-    timing->kernels[i] = kernel_model_duration(cluster->device, kernel);
-    if (timing->contends)
-      timing->parts[i] = kernel_model_parts(cluster->device, kernel);
-  }
+  init_kernels(timing, program, cluster);
 }
 
 void

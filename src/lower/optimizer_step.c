@@ -168,10 +168,36 @@ total_norm(StrategyContext *x, gboolean gathered, StorageId *norms)
   return total;
 }
 
+/* Gradients in the host's memory, all or none. */
+static gboolean
+are_on_host(const StrategyContext *x)
+{
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    if (gradient_of(x, i) != NO_STORAGE)
+      return live_storage_space(x->live, gradient_of(x, i)) != SPACE_DEVICE;
+  return FALSE;
+}
+
+/* There the CPU reads all of them for the norms, and reads and writes them once more. */
+static void
+clip_on_host(StrategyContext *x)
+{
+  guint n = x->network->parameters->len;
+  double bytes = 0;
+  for (guint i = 0; i < n; i++)
+    bytes += (double) local_bytes(x, i);
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) n);
+  strategy_work_on_host(x, 3 * bytes);
+}
+
 void
 optimizer_clip(StrategyContext *x, const Strategy *strategy)
 {
   program_builder_set_module(x->builder, -1);
+  if (are_on_host(x)) {
+    clip_on_host(x);
+    return;
+  }
   gint64 n = x->network->parameters->len;
   double bytes = 0;
   StorageId *norms = tensor_norms(x);

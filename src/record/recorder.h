@@ -47,6 +47,12 @@ void recorder_step_done(Recorder *recorder, guint i, SimTime time);
 
 /* Opens a range: kind, name, module and micro_batch of *range are read. */
 void recorder_push(Recorder *recorder, SimTime time, const Range *range);
+/* The same for a phase beyond the step or the construction, which are over then; their end is not
+ * said again.  recorder_pop() closes it. */
+void recorder_begin_beyond(Recorder *recorder, SimTime time, const Range *range);
+/* Phase i (index into beyond) began when all before it was done, and all that it issued was done at
+ * end. */
+void recorder_beyond_done(Recorder *recorder, guint i, SimTime start, SimTime end);
 /* Closes the innermost open range. */
 void recorder_pop(Recorder *recorder, SimTime time);
 

@@ -248,6 +248,43 @@ add_steps(cJSON *report, const ReportModel *model)
   }
 }
 
+static cJSON *
+beyond_object(const BeyondSummary *phase)
+{
+  cJSON *object = cJSON_CreateObject();
+  add_text(object, "name", phase->name);
+  add_int(object, "after_step", phase->after_step);
+  cJSON_AddBoolToObject(object, "complete", phase->complete);
+  add_seconds(object, "start_s", phase->start);
+  add_seconds(object, "time_s", phase->duration);
+  add_int(object, "start_allocated_bytes", phase->start_allocated);
+  add_int(object, "peak_allocated_bytes", phase->peak_allocated);
+  add_int(object, "peak_reserved_bytes", phase->peak_reserved);
+  add_int(object, "end_allocated_bytes", phase->end_allocated);
+  const PhaseInfo *info = phase->info;
+  if (info) {
+    add_int(object, "communication_bytes", info->communication_bytes);
+    add_int(object, "host_copy_bytes", info->host_copy_bytes);
+  }
+  if (info && info->has_state) {
+    add_int(object, "state_bytes", info->state_bytes);
+    add_int(object, "rank_0_bytes", info->rank_0_bytes);
+    add_int(object, "other_ranks_bytes", info->others_bytes);
+  }
+  return object;
+}
+
+/* Only for plans that have such phases. */
+static void
+add_beyond(cJSON *report, const ReportModel *model)
+{
+  if (model->beyond->len == 0)
+    return;
+  cJSON *phases = cJSON_AddArrayToObject(report, "phases");
+  for (guint i = 0; i < model->beyond->len; i++)
+    cJSON_AddItemToArray(phases, beyond_object(&g_array_index(model->beyond, BeyondSummary, i)));
+}
+
 static void
 add_time(cJSON *report, const TimeSummary *time)
 {
@@ -389,6 +426,7 @@ summary_json(const ReportModel *model)
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
+  add_beyond(report, model);
   add_time(report, &model->time);
   add_communication(report, model);
   add_host_copies(report, &model->copies);

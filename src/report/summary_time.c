@@ -186,7 +186,7 @@ summary_time(ReportModel *model)
   };
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
-    if (span->step != times.index)
+    if (span->step != times.index || recording_is_beyond(recording, span->phase - 1))
       continue;
     times.has_spans = TRUE;
     add_span(model, &times, span);

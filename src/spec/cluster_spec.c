@@ -92,6 +92,9 @@ read_nccl(JsonReader *reader, ClusterSpec *spec, const FabricDefaults *defaults)
       read_quantity(section, "intra_hop_latency_us", microseconds, intra->hop_latency_ns);
   spec->inter_hop_ns =
       read_quantity(section, "inter_hop_latency_us", microseconds, defaults->inter.hop_latency_ns);
+  if (spec->device != NULL && spec->intra_busbw <= 0)
+    json_reader_fail(reader, "intra_node", "%s has no NVLink: its fabric is pcie",
+                     spec->device->name);
   json_reader_finish(section, NULL);
 }
 

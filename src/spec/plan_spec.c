@@ -1,6 +1,7 @@
 /* plan_spec.c - reads how a network is trained, against the table of strategies. */
 #include "spec/plan_spec.h"
 
+#include <math.h>
 #include <stdarg.h>
 
 #include "base/units.h"
@@ -34,7 +35,7 @@ static const char *const retain_until_names[] = {"end_of_forward", "end_of_backw
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
-static const char *const reserved_keys[] = {"trainable", "offload", "phases", "failure"};
+static const char *const reserved_keys[] = {"trainable", "offload", "failure"};
 
 const char *
 plan_checkpoint_policy_name(CheckpointPolicy policy)
@@ -286,6 +287,18 @@ read_strategy(JsonReader *reader, PlanSpec *spec, const PlanStrategy *strategies
   return &strategies[chosen];
 }
 
+static void
+read_phases(JsonReader *reader, PlanSpec *spec, const PlanStrategy *strategies)
+{
+  guint n = 0;
+  while (strategies[n].strategy)
+    n++;
+  g_autofree const char **names = g_new0(const char *, n + 1);
+  for (guint i = 0; i < n; i++)
+    names[i] = strategies[i].strategy;
+  phase_spec_read(reader, names, &spec->phases);
+}
+
 /* Whether the key is written, without making it a known key: those are suggested for misspelt ones.
  */
 static gboolean
@@ -356,6 +369,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
   read_retain(reader, spec);
   read_ranks(reader, spec);
+  read_phases(reader, spec, strategies);
   read_section(reader, spec, strategy->section);
   refuse_other_sections(document, reader, spec, strategies);
   refuse_reserved(document, reader);
@@ -394,11 +408,22 @@ plan_spec_free(PlanSpec *spec)
     return;
   g_ptr_array_unref(spec->retain);
   g_array_unref(spec->ranks.slow);
+  phase_spec_clear(&spec->phases);
   g_free(spec->options);
   g_free(spec->strategy);
   g_free(spec->file);
   g_free(spec->name);
   g_free(spec);
+}
+
+/* How many of the first n blocks are checkpointed: whenever n times the fraction reaches another
+ * whole and a half one is (fms_fsdp/policies/ac_handler.py, apply_fsdp_checkpointing). */
+static int
+checkpointed_of(double fraction, int n)
+{
+  double reached = n * fraction;
+  int count = (int) floor(reached + 0.5);
+  return reached < count - 0.5 ? count - 1 : count; /* the sum was rounded */
 }
 
 gboolean
@@ -410,8 +435,8 @@ plan_spec_checkpoints(const PlanSpec *spec, int block)
     return FALSE;
   case CHECKPOINT_EVERY_N:
     return block % spec->checkpointing.every == 0;
-  case CHECKPOINT_FRACTION: /* block i when floor((i + 1) f) > floor(i f): spread evenly */
-    return (gint64) ((block + 1) * f) > (gint64) (block * f);
+  case CHECKPOINT_FRACTION:
+    return checkpointed_of(f, block + 1) > checkpointed_of(f, block);
   default:
     return TRUE;
   }

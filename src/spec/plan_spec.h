@@ -8,6 +8,7 @@
 #include "base/json_reader.h"
 #include "spec/dtype.h"
 #include "spec/option.h"
+#include "spec/phase_spec.h"
 
 typedef enum {
   CHECKPOINT_NONE,
@@ -85,6 +86,7 @@ typedef struct {
   } ranks;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
+  PhaseSpec phases;
   /* The strategy's own section: values parallel to section->options. */
   const OptionSection *section; /* NULL: the strategy has none */
   OptionValue *options;
@@ -100,7 +102,7 @@ typedef struct {
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
  * out of range, a section that the strategy does not use, reserved keys (trainable, offload,
- * phases, failure), a mesh that overflows. */
+ * failure), a mesh that overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,
