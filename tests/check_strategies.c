@@ -75,6 +75,7 @@ static const char *const accumulations[] = {
     ("accumulation.steps=3 accumulation.sync_every_step=false"
      " accumulation.reshard_after_backward=false"),
     "accumulation.steps=2 accumulation.set_last_backward=true",
+    "accumulation.steps=4 accumulation.all_reduce_every=3",
 };
 static const char *const optimizers[] = {
     "optimizer.implementation=fused optimizer.clip_grad_norm=1.0",

@@ -92,6 +92,8 @@ read_accumulation(JsonReader *reader, PlanSpec *spec)
       json_reader_bool(section, "reshard_after_backward", TRUE);
   spec->accumulation.set_last_backward_given = json_reader_has(section, "set_last_backward");
   spec->accumulation.set_last_backward = json_reader_bool(section, "set_last_backward", FALSE);
+  spec->accumulation.all_reduce_every =
+      (int) json_reader_int(section, "all_reduce_every", 1, 1, ACCUMULATION_MAX);
   json_reader_finish(section, NULL);
 }
 

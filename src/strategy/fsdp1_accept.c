@@ -112,6 +112,8 @@ fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
                             "only fsdp2 has it");
   if (plan->accumulation.set_last_backward)
     return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only fsdp2 has it");
+  if (plan->accumulation.all_reduce_every > 1)
+    return plan_spec_refuse(plan, error, "accumulation.all_reduce_every", "only fsdp2 has it");
   if (loses_tied_gradient(plan, network))
     return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
                             "without sharding, FSDP1 cannot keep a tied weight's gradient in %s "

@@ -45,6 +45,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
                             "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number,
                             plan->shard);
+  if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
+    return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
+                            "needs replicas: mesh.replicate is 1");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
@@ -134,7 +137,7 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
   for (guint i = 0; i < unit->modules->len; i++)
     f->group_of_module[g_array_index(unit->modules, int, i)] = index;
   g->gathered_elements = f->ranks * g->shard_elements;
-  g->gathered = g->all_reduce_input = NO_STORAGE;
+  g->gathered = g->all_reduce_input = g->partial = NO_STORAGE;
   g->reshard_event = g->reduce_event = g->all_reduce_event = -1;
   unit->unsharded_bytes = g->gathered_elements * dtype_size(f->gathered);
   unit->shard_bytes = g->shard_elements * dtype_size(f->stored);
@@ -471,7 +474,8 @@ misled_prefetch(const Fsdp2 *f, const PlanSpec *plan)
 }
 
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
- * gradients are reduced once in every micro-batch that synchronizes. */
+ * gradients are reduced once in every micro-batch that synchronizes, and summed over replicas in
+ * every n-th of them and the last. */
 static ExpectedTotals
 expected(StrategyContext *x)
 {
@@ -480,6 +484,7 @@ expected(StrategyContext *x)
   ExpectedTotals total = {0};
   int steps = plan->accumulation.steps,
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
+  gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
   int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
   for (int i = 0; i < f->count; i++) {
     const Group *g = &f->groups[i];
@@ -490,7 +495,7 @@ expected(StrategyContext *x)
       total.elements_gathered += gathers * g->gathered_elements;
     if (f->ranks > 1)
       total.elements_reduced += synchronized * g->gathered_elements;
-    total.elements_all_reduced += f->replicas > 1 ? synchronized * g->shard_elements : 0;
+    total.elements_all_reduced += f->replicas > 1 ? summed * g->shard_elements : 0;
     *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         g->shard_elements * dtype_size(f->stored);
   }
