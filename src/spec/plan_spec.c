@@ -363,7 +363,7 @@ plan_spec_free(PlanSpec *spec)
   if (!spec)
     return;
   g_ptr_array_unref(spec->retain);
-  g_free(spec->options);
+  option_values_free(spec->options, spec->section);
   g_free(spec->strategy);
   g_free(spec->file);
   g_free(spec->name);
