@@ -85,10 +85,12 @@ libhighwater_a_SOURCES += \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
+  src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
   src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
+  src/spec/phase_spec.c src/spec/phase_spec.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
   src/spec/preset.c src/spec/preset.h \
   src/spec/profile_fields.c src/spec/profile_fields.h
@@ -133,9 +135,11 @@ libhighwater_a_SOURCES += \
   src/program/program_listing.c \
   src/program/program_parse.c \
   src/program/program_print.c \
+  src/program/program_reach.c src/program/program_reach.h \
   src/program/program_scan.c src/program/program_scan.h \
   src/program/program_schema.c src/program/program_schema.h \
-  src/program/program_totals.c src/program/program_totals.h
+  src/program/program_totals.c src/program/program_totals.h \
+  src/program/rank_set.c src/program/rank_set.h
 
 # network
 libhighwater_a_SOURCES += \
@@ -162,7 +166,8 @@ libhighwater_a_SOURCES += \
 # compute
 libhighwater_a_SOURCES += \
   src/compute/kernel_model.c src/compute/kernel_model.h \
-  src/compute/straggler.c src/compute/straggler.h
+  src/compute/straggler.c src/compute/straggler.h \
+  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h
 
 # collective
 libhighwater_a_SOURCES += \
@@ -211,6 +216,7 @@ libhighwater_a_SOURCES += \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/reentrant.c \
+  src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \
@@ -227,11 +233,15 @@ libhighwater_a_SOURCES += \
   src/exec/labels.c src/exec/labels.h \
   src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
-  src/exec/span_log.c src/exec/span_log.h
+  src/exec/span_log.c src/exec/span_log.h \
+  src/exec/timing.c src/exec/timing.h
 
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/failure.c src/report/failure.h \
+  src/report/failure_json.c \
+  src/report/failure_text.c \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/interval_set.c src/report/interval_set.h \
   src/report/module_lines.c \
@@ -273,6 +283,7 @@ libhighwater_a_SOURCES += \
   src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
+  src/cli/run_failure.c src/cli/run_failure.h \
   src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
   src/cli/scenario.c src/cli/scenario.h

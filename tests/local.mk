@@ -9,13 +9,16 @@ CHECKS = \
   tests/check_builder \
   tests/check_caching_allocator \
   tests/check_cluster_spec \
+  tests/check_closed_forms \
   tests/check_collective \
+  tests/check_contention \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_estimate \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
+  tests/check_failure \
   tests/check_families \
   tests/check_free_set \
   tests/check_fsdp1 \
@@ -24,8 +27,10 @@ CHECKS = \
   tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_measured \
   tests/check_op \
   tests/check_output \
+  tests/check_phases \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \
@@ -39,6 +44,7 @@ CHECKS = \
   tests/check_shared_link \
   tests/check_show \
   tests/check_specs \
+  tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
   tests/check_trace_order \

@@ -393,7 +393,18 @@ expected(StrategyContext *x)
     *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         h->shard_elements * dtype_size(f->stored);
   }
+  if (fsdp1_shards(f) && x->plan->optimizer.clip_grad_norm > 0)
+    total.elements_all_reduced++; /* the norm */
   return total;
+}
+
+/* NO_SHARD keeps everything on all ranks of the mesh. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const Fsdp1 *f = x->state;
+  int ranks = fsdp1_shards(f) ? f->ranks : 1;
+  return (StateSpread){ranks, ranks};
 }
 
 const Strategy strategy_fsdp1 = {
@@ -419,5 +430,6 @@ const Strategy strategy_fsdp1 = {
     .clip = fsdp1_clip,
     .release = release,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
 };

@@ -144,6 +144,19 @@ make_zero(StrategyContext *x)
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }
 
+void
+fsdp1_all_reduce_norm(StrategyContext *x, StorageId norm)
+{
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  operand(x, norm, DTYPE_FP32, ROLE_ACCUMULATE);
+  program_builder_collective(x->builder, STREAM_COMPUTE,
+                             &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
+                                           .dtype = DTYPE_FP32,
+                                           .communicator = fsdp1_of(x)->shard_communicator,
+                                           .name = program_builder_name(x->builder, "norm"),
+                                           .bytes = dtype_size(DTYPE_FP32)});
+}
+
 static gint64
 elements_of(const StrategyContext *x, const GArray *parameters)
 {
@@ -168,6 +181,7 @@ fsdp1_clip(StrategyContext *x)
   }
   StorageId local = parameters->len > 0 ? local_norm(x, parameters) : NO_STORAGE;
   StorageId square = fsdp1_scalar(x, local != NO_STORAGE ? local : f->zero, "square of the norm");
+  fsdp1_all_reduce_norm(x, square);
   StorageId total = fsdp1_scalar(x, square, "total norm");
   live_storage_drop(x->live, square);
   StorageId sum = fsdp1_scalar(x, total, "total norm + eps"),

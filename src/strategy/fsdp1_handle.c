@@ -234,7 +234,9 @@ limit_rate(StrategyContext *x)
   Fsdp1 *f = fsdp1_of(x);
   if (!f->limits || f->free_events->len < MOST_IN_FLIGHT)
     return;
+  program_builder_push(x->builder, RANGE_HOOK, "rate_limiter", 0);
   program_builder_event_sync(x->builder, g_array_index(f->free_events, gint32, 0));
+  program_builder_pop(x->builder);
   g_array_remove_index(f->free_events, 0);
 }
 
@@ -284,7 +286,7 @@ handle_unshard(StrategyContext *x, Handle *h, gboolean forward)
   if (needed)
     gather(x, h);
   show_parameters(x, h, used_storage(f, h));
-  if (forward)
+  if (forward && !x->evaluating)
     x->view_parameters(x, h->index, STREAM_UNSHARD);
   if (shards) {
     if (needed || fsdp1_is_mixed(f))

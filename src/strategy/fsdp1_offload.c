@@ -85,6 +85,7 @@ fsdp1_clip_on_host(StrategyContext *x, gint64 elements, StorageId zero)
     program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   }
   StorageId square = fsdp1_scalar(x, local != NO_STORAGE ? local : zero, "square of the norm");
+  fsdp1_all_reduce_norm(x, square);
   StorageId total = fsdp1_scalar(x, square, "total norm");
   live_storage_drop(x->live, square);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);

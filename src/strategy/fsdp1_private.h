@@ -162,6 +162,8 @@ void fsdp1_clip_on_host(StrategyContext *x, gint64 elements, StorageId zero);
 
 /* A scalar in fp32 made of another one (NO_STORAGE: of none). */
 StorageId fsdp1_scalar(StrategyContext *x, StorageId from, const char *what);
+/* dist.all_reduce(total_norm, group=self.process_group): the compute stream waits. */
+void fsdp1_all_reduce_norm(StrategyContext *x, StorageId norm);
 
 /* FullyShardedDataParallel.clip_grad_norm_. */
 gboolean fsdp1_clip(StrategyContext *x);

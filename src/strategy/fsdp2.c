@@ -512,7 +512,17 @@ expected(StrategyContext *x)
   }
   if (f->ranks > 1)
     total.elements_gathered += misled_prefetch(f, plan);
+  /* Their norms; those of gradients on the host are summed between hosts. */
+  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
+    total.elements_all_reduced += x->network->parameters->len;
   return total;
+}
+
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const Fsdp2 *f = x->state;
+  return (StateSpread){f->ranks, f->ranks};
 }
 
 const Strategy strategy_fsdp2 = {
@@ -538,5 +548,6 @@ const Strategy strategy_fsdp2 = {
     .end_backward = end_backward,
     .release = release,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
 };
