@@ -191,6 +191,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \

@@ -34,6 +34,7 @@ START_TEST(an_empty_plan_is_one_rank_with_pytorchs_defaults)
   ck_assert(p->micro_batch == 1 && p->sequence_length == 8192 && !p->sequence_length_given);
   ck_assert(p->accumulation.steps == 1 && p->accumulation.sync_every_step);
   ck_assert(p->accumulation.reshard_after_backward && !p->accumulation.set_last_backward);
+  ck_assert_int_eq(p->accumulation.all_reduce_every, 1);
   ck_assert(!p->accumulation.reshard_after_backward_given);
   ck_assert_int_eq(p->precision.parameters, DTYPE_FP32);
   ck_assert_int_eq(p->precision.compute, DTYPE_FP32);

@@ -24,6 +24,7 @@ CHECKS = \
   tests/check_free_set \
   tests/check_fsdp1 \
   tests/check_fused_attention \
+  tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
   tests/check_internevo \

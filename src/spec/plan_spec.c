@@ -95,6 +95,8 @@ read_accumulation(JsonReader *reader, PlanSpec *spec)
       json_reader_bool(section, "reshard_after_backward", TRUE);
   spec->accumulation.set_last_backward_given = json_reader_has(section, "set_last_backward");
   spec->accumulation.set_last_backward = json_reader_bool(section, "set_last_backward", FALSE);
+  spec->accumulation.all_reduce_every =
+      (int) json_reader_int(section, "all_reduce_every", 1, 1, ACCUMULATION_MAX);
   json_reader_finish(section, NULL);
 }
 
@@ -411,8 +413,8 @@ plan_spec_free(PlanSpec *spec)
     return;
   g_ptr_array_unref(spec->retain);
   g_array_unref(spec->ranks.slow);
+  option_values_free(spec->options, spec->section);
   phase_spec_clear(&spec->phases);
-  g_free(spec->options);
   g_free(spec->strategy);
   g_free(spec->file);
   g_free(spec->name);

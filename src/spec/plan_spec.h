@@ -54,6 +54,7 @@ typedef struct {
   struct {
     int steps;
     gboolean sync_every_step, reshard_after_backward, set_last_backward;
+    int all_reduce_every; /* micro-batches: of HSDP's replicas */
     gboolean reshard_after_backward_given, set_last_backward_given, sync_every_step_given;
   } accumulation;
   struct {
