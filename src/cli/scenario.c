@@ -40,8 +40,30 @@ build_evaluation(Scenario *s, GError **error)
   if (!s->plan->phases.evaluate.given)
     return TRUE;
   NetworkShape shape = lower_evaluation_shape(s->plan, s->cluster->device);
+  shape.torch = s->network_spec->implementation.torch;
   s->evaluation = network_build(s->network_spec, &shape, error);
   return s->evaluation != NULL;
+}
+
+/* Every fused attention kernel that the network calls has rates. */
+static gboolean
+check_attention(const Scenario *s, GError **error)
+{
+  const DeviceProfile *device = s->cluster->device;
+  for (guint i = 0; i < s->network->functions->len; i++) {
+    const GArray *kernels = ((const Function *) s->network->functions->pdata[i])->kernels;
+    for (guint k = 0; k < kernels->len; k++) {
+      const Kernel *kernel = &g_array_index(kernels, OpKernel, k).kernel;
+      if (kernel->kind != KERNEL_ATTENTION_FORWARD ||
+          device_profile_runs(device, (FusedAttention) kernel->variant))
+        continue;
+      g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                  "%s: key 'implementation.attention': device %s has no rates of %s",
+                  s->network_spec->name, device->name, fused_attention_names[kernel->variant]);
+      return FALSE;
+    }
+  }
+  return TRUE;
 }
 
 Scenario *
@@ -62,8 +84,9 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
     return NULL;
   s->strategy = strategy_find(s->plan->strategy);
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
+  shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
-  if (s->network == NULL || !build_evaluation(s, error))
+  if (s->network == NULL || !check_attention(s, error) || !build_evaluation(s, error))
     return NULL;
   return g_steal_pointer(&s);
 }

@@ -35,7 +35,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
-      .device = {device->sms, device->max_threads_per_sm},
+      .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
   if (strategy != NULL && strategy->shape != NULL)
     strategy->shape(plan, &shape);
