@@ -90,6 +90,7 @@ libhighwater_a_SOURCES += \
   src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
+  src/spec/phase_spec.c src/spec/phase_spec.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
   src/spec/preset.c src/spec/preset.h \
   src/spec/profile_fields.c src/spec/profile_fields.h
@@ -165,7 +166,8 @@ libhighwater_a_SOURCES += \
 # compute
 libhighwater_a_SOURCES += \
   src/compute/kernel_model.c src/compute/kernel_model.h \
-  src/compute/straggler.c src/compute/straggler.h
+  src/compute/straggler.c src/compute/straggler.h \
+  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h
 
 # collective
 libhighwater_a_SOURCES += \
@@ -179,6 +181,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_clip.c \
   src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_offload.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
@@ -212,6 +215,7 @@ libhighwater_a_SOURCES += \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/reentrant.c \
+  src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \
@@ -228,7 +232,8 @@ libhighwater_a_SOURCES += \
   src/exec/labels.c src/exec/labels.h \
   src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
-  src/exec/span_log.c src/exec/span_log.h
+  src/exec/span_log.c src/exec/span_log.h \
+  src/exec/timing.c src/exec/timing.h
 
 # report
 libhighwater_a_SOURCES += \

@@ -244,7 +244,7 @@ static const struct {
      "unknown key 'retain[0].unitl'; did you mean 'until'?"},
     {"{\"trainable\": []}", "key 'trainable': not yet supported"},
     {"{\"offload\": {}}", "key 'offload': not yet supported"},
-    {"{\"phases\": []}", "key 'phases': not yet supported"},
+    {"{\"phases\": []}", "key 'phases': an object is needed, not an array"},
     {"{\"failure\": 1}", "key 'failure': an object is needed, not a number"},
     {"{\"ranks\": 8}", "key 'ranks': not yet supported"},
     /* strategies and their sections */

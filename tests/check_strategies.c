@@ -115,8 +115,9 @@ static const char *const limits[] = {"fsdp.limit_all_gathers=true", "fsdp.limit_
 static const char *const directions[] = {"fsdp.backward_prefetch=pre",
                                          "fsdp.backward_prefetch=post",
                                          "fsdp.backward_prefetch=none fsdp.forward_prefetch=1"};
+static const char *const places_of_shards[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true"};
 static const Dimension of_fsdp1[] = {DIMENSION(wrappings), DIMENSION(shardings), DIMENSION(limits),
-                                     DIMENSION(directions)};
+                                     DIMENSION(directions), DIMENSION(places_of_shards)};
 
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};

@@ -11,6 +11,7 @@ CHECKS = \
   tests/check_cluster_spec \
   tests/check_closed_forms \
   tests/check_collective \
+  tests/check_contention \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_estimate \
@@ -28,6 +29,7 @@ CHECKS = \
   tests/check_measured \
   tests/check_op \
   tests/check_output \
+  tests/check_phases \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \
@@ -41,6 +43,7 @@ CHECKS = \
   tests/check_shared_link \
   tests/check_show \
   tests/check_specs \
+  tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
   tests/check_trace_order \

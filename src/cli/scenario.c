@@ -55,6 +55,17 @@ check_attention(const Scenario *s, GError **error)
   return TRUE;
 }
 
+static gboolean
+build_evaluation(Scenario *s, GError **error)
+{
+  if (!s->plan->phases.evaluate.given)
+    return TRUE;
+  NetworkShape shape = lower_evaluation_shape(s->plan, s->cluster->device);
+  shape.torch = s->network_spec->implementation.torch;
+  s->evaluation = network_build(s->network_spec, &shape, error);
+  return s->evaluation != NULL;
+}
+
 Scenario *
 scenario_new(const ScenarioInputs *in, int rank, GError **error)
 {
@@ -75,7 +86,7 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
-  if (s->network == NULL || !check_attention(s, error))
+  if (s->network == NULL || !check_attention(s, error) || !build_evaluation(s, error))
     return NULL;
   return g_steal_pointer(&s);
 }
@@ -91,6 +102,7 @@ scenario_lower(const Scenario *s, int rank, int steps, GError **error)
       .rank = rank,
       .steps = steps,
       .memory_limit = s->memory_limit,
+      .evaluation = s->evaluation,
   };
   return lower(&input, error);
 }
@@ -101,6 +113,8 @@ scenario_free(Scenario *s)
   if (s == NULL)
     return;
   network_free(s->network);
+  if (s->evaluation != NULL)
+    network_free(s->evaluation);
   cluster_spec_free(s->cluster);
   plan_spec_free(s->plan);
   network_spec_free(s->network_spec);

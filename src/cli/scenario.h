@@ -30,6 +30,7 @@ typedef struct {
   ClusterSpec *cluster;
   const Strategy *strategy;
   Network *network;
+  Network *evaluation; /* for the shape of the plan's evaluation; NULL: none */
   gint64 memory_limit; /* of the allocator, bytes; 0: what the device has */
 } Scenario;
 

@@ -73,6 +73,11 @@ batch_of(const Kernel *kernel)
   return one > 0 ? fmax(1, nearbyint(kernel->flops / one)) : 1;
 }
 
+/* A tiling of the output: what it takes, and how many tiles there are. */
+typedef struct {
+  double ns, tiles;
+} Tiling;
+
 /* Parts of the depth are computed by different SMs into fp32 partial results, which another kernel
  * reads again and adds (cuBLAS's split-K). */
 static double
@@ -86,21 +91,22 @@ partial_sums_ns(const KernelModel *model, const Product *p, int parts)
 
 /* Tiles are worked on in waves of one per SM, the last wave as long as any (NVIDIA, "Matrix
  * Multiplication Background User's Guide", "Tile Quantization" and "Wave Quantization"). */
-static double
-tiling_ns(const KernelModel *model, const Product *p, const GemmTile *tile, int parts)
+static Tiling
+tiling(const KernelModel *model, const Product *p, const GemmTile *tile, int parts)
 {
   const DeviceProfile *device = model->device;
   double tiles = ceil(p->m / tile->rows) * ceil(p->n / tile->columns) * p->batch;
-  double waves = ceil(tiles * parts / device->sms);
+  double pieces = tiles * parts;
+  double waves = ceil(pieces / device->sms);
   double depth = p->k / parts + device->gemm_prologue;
   double tile_flops = 2.0 * tile->rows * tile->columns * depth;
   double seconds = waves * tile_flops / (p->sm_flops * tile->efficiency);
-  return seconds * NS_PER_S + partial_sums_ns(model, p, parts);
+  return (Tiling){seconds * NS_PER_S + partial_sums_ns(model, p, parts), pieces};
 }
 
 /* The fastest tiling, as cuBLAS's heuristics look for. */
-static double
-gemm_ns(const KernelModel *model, const Kernel *kernel)
+static Tiling
+gemm_tiling(const KernelModel *model, const Kernel *kernel)
 {
   const DeviceProfile *device = model->device;
   double flops = peak_flops(device, kernel) * device->gemm_efficiency * device->gemm_in_step;
@@ -111,11 +117,20 @@ gemm_ns(const KernelModel *model, const Kernel *kernel)
       .k = (double) kernel->k,
       .sm_flops = flops * model->clock / device->sms,
   };
-  double best = INFINITY;
+  Tiling best = {INFINITY, 0};
   for (int i = 0; i < device->gemm_tiles; i++)
-    for (int parts = 1; parts <= device->gemm_split_k; parts *= 2)
-      best = fmin(best, tiling_ns(model, &product, &device->gemm_tile[i], parts));
+    for (int parts = 1; parts <= device->gemm_split_k; parts *= 2) {
+      Tiling one = tiling(model, &product, &device->gemm_tile[i], parts);
+      if (one.ns < best.ns)
+        best = one;
+    }
   return best;
+}
+
+static double
+gemm_ns(const KernelModel *model, const Kernel *kernel)
+{
+  return gemm_tiling(model, kernel).ns;
 }
 
 /* ---- attention ---- */
@@ -188,13 +203,27 @@ static double (*const work_ns[KERNEL_KIND_COUNT])(const KernelModel *, const Ker
     [KERNEL_COPY] = copy_ns,
 };
 
+KernelParts
+kernel_model_parts(const KernelModel *model, const Kernel *kernel)
+{
+  const DeviceProfile *device = model->device;
+  gboolean product = kernel->kind == KERNEL_GEMM;
+  Tiling tiling = product ? gemm_tiling(model, kernel) : (Tiling){0};
+  return (KernelParts){
+      .flops_ns = product ? tiling.ns : work_ns[kernel->kind](model, kernel),
+      .bytes_ns = bytes_ns(model, kernel->bytes),
+      .floor_ns = device->kernel_floor_ns * kernel->launches,
+      .gap_ns = device->kernel_gap_ns * kernel->launches,
+      .tiles = tiling.tiles,
+  };
+}
+
 SimTime
 kernel_model_duration(const KernelModel *model, const Kernel *kernel)
 {
-  const DeviceProfile *device = model->device;
-  if (device->clock != CLOCK_RUNNING)
+  if (model->device->clock != CLOCK_RUNNING)
     return 0;
-  double floor_ns = device->kernel_floor_ns * kernel->launches;
-  double ns = fmax(work_ns[kernel->kind](model, kernel), bytes_ns(model, kernel->bytes));
-  return (SimTime) (fmax(ns, floor_ns) + device->kernel_gap_ns * kernel->launches + 0.5);
+  KernelParts parts = kernel_model_parts(model, kernel);
+  return (SimTime) (fmax(fmax(parts.flops_ns, parts.bytes_ns), parts.floor_ns) + parts.gap_ns +
+                    0.5);
 }

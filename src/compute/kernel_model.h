@@ -29,4 +29,14 @@ KernelModel kernel_model(const DeviceProfile *device, const KernelRun *run);
  */
 SimTime kernel_model_duration(const KernelModel *model, const Kernel *kernel);
 
+/* What a kernel's duration is made of, ns. */
+typedef struct {
+  double flops_ns, bytes_ns; /* it takes the longer of the two, */
+  double floor_ns;           /* or this if that is longer, */
+  double gap_ns;             /* and this on top */
+  double tiles;              /* of a matrix product's output, in the tiling it has; else 0 */
+} KernelParts;
+
+KernelParts kernel_model_parts(const KernelModel *model, const Kernel *kernel);
+
 #endif

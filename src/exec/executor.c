@@ -13,7 +13,11 @@ typedef struct {
   Recording *recording;
   Engine *engine;
   Rank rank;
-  GPtrArray *ends; /* SyncPoint *: STREAM_COUNT a step, that say when it is done */
+  GPtrArray *ends;   /* SyncPoint *: STREAM_COUNT a step, that say when it is done */
+  GPtrArray *beyond; /* SyncPoint *: twice STREAM_COUNT a phase beyond: what came before it, and its
+                        own */
+  int step;
+  gboolean is_over; /* the construction, or step */
 } Executor;
 
 static gboolean
@@ -55,20 +59,61 @@ reserve_recording(Executor *executor)
   recorder_reserve(executor->rank.recorder, memory, ranges, spans);
 }
 
-/* Builds the model as if memory had no end, then waits for the device, as a training script does
- * before its loop. */
+/* Remembers when all that was issued so far is done. */
+static void
+mark_all(Executor *executor, GPtrArray *into)
+{
+  SyncPoint *ends[STREAM_COUNT];
+  gpu_mark_all(&executor->rank.gpu, executor->rank.host.now, ends);
+  for (int i = 0; i < STREAM_COUNT; i++)
+    g_ptr_array_add(into, ends[i]);
+}
+
+static gboolean
+wait_for_device(Executor *executor)
+{
+  Rank *rank = &executor->rank;
+  SyncPoint *ends[STREAM_COUNT];
+  gpu_mark_all(&rank->gpu, rank->host.now, ends);
+  return host_thread_wait(&rank->host, ends, STREAM_COUNT);
+}
+
+/* The model was built as if memory had no end. */
+static gboolean
+end_construction(Executor *executor)
+{
+  gboolean goes_on = wait_for_device(executor);
+  recorder_end_construction(executor->rank.recorder);
+  caching_allocator_set_limit(executor->rank.memory.allocator,
+                              executor->config->allocator.memory_limit);
+  return goes_on;
+}
+
+/* The first phase beyond a step (or the construction) ends it. */
+static void
+on_beyond(gpointer user, gboolean begins)
+{
+  Executor *executor = user;
+  if (begins && !executor->is_over) {
+    executor->is_over = TRUE;
+    if (executor->step == 0)
+      end_construction(executor);
+    else
+      mark_all(executor, executor->ends);
+  }
+  mark_all(executor, executor->beyond);
+}
+
+/* Builds the model, then waits for the device, as a training script does before its loop. */
 static gboolean
 run_construction(Executor *executor)
 {
   Rank *rank = &executor->rank;
   span_log_begin(&rank->spans, 0, executor->config->keep_spans);
   gboolean goes_on = rank_run(rank, g_ptr_array_index(executor->program->lists, 0));
-  SyncPoint *ends[STREAM_COUNT];
-  gpu_mark_all(&rank->gpu, rank->host.now, ends);
-  goes_on = host_thread_wait(&rank->host, ends, STREAM_COUNT) && goes_on;
-  recorder_end_construction(rank->recorder);
-  caching_allocator_set_limit(rank->memory.allocator, executor->config->allocator.memory_limit);
-  return goes_on;
+  if (executor->is_over)
+    return wait_for_device(executor) && goes_on;
+  return end_construction(executor) && goes_on;
 }
 
 /* FALSE when the run ends in this step. */
@@ -91,34 +136,41 @@ static gboolean
 run_step(Executor *executor, int step)
 {
   Rank *rank = &executor->rank;
+  executor->step = step;
+  executor->is_over = FALSE;
   span_log_begin(&rank->spans, step, keeps_spans(executor, step));
   recorder_begin_step(rank->recorder, rank->host.now);
   gboolean goes_on = issue_step(executor, step);
   recorder_end_step(rank->recorder, rank->host.now);
-  SyncPoint *ends[STREAM_COUNT];
-  gpu_mark_all(&rank->gpu, rank->host.now, ends);
-  for (int i = 0; i < STREAM_COUNT; i++)
-    g_ptr_array_add(executor->ends, ends[i]);
+  if (!executor->is_over)
+    mark_all(executor, executor->ends);
   /* Keeps what is queued short; the device is not drained. */
   host_thread_look(&rank->host);
   return goes_on;
 }
 
-static void
-record_step_ends(Executor *executor)
+/* When the points marked in mark_all() number i fired; the run's end for those that never will. */
+static SimTime
+time_of_mark(const Executor *executor, const GPtrArray *marks, guint i)
 {
-  SimTime stop = executor->config->stop_at;
+  SimTime stop = executor->config->stop_at, done = 0;
   SimTime last = stop > 0 ? stop : engine_now(executor->engine);
-  for (guint i = 0; i < executor->recording->steps->len; i++) {
-    SimTime done = 0;
-    for (guint j = 0; j < STREAM_COUNT; j++) {
-      SyncPoint *end = g_ptr_array_index(executor->ends, i * STREAM_COUNT + j);
-      done = MAX(done, sync_point_fired(end) ? sync_point_time(end) : last);
-    }
-    if (stop > 0)
-      done = MIN(done, stop);
-    recorder_step_done(executor->rank.recorder, i, done);
+  for (guint j = i * STREAM_COUNT; j < (i + 1) * STREAM_COUNT; j++) {
+    SyncPoint *end = j < marks->len ? g_ptr_array_index(marks, j) : NULL;
+    done = MAX(done, end != NULL && sync_point_fired(end) ? sync_point_time(end) : last);
   }
+  return stop > 0 ? MIN(done, stop) : done;
+}
+
+static void
+record_ends(Executor *executor)
+{
+  Recorder *recorder = executor->rank.recorder;
+  for (guint i = 0; i < executor->recording->steps->len; i++)
+    recorder_step_done(recorder, i, time_of_mark(executor, executor->ends, i));
+  for (guint i = 0; i < executor->recording->beyond->len; i++)
+    recorder_beyond_done(recorder, i, time_of_mark(executor, executor->beyond, 2 * i),
+                         time_of_mark(executor, executor->beyond, 2 * i + 1));
 }
 
 static void
@@ -155,7 +207,7 @@ finish(Executor *executor)
     engine_run_to(executor->engine, MAX(stop, engine_now(executor->engine)));
     drop_later_spans(executor);
   }
-  record_step_ends(executor);
+  record_ends(executor);
   for (int i = 0; i < STREAM_COUNT; i++) {
     gint64 bytes = caching_allocator_cached_bytes(executor->rank.memory.allocator, i);
     g_array_append_val(executor->recording->cached, bytes);
@@ -187,10 +239,13 @@ executor_run(const Program *program, const ExecutorConfig *config)
                        .config = config,
                        .recording = describe_run(config),
                        .engine = engine,
-                       .ends = g_ptr_array_new()};
+                       .ends = g_ptr_array_new(),
+                       .beyond = g_ptr_array_new()};
   AllocatorConfig allocator = config->allocator;
   allocator.memory_limit = G_MAXINT64;
   rank_init(&executor.rank, program, config->cluster, &allocator, engine, executor.recording);
+  executor.rank.on_beyond = on_beyond;
+  executor.rank.user = &executor;
   if (config->keeps_gradients)
     recorder_keep_gradients(executor.rank.recorder);
   if (checks_asked_for())
@@ -202,5 +257,6 @@ executor_run(const Program *program, const ExecutorConfig *config)
   finish(&executor);
   rank_clear(&executor.rank);
   g_ptr_array_unref(executor.ends);
+  g_ptr_array_unref(executor.beyond);
   return executor.recording;
 }

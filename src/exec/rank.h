@@ -13,6 +13,7 @@
 typedef struct {
   const Program *program;
   Labels labels;
+  Timing timing;
   SpanLog spans;
   Progress progress;
   HostThread host;
@@ -24,6 +25,10 @@ typedef struct {
   guint check_every;       /* checks the allocator after so many ops; 0 (the default): never */
   guint unchecked;         /* ops since */
   char *waits;             /* NULL, or for what the host waits for ever */
+  /* A phase beyond the step begins or has been issued. */
+  void (*on_beyond)(gpointer user, gboolean begins);
+  gpointer user;
+  int depth, beyond_depth; /* open ranges; where among them a phase beyond the step is, or 0 */
 } Rank;
 
 /* The engine and the Recording are borrowed and outlive the rank. */

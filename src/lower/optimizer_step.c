@@ -126,8 +126,25 @@ tensor_norms(StrategyContext *x)
   return norms;
 }
 
-/* The norm of the stacked norms.  Sharded tensors' norms are gathered first: two copies and the
- * waited result. */
+/* Sums the powers of the shards' norms over the shard group, in place; the compute stream waits.
+ * The replicas of a hybrid mesh have the same norms (torch.distributed.tensor, _NormPartial, which
+ * is partial over the sharded dimension only). */
+static void
+all_reduce_norms(StrategyContext *x, StorageId norms, gint64 n)
+{
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  operand(x, norms, ROLE_ACCUMULATE);
+  gint32 shard = program_builder_communicator(x->builder, "shard", x->plan->shard, 1);
+  program_builder_collective(x->builder, STREAM_COMPUTE,
+                             &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
+                                           .dtype = (guint8) stored_dtype(x),
+                                           .communicator = shard,
+                                           .name = program_builder_name(x->builder, "norms"),
+                                           .bytes = n * dtype_size(stored_dtype(x))});
+}
+
+/* The norm of the stacked norms.  Sharded tensors' norms are summed first: powers, a copy that an
+ * all-reduce works on, and the roots. */
 static StorageId
 total_norm(StrategyContext *x, gboolean gathered, StorageId *norms)
 {
@@ -140,6 +157,7 @@ total_norm(StrategyContext *x, gboolean gathered, StorageId *norms)
   strategy_launch(x, STREAM_COMPUTE, "stack", (double) n * 8);
   if (gathered) {
     StorageId local = small(x, n, "powers of norms"), sum = small(x, n, "gathered norms");
+    all_reduce_norms(x, sum, n);
     waited = small(x, n, "global norms");
     live_storage_drop(x->live, local);
     live_storage_drop(x->live, sum);

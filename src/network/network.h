@@ -111,6 +111,7 @@ typedef struct {
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
   gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean evaluation;   /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;

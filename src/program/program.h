@@ -129,7 +129,9 @@ typedef enum {
   X(PHASE, "phase")   /* zero_grad, forward, backward, clip, optimizer: name is one of these;      \
                          micro-batch in c */                                                       \
   X(MODULE, "module") /* a module's forward, recomputation or backward */                          \
-  X(HOOK, "hook")     /* a framework hook, named as in the framework (unshard, post_backward ...) */
+  X(HOOK, "hook") /* a framework hook, named as in the framework (unshard, post_backward ...) */   \
+  X(BEYOND, "beyond") /* a phase that is no part of a step, after it (or after the construction):  \
+                         evaluate, save, load */
 
 typedef enum {
 #define X(name, text) RANGE_##name,

@@ -50,6 +50,40 @@ program_host_bytes_alive(const Program *program, gint64 *pinned, gint64 *pageabl
   *pageable = alive.spaces[SPACE_HOST];
 }
 
+/* A range of this name that is beyond the step; the program's length when there is none. */
+static guint
+find_beyond(const Program *program, const OpList *list, const char *name)
+{
+  guint i = 0;
+  for (; i < list->ops->len; i++) {
+    const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    if (op->kind == PROGRAM_RANGE_PUSH && op->b == RANGE_BEYOND &&
+        g_str_equal(program_text(program, op->a), name))
+      break;
+  }
+  return i;
+}
+
+gboolean
+program_beyond_bytes(const Program *program, const OpList *list, const char *name,
+                     ProgramBeyond *bytes)
+{
+  guint i = find_beyond(program, list, name);
+  int depth = 0;
+  *bytes = (ProgramBeyond){0, 0};
+  if (i == list->ops->len)
+    return FALSE;
+  do {
+    const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    depth += (op->kind == PROGRAM_RANGE_PUSH) - (op->kind == PROGRAM_RANGE_POP);
+    if (op->kind == PROGRAM_COLLECTIVE)
+      bytes->communicated += g_array_index(program->collectives, Collective, op->a).bytes;
+    if (op->kind == PROGRAM_COPY)
+      bytes->copied += (gint64) g_array_index(program->kernels, Kernel, op->a).bytes;
+  } while (++i < list->ops->len && depth > 0);
+  return TRUE;
+}
+
 gint64
 program_category_bytes(const Program *program, int steps, Category category)
 {
@@ -62,6 +96,8 @@ program_elements_sent(const Program *program, const OpList *list)
   double elements = 0;
   for (guint i = 0; i < list->ops->len; i++) {
     const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    if (op->kind == PROGRAM_RANGE_PUSH && op->b == RANGE_BEYOND)
+      break; /* the step is over */
     if (op->kind != PROGRAM_COLLECTIVE)
       continue;
     const Collective *c = &g_array_index(program->collectives, Collective, op->a);

@@ -36,6 +36,15 @@ typedef struct {
   gint64 bytes;
 } RetainedInfo;
 
+/* What a phase beyond the steps moves. */
+typedef struct {
+  char *name; /* "evaluate" */
+  gint64 communication_bytes, host_copy_bytes;
+  gboolean has_state;                /* it writes or reads the state: */
+  gint64 state_bytes;                /* this rank's part */
+  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and at most by each other rank */
+} PhaseInfo;
+
 typedef struct {
   char *name; /* as in the Recording: "shard" */
   int ranks;
@@ -68,6 +77,7 @@ typedef struct {
 
   GArray *groups;        /* GroupInfo, in forward order */
   GArray *retained;      /* RetainedInfo */
+  GArray *phases;        /* PhaseInfo: phases beyond the steps, each name once */
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */
   GPtrArray *warnings;   /* char *: one line each */
@@ -85,6 +95,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(RunInfo, run_info_free)
 /* Append; strings are copied.  modules is NULL-terminated. */
 GroupInfo *run_info_add_group(RunInfo *info, const char *name, const char *const *modules);
 void run_info_add_retained(RunInfo *info, const char *group, const char *held_by, gint64 bytes);
+PhaseInfo *run_info_add_phase(RunInfo *info, const char *name);
 void run_info_add_communicator(RunInfo *info, const char *name, int ranks, const char *link);
 void run_info_add_constant(RunInfo *info, const char *name, ConstantOrigin origin);
 void run_info_warn(RunInfo *info, const char *format, ...) G_GNUC_PRINTF(2, 3);

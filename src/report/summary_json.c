@@ -226,6 +226,43 @@ add_steps(cJSON *report, const ReportModel *model)
   }
 }
 
+static cJSON *
+beyond_object(const BeyondSummary *phase)
+{
+  cJSON *object = cJSON_CreateObject();
+  add_text(object, "name", phase->name);
+  add_int(object, "after_step", phase->after_step);
+  cJSON_AddBoolToObject(object, "complete", phase->complete);
+  add_seconds(object, "start_s", phase->start);
+  add_seconds(object, "time_s", phase->duration);
+  add_int(object, "start_allocated_bytes", phase->start_allocated);
+  add_int(object, "peak_allocated_bytes", phase->peak_allocated);
+  add_int(object, "peak_reserved_bytes", phase->peak_reserved);
+  add_int(object, "end_allocated_bytes", phase->end_allocated);
+  const PhaseInfo *info = phase->info;
+  if (info) {
+    add_int(object, "communication_bytes", info->communication_bytes);
+    add_int(object, "host_copy_bytes", info->host_copy_bytes);
+  }
+  if (info && info->has_state) {
+    add_int(object, "state_bytes", info->state_bytes);
+    add_int(object, "rank_0_bytes", info->rank_0_bytes);
+    add_int(object, "other_ranks_bytes", info->others_bytes);
+  }
+  return object;
+}
+
+/* Only for plans that have such phases. */
+static void
+add_beyond(cJSON *report, const ReportModel *model)
+{
+  if (model->beyond->len == 0)
+    return;
+  cJSON *phases = cJSON_AddArrayToObject(report, "phases");
+  for (guint i = 0; i < model->beyond->len; i++)
+    cJSON_AddItemToArray(phases, beyond_object(&g_array_index(model->beyond, BeyondSummary, i)));
+}
+
 static void
 add_time(cJSON *report, const TimeSummary *time)
 {
@@ -239,6 +276,8 @@ add_time(cJSON *report, const TimeSummary *time)
       {"communication_s", time->is_split, time->communication},
       {"exposed_communication_s", time->is_split, time->exposed},
       {"host_bound_s", time->is_split, time->host_bound},
+      {"contention_s", time->is_split, time->contention},
+      {"rate_limiter_s", time->is_split, time->rate_limited},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
@@ -267,6 +306,7 @@ add_communication(cJSON *report, const ReportModel *model)
     add_int(object, "bytes", summary->bytes);
     add_seconds(object, "time_s", summary->time);
     add_seconds(object, "exposed_s", summary->exposed);
+    add_seconds(object, "contention_s", summary->contention);
     cJSON_AddItemToArray(communication, object);
   }
 }
@@ -363,6 +403,7 @@ summary_json(const ReportModel *model)
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
+  add_beyond(report, model);
   add_time(report, &model->time);
   add_communication(report, model);
   add_host_copies(report, &model->copies);

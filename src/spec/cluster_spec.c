@@ -111,6 +111,26 @@ read_process_memory(JsonReader *reader, ClusterSpec *spec, const FabricDefaults 
   json_reader_finish(section, NULL);
 }
 
+static void
+read_contention(JsonReader *reader, ClusterSpec *spec, const FabricDefaults *defaults)
+{
+  const IntraFabricProfile *intra = &defaults->intra;
+  ContentionSpec *contention = &spec->contention;
+  g_autoptr(JsonReader) section = json_reader_section(reader, "contention");
+  contention->enabled = json_reader_bool(section, "enabled", TRUE);
+  contention->intra_sms =
+      (int) json_reader_int(section, "collective_sms", intra->collective_sms, 0, 1024);
+  contention->inter_sms_per_bandwidth = defaults->inter.collective_sms_per_bandwidth;
+  contention->inter_sms_min = defaults->inter.collective_sms_min;
+  contention->sm_factor =
+      json_reader_double(section, "sm_factor", intra->contention_sm_factor, 0, 100);
+  contention->memory_limit =
+      json_reader_double(section, "memory_limit", intra->contention_memory_limit, 0, 0.99);
+  contention->collective_slowdown = json_reader_double(
+      section, "collective_slowdown", intra->contention_collective_slowdown, 1, 100);
+  json_reader_finish(section, NULL);
+}
+
 /* Takes name and document. */
 static ClusterSpec *
 cluster_spec_from_document(char *name, JsonDocument *owned, GError **error)
@@ -127,6 +147,7 @@ cluster_spec_from_document(char *name, JsonDocument *owned, GError **error)
   read_inter_node(reader, spec, &defaults);
   read_nccl(reader, spec, &defaults);
   read_process_memory(reader, spec, &defaults);
+  read_contention(reader, spec, &defaults);
   if (!json_reader_finish(reader, error))
     return NULL;
   return g_steal_pointer(&spec);

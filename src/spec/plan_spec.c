@@ -32,7 +32,7 @@ static const char *const retain_until_names[] = {"end_of_forward", "end_of_backw
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
-static const char *const reserved_keys[] = {"trainable", "offload", "phases", "ranks"};
+static const char *const reserved_keys[] = {"trainable", "offload", "ranks"};
 
 const char *
 plan_checkpoint_policy_name(CheckpointPolicy policy)
@@ -256,6 +256,18 @@ read_strategy(JsonReader *reader, PlanSpec *spec, const PlanStrategy *strategies
   return &strategies[chosen];
 }
 
+static void
+read_phases(JsonReader *reader, PlanSpec *spec, const PlanStrategy *strategies)
+{
+  guint n = 0;
+  while (strategies[n].strategy)
+    n++;
+  g_autofree const char **names = g_new0(const char *, n + 1);
+  for (guint i = 0; i < n; i++)
+    names[i] = strategies[i].strategy;
+  phase_spec_read(reader, names, &spec->phases);
+}
+
 /* Whether the key is written, without making it a known key: those are suggested for misspelt ones.
  */
 static gboolean
@@ -324,6 +336,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   read_allocator(reader, spec);
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
   read_retain(reader, spec);
+  read_phases(reader, spec, strategies);
   gint64 ranks = (gint64) spec->shard * spec->replicate;
   failure_spec_read(reader, (int) MIN(ranks, MESH_RANKS_MAX), spec->accumulation.steps,
                     &spec->failure);
@@ -364,6 +377,7 @@ plan_spec_free(PlanSpec *spec)
   if (!spec)
     return;
   g_ptr_array_unref(spec->retain);
+  phase_spec_clear(&spec->phases);
   g_free(spec->options);
   g_free(spec->strategy);
   g_free(spec->file);

@@ -9,6 +9,7 @@
 #include "spec/dtype.h"
 #include "spec/failure_spec.h"
 #include "spec/option.h"
+#include "spec/phase_spec.h"
 
 typedef enum {
   CHECKPOINT_NONE,
@@ -75,6 +76,7 @@ typedef struct {
   } allocator;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
+  PhaseSpec phases;
   FailureSpec failure;
   /* The strategy's own section: values parallel to section->options. */
   const OptionSection *section; /* NULL: the strategy has none */
@@ -91,7 +93,7 @@ typedef struct {
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
  * out of range, a section that the strategy does not use, reserved keys (trainable, offload,
- * phases, ranks), a mesh that overflows. */
+ * ranks), a mesh that overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,

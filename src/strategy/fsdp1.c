@@ -65,6 +65,7 @@ setup(StrategyContext *x)
   f->reduce = plan->precision.reduce;
   f->backward_prefetch = (BackwardPrefetch) plan_spec_number(plan, "backward_prefetch");
   f->forward_prefetch = plan_spec_number(plan, "forward_prefetch") > 0;
+  f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->limits = plan_spec_number(plan, "limit_all_gathers") != 0;
   f->free_events = g_array_new(FALSE, FALSE, sizeof(gint32));
   f->pre_forward_order = g_array_new(FALSE, FALSE, sizeof(int));
@@ -224,6 +225,8 @@ after_forward(StrategyContext *x, int unit)
   g_array_append_val(f->post_forward_order, unit);
   StorageId whole = x->parameters[h->parameter[0]].unsharded;
   h->held = strategy_retain(x, unit, 1, &whole);
+  if (fsdp1_reshards_after_forward(f) || x->no_grad) /* else skip_use_sharded_views */
+    handle_forget_fetched(x, h);
   handle_reshard(x, h, !h->is_root && fsdp1_reshards_after_forward(f), STREAM_COMPUTE);
   if (!x->no_grad) { /* _register_pre_backward_hooks */
     h->needs_pre_backward_unshard = TRUE;
@@ -279,6 +282,7 @@ after_backward(StrategyContext *x, int unit)
   program_builder_push(x->builder, RANGE_HOOK, "post_backward", 0);
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
   h->ran_post_backward_hook = TRUE;
+  handle_forget_fetched(x, h);
   handle_reshard(x, h, frees_in_backward(x), STREAM_UNSHARD);
   prefetch_backward(x, h, PREFETCH_POST);
   handle_reduce(x, h);
@@ -294,16 +298,22 @@ end_backward(StrategyContext *x)
     fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_POST_BACKWARD);
     if (fsdp1_is_hybrid(f->strategy))
       fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_ALL_REDUCE);
+    if (f->offloads)
+      program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   }
   f->is_first_iteration = FALSE;
   g_array_set_size(f->post_forward_order, 0);
   for (int i = 0; i < f->count; i++) {
     Handle *h = &f->handles[i];
-    if (!h->ran_post_backward_hook && h->unsharded != NO_STORAGE)
+    if (!h->ran_post_backward_hook && h->unsharded != NO_STORAGE) {
+      handle_forget_fetched(x, h);
       handle_reshard(x, h, frees_in_backward(x), STREAM_COMPUTE);
+    }
     h->ran_pre_backward_hook = h->ran_post_backward_hook = FALSE;
     h->needs_pre_backward_unshard = h->prefetched = FALSE;
     h->post_forward_index = -1;
+    if (f->offloads)
+      live_storage_clear(x->live, &h->sharded_gradient);
   }
 }
 
@@ -364,8 +374,11 @@ expected(StrategyContext *x)
     }
     if (f->replicas > 1)
       total.elements_all_reduced += synchronized * h->shard_elements;
-    total.parameter_bytes += h->shard_elements * dtype_size(f->stored);
+    *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
+        h->shard_elements * dtype_size(f->stored);
   }
+  if (fsdp1_shards(f) && x->plan->optimizer.clip_grad_norm > 0)
+    total.elements_all_reduced++; /* the norm */
   return total;
 }
 

@@ -45,11 +45,20 @@ accept_groups(const PlanSpec *plan, GError **error)
   return TRUE;
 }
 
+/* "FSDP currently does not support gradient accumulation outside no_sync() when using CPU
+ * offloading" (fully_sharded_data_parallel.py). */
 static gboolean
 accept_memory(const PlanSpec *plan, GError **error)
 {
-  if (plan_spec_number(plan, "cpu_offload"))
-    return plan_spec_refuse(plan, error, "fsdp.cpu_offload", "not yet supported with fsdp1");
+  if (!plan_spec_number(plan, "cpu_offload"))
+    return TRUE;
+  if (plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1)
+    return plan_spec_refuse(plan, error, "fsdp.cpu_offload",
+                            "without sharding not yet supported with fsdp1");
+  if (plan->accumulation.steps > 1 && plan->accumulation.sync_every_step)
+    return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
+                            "FSDP1 with cpu_offload adds up no reduced gradients: each overwrites "
+                            "the one before");
   return TRUE;
 }
 

@@ -496,6 +496,9 @@ expected(StrategyContext *x)
   }
   if (f->ranks > 1)
     total.elements_gathered += misled_prefetch(f, plan);
+  /* Their norms; those of gradients on the host are summed between hosts. */
+  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
+    total.elements_all_reduced += x->network->parameters->len;
   return total;
 }
 

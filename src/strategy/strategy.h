@@ -83,6 +83,7 @@ struct _StrategyContext {
   gboolean last_micro_batch;
   gboolean synchronize; /* gradients are reduced in this micro-batch */
   gboolean no_grad;     /* autograd records nothing */
+  gboolean evaluating;  /* the model is in eval() */
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
