@@ -19,7 +19,8 @@ STRATEGIES = \
   src/strategy/zero2.c \
   src/strategy/zero3.c \
   src/strategy/fsdp1.c \
-  src/strategy/fsdp2.c
+  src/strategy/fsdp2.c \
+  src/strategy/internevo.c
 
 FAMILIES = \
   src/network/family_llama.c \
@@ -83,6 +84,7 @@ libhighwater_a_SOURCES += \
 # spec
 libhighwater_a_SOURCES += \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
+  src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/failure_spec.c src/spec/failure_spec.h \
@@ -93,7 +95,8 @@ libhighwater_a_SOURCES += \
   src/spec/phase_spec.c src/spec/phase_spec.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
   src/spec/preset.c src/spec/preset.h \
-  src/spec/profile_fields.c src/spec/profile_fields.h
+  src/spec/profile_fields.c src/spec/profile_fields.h \
+  src/spec/protocol_line.c src/spec/protocol_line.h
 
 # record
 libhighwater_a_SOURCES += \
@@ -171,7 +174,9 @@ libhighwater_a_SOURCES += \
 
 # collective
 libhighwater_a_SOURCES += \
-  src/collective/collective.c src/collective/collective.h
+  src/collective/algorithm.c src/collective/algorithm.h \
+  src/collective/collective.c src/collective/collective.h \
+  src/collective/measured.c src/collective/measured.h
 
 # strategy
 libhighwater_a_SOURCES += \

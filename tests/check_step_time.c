@@ -1,5 +1,6 @@
 /* check_step_time.c - what a step's time is made of: whole steps, executed and reported, against
  * what must hold whatever the constants are. */
+#include "base/units.h"
 #include "cli/run_facts.h"
 #include "exec/executor.h"
 #include "report/summary.h"
@@ -120,6 +121,20 @@ START_TEST(gaps_of_a_rate_limiter_are_named)
 }
 END_TEST
 
+/* In 30 GiB Llama 3 8B on 8 ranks fits, but cached segments have to be given back in each step. */
+START_TEST(what_allocator_retries_cost_is_reported)
+{
+  Simulated *wide = lowered("llama-3-8b", "fsdp2", SET("mesh.shard=8"));
+  g_auto(Step) roomy = step_of(wide, 0);
+  Simulated *narrow = lowered("llama-3-8b", "fsdp2", SET("mesh.shard=8"));
+  g_auto(Step) tight = step_of(narrow, 30 * GIB);
+  ck_assert_int_eq(roomy.model->time.allocator, 0);
+  ck_assert_int_gt(tight.model->time.allocator, 0);
+  double longer = (double) (tight.model->time.step - roomy.model->time.step);
+  ck_assert_double_ge(longer, 0.8 * (double) tight.model->time.allocator);
+}
+END_TEST
+
 /* ---- contention ---- */
 
 START_TEST(without_contention_nothing_takes_longer_than_alone)
@@ -146,6 +161,7 @@ test_suite(void)
   tcase_add_test(tcase, a_large_model_is_not_bound_by_the_host);
   tcase_add_test(tcase, every_module_call_takes_the_hosts_time);
   tcase_add_test(tcase, gaps_of_a_rate_limiter_are_named);
+  tcase_add_test(tcase, what_allocator_retries_cost_is_reported);
   tcase_add_test(tcase, without_contention_nothing_takes_longer_than_alone);
   return suite;
 }

@@ -12,6 +12,7 @@ CHECKS = \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_estimate \
@@ -22,8 +23,10 @@ CHECKS = \
   tests/check_families \
   tests/check_free_set \
   tests/check_fsdp1 \
+  tests/check_fused_attention \
   tests/check_fsdp_offload \
   tests/check_host_order \
+  tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_measured \
@@ -106,6 +109,14 @@ tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 
+# Published measurements beside predictions, from the reference data; not part of make check.
+SCORES = tests/published/score
+tests_published_score_SOURCES = \
+  tests/published/csv.c tests/published/csv.h \
+  tests/published/rows.c tests/published/rows.h \
+  tests/published/score.c
+tests_published_score_LDADD = libhighwater.a $(PROGRAM_LIBS)
+
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
   tests/bench/bench_allocator \
@@ -139,7 +150,7 @@ LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
 BENCH_LDADD = tests/libbench.a libhighwater.a $(PROGRAM_LIBS)
 EXTRA_LIBRARIES = tests/libbench.a
 tests_libbench_a_SOURCES = tests/bench/bench.c tests/bench/bench.h
-EXTRA_PROGRAMS = $(BENCHMARKS)
+EXTRA_PROGRAMS = $(BENCHMARKS) $(SCORES)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
@@ -176,6 +187,9 @@ update-bench: all $(BENCHMARKS)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) BENCH_UPDATE=1 \
 	$(SHELL) $(top_srcdir)/tests/bench/compare.sh $(top_srcdir)/tests/bench/recorded.txt $(BENCHMARKS)
 
+score: all $(SCORES)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) $(SCORES)
+
 # Searches for new inputs; what it finds is kept in the build tree.
 FUZZ_SECONDS = 60
 fuzz: all $(FUZZERS)
@@ -196,4 +210,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden bench update-bench fuzz check-format format
+.PHONY: need-check update-golden bench update-bench score fuzz check-format format

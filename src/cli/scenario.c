@@ -59,9 +59,10 @@ check_rank(const PlanSpec *plan, int rank, GError **error)
   return FALSE;
 }
 
-/* Every fused attention kernel that the network calls has rates. */
+/* Every fused attention kernel that the network calls has rates.  file: the network's, for the
+ * message. */
 static gboolean
-check_attention(const Scenario *s, GError **error)
+check_attention(const Scenario *s, const char *file, GError **error)
 {
   const DeviceProfile *device = s->cluster->device;
   for (guint i = 0; i < s->network->functions->len; i++) {
@@ -72,8 +73,8 @@ check_attention(const Scenario *s, GError **error)
           device_profile_runs(device, (FusedAttention) kernel->variant))
         continue;
       g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                  "%s: key 'implementation.attention': device %s has no rates of %s",
-                  s->network_spec->name, device->name, fused_attention_names[kernel->variant]);
+                  "%s: key 'implementation.attention': device %s has no rates of %s", file,
+                  device->name, fused_attention_names[kernel->variant]);
       return FALSE;
     }
   }
@@ -111,7 +112,8 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
-  if (s->network == NULL || !check_attention(s, error) || !build_evaluation(s, error))
+  if (s->network == NULL || !check_attention(s, in->network.name, error) ||
+      !build_evaluation(s, error))
     return NULL;
   return g_steal_pointer(&s);
 }

@@ -278,6 +278,7 @@ add_time(cJSON *report, const TimeSummary *time)
       {"host_bound_s", time->is_split, time->host_bound},
       {"contention_s", time->is_split, time->contention},
       {"rate_limiter_s", time->is_split, time->rate_limited},
+      {"allocator_s", time->is_split, time->allocator},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
