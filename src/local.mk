@@ -84,8 +84,10 @@ libhighwater_a_SOURCES += \
 # spec
 libhighwater_a_SOURCES += \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
+  src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
+  src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
   src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
@@ -93,7 +95,8 @@ libhighwater_a_SOURCES += \
   src/spec/phase_spec.c src/spec/phase_spec.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
   src/spec/preset.c src/spec/preset.h \
-  src/spec/profile_fields.c src/spec/profile_fields.h
+  src/spec/profile_fields.c src/spec/profile_fields.h \
+  src/spec/protocol_line.c src/spec/protocol_line.h
 
 # record
 libhighwater_a_SOURCES += \
@@ -135,9 +138,11 @@ libhighwater_a_SOURCES += \
   src/program/program_listing.c \
   src/program/program_parse.c \
   src/program/program_print.c \
+  src/program/program_reach.c src/program/program_reach.h \
   src/program/program_scan.c src/program/program_scan.h \
   src/program/program_schema.c src/program/program_schema.h \
-  src/program/program_totals.c src/program/program_totals.h
+  src/program/program_totals.c src/program/program_totals.h \
+  src/program/rank_set.c src/program/rank_set.h
 
 # network
 libhighwater_a_SOURCES += \
@@ -169,7 +174,9 @@ libhighwater_a_SOURCES += \
 
 # collective
 libhighwater_a_SOURCES += \
-  src/collective/collective.c src/collective/collective.h
+  src/collective/algorithm.c src/collective/algorithm.h \
+  src/collective/collective.c src/collective/collective.h \
+  src/collective/measured.c src/collective/measured.h
 
 # strategy
 libhighwater_a_SOURCES += \
@@ -236,6 +243,9 @@ libhighwater_a_SOURCES += \
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/failure.c src/report/failure.h \
+  src/report/failure_json.c \
+  src/report/failure_text.c \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/interval_set.c src/report/interval_set.h \
   src/report/module_lines.c \
@@ -277,6 +287,7 @@ libhighwater_a_SOURCES += \
   src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
+  src/cli/run_failure.c src/cli/run_failure.h \
   src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
   src/cli/scenario.c src/cli/scenario.h

@@ -245,7 +245,7 @@ static const struct {
     {"{\"trainable\": []}", "key 'trainable': not yet supported"},
     {"{\"offload\": {}}", "key 'offload': not yet supported"},
     {"{\"phases\": []}", "key 'phases': an object is needed, not an array"},
-    {"{\"failure\": 1}", "key 'failure': not yet supported"},
+    {"{\"failure\": 1}", "key 'failure': an object is needed, not a number"},
     {"{\"ranks\": 8}", "key 'ranks': not yet supported"},
     /* strategies and their sections */
     {"{\"strategy\": \"fsdp3\"}", "key 'strategy': 'fsdp3' is not one of none, ddp, fsdp1, fsdp2"},

@@ -25,6 +25,9 @@ knows "the report"
 run run tiny --json --memory-limit 100MiB
 keys <out >words
 knows "the report of a run out of memory"
+run run tiny --json --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+keys <out >words
+knows "the report of a failure"
 run run tiny --output folder
 keys <folder/recording.json >words
 grep -oE '"columns":\[[^]]*\]' folder/recording.json | tr -d '":[]' | sed 's/^columns//' | tr , '\n' >>words

@@ -9,6 +9,7 @@ CHECKS = \
   tests/check_builder \
   tests/check_caching_allocator \
   tests/check_cluster_spec \
+  tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
   tests/check_composer \
@@ -18,6 +19,7 @@ CHECKS = \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
+  tests/check_failure \
   tests/check_families \
   tests/check_free_set \
   tests/check_fsdp1 \
@@ -27,6 +29,7 @@ CHECKS = \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_measured \
   tests/check_op \
   tests/check_output \
   tests/check_phases \

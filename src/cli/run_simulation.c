@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "cli/run_facts.h"
+#include "cli/run_failure.h"
 #include "exec/executor.h"
 #include "strategy/shard.h"
 
@@ -53,6 +54,19 @@ simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **
   ExecutorConfig config = executor_config(request, s, (*lowered)->program);
   config.keeps_gradients = (*lowered)->keeps_gradients;
   return executor_run((*lowered)->program, &config);
+}
+
+/* The same, up to where the plan has a rank fail. */
+static Recording *
+simulate_failure(const RunRequest *request, const Scenario *s, Lowered **lowered, Failure **failure,
+                 GError **error)
+{
+  *lowered = scenario_lower(s, request->rank, request->steps, error);
+  if (*lowered == NULL)
+    return NULL;
+  ExecutorConfig config = executor_config(request, s, (*lowered)->program);
+  config.keeps_gradients = (*lowered)->keeps_gradients;
+  return run_failure(s, *lowered, &config, failure, error);
 }
 
 /* ---- all ranks ---- */
@@ -124,10 +138,16 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
     return FALSE;
   s->memory_limit = request->memory_limit;
   g_autoptr(Lowered) lowered = NULL;
-  result->recording = simulate_rank(request, s, request->rank, &lowered, error);
+  Failure *failure = NULL;
+  result->recording = s->plan->failure.given
+                          ? simulate_failure(request, s, &lowered, &failure, error)
+                          : simulate_rank(request, s, request->rank, &lowered, error);
   if (result->recording == NULL)
     return FALSE;
   result->info = run_facts(s, lowered, request->rank);
+  result->info->failure = failure;
+  if (s->plan->failure.given && failure == NULL)
+    run_info_warn(result->info, "memory runs out before rank %d fails", s->plan->failure.rank);
   if (!result->recording->out_of_memory.happened)
     result->info->rank_without_room = rank_without_room(request, s, request->rank);
   return TRUE;

@@ -39,5 +39,8 @@ void rank_clear(Rank *rank);
 /* Issues all ops of a list.  FALSE when the run ends in it: out of memory, or the host waits for
  * ever. */
 gboolean rank_run(Rank *rank, const OpList *list);
+/* The same up to a time, beyond which the host issues nothing; FALSE then too.  *issued: how many
+ * ops. */
+gboolean rank_run_until(Rank *rank, const OpList *list, SimTime time, guint *issued);
 
 #endif

@@ -222,6 +222,7 @@ write_program(StrategyContext *x, const LowerInput *in)
     lowered->expected = in->strategy->expected(x);
   lowered->keeps_gradients = in->strategy->keeps_gradients;
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
+  lowered->spread = in->strategy->spread != NULL ? in->strategy->spread(x) : (StateSpread){1, 1};
   if (in->strategy->teardown != NULL)
     in->strategy->teardown(x);
   lowered->phases = g_array_ref(phases_moved(phases));

@@ -9,6 +9,8 @@
 
 #include <glib.h>
 
+#include "report/failure.h"
+
 /* Where a constant that times rest on comes from. */
 typedef enum { ORIGIN_DEFAULT, ORIGIN_IMPORTED, ORIGIN_MEASURED } ConstantOrigin;
 
@@ -79,6 +81,7 @@ typedef struct {
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */
   GPtrArray *warnings;   /* char *: one line each */
+  Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
   int rank;              /* the rank that the Recording describes */
   int rank_without_room; /* another rank that runs out of memory, or -1 */

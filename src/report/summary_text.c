@@ -228,5 +228,7 @@ summary_text(const ReportModel *model, const TextStyle *style, GString *out)
   text_explain(&screen);
   if (style->verbose)
     text_tables(&screen);
+  if (model->info->failure != NULL)
+    text_failure(&screen, model->info->failure);
   text_footer(&screen);
 }

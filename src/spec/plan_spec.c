@@ -32,7 +32,7 @@ static const char *const retain_until_names[] = {"end_of_forward", "end_of_backw
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
-static const char *const reserved_keys[] = {"trainable", "offload", "failure", "ranks"};
+static const char *const reserved_keys[] = {"trainable", "offload", "ranks"};
 
 const char *
 plan_checkpoint_policy_name(CheckpointPolicy policy)
@@ -341,6 +341,9 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
   read_retain(reader, spec);
   read_phases(reader, spec, strategies);
+  gint64 ranks = (gint64) spec->shard * spec->replicate;
+  failure_spec_read(reader, (int) MIN(ranks, MESH_RANKS_MAX), spec->accumulation.steps,
+                    &spec->failure);
   read_section(reader, spec, strategy->section);
   refuse_other_sections(document, reader, spec, strategies);
   refuse_reserved(document, reader);

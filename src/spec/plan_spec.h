@@ -7,6 +7,7 @@
 
 #include "base/json_reader.h"
 #include "spec/dtype.h"
+#include "spec/failure_spec.h"
 #include "spec/option.h"
 #include "spec/phase_spec.h"
 
@@ -77,6 +78,7 @@ typedef struct {
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
   PhaseSpec phases;
+  FailureSpec failure;
   /* The strategy's own section: values parallel to section->options. */
   const OptionSection *section; /* NULL: the strategy has none */
   OptionValue *options;
@@ -92,7 +94,7 @@ typedef struct {
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
  * out of range, a section that the strategy does not use, reserved keys (trainable, offload,
- * failure, ranks), a mesh that overflows. */
+ * ranks), a mesh that overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,

@@ -382,6 +382,15 @@ expected(StrategyContext *x)
   return total;
 }
 
+/* NO_SHARD keeps everything on all ranks of the mesh. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const Fsdp1 *f = x->state;
+  int ranks = fsdp1_shards(f) ? f->ranks : 1;
+  return (StateSpread){ranks, ranks};
+}
+
 const Strategy strategy_fsdp1 = {
     .name = "fsdp1",
     .summary =
@@ -405,5 +414,6 @@ const Strategy strategy_fsdp1 = {
     .clip = fsdp1_clip,
     .release = release,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
 };

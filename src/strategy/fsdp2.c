@@ -502,6 +502,13 @@ expected(StrategyContext *x)
   return total;
 }
 
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const Fsdp2 *f = x->state;
+  return (StateSpread){f->ranks, f->ranks};
+}
+
 const Strategy strategy_fsdp2 = {
     .name = "fsdp2",
     .summary = "PyTorch fully_shard: parameters, gradients and optimizer state sharded by groups",
@@ -525,5 +532,6 @@ const Strategy strategy_fsdp2 = {
     .end_backward = end_backward,
     .release = release,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
 };

@@ -23,6 +23,10 @@ for name in $(sed -n 's/^const Strategy strategy_\([a-z0-9_]*\) = {$/\1/p' "$top
   ok "strategy $name has a line" grep -qE "^  $name +[A-Za-z0-9]" out
 done
 ok "options have what is allowed and their default" prints "fsdp.embedding: root | own (default \"root\")"
+answers "algorithms are listed" 0 list algorithm
+for name in ring tree nvls nvls_tree pat p2p; do
+  ok "algorithm $name has a line" grep -qE "^  $name +[A-Za-z0-9]" out
+done
 answers "strategies can be JSON" 0 list strategy --json
 ok "the JSON has the options" prints '"ddp.bucket_cap_mb"'
 ok "no line is wider than a terminal" sh -c '! grep -qE "^.{101}" all'

@@ -46,6 +46,28 @@ if [ -c /dev/full ]; then
   ok "a full disk is called by its name" grep -q '^highwater: /dev/full: cannot be written: No space left' err
 fi
 
+# Every plan has an equivalent stage; ZeRO-2 by default sends more than its paper says.
+for strategy in none ddp zero0 zero1 zero2 zero3 fsdp1 fsdp2; do
+  echo "{\"strategy\": \"$strategy\"}" >strategy.json
+  answers "$strategy runs" 0 run tiny --plan strategy.json
+  ok "its equivalent stage is said" grep -qE '(^|\. )Equivalent to ZeRO stage [0-3]\.' out
+done
+answers "stage 2 runs" 0 run tiny --plan zero2
+ok "what it sends is said, and what it should" \
+  grep -q '^A micro-batch sends 3.00 elements per parameter; by ZeRO.s paper 2\.' out
+
+# A failure ends the run, which is kept as far as it went.
+answers "a worker fails" 0 run tiny --output failed --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+ok "and the others hang" grep -q 'ranks 0-2, 4-7 wait, rank 3 never arrives' out
+ok "the run is kept up to then" grep -q '"rank":	3' failed/report.json
+answers "figures can be made of it" 0 plot timeline failed --terminal dumb
+refuses "an instant device has no moments" "key 'failure': has no moment on device instant" \
+  run tiny --cluster instant --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+refuses "a failure is in a step that is simulated" "step 2 is beyond the 1 steps of this run" \
+  run tiny --steps 1 --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+answers "memory may run out first" 1 run tiny --memory-limit 100MiB --set failure.rank=3 --set 'failure.at=step 2 clip 0'
+ok "and the failure is not reached" grep -q 'memory runs out before rank 3 fails' out
+
 # Ranks of ZeRO-2 differ by what falls into their partition: here the embedding does into rank 0's.
 answers "another rank that has no room is found" 1 run llama-3-8b --plan zero2 --rank 3 --memory-limit 36GiB \
   --set batch.sequence_length=2048
