@@ -301,6 +301,9 @@ static const struct {
      "key 'activation_checkpointing.fraction' is missing"},
     {"{\"activation_checkpointing\": {\"policy\": \"fraction\", \"fraction\": 1.5}}",
      "key 'activation_checkpointing.fraction': 1.5 is not in 0..1"},
+    {"{\"activation_checkpointing\": {\"early_stop\": false}}",
+     "key 'activation_checkpointing.early_stop': has a meaning only with policy full, every_n, "
+     "fraction or selective_op"},
     {"{\"activation_checkpointing\": {\"around\": \"fsdp\"}}",
      "key 'activation_checkpointing.around': has a meaning only with policy full, every_n, "
      "fraction or selective_op"},

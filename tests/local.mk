@@ -167,7 +167,7 @@ tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
 EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
-  tests/bench/compare.sh tests/bench/recorded.txt
+  tests/bench/compare.sh tests/bench/recorded.txt tests/published/update.sh
 
 if HAVE_CHECK
 TESTS = $(CHECKS) $(SHELL_TESTS)
@@ -192,6 +192,10 @@ update-bench: all $(BENCHMARKS)
 score: all $(SCORES)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) $(SCORES)
 
+update-score: all $(SCORES)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
+	$(SHELL) $(top_srcdir)/tests/published/update.sh $(SCORES) $(top_srcdir)/doc/validation.md
+
 # Searches for new inputs; what it finds is kept in the build tree.
 FUZZ_SECONDS = 60
 fuzz: all $(FUZZERS)
@@ -212,4 +216,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden bench update-bench score fuzz check-format format
+.PHONY: need-check update-golden bench update-bench score update-score fuzz check-format format

@@ -156,6 +156,7 @@ read_checkpointing(JsonReader *reader, PlanSpec *spec)
   spec->checkpointing.fraction = json_reader_double(section, "fraction", 0, 0, 1);
   spec->checkpointing.around =
       (CheckpointAround) json_reader_enum(section, "around", around_names, AROUND_MODULE);
+  spec->checkpointing.early_stop = json_reader_bool(section, "early_stop", TRUE);
   refuse_without_policy(section, "every",
                         policy != CHECKPOINT_EVERY_N && spec->checkpointing.every != EVERY_DEFAULT,
                         "every_n");
@@ -163,6 +164,9 @@ read_checkpointing(JsonReader *reader, PlanSpec *spec)
                         "fraction");
   refuse_without_policy(section, "around",
                         policy == CHECKPOINT_NONE && spec->checkpointing.around != AROUND_MODULE,
+                        "full, every_n, fraction or selective_op");
+  refuse_without_policy(section, "early_stop",
+                        policy == CHECKPOINT_NONE && !spec->checkpointing.early_stop,
                         "full, every_n, fraction or selective_op");
   if (policy == CHECKPOINT_FRACTION)
     json_reader_require(section, "fraction");

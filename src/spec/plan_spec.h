@@ -68,6 +68,7 @@ typedef struct {
     int every;
     double fraction;
     CheckpointAround around;
+    gboolean early_stop; /* a recomputation ends when backward has what it needs */
   } checkpointing;
   struct {
     OptimizerName name;
