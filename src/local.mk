@@ -35,7 +35,8 @@ COMMANDS = \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
-  src/cli/cmd_replay.c
+  src/cli/cmd_replay.c \
+  src/cli/cmd_calibrate.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
 EXTRA_DIST += src/make-registry.sh
@@ -280,10 +281,21 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/nccl_tests_identity.c \
+  src/import/nccl_tests_internal.h \
+  src/import/nccl_tests_row.c \
+  src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
   src/import/trace_replay_internal.h
+
+# calibrate
+libhighwater_a_SOURCES += \
+  src/calibrate/calibration.c src/calibrate/calibration.h \
+  src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
+  src/calibrate/fit.c src/calibrate/fit.h \
+  src/calibrate/profile_writer.c src/calibrate/profile_writer.h
 
 # cli
 libhighwater_a_SOURCES += \
