@@ -192,6 +192,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
@@ -233,11 +234,15 @@ libhighwater_a_SOURCES += \
   src/exec/communicator.c src/exec/communicator.h \
   src/exec/device_memory.c src/exec/device_memory.h \
   src/exec/executor.c src/exec/executor.h \
+  src/exec/fiber.c src/exec/fiber.h \
   src/exec/gpu.c src/exec/gpu.h \
   src/exec/host_thread.c src/exec/host_thread.h \
+  src/exec/host_turns.c src/exec/host_turns.h \
   src/exec/labels.c src/exec/labels.h \
   src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
+  src/exec/rank_classes.c src/exec/rank_classes.h \
+  src/exec/rank_speed.c src/exec/rank_speed.h \
   src/exec/span_log.c src/exec/span_log.h \
   src/exec/timing.c src/exec/timing.h
 
@@ -302,4 +307,5 @@ libhighwater_a_SOURCES += \
   src/cli/run_failure.c src/cli/run_failure.h \
   src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
-  src/cli/scenario.c src/cli/scenario.h
+  src/cli/scenario.c src/cli/scenario.h \
+  src/cli/simulate_ranks.c src/cli/simulate_ranks.h

@@ -25,6 +25,7 @@ CHECKS = \
   tests/check_free_set \
   tests/check_fsdp1 \
   tests/check_fused_attention \
+  tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
   tests/check_internevo \
@@ -41,6 +42,7 @@ CHECKS = \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
+  tests/check_ranks \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
@@ -170,7 +172,7 @@ tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
 EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
-  tests/bench/compare.sh tests/bench/recorded.txt
+  tests/bench/compare.sh tests/bench/recorded.txt tests/published/update.sh
 
 if HAVE_CHECK
 TESTS = $(CHECKS) $(SHELL_TESTS)
@@ -195,6 +197,10 @@ update-bench: all $(BENCHMARKS)
 score: all $(SCORES)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) $(SCORES)
 
+update-score: all $(SCORES)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
+	$(SHELL) $(top_srcdir)/tests/published/update.sh $(SCORES) $(top_srcdir)/doc/validation.md
+
 # Searches for new inputs; what it finds is kept in the build tree.
 FUZZ_SECONDS = 60
 fuzz: all $(FUZZERS)
@@ -215,4 +221,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden bench update-bench score fuzz check-format format
+.PHONY: need-check update-golden bench update-bench score update-score fuzz check-format format
