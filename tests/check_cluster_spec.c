@@ -114,6 +114,23 @@ START_TEST(every_fabric_has_its_file)
 }
 END_TEST
 
+START_TEST(every_figure_of_a_fabric_has_its_source)
+{
+  g_auto(GStrv) names = preset_names("fabric");
+  ck_assert_uint_ge(g_strv_length(names), 8);
+  for (int i = 0; names[i]; i++) {
+    g_autofree char *path = preset_find("fabric", names[i], NULL);
+    g_autoptr(JsonDocument) document = json_document_load(path, NULL);
+    const cJSON *root = json_document_root(document), *figure;
+    const cJSON *sources = cJSON_GetObjectItemCaseSensitive(root, "_sources");
+    cJSON_ArrayForEach(figure, root)
+        ck_assert_msg(figure->string[0] == '_' ||
+                          cJSON_IsString(cJSON_GetObjectItemCaseSensitive(sources, figure->string)),
+                      "%s: %s", names[i], figure->string);
+  }
+}
+END_TEST
+
 /* ---- clusters */
 
 static ClusterSpec *
@@ -295,6 +312,7 @@ test_suite(void)
   tcase_add_loop_test(devices, a_device_with_a_wrong_or_missing_figure_is_refused, 0,
                       G_N_ELEMENTS(bad_devices));
   tcase_add_test(devices, every_fabric_has_its_file);
+  tcase_add_test(devices, every_figure_of_a_fabric_has_its_source);
   tcase_add_test(clusters, a_cluster_left_short_takes_its_figures_from_device_and_fabrics);
   tcase_add_test(clusters, a_cluster_says_what_differs);
   tcase_add_test(clusters, lines_of_a_cluster_are_the_fabrics_and_its_own);
