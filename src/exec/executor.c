@@ -78,14 +78,16 @@ wait_for_device(Executor *executor)
   return host_thread_wait(&rank->host, ends, STREAM_COUNT);
 }
 
-/* The model was built as if memory had no end. */
 static gboolean
 end_construction(Executor *executor)
 {
   gboolean goes_on = wait_for_device(executor);
+  if (executor->recording->out_of_memory.happened)
+    recorder_close_ranges(executor->rank.recorder, executor->rank.host.now);
   recorder_end_construction(executor->rank.recorder);
-  caching_allocator_set_limit(executor->rank.memory.allocator,
-                              executor->config->allocator.memory_limit);
+  if (executor->config->built_elsewhere)
+    caching_allocator_set_limit(executor->rank.memory.allocator,
+                                executor->config->allocator.memory_limit);
   return goes_on;
 }
 
@@ -242,7 +244,8 @@ executor_run(const Program *program, const ExecutorConfig *config)
                        .ends = g_ptr_array_new(),
                        .beyond = g_ptr_array_new()};
   AllocatorConfig allocator = config->allocator;
-  allocator.memory_limit = G_MAXINT64;
+  if (config->built_elsewhere)
+    allocator.memory_limit = G_MAXINT64;
   rank_init(&executor.rank, program, config->cluster, &allocator, engine, executor.recording);
   executor.rank.on_beyond = on_beyond;
   executor.rank.user = &executor;
