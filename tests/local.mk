@@ -21,14 +21,17 @@ CHECKS = \
   tests/check_expandable_segments \
   tests/check_failure \
   tests/check_families \
+  tests/check_fit \
   tests/check_free_set \
   tests/check_fsdp1 \
   tests/check_fused_attention \
+  tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_nccl_tests \
   tests/check_measured \
   tests/check_op \
   tests/check_output \
@@ -39,6 +42,7 @@ CHECKS = \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
+  tests/check_ranks \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
@@ -63,6 +67,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
+  tests/cli/calibrate.sh \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
@@ -97,6 +102,7 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
@@ -104,6 +110,7 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
@@ -165,7 +172,7 @@ tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
 EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
-  tests/bench/compare.sh tests/bench/recorded.txt
+  tests/bench/compare.sh tests/bench/recorded.txt tests/published/update.sh
 
 if HAVE_CHECK
 TESTS = $(CHECKS) $(SHELL_TESTS)
@@ -190,6 +197,10 @@ update-bench: all $(BENCHMARKS)
 score: all $(SCORES)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) $(SCORES)
 
+update-score: all $(SCORES)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
+	$(SHELL) $(top_srcdir)/tests/published/update.sh $(SCORES) $(top_srcdir)/doc/validation.md
+
 # Searches for new inputs; what it finds is kept in the build tree.
 FUZZ_SECONDS = 60
 fuzz: all $(FUZZERS)
@@ -210,4 +221,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden bench update-bench score fuzz check-format format
+.PHONY: need-check update-golden bench update-bench score update-score fuzz check-format format
