@@ -53,6 +53,7 @@ CHECKS = \
   tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
+  tests/check_throughput_timer \
   tests/check_trace_order \
   tests/check_units \
   tests/check_zero \

@@ -174,27 +174,16 @@ judge(const ReportModel *model)
   return model->allocator_retries > 0 ? VERDICT_FITS_WITH_RETRIES : VERDICT_FITS;
 }
 
-/* The construction is simulated without a limit, so that a plan can be judged by its steps. */
-static void
-warn_of_construction(ReportModel *model)
-{
-  const Recording *recording = model->recording;
-  if (recording->construction_peak_reserved <= recording->capacity_bytes)
-    return;
-  g_autofree char *peak = format_bytes(recording->construction_peak_reserved);
-  g_autofree char *capacity = format_bytes(recording->capacity_bytes);
-  g_ptr_array_add(model->warnings,
-                  g_strdup_printf("building the model takes %s for a moment, more than the %s there"
-                                  " are: build it sharded or on the host",
-                                  peak, capacity));
-}
-
 static void
 collect_warnings(ReportModel *model)
 {
   const RunInfo *info = model->info;
   if (model->recording->stuck)
     g_ptr_array_add(model->warnings, g_strdup_printf("stuck: %s", model->recording->stuck));
+  if (model->recording->out_of_memory.happened && model->recording->out_of_memory.step == 0)
+    g_ptr_array_add(model->warnings,
+                    g_strdup("memory runs out while the model is built: build it sharded, where the"
+                             " framework can (FSDP2, DeepSpeed's zero_init)"));
   if (info->rank_without_room >= 0)
     g_ptr_array_add(model->warnings,
                     g_strdup_printf("rank %d runs out of memory; these figures are of rank %d",
@@ -208,7 +197,6 @@ collect_warnings(ReportModel *model)
   }
   for (guint i = 0; i < info->warnings->len; i++)
     g_ptr_array_add(model->warnings, g_strdup(g_ptr_array_index(info->warnings, i)));
-  warn_of_construction(model);
 }
 
 ReportModel *
