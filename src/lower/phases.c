@@ -1,7 +1,7 @@
-/* phases.c - writes the phases that no step is made of: evaluation. */
+/* phases.c - writes the phases that no step is made of, and evaluation itself. */
 #include "lower/phases.h"
 
-#include "lower/lower.h"
+#include "lower/phase_save.h"
 
 struct _Phases {
   StepWalk *w;
@@ -25,17 +25,17 @@ is_same_model(const Network *a, const Network *b)
 }
 
 gboolean
-phases_accept(const PlanSpec *plan, const Network *network, const Network *evaluation,
-              GError **error)
+phases_accept(const LowerInput *in, GError **error)
 {
+  const PlanSpec *plan = in->plan;
   const PhaseSpec *phases = &plan->phases;
-  if (phases->initialize.given || phases->save.given || phases->load.given)
-    return plan_spec_refuse(plan, error, "phases", "only 'evaluate' is supported yet");
-  if (evaluation != NULL && !is_same_model(network, evaluation))
+  if (phases->initialize.given || phases->load.given)
+    return plan_spec_refuse(plan, error, "phases", "only 'evaluate' and 'save' are supported yet");
+  if (in->evaluation != NULL && !is_same_model(in->network, in->evaluation))
     return plan_spec_refuse(plan, error, "phases.evaluate.sequence_length",
                             "sequences of %" G_GINT64_FORMAT " need another model",
-                            evaluation->shape.sequence_length);
-  return TRUE;
+                            in->evaluation->shape.sequence_length);
+  return phase_save_accept(plan, in->strategy, error);
 }
 
 /* ---- life ---- */
@@ -136,10 +136,26 @@ evaluate(Phases *p)
   program_builder_pop(x->builder);
 }
 
+/* Of each name the last one. */
+static void
+remember(Phases *p, LoweredPhase moved)
+{
+  for (guint i = 0; i < p->moved->len; i++) {
+    LoweredPhase *known = &g_array_index(p->moved, LoweredPhase, i);
+    if (g_str_equal(known->name, moved.name)) {
+      *known = moved;
+      return;
+    }
+  }
+  g_array_append_val(p->moved, moved);
+}
+
 void
 phases_after_step(Phases *p, int step, int steps)
 {
   const PhaseSpec *spec = &p->w->x->plan->phases;
   if (p->network != NULL && phase_spec_evaluates(spec, step, steps))
     evaluate(p);
+  if (phase_spec_saves(spec, step, steps))
+    remember(p, phase_save(p->w));
 }

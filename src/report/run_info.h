@@ -40,7 +40,7 @@ typedef struct {
   gint64 communication_bytes, host_copy_bytes;
   gboolean has_state;                /* it writes or reads the state: */
   gint64 state_bytes;                /* this rank's part */
-  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and at most by each other rank */
+  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and by each other one; -1: each its part */
 } PhaseInfo;
 
 typedef struct {

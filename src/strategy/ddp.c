@@ -269,4 +269,5 @@ const Strategy strategy_ddp = {
     .gradient_ready = gradient_ready,
     .end_backward = end_backward,
     .expected = expected,
+    .saves_states = TRUE,
 };

@@ -395,4 +395,5 @@ const Strategy strategy_fsdp1 = {
     .release = release,
     .zero_stage = zero_stage,
     .expected = expected,
+    .save_model = fsdp1_save_model,
 };

@@ -524,6 +524,9 @@ const Strategy strategy_fsdp2 = {
     .after_backward = after_backward,
     .end_backward = end_backward,
     .release = release,
+    .saves_states = TRUE,
+    .begin_state = fsdp2_begin_state,
+    .full_tensor = fsdp2_full_tensor,
     .zero_stage = zero_stage,
     .expected = expected,
 };

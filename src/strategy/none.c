@@ -16,4 +16,5 @@ const Strategy strategy_none = {
     .summary = "one rank, nothing sharded",
     .accept = accept,
     .construct = strategy_construct_whole,
+    .saves_states = TRUE,
 };

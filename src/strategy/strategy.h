@@ -64,6 +64,7 @@ struct _StrategyContext {
   const PlanSpec *plan;
   const DeviceProfile *device;
   int rank;            /* this rank's place in the shard group */
+  int global_rank;     /* and among all */
   gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
@@ -87,11 +88,11 @@ struct _StrategyContext {
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
-/* A unit's full parameters held beyond their module (the plan's "retain"). */
+/* What is held beyond its time: a unit's or a module's full parameters, a loss (retain.h). */
 typedef struct {
   const RetainSpec *spec;
-  int unit;
-  GArray *clones; /* StorageId */
+  int unit;       /* -1: no unit's */
+  GArray *clones; /* StorageId: what is held */
 } Retained;
 
 /* Elements and bytes that a step should send and hold, in closed form: what conformance tests
@@ -112,6 +113,9 @@ typedef enum {
   LOSS_DIVIDED,           /* by the accumulation steps, even if there is one */
   LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
 } LossScaling;
+
+/* state_dict.h */
+typedef struct _StateDict StateDict;
 
 typedef struct {
   const char *name;             /* "fsdp2" */
@@ -161,6 +165,16 @@ typedef struct {
   void (*after_module)(StrategyContext *x, int module);
   void (*before_module_backward)(StrategyContext *x, int module);
   void (*after_module_backward)(StrategyContext *x, int module);
+  /* Checkpoints.  saves_states: each parameter's shard and optimizer states are tensors of their
+   * own, which the state dict takes as they are, or as full_tensor makes them. */
+  gboolean saves_states;
+  /* model.state_dict() of its own, without the optimizer's. */
+  void (*save_model)(StrategyContext *x, StateDict *dict);
+  void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
+  /* A tensor that is sharded as the parameter is, gathered: a new storage, or a reference to the
+   * same one.  NULL: tensors are whole. */
+  StorageId (*full_tensor)(StrategyContext *x, int parameter, StorageId local, DType dtype,
+                           Category category);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
                           than the model takes */
