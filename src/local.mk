@@ -184,6 +184,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/fsdp1_state.c \
+  src/strategy/fsdp2_init.c \
   src/strategy/fsdp2_state.c \
   src/strategy/state_dict.c src/strategy/state_dict.h \
   src/strategy/retain.c src/strategy/retain.h \

@@ -301,6 +301,62 @@ START_TEST(whole_parameters_are_not_copied_on_the_device)
 }
 END_TEST
 
+/* ---- initialization */
+
+/* Of a layer, in fp32: whole, and a shard of each parameter rounded up to 512 bytes. */
+#define LAYER_BYTES (4 * LAYER_ELEMENTS + 2 * 256)
+#define LAYER_SHARD_BYTES (2 * 2048 + 2 * 1024 + 3 * 5120 + 2 * 512)
+
+static const char *const from_meta[] = {"phases.initialize.from=meta", NULL};
+static const char *const from_full[] = {"phases.initialize.from=full", NULL};
+static const char *const from_cpu[] = {"phases.initialize.from=full", "phases.initialize.on=cpu",
+                                       NULL};
+
+/* fully_shard makes all shards of a group before the originals go; the first group is a layer. */
+START_TEST(a_full_model_on_the_device_is_there_when_the_first_shards_are_made)
+{
+  g_autoptr(Simulated) s = save_on(from_full, 3);
+  gint64 model = 4 * MODEL_ELEMENTS + (2 * LAYERS + 1) * 256;
+  ck_assert_int_eq(s->recording->construction_peak_allocated, model + LAYER_SHARD_BYTES);
+}
+END_TEST
+
+/* Groups come to the device one after another: the last layer when the other one is sharded. */
+START_TEST(a_full_model_on_the_host_comes_group_by_group)
+{
+  g_autoptr(Simulated) s = save_on(from_cpu, 3);
+  ck_assert_int_eq(s->recording->construction_peak_allocated,
+                   (LAYERS - 1) * LAYER_SHARD_BYTES + LAYER_BYTES + LAYER_SHARD_BYTES);
+}
+END_TEST
+
+START_TEST(however_a_model_is_made_its_steps_are_the_same)
+{
+  const char *const *sets[] = {NULL, from_meta, from_full, from_cpu};
+  gint64 allocated[G_N_ELEMENTS(sets)], peaks[G_N_ELEMENTS(sets)];
+  for (guint i = 0; i < G_N_ELEMENTS(sets); i++) {
+    g_autoptr(Simulated) s = save_on(sets[i], 3);
+    g_autoptr(GError) error = NULL;
+    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    allocated[i] = s->recording->construction_allocated;
+    peaks[i] = g_array_index(s->recording->steps, StepRecord, 2).peak_allocated;
+    ck_assert_int_eq(allocated[i], allocated[0]);
+    ck_assert_int_eq(peaks[i], peaks[0]);
+  }
+}
+END_TEST
+
+START_TEST(a_model_that_cannot_be_made_so_is_refused)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(GError) error = NULL;
+  Simulation simulation = {network, strategies_tried[6], from_meta, 0};
+  ck_assert_ptr_null(simulation_try(&simulation, 1, &error));
+  ck_assert(
+      test_error_says(error, "key 'phases.initialize': strategy zero3 makes the model whole"));
+}
+END_TEST
+
 /* ---- what is retained for good */
 
 static gint64
@@ -492,6 +548,13 @@ test_suite(void)
   tcase_add_test(saving, whole_parameters_are_not_copied_on_the_device);
   tcase_add_test(saving, what_is_kept_to_the_end_of_the_run_grows_with_each_step);
   suite_add_tcase(suite, saving);
+  TCase *initialization = tcase_create("initialization");
+  tcase_add_test(initialization,
+                 a_full_model_on_the_device_is_there_when_the_first_shards_are_made);
+  tcase_add_test(initialization, a_full_model_on_the_host_comes_group_by_group);
+  tcase_add_test(initialization, however_a_model_is_made_its_steps_are_the_same);
+  tcase_add_test(initialization, a_model_that_cannot_be_made_so_is_refused);
+  suite_add_tcase(suite, initialization);
   TCase *recorded = tcase_create("recorded");
   tcase_add_loop_test(recorded, recorded_runs_agree_to_the_byte, 0, G_N_ELEMENTS(recorded_runs));
   suite_add_tcase(suite, recorded);

@@ -224,6 +224,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->hardware_flops = info->model_flops + recomputed_flops(lowered->program);
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);
+  info->initializes = s->plan->phases.initialize.given;
   if (has_phases(s->plan))
     add_phases(info, lowered);
   add_communicators(info, s, lowered->program);

@@ -24,13 +24,37 @@ is_same_model(const Network *a, const Network *b)
   return TRUE;
 }
 
+static gboolean
+accept_initialize(const PlanSpec *plan, const Strategy *strategy, GError **error)
+{
+  const PhaseSpec *phases = &plan->phases;
+  guint wanted = phases->initialize.from == INITIALIZE_META      ? INITIALIZES_META
+                 : phases->initialize.on == INITIALIZE_ON_DEVICE ? INITIALIZES_ON_DEVICE
+                                                                 : INITIALIZES_ON_CPU;
+  if (!phases->initialize.given)
+    return TRUE;
+  if (!(strategy->initializes & wanted))
+    return plan_spec_refuse(plan, error, "phases.initialize",
+                            "strategy %s makes the model whole on the device%s", plan->strategy,
+                            strategy->initializes & INITIALIZES_ON_CPU ? " or on the host" : "");
+  gboolean full = phases->initialize.from == INITIALIZE_FULL;
+  static const char *const without[] = {"zero_init", "cpu_offload"};
+  for (guint i = 0; i < G_N_ELEMENTS(without) && full && plan->section != NULL; i++)
+    if (option_section_index(plan->section, without[i]) >= 0 &&
+        plan_spec_number(plan, without[i]) != 0)
+      return plan_spec_refuse(plan, error, "phases.initialize.from",
+                              "a full model does not go with %s", without[i]);
+  return TRUE;
+}
+
 gboolean
 phases_accept(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
-  const PhaseSpec *phases = &plan->phases;
-  if (phases->initialize.given || phases->load.given)
-    return plan_spec_refuse(plan, error, "phases", "only 'evaluate' and 'save' are supported yet");
+  if (plan->phases.load.given)
+    return plan_spec_refuse(plan, error, "phases.load", "not yet supported");
+  if (!accept_initialize(plan, in->strategy, error))
+    return FALSE;
   if (in->evaluation != NULL && !is_same_model(in->network, in->evaluation))
     return plan_spec_refuse(plan, error, "phases.evaluate.sequence_length",
                             "sequences of %" G_GINT64_FORMAT " need another model",

@@ -75,6 +75,7 @@ typedef struct {
 
   GArray *groups;        /* GroupInfo, in forward order */
   GArray *retained;      /* RetainedInfo */
+  gboolean initializes;  /* the plan says how the model is made: that is reported as a phase */
   GArray *phases;        /* PhaseInfo: phases beyond the steps, each name once */
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */

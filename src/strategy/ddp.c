@@ -270,4 +270,5 @@ const Strategy strategy_ddp = {
     .end_backward = end_backward,
     .expected = expected,
     .saves_states = TRUE,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

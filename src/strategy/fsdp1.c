@@ -91,16 +91,47 @@ teardown(StrategyContext *x)
   g_free(f);
 }
 
-/* The whole model is made on the device; then its blocks are wrapped one after another, the root
- * last. */
+static int
+depth_of(const Network *network, int parameter)
+{
+  int depth = 0;
+  for (int m = network_parameter(network, parameter)->module; m > 0;
+       m = network_module(network, m)->parent)
+    depth++;
+  return depth;
+}
+
+/* _move_module_to_device (_init_utils.py): breadth first. */
+static void
+move_unit(StrategyContext *x, const Handle *h)
+{
+  int deepest = 0;
+  for (int i = 0; i < h->count; i++)
+    deepest = MAX(deepest, depth_of(x->network, h->parameter[i]));
+  for (int depth = 0; depth <= deepest; depth++)
+    for (int i = 0; i < h->count; i++)
+      if (depth_of(x->network, h->parameter[i]) == depth)
+        strategy_move_to_device(x, h->parameter[i]);
+}
+
+/* The whole model is made on the device, or in the host's memory; then its blocks are wrapped one
+ * after another, the root last. */
 static void
 construct(StrategyContext *x)
 {
   Fsdp1 *f = fsdp1_of(x);
-  strategy_construct_whole(x);
-  for (int i = 1; i <= f->count; i++)
-    if (f->handles[i % f->count].count > 0)
-      handle_construct(x, &f->handles[i % f->count]);
+  gboolean on_host = x->plan->phases.initialize.on == INITIALIZE_ON_CPU;
+  if (on_host)
+    strategy_construct_on_host(x);
+  else
+    strategy_construct_whole(x);
+  for (int i = 1; i <= f->count; i++) {
+    Handle *h = &f->handles[i % f->count];
+    if (h->count > 0 && on_host)
+      move_unit(x, h);
+    if (h->count > 0)
+      handle_construct(x, h);
+  }
 }
 
 /* ---- prefetching ---- */
@@ -396,4 +427,5 @@ const Strategy strategy_fsdp1 = {
     .zero_stage = zero_stage,
     .expected = expected,
     .save_model = fsdp1_save_model,
+    .initializes = INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

@@ -297,6 +297,10 @@ construct_module_end(StrategyContext *x, int module)
 static void
 construct(StrategyContext *x)
 {
+  if (x->plan->phases.initialize.from == INITIALIZE_FULL) {
+    fsdp2_construct_from_full(x);
+    return;
+  }
   strategy_visit_construction(x, construct_parameter, construct_module_end);
 }
 
@@ -529,4 +533,5 @@ const Strategy strategy_fsdp2 = {
     .full_tensor = fsdp2_full_tensor,
     .zero_stage = zero_stage,
     .expected = expected,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

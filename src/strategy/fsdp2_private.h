@@ -102,4 +102,9 @@ void fsdp2_begin_state(StrategyContext *x);
 StorageId fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtype,
                             Category category);
 
+/* ---- fsdp2_init.c ---- */
+
+/* fully_shard of a model with parameters (the plan's initialize.from is full). */
+void fsdp2_construct_from_full(StrategyContext *x);
+
 #endif

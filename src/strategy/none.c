@@ -17,4 +17,5 @@ const Strategy strategy_none = {
     .accept = accept,
     .construct = strategy_construct_whole,
     .saves_states = TRUE,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

@@ -190,6 +190,41 @@ construct_whole_parameter(StrategyContext *x, int parameter)
   p->local_elements = info->elements;
 }
 
+static void
+construct_host_parameter(StrategyContext *x, int parameter)
+{
+  ParameterState *p = &x->parameters[parameter];
+  const Parameter *info = network_parameter(x->network, parameter);
+  if (p->sharded != NO_STORAGE)
+    return;
+  gint64 bytes = info->elements * dtype_size(x->plan->precision.parameters);
+  p->sharded = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE,
+                                     parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+}
+
+void
+strategy_construct_on_host(StrategyContext *x)
+{
+  strategy_visit_construction(x, construct_host_parameter, NULL);
+}
+
+void
+strategy_move_to_device(StrategyContext *x, int parameter)
+{
+  ParameterState *p = &x->parameters[parameter];
+  DType dtype = x->plan->precision.parameters;
+  StorageId host = p->sharded;
+  gint64 bytes = live_storage_bytes(x->live, host);
+  p->sharded = live_storage_alloc(x->live, bytes, STREAM_COMPUTE,
+                                  parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  program_builder_operand(x->builder, live_storage_tensor(x->live, host, dtype), ROLE_READ);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, p->sharded, dtype), ROLE_WRITE);
+  strategy_copy(x, STREAM_COMPUTE, "parameter to device", (double) bytes);
+  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+  live_storage_drop(x->live, host);
+  p->local_elements = network_parameter(x->network, parameter)->elements;
+}
+
 void
 strategy_construct_whole(StrategyContext *x)
 {

@@ -114,6 +114,9 @@ typedef enum {
   LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
 } LossScaling;
 
+/* From the meta device; whole on the device; whole in the host's memory. */
+enum { INITIALIZES_META = 1, INITIALIZES_ON_DEVICE = 2, INITIALIZES_ON_CPU = 4 };
+
 /* state_dict.h */
 typedef struct _StateDict StateDict;
 
@@ -121,6 +124,8 @@ typedef struct {
   const char *name;             /* "fsdp2" */
   const char *summary;          /* one line for `list` */
   const OptionSection *section; /* its section of the plan; NULL: none */
+  /* How models can be made (the plan's initialize): INITIALIZES_ flags. */
+  guint initializes;
   /* Refuses plans it cannot honour. */
   gboolean (*accept)(const PlanSpec *plan, const Network *network, GError **error);
   /* Sets up units and state; issues nothing. */
@@ -226,6 +231,9 @@ void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyC
 gboolean strategy_module_contains(const Network *network, int module, int other);
 /* The whole model on every rank, parameter by parameter. */
 void strategy_construct_whole(StrategyContext *x);
+/* The whole model in pageable memory, and a parameter's way from there to the device. */
+void strategy_construct_on_host(StrategyContext *x);
+void strategy_move_to_device(StrategyContext *x, int parameter);
 /* Refuses what needs sharded groups: for strategies that have none. */
 gboolean strategy_accept_unsharded(const PlanSpec *plan, GError **error);
 /* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not

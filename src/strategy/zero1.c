@@ -107,4 +107,5 @@ const Strategy strategy_zero1 = {
     .zero_stage = zero_stage,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = expected,
+    .initializes = INITIALIZES_ON_DEVICE,
 };

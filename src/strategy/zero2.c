@@ -43,4 +43,5 @@ const Strategy strategy_zero2 = {
     .zero_stage = zero_stage,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = zero_expected,
+    .initializes = INITIALIZES_ON_DEVICE,
 };

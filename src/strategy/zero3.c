@@ -298,4 +298,5 @@ const Strategy strategy_zero3 = {
     .swaps_parameters = TRUE,
     .zero_stage = zero_stage,
     .expected = zero3_expected,
+    .initializes = INITIALIZES_ON_DEVICE,
 };
