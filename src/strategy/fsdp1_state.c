@@ -1,6 +1,6 @@
 /* fsdp1_state.c - the model's state dict under FSDP1: each unit is gathered in the dtype that is
- * stored, its parameters are cloned, whole or this rank's rows of them, and it goes again; the
- * root's stays around all others (torch/distributed/fsdp/_state_dict_utils.py,
+ * stored, its parameters are cloned, whole or this rank's rows of them, and it goes again; one
+ * stays around those inside of it (torch/distributed/fsdp/_state_dict_utils.py,
  * _unshard_param_utils.py). */
 #include "strategy/fsdp1_private.h"
 #include "strategy/shard.h"
@@ -158,6 +158,22 @@ end(const Saving *s, Handle *h, StorageId full)
   live_storage_drop(s->x->live, full);
 }
 
+/* A unit is there while those inside of it are saved.  Returns the first one outside. */
+static int
+save_unit(const Saving *s, int index)
+{
+  Fsdp1 *f = s->f;
+  Handle *h = &f->handles[index];
+  int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
+  StorageId full = begin(s, h);
+  while (next < f->count &&
+         strategy_module_contains(s->x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = save_unit(s, next);
+  end(s, h, full);
+  return next;
+}
+
 void
 fsdp1_save_model(StrategyContext *x, StateDict *dict)
 {
@@ -165,10 +181,7 @@ fsdp1_save_model(StrategyContext *x, StateDict *dict)
   const Saving s = {x, f, dict, dict->full && dict->offload && fsdp1_shards(f)};
   gboolean moves = dict->offload && !s.to_host;
   dict->offload = FALSE;
-  StorageId root = begin(&s, &f->handles[0]);
-  for (int i = 1; i < f->count; i++)
-    end(&s, &f->handles[i], begin(&s, &f->handles[i]));
-  end(&s, &f->handles[0], root);
+  save_unit(&s, 0);
   if (moves)
     state_dict_offload(x, dict);
   dict->offload = moves || s.to_host;
