@@ -194,6 +194,11 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
+  src/strategy/fsdp1_state.c \
+  src/strategy/fsdp2_init.c \
+  src/strategy/fsdp2_state.c \
+  src/strategy/state_dict.c src/strategy/state_dict.h \
+  src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
@@ -222,6 +227,7 @@ libhighwater_a_SOURCES += \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/reentrant.c \
+  src/lower/phase_save.c src/lower/phase_save.h \
   src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \

@@ -1,6 +1,8 @@
 /* run_facts.c - model, plan, machine, FLOPs and groups of a scenario, as reports want them. */
 #include "cli/run_facts.h"
 
+#include <string.h>
+
 #include "base/units.h"
 #include "collective/measured.h"
 #include "network/network_flops.h"
@@ -55,20 +57,38 @@ add_groups(RunInfo *info, const Scenario *s, const Lowered *lowered)
   }
 }
 
+/* Of one call; a reference to parameters holds nothing, one to a loss a number. */
+static gint64
+retained_bytes(const Scenario *s, const Lowered *lowered, const RetainSpec *spec)
+{
+  if (spec->as == RETAIN_REFERENCE)
+    return g_str_equal(spec->group, RETAIN_LOSS) ? 4 : 0;
+  for (guint k = 0; k < lowered->units->len; k++) {
+    const Unit *unit = g_ptr_array_index(lowered->units, k);
+    if (g_str_equal(unit->name, spec->group))
+      return unit->unsharded_bytes;
+  }
+  gint64 elements = 0;
+  for (guint i = 0; i < s->network->parameters->len; i++) {
+    const Parameter *p = network_parameter(s->network, (int) i);
+    gsize length = strlen(spec->group);
+    if (strncmp(p->name, spec->group, length) == 0 && p->name[length] == '.')
+      elements += p->elements;
+  }
+  return elements * dtype_size(s->network->shape.precision.weights);
+}
+
 static void
 add_retained(RunInfo *info, const Scenario *s, const Lowered *lowered)
 {
-  static const char *const as[] = {"a clone", "an unshard without its reshard"};
-  static const char *const until[] = {"end of forward", "end of backward", "end of the step"};
+  static const char *const as[] = {"a clone", "an unshard without its reshard", "a reference"};
+  static const char *const until[] = {"end of forward", "end of backward", "end of the step",
+                                      "end of the run"};
   for (guint i = 0; i < s->plan->retain->len; i++) {
     const RetainSpec *spec = g_ptr_array_index(s->plan->retain, i);
     g_autofree char *holder =
         g_strdup_printf("%s of the plan's \"retain\", until %s", as[spec->as], until[spec->until]);
-    gint64 bytes = 0;
-    for (guint k = 0; k < lowered->units->len; k++) {
-      const Unit *unit = g_ptr_array_index(lowered->units, k);
-      bytes = g_str_equal(unit->name, spec->group) ? unit->unsharded_bytes : bytes;
-    }
+    gint64 bytes = retained_bytes(s, lowered, spec);
     run_info_add_retained(info, spec->group, holder, bytes);
   }
 }
@@ -227,6 +247,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->hardware_flops = info->model_flops + recomputed_flops(lowered->program);
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);
+  info->initializes = s->plan->phases.initialize.given;
   if (has_phases(s->plan))
     add_phases(info, lowered);
   add_communicators(info, s, lowered->program);

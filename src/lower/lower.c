@@ -4,6 +4,7 @@
 
 #include "lower/phases.h"
 #include "lower/step_walk.h"
+#include "strategy/retain.h"
 
 NetworkPrecision
 lower_precision(const PlanSpec *plan)
@@ -60,23 +61,6 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */
 
-/* A root whose parameters all are in other groups has none. */
-static gboolean
-has_parameters(const StrategyContext *x, guint unit)
-{
-  return ((const Unit *) g_ptr_array_index(x->units, unit))->parameters->len > 0;
-}
-
-static gboolean
-unit_exists(const StrategyContext *x, const char *name)
-{
-  for (guint i = 0; i < x->units->len; i++)
-    if (has_parameters(x, i) &&
-        g_str_equal(((const Unit *) g_ptr_array_index(x->units, i))->name, name))
-      return TRUE;
-  return FALSE;
-}
-
 static gboolean
 accept_plan(const LowerInput *in, GError **error)
 {
@@ -84,27 +68,9 @@ accept_plan(const LowerInput *in, GError **error)
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile",
                             "'per_block' is not yet supported: use \"none\"");
-  if (!phases_accept(plan, in->network, in->evaluation, error))
+  if (!phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
-}
-
-static gboolean
-accept_retained(const StrategyContext *x, GError **error)
-{
-  for (guint i = 0; i < x->plan->retain->len; i++) {
-    const RetainSpec *spec = g_ptr_array_index(x->plan->retain, i);
-    if (unit_exists(x, spec->group))
-      continue;
-    g_autoptr(GString) names = g_string_new(NULL);
-    for (guint k = 0; k < x->units->len; k++)
-      if (has_parameters(x, k))
-        g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "",
-                               ((const Unit *) g_ptr_array_index(x->units, k))->name);
-    return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s",
-                            spec->group, names->str);
-  }
-  return TRUE;
 }
 
 /* ---- the context ---- */
@@ -138,6 +104,7 @@ context_init(StrategyContext *x, const LowerInput *in)
       .plan = in->plan,
       .device = in->device,
       .rank = in->rank % in->plan->shard,
+      .global_rank = in->rank,
       .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };
@@ -145,7 +112,7 @@ context_init(StrategyContext *x, const LowerInput *in)
   x->units = g_ptr_array_new_with_free_func(unit_free);
   x->unit_begins = no_units(modules);
   x->unit_ends = no_units(modules);
-  x->retained = g_ptr_array_new();
+  x->retained = g_ptr_array_new_with_free_func(retain_free);
   x->parameters = g_new(ParameterState, parameters);
   for (guint i = 0; i < parameters; i++)
     x->parameters[i] = (ParameterState){.sharded = NO_STORAGE,
@@ -245,7 +212,7 @@ lower(const LowerInput *in, GError **error)
   context_init(&x, in);
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
-  if (accept_retained(&x, error)) {
+  if (retain_accept(&x, error)) {
     lowered = write_program(&x, in);
   } else {
     if (in->strategy->teardown != NULL)

@@ -42,7 +42,7 @@ typedef struct {
   gint64 communication_bytes, host_copy_bytes;
   gboolean has_state;                /* it writes or reads the state: */
   gint64 state_bytes;                /* this rank's part */
-  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and at most by each other rank */
+  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and by each other one; -1: each its part */
 } PhaseInfo;
 
 typedef struct {
@@ -89,6 +89,7 @@ typedef struct {
 
   GArray *groups;        /* GroupInfo, in forward order */
   GArray *retained;      /* RetainedInfo */
+  gboolean initializes;  /* the plan says how the model is made: that is reported as a phase */
   GArray *phases;        /* PhaseInfo: phases beyond the steps, each name once */
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */

@@ -267,8 +267,9 @@ beyond_object(const BeyondSummary *phase)
     add_int(object, "communication_bytes", info->communication_bytes);
     add_int(object, "host_copy_bytes", info->host_copy_bytes);
   }
-  if (info && info->has_state) {
+  if (info && info->has_state)
     add_int(object, "state_bytes", info->state_bytes);
+  if (info && info->has_state && info->rank_0_bytes >= 0) {
     add_int(object, "rank_0_bytes", info->rank_0_bytes);
     add_int(object, "other_ranks_bytes", info->others_bytes);
   }

@@ -51,7 +51,7 @@ typedef struct {
   KvHeadsCode kv_heads;
   AttentionCode attention;
   LossCode loss;
-  int torch; /* TORCH_VERSION that chooses the attention kernel, or 0: not given */
+  int torch;              /* TORCH_VERSION that chooses the attention kernel, or 0: not given */
   gboolean train_metrics; /* llm-foundry: each batch's logits are measured again after backward */
 } Implementation;
 

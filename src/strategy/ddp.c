@@ -269,4 +269,6 @@ const Strategy strategy_ddp = {
     .gradient_ready = gradient_ready,
     .end_backward = end_backward,
     .expected = expected,
+    .saves_states = TRUE,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

@@ -311,6 +311,10 @@ construct_module_end(StrategyContext *x, int module)
 static void
 construct(StrategyContext *x)
 {
+  if (x->plan->phases.initialize.from == INITIALIZE_FULL) {
+    fsdp2_construct_from_full(x);
+    return;
+  }
   strategy_visit_construction(x, construct_parameter, construct_module_end);
 }
 
@@ -547,7 +551,11 @@ const Strategy strategy_fsdp2 = {
     .after_backward = after_backward,
     .end_backward = end_backward,
     .release = release,
+    .saves_states = TRUE,
+    .begin_state = fsdp2_begin_state,
+    .full_tensor = fsdp2_full_tensor,
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = expected,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };
