@@ -75,6 +75,7 @@ static const char *const accumulations[] = {
     ("accumulation.steps=3 accumulation.sync_every_step=false"
      " accumulation.reshard_after_backward=false"),
     "accumulation.steps=2 accumulation.set_last_backward=true",
+    "accumulation.steps=4 accumulation.all_reduce_every=3",
 };
 static const char *const optimizers[] = {
     "optimizer.implementation=fused optimizer.clip_grad_norm=1.0",
@@ -90,7 +91,8 @@ static const Dimension common[] = {
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
-                                     "fsdp.blocks_per_group=2"};
+                                     "fsdp.blocks_per_group=2",
+                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]"};
 static const char *const places[] = {"fsdp.embedding=root", "fsdp.embedding=own fsdp.head=own",
                                      "fsdp.embedding=own", "fsdp.head=own fsdp.reshard_head=true"};
 static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
@@ -107,7 +109,8 @@ static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offlo
 static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
                                     DIMENSION(prefetches), DIMENSION(memories)};
 
-static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0"};
+static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
+                                        "fsdp.groups=[\"layers.1.*\",\"layers.1\"]"};
 static const char *const shardings[] = {
     "fsdp.sharding_strategy=FULL_SHARD", "fsdp.sharding_strategy=SHARD_GRAD_OP",
     "fsdp.sharding_strategy=NO_SHARD", "fsdp.sharding_strategy=HYBRID_SHARD",

@@ -21,14 +21,17 @@ CHECKS = \
   tests/check_expandable_segments \
   tests/check_failure \
   tests/check_families \
+  tests/check_fit \
   tests/check_free_set \
   tests/check_fsdp1 \
   tests/check_fused_attention \
+  tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_nccl_tests \
   tests/check_measured \
   tests/check_op \
   tests/check_output \
@@ -39,6 +42,7 @@ CHECKS = \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
+  tests/check_ranks \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
@@ -63,6 +67,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
+  tests/cli/calibrate.sh \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
@@ -97,6 +102,7 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
@@ -104,6 +110,7 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
