@@ -152,6 +152,11 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/compile.c src/network/compile_private.h \
+  src/network/compile_graph.c \
+  src/network/compile_kernels.c \
+  src/network/compile_partition.c \
+  src/network/compiled.h \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
@@ -224,6 +229,7 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/lower/autograd.c \
   src/lower/checkpoint.c \
+  src/lower/compiled.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/reentrant.c \

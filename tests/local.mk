@@ -12,6 +12,7 @@ CHECKS = \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_compile \
   tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \

@@ -52,6 +52,8 @@ static const ProfileField fields[] = {
     MICROSECONDS(host_collective),
     MICROSECONDS(host_optimizer),
     MICROSECONDS(host_module),
+    MICROSECONDS(host_compiled_region),
+    MICROSECONDS(host_compiled_kernel),
     MICROSECONDS(cuda_malloc),
     MICROSECONDS(cuda_free),
     SCALED("host_copy_gb_per_s", host_copy_bandwidth, GIGA, 1e-3, 1e6),

@@ -65,7 +65,7 @@ typedef struct {
   double memory_latency_ns; /* before the first byte comes */
   double kernel_floor_ns, kernel_gap_ns;
   double host_op_forward_ns, host_op_backward_ns, host_hook_ns, host_collective_ns,
-      host_optimizer_ns, host_module_ns;
+      host_optimizer_ns, host_module_ns, host_compiled_region_ns, host_compiled_kernel_ns;
   double cuda_malloc_ns, cuda_free_ns; /* cudaMalloc, cudaFree: they synchronize the device */
   double host_copy_bandwidth;   /* bytes per second, between page-locked memory and the device */
   double host_memory_bandwidth; /* bytes per second that the CPU reads and writes for each GPU */
