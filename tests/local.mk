@@ -12,6 +12,7 @@ CHECKS = \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_ddp \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_estimate \
