@@ -247,7 +247,14 @@ static const struct {
     {"{\"offload\": {}}", "key 'offload': not yet supported"},
     {"{\"phases\": []}", "key 'phases': an object is needed, not an array"},
     {"{\"failure\": 1}", "key 'failure': an object is needed, not a number"},
-    {"{\"ranks\": 8}", "key 'ranks': not yet supported"},
+    /* ranks */
+    {"{\"ranks\": {\"slow\": [{\"rank\": 8, \"compute\": 1.1}]}, \"mesh\": {\"shard\": 8}}",
+     "key 'ranks.slow[0].rank': 8 is not in 0..7"},
+    {"{\"ranks\": {\"slow\": [{\"rank\": 0}]}}", "key 'ranks.slow[0].compute' is missing"},
+    {"{\"ranks\": {\"slow\": [{\"rank\": 1, \"compute\": 2}, {\"rank\": 1, \"compute\": 3}]},"
+     " \"mesh\": {\"shard\": 8}}",
+     "key 'ranks.slow[1].rank': 1 is given twice"},
+    {"{\"ranks\": {\"jitter\": 1}}", "key 'ranks.jitter': 1 is not in 0..0.3"},
     /* strategies and their sections */
     {"{\"strategy\": \"fsdp3\"}", "key 'strategy': 'fsdp3' is not one of none, ddp, fsdp1, fsdp2"},
     {"{\"strategy\": 2}", "key 'strategy': a string is needed, not a number"},
@@ -294,6 +301,9 @@ static const struct {
      "key 'activation_checkpointing.fraction' is missing"},
     {"{\"activation_checkpointing\": {\"policy\": \"fraction\", \"fraction\": 1.5}}",
      "key 'activation_checkpointing.fraction': 1.5 is not in 0..1"},
+    {"{\"activation_checkpointing\": {\"early_stop\": false}}",
+     "key 'activation_checkpointing.early_stop': has a meaning only with policy full, every_n, "
+     "fraction or selective_op"},
     {"{\"activation_checkpointing\": {\"around\": \"fsdp\"}}",
      "key 'activation_checkpointing.around': has a meaning only with policy full, every_n, "
      "fraction or selective_op"},

@@ -237,8 +237,8 @@ START_TEST(an_unknown_preset_names_the_nearest)
                                    "did you mean 'llama-3-8b'?");
   g_clear_error(&error);
   ck_assert_ptr_null(preset_find("plan", "", &error));
-  ck_assert_str_eq(error->message, ": no such plan preset, and no file of that name; presets are "
-                                   "listed by 'highwater list plan'");
+  ck_assert_str_eq(error->message, "a plan is needed, not an empty name; presets are listed by "
+                                   "'highwater list plan'");
 }
 END_TEST
 

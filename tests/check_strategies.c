@@ -81,6 +81,7 @@ static const char *const optimizers[] = {
     "optimizer.implementation=fused optimizer.clip_grad_norm=1.0",
     "optimizer.implementation=foreach optimizer.clip_grad_norm=null",
     "optimizer.implementation=forloop optimizer.zero_grad=end",
+    "optimizer.implementation=composer",
     "optimizer.name=sgd optimizer.implementation=foreach",
     "optimizer.name=none",
 };
@@ -188,6 +189,11 @@ static const Dimension of_zero3[] = {DIMENSION(gradient_buckets), DIMENSION(redu
                                      DIMENSION(gradient_dtypes),  DIMENSION(orders),
                                      DIMENSION(fetches),          DIMENSION(homes)};
 
+static const char *const internevo_buckets[] = {
+    "internevo.reduce_bucket_size=536870912", "internevo.reduce_bucket_size=20000",
+    "internevo.reduce_bucket_size=1", "internevo.overlap_sync_grad=false"};
+static const Dimension of_internevo[] = {DIMENSION(internevo_buckets)};
+
 /* What the strategies' own sections can say; the first that fits: of a strategy, or of a section.
  */
 static const struct {
@@ -198,6 +204,7 @@ static const struct {
     {"fsdp1", of_fsdp1, G_N_ELEMENTS(of_fsdp1)},
     {"fsdp", of_fsdp, G_N_ELEMENTS(of_fsdp)},
     {"ddp", of_ddp, G_N_ELEMENTS(of_ddp)},
+    {"internevo", of_internevo, G_N_ELEMENTS(of_internevo)},
     {"zero3", of_zero3, G_N_ELEMENTS(of_zero3)},
     {"deepspeed", of_deepspeed, G_N_ELEMENTS(of_deepspeed)},
 };

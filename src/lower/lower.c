@@ -84,9 +84,6 @@ accept_plan(const LowerInput *in, GError **error)
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile",
                             "'per_block' is not yet supported: use \"none\"");
-  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
-    return plan_spec_refuse(plan, error, "optimizer.implementation",
-                            "'composer' is not yet supported: fused, foreach or forloop");
   if (!phases_accept(plan, in->network, in->evaluation, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);

@@ -18,7 +18,8 @@ struct _Recorder {
   GArray *births;                    /* guint: memory event that began allocation i */
   gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
   gboolean keeps_gradients;          /* between steps */
-  guint peak_events;                 /* how many memory events led to the peak */
+  gboolean only_peaks;
+  guint peak_events; /* how many memory events led to the peak */
   gboolean has_peak;
   gboolean beyond; /* the step (or construction) is over, a phase beyond it has begun */
 };
@@ -122,7 +123,7 @@ static void
 mark_peak(Recorder *recorder, const MemoryEvent *now)
 {
   PeakRecord *peak = &recorder->recording->peak;
-  if ((recorder->step == 0 && !recorder->beyond) ||
+  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond) ||
       (recorder->has_peak && now->allocated_after <= peak->allocated))
     return;
   Frame frame = current_frame(recorder);
@@ -135,6 +136,12 @@ mark_peak(Recorder *recorder, const MemoryEvent *now)
   peak->time = now->time;
   peak->allocated = now->allocated_after;
   peak->reserved = now->reserved_after;
+}
+
+void
+recorder_keep_only_peaks(Recorder *recorder)
+{
+  recorder->only_peaks = TRUE;
 }
 
 void
@@ -176,6 +183,8 @@ recorder_begin_step(Recorder *recorder, SimTime time)
                      .peak_allocated = level.allocated,
                      .peak_reserved = level.reserved};
   g_array_append_val(recorder->recording->steps, step);
+  if (recorder->only_peaks) /* no range is open between steps */
+    g_array_set_size(recorder->recording->ranges, 0);
   recorder->retries_before = level.retries;
   MemoryEvent now = {.time = time,
                      .allocated_after = level.allocated,
@@ -285,6 +294,8 @@ gint32
 recorder_allocate(Recorder *recorder, const MemoryEvent *event)
 {
   GArray *memory = recorder->recording->memory;
+  if (recorder->only_peaks)
+    return 0;
   guint birth = memory->len;
   gint32 allocation = (gint32) recorder->births->len;
   APPEND(memory, MemoryEvent, *event);
@@ -303,6 +314,8 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
                  gint64 reserved)
 {
   GArray *memory = recorder->recording->memory;
+  if (recorder->only_peaks)
+    return;
   MemoryEvent event =
       g_array_index(memory, MemoryEvent, g_array_index(recorder->births, guint, allocation));
   if (event.step > 0)
@@ -319,7 +332,8 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
 void
 recorder_segment(Recorder *recorder, const SegmentEvent *event)
 {
-  g_array_append_vals(recorder->recording->segments, event, 1);
+  if (!recorder->only_peaks)
+    g_array_append_vals(recorder->recording->segments, event, 1);
 }
 
 void

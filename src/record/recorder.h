@@ -26,6 +26,10 @@ Recorder *recorder_new(Recording *recording, RecorderLevel level, gpointer user)
 void recorder_free(Recorder *recorder);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recorder, recorder_free)
 
+/* The Recording gets what is known of steps and of the construction, and no rows for events, ranges
+ * and spans: for ranks that nobody looks at one by one.  It has no peak then. */
+void recorder_keep_only_peaks(Recorder *recorder);
+
 /* Gradients are not dropped between steps: they count in at_rest_bytes. */
 void recorder_keep_gradients(Recorder *recorder);
 

@@ -51,6 +51,18 @@ typedef struct {
   char *link; /* "NVSwitch", "InfiniBand over 16 nodes" */
 } CommunicatorInfo;
 
+/* How many ranks were simulated, when they are not all alike. */
+typedef struct {
+  int ranks;              /* 0: one stands for all, and nothing below is known */
+  int simulated;          /* classes of ranks that are alike */
+  int described_class;    /* ranks that the described one stands for, itself included */
+  int slowest;            /* the rank that the others wait for */
+  double slowest_compute; /* its kernels take so many times as long */
+  gint64 waited;          /* ns a step that the described rank waits for others in collectives */
+  gint64 step_of_equals;  /* ns: the last step if all ranks were equally fast; 0: they are */
+  gint64 peak_reserved;   /* bytes, of all ranks and steps */
+} RanksInfo;
+
 typedef struct {
   char *model;
   gint64 parameters, trainable_parameters;
@@ -83,6 +95,7 @@ typedef struct {
   GPtrArray *warnings;   /* char *: one line each */
   Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
+  RanksInfo ranks;
   int rank;              /* the rank that the Recording describes */
   int rank_without_room; /* another rank that runs out of memory, or -1 */
 } RunInfo;

@@ -79,6 +79,29 @@ add_plan(cJSON *report, const RunInfo *info)
 }
 
 static void
+add_ranks(cJSON *report, const RunInfo *info, const TimeSummary *time)
+{
+  const RanksInfo *ranks = &info->ranks;
+  if (ranks->ranks == 0) {
+    cJSON_AddNullToObject(report, "ranks");
+    return;
+  }
+  cJSON *object = cJSON_AddObjectToObject(report, "ranks");
+  add_int(object, "ranks", ranks->ranks);
+  add_int(object, "simulated", ranks->simulated);
+  add_int(object, "described", info->rank);
+  add_int(object, "described_stands_for", ranks->described_class);
+  add_int(object, "slowest", ranks->slowest);
+  cJSON_AddNumberToObject(object, "slowest_compute", ranks->slowest_compute);
+  add_seconds(object, "waited_s", ranks->waited);
+  if (ranks->step_of_equals > 0 && time->known)
+    add_seconds(object, "cost_s", time->step - ranks->step_of_equals);
+  else
+    cJSON_AddNullToObject(object, "cost_s");
+  add_int(object, "peak_reserved_bytes", ranks->peak_reserved);
+}
+
+static void
 add_cluster(cJSON *report, const RunInfo *info)
 {
   static const char *const origins[] = {
@@ -278,6 +301,7 @@ add_time(cJSON *report, const TimeSummary *time)
       {"host_bound_s", time->is_split, time->host_bound},
       {"contention_s", time->is_split, time->contention},
       {"rate_limiter_s", time->is_split, time->rate_limited},
+      {"allocator_s", time->is_split, time->allocator},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
@@ -388,6 +412,7 @@ summary_json(const ReportModel *model)
   add_model(report, info);
   add_plan(report, info);
   add_cluster(report, info);
+  add_ranks(report, info, &model->time);
   cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
   add_text(report, "verdict", report_verdict_name(model->verdict));
   add_int(report, "allocator_retries", model->allocator_retries);

@@ -37,6 +37,12 @@ typedef struct {
   RetainUntil until;
 } RetainSpec;
 
+/* A rank that computes more slowly (or faster) than the others. */
+typedef struct {
+  int rank;
+  double compute; /* its kernels take so many times as long */
+} SlowRank;
+
 typedef struct {
   char *name;           /* preset name, or file name without folder and .json */
   char *file;           /* for messages */
@@ -62,6 +68,7 @@ typedef struct {
     int every;
     double fraction;
     CheckpointAround around;
+    gboolean early_stop; /* a recomputation ends when backward has what it needs */
   } checkpointing;
   struct {
     OptimizerName name;
@@ -75,6 +82,11 @@ typedef struct {
     double garbage_collection_threshold;
     int roundup_power2_divisions;
   } allocator;
+  struct {
+    GArray *slow;  /* SlowRank */
+    double jitter; /* standard deviation of every rank's compute time, step by step; 0: none */
+    gint64 seed;
+  } ranks;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
   PhaseSpec phases;
@@ -93,8 +105,8 @@ typedef struct {
 
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
- * out of range, a section that the strategy does not use, reserved keys (trainable, offload,
- * ranks), a mesh that overflows. */
+ * out of range, a section that the strategy does not use, reserved keys (trainable,
+ * offload), a mesh that overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,

@@ -17,6 +17,23 @@ refuses "a misspelt cluster is recognized" "did you mean 'h100-8'?" run tiny --c
 refuses "a missing network is named" "missing.json: cannot be read: No such file" run missing.json
 refuses "a missing plan is named" "missing.json: cannot be read: No such file" run tiny --plan missing.json
 refuses "a missing cluster is named" "missing.json: cannot be read: No such file" run tiny --cluster missing.json
+refuses "an empty name is no network" "a network is needed, not an empty name" run ""
+refuses "nor a plan" "a plan is needed, not an empty name" run tiny --plan ""
+refuses "numbers are decimal" "run: --steps: '0x10' is not a decimal number" run tiny --steps=0x10
+refuses "and not octal" "run: --rank: '010' is not a decimal number" run tiny --rank 010
+refuses "a folder is not standard output" "run: --output: a folder is needed" run tiny --output -
+ok "and none is made" test ! -e ./-
+refuses "half an object is no string" "--set 'mesh={': line 1: " run tiny --set 'mesh={'
+refuses "half an array neither" "--set 'retain=[1': line 1: " run tiny --set 'retain=[1'
+for command in run lower show; do
+  refuses "$command says that --set was wrong" "highwater: --set mesh.shard=0: " $command tiny --set mesh.shard=0
+  ok "and in which plan" grep -q "key 'mesh.shard': 0 is not in 1..1048576" err
+done
+refuses "below a section that was set, too" "--set mesh={\"shards\": 2}: " run tiny --set 'mesh={"shards": 2}'
+refuses "what the plan's own keys do is not blamed on --set" "highwater: $HIGHWATER_MODELS" \
+  run tiny --set strategy=ddp --set mesh.shard=1
+refuses "FSDP1's root is never resharded" "key 'fsdp.reshard_root': only fsdp2 has it" \
+  run tiny --plan fsdp1 --set fsdp.reshard_root=false
 mkdir folder.json
 refuses "a folder is no network" "folder.json: cannot be read" run folder.json
 printf '{"model_type": "llama"' >truncated.json
