@@ -220,6 +220,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
   src/strategy/zero_offload.c src/strategy/zero_offload.h \
+  src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \

@@ -13,6 +13,7 @@ CHECKS = \
   tests/check_collective \
   tests/check_contention \
   tests/check_compile \
+  tests/check_ddp \
   tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \

@@ -254,7 +254,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   add_measured(info, s, lowered->program);
   if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
     run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);
-  else if (s->strategy->zero_stage != NULL && s->plan->shard == 1)
+  else if (s->strategy->zero_stage != NULL && s->plan->shard == 1 && !s->strategy->only_replicas)
     run_info_warn(info, "mesh.shard is 1: strategy %s shards nothing", s->plan->strategy);
   return info;
 }
