@@ -239,6 +239,7 @@ libhighwater_a_SOURCES += \
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/critical_path.c src/report/critical_path.h \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/interval_set.c src/report/interval_set.h \
   src/report/module_lines.c \
@@ -255,6 +256,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text.c src/report/summary_text.h \
   src/report/summary_text_explain.c \
   src/report/summary_text_parts.h \
+  src/report/summary_text_path.c \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
   src/report/timeline_table.c src/report/timeline_table.h

@@ -11,6 +11,7 @@ CHECKS = \
   tests/check_cluster_spec \
   tests/check_collective \
   tests/check_contention \
+  tests/check_critical_path \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_estimate \

@@ -344,6 +344,7 @@ text_explain(const Screen *screen)
   print_phases(screen);
   print_beyond(screen);
   print_communication(screen);
+  text_critical_path(screen);
   print_host(screen);
   g_string_append_c(screen->out, '\n');
   print_groups(screen);
