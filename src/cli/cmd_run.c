@@ -94,6 +94,16 @@ check_standard_input(const char *const *inputs, guint count, GError **error)
 }
 
 static gboolean
+check_output(const char *output, GError **error)
+{
+  if (output == NULL || !g_str_equal(output, "-"))
+    return TRUE;
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+              "run: --output: a folder is needed, not standard output");
+  return FALSE;
+}
+
+static gboolean
 fill_request(const RunOptions *options, const char *network, RunRequest *request, GError **error)
 {
   const char *plan = options->plan ? options->plan : "fsdp2";
@@ -105,6 +115,7 @@ fill_request(const RunOptions *options, const char *network, RunRequest *request
   request->keep_spans = options->output != NULL;
   return check_range("--steps", options->steps, 1, MAX_STEPS, error) &&
          check_range("--rank", options->rank, 0, G_MAXINT, error) &&
+         check_output(options->output, error) &&
          read_memory_limit(options->memory_limit, &request->memory_limit, error) &&
          check_standard_input((const char *const[]){network, plan, cluster}, 3, error) &&
          input_text_read("network", network, &request->inputs.network, error) &&
@@ -204,6 +215,8 @@ simulate_and_report(const RunOptions *options, const char *network, GError **err
     if (write_reports(options, &request, &result, model, error))
       status = model->verdict == VERDICT_DOES_NOT_FIT ? EXIT_ANSWER_NO : EXIT_ANSWER_YES;
   }
+  if (status == EXIT_BAD_INPUT)
+    scenario_name_assignment(options->assignments, error);
   result_clear(&result);
   request_clear(&request);
   return status;

@@ -12,7 +12,7 @@ typedef struct {
   int *shapes;         /* by place in the shard group: which Program */
   GPtrArray *programs; /* Lowered *, by shape; NULL until it is needed */
   const Lowered *described;
-} RankSet;
+} SimulatedRanks;
 
 gboolean
 ranks_are_asked_for(const RunRequest *request, const Scenario *s)
@@ -39,7 +39,7 @@ neighbours_differ(const Scenario *s, int place)
  * slices have one size, and which parameters lie in them makes no difference in time: the described
  * rank's Program stands for all. */
 static void
-find_shapes(RankSet *set)
+find_shapes(SimulatedRanks *set)
 {
   int shard = set->s->plan->shard, n = 1;
   gboolean by_rows = set->s->strategy->sharded_norms;
@@ -53,14 +53,14 @@ find_shapes(RankSet *set)
 }
 
 static int
-shape_of(const RankSet *set, int rank)
+shape_of(const SimulatedRanks *set, int rank)
 {
   return set->shapes[rank % set->s->plan->shard];
 }
 
 /* The Program of a rank, lowered when its shape is met first.  NULL and error when it cannot be. */
 static const Program *
-program_of(RankSet *set, int rank, GError **error)
+program_of(SimulatedRanks *set, int rank, GError **error)
 {
   int shape = shape_of(set, rank);
   if (shape == shape_of(set, set->request->rank))
@@ -89,7 +89,7 @@ speed_of(const PlanSpec *plan, int rank)
 
 /* Ranks that may differ get different colours. */
 static int *
-colour_ranks(const RankSet *set)
+colour_ranks(const SimulatedRanks *set)
 {
   const PlanSpec *plan = set->s->plan;
   int *colours = g_new(int, set->ranks);
@@ -111,7 +111,7 @@ colour_ranks(const RankSet *set)
 
 /* The class that waits least for the others is the one that they wait for. */
 static void
-name_slowest(const RankSet *set, const RankClasses *classes, const RankOutcome *outcomes,
+name_slowest(const SimulatedRanks *set, const RankClasses *classes, const RankOutcome *outcomes,
              RanksInfo *info)
 {
   int slowest = 0, described = classes->class_of[set->request->rank];
@@ -142,7 +142,7 @@ find_rank_without_room(const RankClasses *classes, const RankOutcome *outcomes, 
 
 /* The last step if all ranks were as fast as the profile says. */
 static SimTime
-step_of_equals(const RankSet *set, const ExecutorConfig *config)
+step_of_equals(const SimulatedRanks *set, const ExecutorConfig *config)
 {
   const PlanSpec *plan = set->s->plan;
   if (plan->ranks.slow->len == 0 && plan->ranks.jitter <= 0)
@@ -152,7 +152,7 @@ step_of_equals(const RankSet *set, const ExecutorConfig *config)
 }
 
 static gboolean
-execute(RankSet *set, const ExecutorConfig *config, RunResult *result, GError **error)
+execute(SimulatedRanks *set, const ExecutorConfig *config, RunResult *result, GError **error)
 {
   g_autofree int *colours = colour_ranks(set);
   g_autoptr(RankClasses) classes =
@@ -177,10 +177,10 @@ gboolean
 simulate_ranks(const RunRequest *request, const Scenario *s, const Lowered *lowered,
                const ExecutorConfig *config, RunResult *result, GError **error)
 {
-  RankSet set = {.request = request,
-                 .s = s,
-                 .ranks = s->plan->shard * s->plan->replicate,
-                 .described = lowered};
+  SimulatedRanks set = {.request = request,
+                        .s = s,
+                        .ranks = s->plan->shard * s->plan->replicate,
+                        .described = lowered};
   find_shapes(&set);
   gboolean done = execute(&set, config, result, error);
   g_ptr_array_unref(set.programs);

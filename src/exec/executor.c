@@ -119,6 +119,21 @@ run_construction(Executor *executor)
   return end_construction(executor) && goes_on;
 }
 
+/* FALSE when the run ends in this step. */
+static gboolean
+issue_step(Executor *executor, int step)
+{
+  const OpList *list = program_step(executor->program, step - 1);
+  const ExecutorConfig *config = executor->config;
+  if (config->stop_at == 0)
+    return rank_run(&executor->rank, list);
+  ExecutorStop stop = {.step = step};
+  gboolean goes_on = rank_run_until(&executor->rank, list, config->stop_at, &stop.ops);
+  if (config->stop != NULL)
+    *config->stop = stop;
+  return goes_on && executor->rank.host.now <= config->stop_at;
+}
+
 /* step: from 1. */
 static gboolean
 run_step(Executor *executor, int step)
@@ -128,7 +143,7 @@ run_step(Executor *executor, int step)
   executor->is_over = FALSE;
   rank_begin(rank, step, keeps_spans(executor, step));
   recorder_begin_step(rank->recorder, rank->host.now);
-  gboolean goes_on = rank_run(rank, program_step(executor->program, step - 1));
+  gboolean goes_on = issue_step(executor, step);
   recorder_end_step(rank->recorder, rank->host.now);
   if (!executor->is_over)
     mark_all(executor, executor->ends);
@@ -141,12 +156,13 @@ run_step(Executor *executor, int step)
 static SimTime
 time_of_mark(const Executor *executor, const GPtrArray *marks, guint i)
 {
-  SimTime last = engine_now(executor->engine), done = 0;
+  SimTime stop = executor->config->stop_at, done = 0;
+  SimTime last = stop > 0 ? stop : engine_now(executor->engine);
   for (guint j = i * STREAM_COUNT; j < (i + 1) * STREAM_COUNT; j++) {
     SyncPoint *end = j < marks->len ? g_ptr_array_index(marks, j) : NULL;
     done = MAX(done, end != NULL && sync_point_fired(end) ? sync_point_time(end) : last);
   }
-  return done;
+  return stop > 0 ? MIN(done, stop) : done;
 }
 
 static void
@@ -172,11 +188,28 @@ record_stuck(Executor *executor)
                   g_strchomp(report), NULL);
 }
 
+/* Drops what a host that waited beyond the moment of the stop has seen end. */
+static void
+drop_later_spans(Executor *executor)
+{
+  GArray *spans = executor->recording->spans;
+  guint n = spans->len;
+  while (n > 0 && g_array_index(spans, Span, n - 1).end > executor->config->stop_at)
+    n--;
+  g_array_set_size(spans, n);
+}
+
 static void
 finish(Executor *executor)
 {
-  engine_run(executor->engine);
-  record_stuck(executor);
+  SimTime stop = executor->config->stop_at;
+  if (stop == 0) {
+    engine_run(executor->engine);
+    record_stuck(executor);
+  } else {
+    engine_run_to(executor->engine, MAX(stop, engine_now(executor->engine)));
+    drop_later_spans(executor);
+  }
   record_ends(executor);
   for (int i = 0; i < STREAM_COUNT; i++) {
     gint64 bytes = caching_allocator_cached_bytes(executor->rank.memory.allocator, i);

@@ -9,6 +9,12 @@
 #include "record/recording.h"
 #include "spec/cluster_spec.h"
 
+/* Where the host stood when a run was stopped. */
+typedef struct {
+  int step;  /* from 1 */
+  guint ops; /* of the step's list that it had issued */
+} ExecutorStop;
+
 typedef struct {
   const ClusterSpec *cluster;
   AllocatorConfig allocator; /* memory_limit applies after construction */
@@ -16,10 +22,13 @@ typedef struct {
   gboolean keep_spans;      /* FALSE: of the last step asked for; none if the run ends before */
   gboolean keeps_gradients; /* zero_grad frees nothing: gradients are there at rest */
   const char *title;        /* may be NULL */
+  SimTime stop_at;          /* the run ends at that time; 0: with its last step */
+  ExecutorStop *stop;       /* filled in when it ends there; may be NULL */
 } ExecutorConfig;
 
 /* Executes the construction and every step, at most 32767 of them.  Out of memory ends the run and
- * is in the Recording; so is a wait that nothing ends.  Never fails.  The caller frees the
+ * is in the Recording; so is a wait that nothing ends.  A run that is stopped leaves out what would
+ * have ended later.  Never fails.  The caller frees the
  * Recording.  With HIGHWATER_CHECK=1 in the environment a Program that breaks its rules, or an
  * allocator that breaks its own, ends the process with a message. */
 Recording *executor_run(const Program *program, const ExecutorConfig *config);

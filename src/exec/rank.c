@@ -206,14 +206,33 @@ rank_begin(Rank *rank, int step, gboolean keeps_spans)
   rank->gpu.slowness = rank_speed_factor(&rank->speed, step);
 }
 
-gboolean
-rank_run(Rank *rank, const OpList *list)
+/* A list that repeats itself does so under new names. */
+static void
+begin_list(Rank *rank, const OpList *list)
 {
   if (list == rank->last_list) {
     device_memory_carry(&rank->memory, list->carries);
     gpu_carry(&rank->gpu, list->event_carries);
   }
   rank->last_list = list;
+}
+
+gboolean
+rank_run_until(Rank *rank, const OpList *list, SimTime time, guint *issued)
+{
+  begin_list(rank, list);
+  for (*issued = 0; *issued < list->ops->len; (*issued)++) {
+    const ProgramOp *op = &g_array_index(list->ops, ProgramOp, *issued);
+    if (rank->host.now > time || !run_op[op->kind](rank, op))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+gboolean
+rank_run(Rank *rank, const OpList *list)
+{
+  begin_list(rank, list);
   const ProgramOp *ops = (const ProgramOp *) (gconstpointer) list->ops->data;
   for (guint i = 0; i < list->ops->len; i++) {
     if (!run_op[ops[i].kind](rank, &ops[i]))

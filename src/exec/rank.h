@@ -53,5 +53,8 @@ void rank_begin(Rank *rank, int step, gboolean keeps_spans);
 /* Issues all ops of a list.  FALSE when the run ends in it: out of memory, or the host waits for
  * ever. */
 gboolean rank_run(Rank *rank, const OpList *list);
+/* The same up to a time, beyond which the host issues nothing; FALSE then too.  *issued: how many
+ * ops. */
+gboolean rank_run_until(Rank *rank, const OpList *list, SimTime time, guint *issued);
 
 #endif

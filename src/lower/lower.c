@@ -84,9 +84,6 @@ accept_plan(const LowerInput *in, GError **error)
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile",
                             "'per_block' is not yet supported: use \"none\"");
-  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
-    return plan_spec_refuse(plan, error, "optimizer.implementation",
-                            "'composer' is not yet supported: fused, foreach or forloop");
   if (!phases_accept(plan, in->network, in->evaluation, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
@@ -225,6 +222,7 @@ write_program(StrategyContext *x, const LowerInput *in)
     lowered->expected = in->strategy->expected(x);
   lowered->keeps_gradients = in->strategy->keeps_gradients;
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
+  lowered->spread = in->strategy->spread != NULL ? in->strategy->spread(x) : (StateSpread){1, 1};
   if (in->strategy->teardown != NULL)
     in->strategy->teardown(x);
   lowered->phases = g_array_ref(phases_moved(phases));

@@ -31,7 +31,8 @@ typedef struct {
       *units; /* Unit *: groups with members, bytes and counts of collectives in the last step */
   ExpectedTotals expected;
   gboolean has_expected;
-  int zero_stage;           /* equivalent ZeRO stage */
+  int zero_stage; /* equivalent ZeRO stage */
+  StateSpread spread;
   gboolean keeps_gradients; /* zero_grad frees nothing */
   GArray *phases;           /* LoweredPhase: of each name the last one, as they first came */
 } Lowered;

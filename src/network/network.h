@@ -157,6 +157,9 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+/* By module: how many calls of modules begin before its first one in a forward; -1: it is never
+ * called (a container).  Caller frees. */
+int *network_call_order(const Network *network);
 /* The last part of a parameter's name: "weight".  Borrowed. */
 const char *parameter_short_name(const Parameter *parameter);
 

@@ -75,6 +75,7 @@ run_info_free(RunInfo *info)
   for (guint i = 0; i < G_N_ELEMENTS(arrays); i++)
     g_array_unref(arrays[i]);
   g_ptr_array_unref(info->warnings);
+  failure_free(info->failure);
   g_free(info);
 }
 

@@ -9,6 +9,8 @@
 
 #include <glib.h>
 
+#include "report/failure.h"
+
 /* Where a constant that times rest on comes from. */
 typedef enum { ORIGIN_DEFAULT, ORIGIN_IMPORTED, ORIGIN_MEASURED } ConstantOrigin;
 
@@ -91,6 +93,7 @@ typedef struct {
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */
   GPtrArray *warnings;   /* char *: one line each */
+  Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
   RanksInfo ranks;
   int rank;              /* the rank that the Recording describes */

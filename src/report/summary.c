@@ -39,15 +39,18 @@ phases_of_step(const Recording *recording, int step)
 }
 
 static gboolean
-is_complete(const Recording *recording, const StepRecord *step)
+is_complete(const ReportModel *model, const StepRecord *step)
 {
+  const Recording *recording = model->recording;
   const OutOfMemoryRecord *oom = &recording->out_of_memory;
+  const Failure *failure = model->info->failure;
   for (guint i = 0; i < recording->beyond->len; i++) {
     gint32 range = g_array_index(recording->beyond, BeyondRecord, i).range;
     if (g_array_index(recording->ranges, Range, range).step == step->index)
       return TRUE; /* it was over by then */
   }
-  return !recording->stuck && !(oom->happened && oom->step == step->index);
+  return !recording->stuck && !(oom->happened && oom->step == step->index) &&
+         !(failure != NULL && failure->spec.step <= step->index);
 }
 
 static const PhaseInfo *
@@ -102,7 +105,7 @@ collect_steps(ReportModel *model)
     const StepRecord *record = &g_array_index(recording->steps, StepRecord, i);
     StepSummary step = {
         .index = record->index,
-        .complete = is_complete(recording, record),
+        .complete = is_complete(model, record),
         .start = record->end - recording_step_duration(recording, i),
         .duration = recording_step_duration(recording, i),
         .peak_allocated = record->peak_allocated,

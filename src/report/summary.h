@@ -61,6 +61,7 @@ typedef struct {
   SimTime exposed, rank_wait, host_bound;
   SimTime contention; /* of compute: what kernels took longer because collectives ran beside them */
   SimTime rate_limited; /* the compute stream is idle since a rate limiter held the host up */
+  SimTime allocator;    /* the compute stream is idle while the host is in cudaMalloc or cudaFree */
   double tokens_per_s;  /* of this rank; 0: not known */
   double mfu, hfu;      /* fractions; 0: not known */
   Bound bound;          /* by the largest of the four shares */

@@ -1,7 +1,8 @@
 /* summary_json.c - the report as JSON: one function an object, keys in the order people read them.
  */
 #include "report/summary_json.h"
-#include <cjson/cJSON.h>
+#include "report/state_estimate.h"
+#include "report/summary_parts.h"
 
 /* Times are shown in seconds; nanoseconds below 2^53 (104 days) keep every digit. */
 static double
@@ -301,6 +302,7 @@ add_time(cJSON *report, const TimeSummary *time)
       {"host_bound_s", time->is_split, time->host_bound},
       {"contention_s", time->is_split, time->contention},
       {"rate_limiter_s", time->is_split, time->rate_limited},
+      {"allocator_s", time->is_split, time->allocator},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
@@ -472,10 +474,10 @@ summary_json(const ReportModel *model)
     add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
   else
     cJSON_AddNullToObject(report, "equivalent_zero_stage");
-  if (info->elements_sent > 0)
-    cJSON_AddNumberToObject(report, "elements_sent_per_parameter", info->elements_sent);
-  else
-    cJSON_AddNullToObject(report, "elements_sent_per_parameter");
+  gboolean has_paper = info->elements_sent > 0 && info->equivalent_zero_stage >= 0;
+  add_known(report, "elements_sent_per_parameter", info->elements_sent);
+  add_known(report, "elements_sent_per_parameter_by_paper",
+            has_paper ? zero_states(info->equivalent_zero_stage, 1, 2).sent : 0);
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
@@ -486,6 +488,7 @@ summary_json(const ReportModel *model)
   add_host_copies(report, &model->copies);
   add_groups(report, model);
   add_retained(report, info);
+  summary_json_failure(report, info->failure);
   add_warnings(report, model);
 
   char *text = cJSON_Print(report);

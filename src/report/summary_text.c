@@ -178,7 +178,8 @@ print_losses(const Screen *screen)
     SimTime time;
     const char *what;
   } losses[] = {{time->contention, "lost to contention"},
-                {time->rate_limited, "of gaps made by the rate limiter"}};
+                {time->rate_limited, "of gaps made by the rate limiter"},
+                {time->allocator, "lost to cudaMalloc and cudaFree"}};
   for (guint i = 0; i < G_N_ELEMENTS(losses); i++) {
     if (losses[i].time == 0)
       continue;
@@ -257,5 +258,7 @@ summary_text(const ReportModel *model, const TextStyle *style, GString *out)
   text_explain(&screen);
   if (style->verbose)
     text_tables(&screen);
+  if (model->info->failure != NULL)
+    text_failure(&screen, model->info->failure);
   text_footer(&screen);
 }

@@ -1,5 +1,6 @@
 /* summary_text_explain.c - what stands behind the answer: memory at the peak and by phase,
  * communication, groups. */
+#include "report/state_estimate.h"
 #include "report/summary_text_parts.h"
 #include <stdlib.h>
 #include <string.h>
@@ -284,14 +285,6 @@ count_alike(const GArray *groups, guint position)
   return alike;
 }
 
-/* What ZeRO's paper has a rank send in a micro-batch, in parameters (arXiv 1910.02054, section 7).
- */
-static int
-paper_volume(int stage)
-{
-  return stage == 3 ? 3 : 2;
-}
-
 static void
 print_equivalence(const RunInfo *info, GString *out)
 {
@@ -300,8 +293,8 @@ print_equivalence(const RunInfo *info, GString *out)
     g_string_append_printf(out, "Equivalent to ZeRO stage %d.", stage);
   if (stage >= 0 && info->elements_sent > 0)
     g_string_append_printf(out,
-                           "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %d.",
-                           info->elements_sent, paper_volume(stage));
+                           "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %.0f.",
+                           info->elements_sent, zero_states(stage, 1, 2).sent);
 }
 
 static void

@@ -35,7 +35,7 @@ static const char *const retain_until_names[] = {"end_of_forward", "end_of_backw
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
-static const char *const reserved_keys[] = {"trainable", "offload", "failure"};
+static const char *const reserved_keys[] = {"trainable", "offload"};
 
 const char *
 plan_checkpoint_policy_name(CheckpointPolicy policy)
@@ -95,6 +95,8 @@ read_accumulation(JsonReader *reader, PlanSpec *spec)
       json_reader_bool(section, "reshard_after_backward", TRUE);
   spec->accumulation.set_last_backward_given = json_reader_has(section, "set_last_backward");
   spec->accumulation.set_last_backward = json_reader_bool(section, "set_last_backward", FALSE);
+  spec->accumulation.all_reduce_every =
+      (int) json_reader_int(section, "all_reduce_every", 1, 1, ACCUMULATION_MAX);
   json_reader_finish(section, NULL);
 }
 
@@ -154,6 +156,7 @@ read_checkpointing(JsonReader *reader, PlanSpec *spec)
   spec->checkpointing.fraction = json_reader_double(section, "fraction", 0, 0, 1);
   spec->checkpointing.around =
       (CheckpointAround) json_reader_enum(section, "around", around_names, AROUND_MODULE);
+  spec->checkpointing.early_stop = json_reader_bool(section, "early_stop", TRUE);
   refuse_without_policy(section, "every",
                         policy != CHECKPOINT_EVERY_N && spec->checkpointing.every != EVERY_DEFAULT,
                         "every_n");
@@ -161,6 +164,9 @@ read_checkpointing(JsonReader *reader, PlanSpec *spec)
                         "fraction");
   refuse_without_policy(section, "around",
                         policy == CHECKPOINT_NONE && spec->checkpointing.around != AROUND_MODULE,
+                        "full, every_n, fraction or selective_op");
+  refuse_without_policy(section, "early_stop",
+                        policy == CHECKPOINT_NONE && !spec->checkpointing.early_stop,
                         "full, every_n, fraction or selective_op");
   if (policy == CHECKPOINT_FRACTION)
     json_reader_require(section, "fraction");
@@ -370,6 +376,9 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   read_retain(reader, spec);
   read_ranks(reader, spec);
   read_phases(reader, spec, strategies);
+  gint64 ranks = (gint64) spec->shard * spec->replicate;
+  failure_spec_read(reader, (int) MIN(ranks, MESH_RANKS_MAX), spec->accumulation.steps,
+                    &spec->failure);
   read_section(reader, spec, strategy->section);
   refuse_other_sections(document, reader, spec, strategies);
   refuse_reserved(document, reader);
@@ -408,8 +417,8 @@ plan_spec_free(PlanSpec *spec)
     return;
   g_ptr_array_unref(spec->retain);
   g_array_unref(spec->ranks.slow);
+  option_values_free(spec->options, spec->section);
   phase_spec_clear(&spec->phases);
-  g_free(spec->options);
   g_free(spec->strategy);
   g_free(spec->file);
   g_free(spec->name);

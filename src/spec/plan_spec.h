@@ -7,6 +7,7 @@
 
 #include "base/json_reader.h"
 #include "spec/dtype.h"
+#include "spec/failure_spec.h"
 #include "spec/option.h"
 #include "spec/phase_spec.h"
 
@@ -53,6 +54,7 @@ typedef struct {
   struct {
     int steps;
     gboolean sync_every_step, reshard_after_backward, set_last_backward;
+    int all_reduce_every; /* micro-batches: of HSDP's replicas */
     gboolean reshard_after_backward_given, set_last_backward_given, sync_every_step_given;
   } accumulation;
   struct {
@@ -66,6 +68,7 @@ typedef struct {
     int every;
     double fraction;
     CheckpointAround around;
+    gboolean early_stop; /* a recomputation ends when backward has what it needs */
   } checkpointing;
   struct {
     OptimizerName name;
@@ -87,6 +90,7 @@ typedef struct {
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
   PhaseSpec phases;
+  FailureSpec failure;
   /* The strategy's own section: values parallel to section->options. */
   const OptionSection *section; /* NULL: the strategy has none */
   OptionValue *options;
@@ -101,8 +105,8 @@ typedef struct {
 
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
- * out of range, a section that the strategy does not use, reserved keys (trainable, offload,
- * failure), a mesh that overflows. */
+ * out of range, a section that the strategy does not use, reserved keys (trainable,
+ * offload), a mesh that overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,

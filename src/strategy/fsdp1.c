@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "strategy/fsdp1_private.h"
+#include "strategy/fsdp_groups.h"
 
 /* ---- units ---- */
 
@@ -25,7 +26,10 @@ make_units(StrategyContext *x)
   g_autofree int *owner = g_new(int, n->parameters->len);
   memset(owner, -1, sizeof(int) * n->parameters->len);
   int root = strategy_new_unit(x, "root");
-  gboolean wraps = plan_spec_number(x->plan, "blocks_per_group") > 0;
+  gboolean listed = fsdp_groups_given(x->plan);
+  gboolean wraps = plan_spec_number(x->plan, "blocks_per_group") > 0 && !listed;
+  if (listed)
+    fsdp_groups_make_units(x, owner);
   for (int i = 0; i < (int) n->blocks->len && wraps; i++) {
     const Block *b = network_block(n, i);
     if (!is_wrapped(x->plan, i))
@@ -92,16 +96,28 @@ teardown(StrategyContext *x)
   g_free(f);
 }
 
+/* A unit after those inside of it (_recursive_wrap).  Returns the first one outside. */
+static int
+construct_unit(StrategyContext *x, int index)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  int module = g_array_index(f->handles[index].unit->modules, int, 0), next = index + 1;
+  while (next < f->count &&
+         strategy_module_contains(x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = construct_unit(x, next);
+  if (f->handles[index].count > 0)
+    handle_construct(x, &f->handles[index]);
+  return next;
+}
+
 /* The whole model is made on the device; then its blocks are wrapped one after another, the root
  * last. */
 static void
 construct(StrategyContext *x)
 {
-  Fsdp1 *f = fsdp1_of(x);
   strategy_construct_whole(x);
-  for (int i = 1; i <= f->count; i++)
-    if (f->handles[i % f->count].count > 0)
-      handle_construct(x, &f->handles[i % f->count]);
+  construct_unit(x, 0);
 }
 
 /* ---- prefetching ---- */
@@ -382,6 +398,15 @@ expected(StrategyContext *x)
   return total;
 }
 
+/* NO_SHARD keeps everything on all ranks of the mesh. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const Fsdp1 *f = x->state;
+  int ranks = fsdp1_shards(f) ? f->ranks : 1;
+  return (StateSpread){ranks, ranks};
+}
+
 const Strategy strategy_fsdp1 = {
     .name = "fsdp1",
     .summary =
@@ -405,5 +430,6 @@ const Strategy strategy_fsdp1 = {
     .clip = fsdp1_clip,
     .release = release,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
 };
