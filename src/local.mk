@@ -191,6 +191,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
+  src/strategy/fsdp2_prefetch.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
@@ -307,6 +308,7 @@ libhighwater_a_SOURCES += \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_failure.c src/cli/run_failure.h \
+  src/cli/prefetch_cost.c src/cli/prefetch_cost.h \
   src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
   src/cli/scenario.c src/cli/scenario.h \

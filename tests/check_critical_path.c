@@ -152,6 +152,25 @@ START_TEST(only_what_is_on_the_path_counts_as_lost_to_contention)
 }
 END_TEST
 
+/* A reduce-scatter stood behind a gather in their communicator's queue; a gather that stood behind
+ * one of its own stream was no less urgent. */
+START_TEST(a_gather_before_a_more_urgent_collective_is_told)
+{
+  gint32 shard = recording_string(recording, "shard");
+  g_ptr_array_add(recording->streams, g_strdup("reduce_scatter"));
+  for (int stream = GATHER; stream <= GATHER + 1; stream++) {
+    g_array_set_size(recording->spans, 0);
+    Span *gather = add(SPAN_COLLECTIVE, GATHER, 1000, 1100, 900);
+    gather->name = recording_string(recording, "all_gather");
+    gather->communicator = shard;
+    add(SPAN_COLLECTIVE, stream, 1100, 1200, 910)->communicator = shard;
+    add(SPAN_KERNEL, COMPUTE, 1200, 1300, 920);
+    g_autoptr(CriticalPath) path = critical_path_new(recording, 1, COMPUTE, 1000, 1300);
+    ck_assert_int_eq(path->queued, stream == GATHER ? 0 : 100);
+  }
+}
+END_TEST
+
 START_TEST(spans_of_no_length_do_not_stop_the_walk)
 {
   add(SPAN_KERNEL, COMPUTE, 1000, 1100, 900);
@@ -179,6 +198,7 @@ test_suite(void)
   tcase_add_test(tcase, what_began_before_the_step_counts_from_its_start);
   tcase_add_test(tcase, without_times_of_issue_a_gap_is_the_hosts);
   tcase_add_test(tcase, only_what_is_on_the_path_counts_as_lost_to_contention);
+  tcase_add_test(tcase, a_gather_before_a_more_urgent_collective_is_told);
   tcase_add_test(tcase, spans_of_no_length_do_not_stop_the_walk);
   return suite;
 }

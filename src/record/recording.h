@@ -135,6 +135,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recording, recording_free)
 
 /* Id of a string, shared. */
 gint32 recording_string(Recording *recording, const char *text);
+/* Of one that is there already; -1 otherwise. */
+gint32 recording_find_string(const Recording *recording, const char *text);
 const char *recording_text(const Recording *recording, gint32 id);
 
 /* Was the range, or what issued the span, a phase beyond the steps?  range: index into ranges. */

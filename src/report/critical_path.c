@@ -7,6 +7,7 @@ typedef struct {
   const Recording *recording;
   GArray *device, *host; /* guint: the step's spans by kind of place, in order of their ends */
   int compute_stream;
+  gint32 all_gather; /* string id of that name, -1: there is none */
   SimTime start;
 } Walk;
 
@@ -153,6 +154,16 @@ before_gap(Walk *walk, int below, SimTime *t)
   return last;
 }
 
+/* The two follow each other on the path: did the later one only wait for its turn?  Behind a gather
+ * that another one waited for so, the gathers before it count as well. */
+static gboolean
+was_queued(const Walk *walk, const Span *earlier, const Span *later, gboolean later_was)
+{
+  return earlier->kind == SPAN_COLLECTIVE && later->kind == SPAN_COLLECTIVE &&
+         earlier->name == walk->all_gather && earlier->communicator == later->communicator &&
+         (earlier->stream != later->stream || later_was);
+}
+
 static void
 walk_back(Walk *walk, SimTime end)
 {
@@ -160,6 +171,7 @@ walk_back(Walk *walk, SimTime end)
   int at = ended_at(walk, (int) walk->device->len, t, walk->compute_stream);
   if (at < 0)
     at = before_gap(walk, (int) walk->device->len, &t);
+  gboolean queued = FALSE;
   while (at >= 0 && t > walk->start) {
     const Span *span = span_at(walk, walk->device, at);
     SimTime length = span->end - span->start;
@@ -174,6 +186,9 @@ walk_back(Walk *walk, SimTime end)
     if (t <= walk->start)
       break;
     int before = ended_at(walk, at, t, span->stream);
+    queued = before >= 0 && was_queued(walk, span_at(walk, walk->device, before), span, queued);
+    if (queued)
+      walk->path->queued += t - MAX(span_at(walk, walk->device, before)->start, walk->start);
     at = before >= 0         ? before
          : span->issued == t ? before_host(walk, at, &t)
                              : before_gap(walk, at, &t);
@@ -217,6 +232,7 @@ critical_path_new(const Recording *recording, int step, int compute_stream, SimT
                .device = g_array_new(FALSE, FALSE, sizeof(guint)),
                .host = g_array_new(FALSE, FALSE, sizeof(guint)),
                .compute_stream = compute_stream,
+               .all_gather = recording_find_string(recording, "all_gather"),
                .start = start};
   sort_spans(&walk, step);
   walk_back(&walk, end);

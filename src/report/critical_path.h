@@ -31,6 +31,8 @@ typedef struct {
   GArray *stretches;        /* PathStretch, in order of time; they cover the step without gaps */
   SimTime time[PATH_KINDS]; /* sums; together the step's duration */
   SimTime contention;       /* of it: what spans on the path took longer than alone */
+  SimTime queued; /* of it: all-gathers that a collective from another stream stood behind in their
+                     communicator's queue, though the step hung on that one */
 } CriticalPath;
 
 /* Of a step: its spans, from start (the end of the step before) to end.  compute_stream: index. */

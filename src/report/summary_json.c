@@ -102,6 +102,24 @@ add_ranks(cJSON *report, const RunInfo *info, const TimeSummary *time)
 }
 
 static void
+add_prefetch(cJSON *report, const ReportModel *model)
+{
+  const PrefetchInfo *prefetch = &model->info->prefetch;
+  if (prefetch->budget == 0) {
+    cJSON_AddNullToObject(report, "prefetch");
+    return;
+  }
+  cJSON *object = cJSON_AddObjectToObject(report, "prefetch");
+  add_int(object, "budget_bytes", prefetch->budget);
+  add_int(object, "most_bytes", prefetch->most);
+  add_int(object, "memory_cost_bytes", model->peak_allocated - prefetch->own_peak);
+  if (model->time.known && prefetch->own_step > 0)
+    add_seconds(object, "gain_s", prefetch->own_step - model->time.step);
+  else
+    cJSON_AddNullToObject(object, "gain_s");
+}
+
+static void
 add_cluster(cJSON *report, const RunInfo *info)
 {
   static const char *const origins[] = {
@@ -359,6 +377,7 @@ add_critical_path(cJSON *report, const ReportModel *model)
     add_seconds(object, key, path->time[kind]);
   }
   add_seconds(object, "contention_s", path->contention);
+  add_seconds(object, "queued_s", path->queued);
   add_int(object, "stretch_count", path->stretches->len);
   add_stretches(object, model);
 }
@@ -391,7 +410,7 @@ add_host_copies(cJSON *report, const CopySummary *copies)
   add_seconds(object, "time_s", copies->time);
 }
 
-static void
+static cJSON *
 add_pass(cJSON *group, const char *key, const GroupPass *pass)
 {
   cJSON *object = cJSON_AddObjectToObject(group, key);
@@ -410,6 +429,7 @@ add_pass(cJSON *group, const char *key, const GroupPass *pass)
     cJSON_AddNullToObject(object, "window_s");
     cJSON_AddNullToObject(object, "late_s");
   }
+  return object;
 }
 
 static void
@@ -428,8 +448,14 @@ add_groups(cJSON *report, const ReportModel *model)
     add_int(object, "shard_bytes", group->info->shard_bytes);
     add_int(object, "all_gathers", group->all_gathers);
     add_int(object, "reduce_scatters", group->reduce_scatters);
-    add_pass(object, "forward", &group->forward);
-    add_pass(object, "backward", &group->backward);
+    cJSON *forward = add_pass(object, "forward", &group->forward);
+    cJSON *backward = add_pass(object, "backward", &group->backward);
+    if (model->info->prefetch.budget > 0) {
+      add_int(forward, "prefetches", group->info->forward_prefetches);
+      add_int(forward, "prefetched_bytes", group->info->forward_prefetched_bytes);
+      add_int(backward, "prefetches", group->info->backward_prefetches);
+      add_int(backward, "prefetched_bytes", group->info->backward_prefetched_bytes);
+    }
     cJSON_AddItemToArray(groups, object);
   }
 }
@@ -466,6 +492,7 @@ summary_json(const ReportModel *model)
   add_plan(report, info);
   add_cluster(report, info);
   add_ranks(report, info, &model->time);
+  add_prefetch(report, model);
   cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
   add_text(report, "verdict", report_verdict_name(model->verdict));
   add_int(report, "allocator_retries", model->allocator_retries);

@@ -71,6 +71,12 @@ text_critical_path(const Screen *screen)
   }
   g_string_append_c(screen->out, '\n');
   text_table_print(table, 0, screen->out);
+  if (path->queued > 0) {
+    g_autofree char *queued = format_duration(path->queued);
+    g_string_append_printf(screen->out,
+                           "  %s of it are all-gathers that ran before a more urgent collective.\n",
+                           queued);
+  }
 }
 
 void

@@ -181,15 +181,6 @@ fill_time(ReportModel *model, const StepTimes *times)
   }
 }
 
-static gint32
-find_string(const Recording *recording, const char *text)
-{
-  for (guint i = 0; i < recording->strings->len; i++)
-    if (g_str_equal(g_ptr_array_index(recording->strings, i), text))
-      return (gint32) i;
-  return -1;
-}
-
 void
 summary_time(ReportModel *model)
 {
@@ -201,7 +192,7 @@ summary_time(ReportModel *model)
       .start = step->start,
       .end = step->start + step->duration,
       .index = step->index,
-      .rate_limiter = find_string(recording, "rate_limiter"),
+      .rate_limiter = recording_find_string(recording, "rate_limiter"),
       .compute_done = step->start,
       .limited = -1,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
