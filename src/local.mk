@@ -196,6 +196,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
+  src/strategy/fsdp2_prefetch.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
@@ -262,6 +263,7 @@ libhighwater_a_SOURCES += \
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
   src/report/failure_text.c \
@@ -281,6 +283,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text.c src/report/summary_text.h \
   src/report/summary_text_explain.c \
   src/report/summary_text_parts.h \
+  src/report/summary_text_path.c \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
   src/report/timeline_table.c src/report/timeline_table.h
@@ -318,6 +321,7 @@ libhighwater_a_SOURCES += \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_failure.c src/cli/run_failure.h \
+  src/cli/prefetch_cost.c src/cli/prefetch_cost.h \
   src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
   src/cli/scenario.c src/cli/scenario.h \

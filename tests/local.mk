@@ -14,6 +14,7 @@ CHECKS = \
   tests/check_contention \
   tests/check_compile \
   tests/check_ddp \
+  tests/check_critical_path \
   tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \

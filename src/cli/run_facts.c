@@ -54,6 +54,10 @@ add_groups(RunInfo *info, const Scenario *s, const Lowered *lowered)
     group->parameters = unit->elements;
     group->unsharded_bytes = unit->unsharded_bytes;
     group->shard_bytes = unit->shard_bytes;
+    group->forward_prefetches = unit->forward_prefetches;
+    group->backward_prefetches = unit->backward_prefetches;
+    group->forward_prefetched_bytes = unit->forward_prefetched_bytes;
+    group->backward_prefetched_bytes = unit->backward_prefetched_bytes;
   }
 }
 

@@ -55,6 +55,9 @@ typedef struct {
   gint64 elements;                     /* unpadded */
   gint64 unsharded_bytes, shard_bytes; /* as gathered; of this rank, as stored */
   int all_gathers, reduce_scatters;    /* issued in the step being written */
+  /* with a budget for prefetching: how many groups it gathers ahead, and what those take */
+  int forward_prefetches, backward_prefetches;
+  gint64 forward_prefetched_bytes, backward_prefetched_bytes;
 } Unit;
 
 typedef struct _StrategyContext StrategyContext;
