@@ -8,6 +8,7 @@ CHECKS = \
   tests/check_arithmetic \
   tests/check_builder \
   tests/check_caching_allocator \
+  tests/check_calibrate_measure \
   tests/check_cluster_spec \
   tests/check_collective \
   tests/check_device_clock \
@@ -45,6 +46,7 @@ CHECKS = \
   tests/check_zero3
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_calibrate_measure_SOURCES = tests/check_calibrate_measure.c tests/stand_in_probe.c tests/stand_in_probe.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
