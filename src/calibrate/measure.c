@@ -27,13 +27,22 @@ measurement_free(gpointer data)
   g_free(m);
 }
 
-static Measurement *
-measurement_new(const Experiment *experiment)
+Measurements *
+measurements_new(void)
+{
+  Measurements *all = g_new0(Measurements, 1);
+  all->measurements = g_ptr_array_new_with_free_func(measurement_free);
+  return all;
+}
+
+Measurement *
+measurements_add(Measurements *all, const Experiment *experiment)
 {
   Measurement *m = g_new0(Measurement, 1);
   m->experiment = *experiment;
   m->samples = g_array_new(FALSE, FALSE, sizeof(double));
   m->medians = g_array_new(FALSE, FALSE, sizeof(double));
+  g_ptr_array_add(all->measurements, m);
   return m;
 }
 
@@ -151,8 +160,8 @@ refuse_large(Measurement *m, gint64 limit)
     m->failure = g_strdup("needs more device memory than there is");
 }
 
-static void
-conclude(Measurement *m)
+void
+measurement_conclude(Measurement *m)
 {
   if (m->samples->len == 0)
     return;
@@ -170,15 +179,12 @@ Measurements *
 measure(DeviceProbe *probe, const Experiment *experiments, guint count,
         const MeasureOptions *options)
 {
-  Measurements *all = g_new0(Measurements, 1);
-  all->measurements = g_ptr_array_new_with_free_func(measurement_free);
+  Measurements *all = measurements_new();
   probe->class->describe(probe, &all->facts);
   all->conditions_before = conditions(probe);
   g_autofree guint *order = g_new(guint, MAX(count, 1));
   for (guint i = 0; i < count; i++) {
-    Measurement *m = measurement_new(&experiments[i]);
-    refuse_large(m, options->device_bytes);
-    g_ptr_array_add(all->measurements, m);
+    refuse_large(measurements_add(all, &experiments[i]), options->device_bytes);
     order[i] = i;
   }
   Run run = {probe, options, all, g_get_monotonic_time()};
@@ -192,7 +198,7 @@ measure(DeviceProbe *probe, const Experiment *experiments, guint count,
   all->complete = round == options->rounds;
   all->elapsed_s = elapsed(&run);
   for (guint i = 0; i < count; i++)
-    conclude(g_ptr_array_index(all->measurements, i));
+    measurement_conclude(g_ptr_array_index(all->measurements, i));
   all->conditions_after = conditions(probe);
   return all;
 }

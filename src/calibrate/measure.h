@@ -48,6 +48,11 @@ typedef struct {
   double elapsed_s;
 } Measurements;
 
+/* Empty ones; adding an experiment that has no samples yet; what follows from its samples. */
+Measurements *measurements_new(void);
+Measurement *measurements_add(Measurements *measurements, const Experiment *experiment);
+void measurement_conclude(Measurement *measurement);
+
 /* Never fails: an experiment that the device refuses carries its message. */
 Measurements *measure(DeviceProbe *probe, const Experiment *experiments, guint count,
                       const MeasureOptions *options);
