@@ -10,26 +10,48 @@ dist_network_DATA = \
   models/network/llama-3.1-405b.json \
   models/network/llama-3.2-1b.json \
   models/network/mistral-7b.json \
+  models/network/mpt-7b.json \
   models/network/qwen2.5-7b.json \
   models/network/tiny.json
 
 clusterdir = $(pkgdatadir)/cluster
 dist_cluster_DATA = \
+  models/cluster/a100-40gb-8.json \
   models/cluster/a100-80gb-8.json \
+  models/cluster/alps.json \
+  models/cluster/aws-p4d.json \
+  models/cluster/aws-p4de.json \
+  models/cluster/aws-p5.json \
+  models/cluster/b200-8.json \
   models/cluster/endless.json \
+  models/cluster/gcp-a3-high.json \
+  models/cluster/gcp-a3-mega.json \
+  models/cluster/gcp-a3-ultra.json \
+  models/cluster/gcp-a4.json \
+  models/cluster/h100-4.json \
   models/cluster/h100-8.json \
   models/cluster/h200-8.json \
-  models/cluster/instant.json
+  models/cluster/instant.json \
+  models/cluster/oci-a100.json \
+  models/cluster/polaris.json
 
 devicedir = $(pkgdatadir)/device
 dist_device_DATA = \
+  models/device/a100-pcie-40gb.json \
+  models/device/a100-pcie-80gb.json \
   models/device/a100-sxm-40gb.json \
   models/device/a100-sxm-80gb.json \
+  models/device/a10g-24gb.json \
   models/device/b200-sxm-180gb.json \
   models/device/endless.json \
+  models/device/h100-pcie-80gb.json \
   models/device/h100-sxm-80gb.json \
+  models/device/h100-sxm-96gb.json \
   models/device/h200-sxm-141gb.json \
-  models/device/instant.json
+  models/device/instant.json \
+  models/device/l40s-48gb.json \
+  models/device/rtx4090-24gb.json \
+  models/device/v100-sxm2-32gb.json
 
 fabricdir = $(pkgdatadir)/fabric
 dist_fabric_DATA = \
@@ -50,6 +72,7 @@ dist_plan_DATA = \
   models/plan/fsdp2-no-reshard.json \
   models/plan/fsdp2.json \
   models/plan/hsdp.json \
+  models/plan/internevo.json \
   models/plan/zero1.json \
   models/plan/zero2.json \
   models/plan/zero3.json

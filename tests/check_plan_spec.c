@@ -34,6 +34,7 @@ START_TEST(an_empty_plan_is_one_rank_with_pytorchs_defaults)
   ck_assert(p->micro_batch == 1 && p->sequence_length == 8192 && !p->sequence_length_given);
   ck_assert(p->accumulation.steps == 1 && p->accumulation.sync_every_step);
   ck_assert(p->accumulation.reshard_after_backward && !p->accumulation.set_last_backward);
+  ck_assert_int_eq(p->accumulation.all_reduce_every, 1);
   ck_assert(!p->accumulation.reshard_after_backward_given);
   ck_assert_int_eq(p->precision.parameters, DTYPE_FP32);
   ck_assert_int_eq(p->precision.compute, DTYPE_FP32);
@@ -156,6 +157,49 @@ START_TEST(a_fraction_of_the_blocks_can_be_checkpointed)
 }
 END_TEST
 
+/* fms-fsdp's policies/ac_handler.py says which blocks (x) of fractions in its description. */
+START_TEST(a_fraction_is_of_the_blocks_that_fms_fsdp_takes)
+{
+  static const struct {
+    const char *fraction, *blocks;
+  } cases[] = {
+      {"0", "......"},
+      {"1", "xxxxxx"},
+      {"0.5", "x.x.x."},
+      {"0.3333333333333333", ".x..x."},
+      {"0.6666666666666666", "x.xx.x"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"activation_checkpointing\": {\"policy\": \"fraction\", \"fraction\": %s}}",
+        cases[i].fraction);
+    g_autoptr(PlanSpec) p = parse(text);
+    for (int block = 0; cases[i].blocks[block] != '\0'; block++)
+      ck_assert_msg(plan_spec_checkpoints(p, block) == (cases[i].blocks[block] == 'x'),
+                    "block %d of fraction %s", block, cases[i].fraction);
+  }
+}
+END_TEST
+
+/* Its loop: a block is taken when its number times the fraction reaches the mark, which then moves
+ * on by one. */
+START_TEST(a_fraction_takes_a_block_at_each_mark)
+{
+  for (int percent = 0; percent <= 100; percent++) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"activation_checkpointing\": {\"policy\": \"fraction\", \"fraction\": %d.%02d}}",
+        percent / 100, percent % 100);
+    g_autoptr(PlanSpec) p = parse(text);
+    double mark = 0.5;
+    for (int block = 0; block < 4096; block++) {
+      gboolean taken = (block + 1) * p->checkpointing.fraction >= mark;
+      mark += taken;
+      ck_assert_int_eq(plan_spec_checkpoints(p, block), taken);
+    }
+  }
+}
+END_TEST
+
 START_TEST(the_largest_mesh_has_two_to_the_24_ranks)
 {
   g_autoptr(PlanSpec) p = parse("{\"mesh\": {\"shard\": 1048576, \"replicate\": 16}}");
@@ -201,9 +245,16 @@ static const struct {
      "unknown key 'retain[0].unitl'; did you mean 'until'?"},
     {"{\"trainable\": []}", "key 'trainable': not yet supported"},
     {"{\"offload\": {}}", "key 'offload': not yet supported"},
-    {"{\"phases\": []}", "key 'phases': not yet supported"},
-    {"{\"failure\": 1}", "key 'failure': not yet supported"},
-    {"{\"ranks\": 8}", "key 'ranks': not yet supported"},
+    {"{\"phases\": []}", "key 'phases': an object is needed, not an array"},
+    {"{\"failure\": 1}", "key 'failure': an object is needed, not a number"},
+    /* ranks */
+    {"{\"ranks\": {\"slow\": [{\"rank\": 8, \"compute\": 1.1}]}, \"mesh\": {\"shard\": 8}}",
+     "key 'ranks.slow[0].rank': 8 is not in 0..7"},
+    {"{\"ranks\": {\"slow\": [{\"rank\": 0}]}}", "key 'ranks.slow[0].compute' is missing"},
+    {"{\"ranks\": {\"slow\": [{\"rank\": 1, \"compute\": 2}, {\"rank\": 1, \"compute\": 3}]},"
+     " \"mesh\": {\"shard\": 8}}",
+     "key 'ranks.slow[1].rank': 1 is given twice"},
+    {"{\"ranks\": {\"jitter\": 1}}", "key 'ranks.jitter': 1 is not in 0..0.3"},
     /* strategies and their sections */
     {"{\"strategy\": \"fsdp3\"}", "key 'strategy': 'fsdp3' is not one of none, ddp, fsdp1, fsdp2"},
     {"{\"strategy\": 2}", "key 'strategy': a string is needed, not a number"},
@@ -250,6 +301,9 @@ static const struct {
      "key 'activation_checkpointing.fraction' is missing"},
     {"{\"activation_checkpointing\": {\"policy\": \"fraction\", \"fraction\": 1.5}}",
      "key 'activation_checkpointing.fraction': 1.5 is not in 0..1"},
+    {"{\"activation_checkpointing\": {\"early_stop\": false}}",
+     "key 'activation_checkpointing.early_stop': has a meaning only with policy full, every_n, "
+     "fraction or selective_op"},
     {"{\"activation_checkpointing\": {\"around\": \"fsdp\"}}",
      "key 'activation_checkpointing.around': has a meaning only with policy full, every_n, "
      "fraction or selective_op"},
@@ -346,6 +400,8 @@ test_suite(void)
   tcase_add_test(values, groups_can_be_retained);
   tcase_add_test(values, the_defaults_of_a_policys_option_may_be_repeated_anywhere);
   tcase_add_test(values, a_fraction_of_the_blocks_can_be_checkpointed);
+  tcase_add_test(values, a_fraction_is_of_the_blocks_that_fms_fsdp_takes);
+  tcase_add_test(values, a_fraction_takes_a_block_at_each_mark);
   tcase_add_test(values, the_largest_mesh_has_two_to_the_24_ranks);
   tcase_add_test(values, assignments_override_the_file_in_order);
   tcase_add_test(values, choices_have_the_names_they_are_written_with);

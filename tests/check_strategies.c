@@ -75,11 +75,13 @@ static const char *const accumulations[] = {
     ("accumulation.steps=3 accumulation.sync_every_step=false"
      " accumulation.reshard_after_backward=false"),
     "accumulation.steps=2 accumulation.set_last_backward=true",
+    "accumulation.steps=4 accumulation.all_reduce_every=3",
 };
 static const char *const optimizers[] = {
     "optimizer.implementation=fused optimizer.clip_grad_norm=1.0",
     "optimizer.implementation=foreach optimizer.clip_grad_norm=null",
     "optimizer.implementation=forloop optimizer.zero_grad=end",
+    "optimizer.implementation=composer",
     "optimizer.name=sgd optimizer.implementation=foreach",
     "optimizer.name=none",
 };
@@ -89,7 +91,8 @@ static const Dimension common[] = {
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
-                                     "fsdp.blocks_per_group=2"};
+                                     "fsdp.blocks_per_group=2",
+                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]"};
 static const char *const places[] = {"fsdp.embedding=root", "fsdp.embedding=own fsdp.head=own",
                                      "fsdp.embedding=own", "fsdp.head=own fsdp.reshard_head=true"};
 static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
@@ -101,10 +104,13 @@ static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
 static const char *const prefetches[] = {"fsdp.forward_prefetch=0", "fsdp.forward_prefetch=1",
                                          "fsdp.backward_prefetch=2",
                                          "fsdp.forward_prefetch=3 fsdp.backward_prefetch=1"};
+static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true",
+                                       "fsdp.cpu_offload=true fsdp.pin_memory=false"};
 static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
-                                    DIMENSION(prefetches)};
+                                    DIMENSION(prefetches), DIMENSION(memories)};
 
-static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0"};
+static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
+                                        "fsdp.groups=[\"layers.1.*\",\"layers.1\"]"};
 static const char *const shardings[] = {
     "fsdp.sharding_strategy=FULL_SHARD", "fsdp.sharding_strategy=SHARD_GRAD_OP",
     "fsdp.sharding_strategy=NO_SHARD", "fsdp.sharding_strategy=HYBRID_SHARD",
@@ -113,8 +119,9 @@ static const char *const limits[] = {"fsdp.limit_all_gathers=true", "fsdp.limit_
 static const char *const directions[] = {"fsdp.backward_prefetch=pre",
                                          "fsdp.backward_prefetch=post",
                                          "fsdp.backward_prefetch=none fsdp.forward_prefetch=1"};
+static const char *const places_of_shards[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true"};
 static const Dimension of_fsdp1[] = {DIMENSION(wrappings), DIMENSION(shardings), DIMENSION(limits),
-                                     DIMENSION(directions)};
+                                     DIMENSION(directions), DIMENSION(places_of_shards)};
 
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};
@@ -177,6 +184,11 @@ static const Dimension of_zero3[] = {DIMENSION(gradient_buckets), DIMENSION(redu
                                      DIMENSION(gradient_dtypes),  DIMENSION(orders),
                                      DIMENSION(fetches),          DIMENSION(homes)};
 
+static const char *const internevo_buckets[] = {
+    "internevo.reduce_bucket_size=536870912", "internevo.reduce_bucket_size=20000",
+    "internevo.reduce_bucket_size=1", "internevo.overlap_sync_grad=false"};
+static const Dimension of_internevo[] = {DIMENSION(internevo_buckets)};
+
 /* What the strategies' own sections can say; the first that fits: of a strategy, or of a section.
  */
 static const struct {
@@ -187,6 +199,7 @@ static const struct {
     {"fsdp1", of_fsdp1, G_N_ELEMENTS(of_fsdp1)},
     {"fsdp", of_fsdp, G_N_ELEMENTS(of_fsdp)},
     {"ddp", of_ddp, G_N_ELEMENTS(of_ddp)},
+    {"internevo", of_internevo, G_N_ELEMENTS(of_internevo)},
     {"zero3", of_zero3, G_N_ELEMENTS(of_zero3)},
     {"deepspeed", of_deepspeed, G_N_ELEMENTS(of_deepspeed)},
 };
@@ -327,6 +340,13 @@ sends_what_was_expected(const Case *c, const Simulated *s)
   CHECK_CASE(held == expected->parameter_bytes, c,
              "%" G_GINT64_FORMAT " bytes of parameters, expected %" G_GINT64_FORMAT, held,
              expected->parameter_bytes);
+  if (s->scenario->strategy->section == NULL ||
+      strcmp(s->scenario->strategy->section->name, "deepspeed") == 0)
+    return;
+  gint64 there = simulated_host_bytes_alive(s, STEPS, CATEGORY_PARAMETER);
+  CHECK_CASE(there == expected->host_parameter_bytes, c,
+             "%" G_GINT64_FORMAT " bytes of parameters on the host, expected %" G_GINT64_FORMAT,
+             there, expected->host_parameter_bytes);
 }
 
 /* Printed text is compared: it is all there is to a Program. */

@@ -18,7 +18,7 @@ typedef struct {
 static int
 own_sequence_length(const InputText *network, int most)
 {
-  static const char *const keys[] = {"n_positions", "max_position_embeddings"};
+  static const char *const keys[] = {"n_positions", "max_position_embeddings", "max_seq_len"};
   g_autoptr(JsonDocument) document =
       json_document_parse(network->name, network->text, network->length, NULL);
   for (guint i = 0; document != NULL && i < G_N_ELEMENTS(keys); i++) {
@@ -91,10 +91,12 @@ run(int argc, char **argv, GError **error)
   };
   g_auto(GStrv) positionals = NULL;
   int status = EXIT_ANSWER_YES;
-  if (command_parse(&command_show, argc, argv, entries, 1, 1, &positionals, error))
+  if (command_parse(&command_show, argc, argv, entries, 1, 1, &positionals, error)) {
     status = read_inputs(&o, positionals[0], &inputs, error)
                  ? summarize_and_print(&o, &inputs, error)
                  : EXIT_BAD_INPUT;
+    scenario_name_assignment(o.assignments, error);
+  }
   input_text_clear(&inputs.network);
   input_text_clear(&inputs.plan);
   input_text_clear(&inputs.cluster);

@@ -137,11 +137,14 @@ void sync_point_add_waiter(SyncPoint *point, Stream *stream);
 /* ---- rendezvous ---- */
 
 struct _Rendezvous {
+  Engine *engine;
   const char *prefix;
   gint64 number;
   int parties, arrived, over;
   SimTime duration; /* the longest of those arrived */
   Stream **party;   /* NULL: has not arrived */
+  SimTime *since;   /* when each arrived last */
+  SimTime *waited;  /* for others, all times together */
 };
 
 /* The stream's first item has come to its turn. */
@@ -157,9 +160,13 @@ struct _RateGroup {
   RateFunction rate;
   gpointer user;
   int classes;
-  int *running;  /* works of each class */
-  int *settled;  /* as it was when rates were last asked for */
-  double *rates; /* the answers; 0 at first */
+  int *running; /* works of each class */
+  int total;    /* of all classes */
+  int *settled; /* running, as it was when rates were last asked for */
+  int *touched; /* classes whose works began or ended since then, each once */
+  int n_touched;
+  gboolean *is_touched;
+  double *rates; /* of the classes that ran when they were last asked for; 0 at first */
   Stream *first, *last;
   gboolean unsettled;
   RateGroup *next_unsettled;

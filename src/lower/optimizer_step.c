@@ -126,8 +126,25 @@ tensor_norms(StrategyContext *x)
   return norms;
 }
 
-/* The norm of the stacked norms.  Sharded tensors' norms are gathered first: two copies and the
- * waited result. */
+/* Sums the powers of the shards' norms over the shard group, in place; the compute stream waits.
+ * The replicas of a hybrid mesh have the same norms (torch.distributed.tensor, _NormPartial, which
+ * is partial over the sharded dimension only). */
+static void
+all_reduce_norms(StrategyContext *x, StorageId norms, gint64 n)
+{
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  operand(x, norms, ROLE_ACCUMULATE);
+  gint32 shard = program_builder_communicator(x->builder, "shard", x->plan->shard, 1);
+  program_builder_collective(x->builder, STREAM_COMPUTE,
+                             &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
+                                           .dtype = (guint8) stored_dtype(x),
+                                           .communicator = shard,
+                                           .name = program_builder_name(x->builder, "norms"),
+                                           .bytes = n * dtype_size(stored_dtype(x))});
+}
+
+/* The norm of the stacked norms.  Sharded tensors' norms are summed first: powers, a copy that an
+ * all-reduce works on, and the roots. */
 static StorageId
 total_norm(StrategyContext *x, gboolean gathered, StorageId *norms)
 {
@@ -140,6 +157,7 @@ total_norm(StrategyContext *x, gboolean gathered, StorageId *norms)
   strategy_launch(x, STREAM_COMPUTE, "stack", (double) n * 8);
   if (gathered) {
     StorageId local = small(x, n, "powers of norms"), sum = small(x, n, "gathered norms");
+    all_reduce_norms(x, sum, n);
     waited = small(x, n, "global norms");
     live_storage_drop(x->live, local);
     live_storage_drop(x->live, sum);
@@ -150,10 +168,36 @@ total_norm(StrategyContext *x, gboolean gathered, StorageId *norms)
   return total;
 }
 
+/* Gradients in the host's memory, all or none. */
+static gboolean
+are_on_host(const StrategyContext *x)
+{
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    if (gradient_of(x, i) != NO_STORAGE)
+      return live_storage_space(x->live, gradient_of(x, i)) != SPACE_DEVICE;
+  return FALSE;
+}
+
+/* There the CPU reads all of them for the norms, and reads and writes them once more. */
+static void
+clip_on_host(StrategyContext *x)
+{
+  guint n = x->network->parameters->len;
+  double bytes = 0;
+  for (guint i = 0; i < n; i++)
+    bytes += (double) local_bytes(x, i);
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) n);
+  strategy_work_on_host(x, 3 * bytes);
+}
+
 void
 optimizer_clip(StrategyContext *x, const Strategy *strategy)
 {
   program_builder_set_module(x->builder, -1);
+  if (are_on_host(x)) {
+    clip_on_host(x);
+    return;
+  }
   gint64 n = x->network->parameters->len;
   double bytes = 0;
   StorageId *norms = tensor_norms(x);
@@ -180,17 +224,46 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
 
 /* ---- the step ---- */
 
-void
-optimizer_step(StrategyContext *x, OptimizerState *state)
+/* The flat parameter among the first n tensors that this parameter is a view of, or NULL. */
+static OptimizedTensor *
+find_flat(OptimizedTensor *tensors, int n, StorageId value)
 {
-  guint n = x->network->parameters->len;
-  program_builder_set_module(x->builder, -1);
-  for (guint i = 0; i < n; i++) {
-    OptimizedTensor *t = &state->tensors[i];
-    t->value = x->parameters[i].sharded;
+  for (int i = n - 1; i >= 0 && value != NO_STORAGE; i--)
+    if (tensors[i].value == value)
+      return &tensors[i];
+  return NULL;
+}
+
+/* The tensors that the optimizer was given: parameters, or the flat ones that they are views of
+ * (Composer wraps with use_orig_params=False).  Returns how many. */
+static int
+list_tensors(StrategyContext *x, OptimizedTensor *tensors)
+{
+  gboolean flat = x->plan->optimizer.implementation == OPTIMIZER_COMPOSER;
+  int n = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    StorageId value = x->parameters[i].sharded;
+    OptimizedTensor *t = flat ? find_flat(tensors, n, value) : NULL;
+    if (t != NULL) {
+      t->elements = live_storage_bytes(x->live, value) / dtype_size(stored_dtype(x));
+      t->stepped |= is_stepped(x, i);
+      t->parameter = -1;
+      continue;
+    }
+    t = &tensors[n++];
+    t->value = value;
     t->gradient = gradient_of(x, i);
     t->elements = x->parameters[i].local_elements;
     t->stepped = is_stepped(x, i);
+    t->parameter = (gint32) i;
   }
-  torch_optimizer_step(x, stored_dtype(x), (int) n, state->tensors);
+  return n;
+}
+
+void
+optimizer_step(StrategyContext *x, OptimizerState *state)
+{
+  program_builder_set_module(x->builder, -1);
+  int n = list_tensors(x, state->tensors);
+  torch_optimizer_step(x, stored_dtype(x), n, state->tensors);
 }

@@ -55,7 +55,10 @@ step_walk_construct(StepWalk *w)
     live_storage_drop(
         x->live, loop_tensor(x, x->network->construction_scratch, CATEGORY_TEMPORARY, "scratch"));
   w->strategy->construct(x);
-  tape_construct(w->tape);
+  Tape *tables = w->tables != NULL ? w->tables : w->tape;
+  tape_construct(tables);
+  if (tables != w->tape)
+    tape_share(w->tape, tables);
   if (w->strategy->initialize != NULL)
     w->strategy->initialize(x);
   program_builder_empty_cache(x->builder);
@@ -137,6 +140,18 @@ backward(StepWalk *w, TensorRef loss)
   end_phase(x);
 }
 
+/* What the training loop computes once more of a micro-batch's results. */
+static void
+metrics(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  if (x->network->after_backward < 0)
+    return;
+  begin_phase(x, "metrics");
+  tape_after_backward(w->tape, w->inputs + (guint) x->micro_batch * x->network->inputs->len);
+  end_phase(x);
+}
+
 static void
 micro_batch(StepWalk *w, int i)
 {
@@ -145,6 +160,7 @@ micro_batch(StepWalk *w, int i)
   x->last_micro_batch = i == x->plan->accumulation.steps - 1;
   x->synchronize = x->last_micro_batch || x->plan->accumulation.sync_every_step;
   backward(w, forward(w));
+  metrics(w);
 }
 
 /* Clipping and the optimizer, in phases of their own unless the strategy's step is both. */

@@ -30,15 +30,13 @@ view_parameters(StrategyContext *x, int unit, StreamId stream)
   autograd_view_parameters(x->walk, unit, stream);
 }
 
-Tape *
-tape_new(StrategyContext *context, const Strategy *strategy)
+static Tape *
+new_tape(StrategyContext *context, const Strategy *strategy, const Network *network)
 {
   Tape *t = g_new0(Tape, 1);
   t->x = context;
-  context->walk = t;
-  context->view_parameters = view_parameters;
   t->strategy = strategy;
-  t->network = context->network;
+  t->network = network;
   t->builder = context->builder;
   t->live = context->live;
   t->nodes = g_array_new(FALSE, FALSE, sizeof(Node));
@@ -50,6 +48,7 @@ tape_new(StrategyContext *context, const Strategy *strategy)
   for (int i = 0; i < THREAD_COUNT; i++)
     for (int j = 0; j < WORKSPACE_COUNT; j++)
       t->workspace[i][j] = NO_STORAGE;
+  t->kept = NO_TENSOR;
   t->inputs_left = g_new0(int, t->network->modules->len + t->network->blocks->len);
   t->ids = g_new(FunctionIds, t->network->functions->len);
   for (guint i = 0; i < t->network->functions->len; i++)
@@ -57,9 +56,34 @@ tape_new(StrategyContext *context, const Strategy *strategy)
   return t;
 }
 
+Tape *
+tape_new(StrategyContext *context, const Strategy *strategy)
+{
+  Tape *t = new_tape(context, strategy, context->network);
+  context->walk = t;
+  context->view_parameters = view_parameters;
+  return t;
+}
+
+Tape *
+tape_new_beside(const Tape *tape, const Network *network)
+{
+  return new_tape(tape->x, tape->strategy, network);
+}
+
+void
+tape_share(Tape *to, const Tape *from)
+{
+  memcpy(to->workspace, from->workspace, sizeof(to->workspace));
+  memcpy(to->tables, from->tables, sizeof(to->tables));
+  to->table_count = from->table_count;
+}
+
 void
 tape_free(Tape *t)
 {
+  if (t == NULL)
+    return;
   for (guint i = 0; i < t->network->functions->len; i++) {
     g_free(t->ids[i].what);
     g_free(t->ids[i].kernel);
@@ -121,7 +145,7 @@ operand(Tape *t, const Activation *a, gint16 slot, ValueInfo *info)
   TensorRef ref = NO_TENSOR;
   ref.parameter = parameter;
   ref.dtype = (guint8) t->network->shape.precision.weights;
-  if (p->trainable && t->recomputing == NULL)
+  if (p->trainable && t->recomputing == NULL && !t->x->evaluating)
     ref.node = autograd_accumulate_node(t, parameter);
   *info = (ValueInfo){.dtype = ref.dtype, .dims = (guint8) p->dims};
   memcpy(info->shape, p->shape, sizeof(p->shape));
@@ -262,6 +286,16 @@ run_call(Tape *t, Activation *a, const Statement *s)
   a->filled[s->out[0]] = TRUE;
 }
 
+/* An attribute of the training loop is bound again. */
+static void
+keep(Tape *t, const TensorRef *ref)
+{
+  TensorRef before = t->kept;
+  t->kept = *ref;
+  tape_hold(t, ref);
+  tape_drop(t, &before);
+}
+
 static void
 run_statement(Tape *t, Activation *a, const Statement *s)
 {
@@ -280,6 +314,9 @@ run_statement(Tape *t, Activation *a, const Statement *s)
     break;
   case STATEMENT_CALL:
     run_call(t, a, s);
+    break;
+  case STATEMENT_KEEP:
+    keep(t, &a->slots[s->in[0]]);
     break;
   case STATEMENT_FORWARD_END:
     if (t->strategy->end_forward != NULL)
@@ -344,16 +381,24 @@ tape_construct(Tape *t)
   }
 }
 
+/* The tensors of a micro-batch as arguments; returns how many. */
+static int
+input_arguments(const Tape *t, const StorageId *inputs, TensorRef *args)
+{
+  int n = (int) t->network->inputs->len;
+  for (int i = 0; i < n; i++) {
+    args[i] = NO_TENSOR;
+    args[i].storage = inputs[i];
+    args[i].dtype = g_array_index(t->network->inputs, ValueInfo, i).dtype;
+  }
+  return n;
+}
+
 TensorRef
 tape_forward(Tape *t, const StorageId *inputs)
 {
   TensorRef args[16];
-  int n = 0;
-  for (guint i = 0; i < t->network->inputs->len; i++, n++) {
-    args[n] = NO_TENSOR;
-    args[n].storage = inputs[i];
-    args[n].dtype = g_array_index(t->network->inputs, ValueInfo, i).dtype;
-  }
+  int n = input_arguments(t, inputs, args);
   for (int i = 0; i < t->table_count; i++)
     args[n++] = t->tables[i];
   tape_autocast_begin(t);
@@ -364,4 +409,17 @@ TensorRef
 tape_apply(Tape *t, int function, TensorRef argument)
 {
   return tape_run(t, (Place){function, 0, 0}, 1, &argument);
+}
+
+void
+tape_after_backward(Tape *t, const StorageId *inputs)
+{
+  TensorRef args[16];
+  if (t->network->after_backward < 0)
+    return;
+  int n = input_arguments(t, inputs, args);
+  args[n++] = t->kept;
+  t->x->no_grad = TRUE;
+  tape_run(t, (Place){t->network->after_backward, 0, 0}, n, args);
+  t->x->no_grad = FALSE;
 }

@@ -13,6 +13,10 @@ typedef struct _Tape Tape;
 /* context and strategy are borrowed. */
 Tape *tape_new(StrategyContext *context, const Strategy *strategy);
 void tape_free(Tape *tape);
+/* Another tape of the same model for another shape of batches, without a graph of its own.  What
+ * both keep - tables, workspaces - is handed over with tape_share(). */
+Tape *tape_new_beside(const Tape *tape, const Network *network);
+void tape_share(Tape *to, const Tape *from);
 
 /* Runs the function that makes tables; keeps them. */
 void tape_construct(Tape *tape);
@@ -21,6 +25,8 @@ void tape_construct(Tape *tape);
 TensorRef tape_forward(Tape *tape, const StorageId *inputs);
 /* Runs a function of one argument, which is borrowed; the result's reference is the caller's. */
 TensorRef tape_apply(Tape *tape, int function, TensorRef argument);
+/* What the training loop computes after backward() from the micro-batch and what it kept. */
+void tape_after_backward(Tape *tape, const StorageId *inputs);
 /* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a
  * reference of which goes with its first node. */
 void tape_backward(Tape *tape, TensorRef loss, TensorRef ones);

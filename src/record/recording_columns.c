@@ -79,6 +79,13 @@ static const Column step_columns[] = {
     END,
 };
 
+static const Column beyond_columns[] = {
+    FIELD(BeyondRecord, range, "range", COLUMN_COUNT),
+    FIELD(BeyondRecord, start, "start_ns", COLUMN_COUNT),
+    FIELD(BeyondRecord, end, "end_ns", COLUMN_COUNT),
+    END,
+};
+
 static const Column range_columns[] = {
     FIELD(Range, start, "start_ns", COLUMN_COUNT),
     FIELD(Range, end, "end_ns", COLUMN_COUNT),
@@ -122,6 +129,7 @@ static const Column memory_columns[] = {
 static const Column span_columns[] = {
     FIELD(Span, start, "start_ns", COLUMN_COUNT),
     FIELD(Span, end, "end_ns", COLUMN_COUNT),
+    FIELD(Span, alone, "alone_ns", COLUMN_COUNT),
     FIELD(Span, kind, "kind", COLUMN_SPAN_KIND),
     FIELD(Span, stream, "stream", COLUMN_STREAM),
     FIELD(Span, step, "step", COLUMN_COUNT),
@@ -144,7 +152,13 @@ static const Column live_columns[] = {
 
 #define ROWS(key_, columns_, member, type)                                                         \
   {                                                                                                \
-    key_, columns_, G_STRUCT_OFFSET(Recording, member), sizeof(type)                               \
+    .key = key_, .columns = columns_, .offset = G_STRUCT_OFFSET(Recording, member),                \
+    .element_size = sizeof(type)                                                                   \
+  }
+#define ROWS_IF_ANY(key_, columns_, member, type)                                                  \
+  {                                                                                                \
+    .key = key_, .columns = columns_, .offset = G_STRUCT_OFFSET(Recording, member),                \
+    .element_size = sizeof(type), .only_if_any = TRUE                                              \
   }
 const RecordTable recording_tables[RECORDING_TABLES] = {
     ROWS("steps", step_columns, steps, StepRecord),
@@ -153,6 +167,7 @@ const RecordTable recording_tables[RECORDING_TABLES] = {
     ROWS("memory", memory_columns, memory, MemoryEvent),
     ROWS("spans", span_columns, spans, Span),
     ROWS("peak_live", live_columns, peak.live, LiveTensor),
+    ROWS_IF_ANY("beyond", beyond_columns, beyond, BeyondRecord),
 };
 
 GArray *

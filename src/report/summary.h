@@ -33,6 +33,16 @@ typedef struct {
   GArray *phases; /* PhaseSummary */
 } StepSummary;
 
+/* A phase beyond the steps: load, evaluate, save. */
+typedef struct {
+  const char *name;
+  int after_step;          /* 0: the construction */
+  gboolean complete;       /* FALSE: memory ran out in it */
+  SimTime start, duration; /* until all that it issued is done */
+  gint64 start_allocated, peak_allocated, peak_reserved, end_allocated;
+  const PhaseInfo *info; /* NULL: not known */
+} BeyondSummary;
+
 /* Bytes at the peak under one module path, cut after its first number: "model.layers.3", "lm_head".
  */
 typedef struct {
@@ -47,9 +57,12 @@ typedef struct {
   gboolean is_split; /* FALSE: the recording has no spans of the step; compute and so on are 0 */
   SimTime step, compute, communication; /* communication: at least one collective runs */
   SimTime exposed, host_bound;
-  double tokens_per_s; /* of this rank; 0: not known */
-  double mfu, hfu;     /* fractions; 0: not known */
-  Bound bound;         /* by the largest of the three shares */
+  SimTime contention; /* of compute: what kernels took longer because collectives ran beside them */
+  SimTime rate_limited; /* the compute stream is idle since a rate limiter held the host up */
+  SimTime allocator;    /* the compute stream is idle while the host is in cudaMalloc or cudaFree */
+  double tokens_per_s;  /* of this rank; 0: not known */
+  double mfu, hfu;      /* fractions; 0: not known */
+  Bound bound;          /* by the largest of the three shares */
 } TimeSummary;
 
 /* Copies between the device and the host's memory. */
@@ -63,7 +76,8 @@ typedef struct {
   const CommunicatorInfo *info; /* NULL: not known */
   gint64 count, bytes;          /* bytes: of all of them together, each as nccl-tests counts it */
   SimTime time,
-      exposed; /* time: sum of their durations; exposed: while the compute stream is idle */
+      exposed;        /* time: sum of their durations; exposed: while the compute stream is idle */
+  SimTime contention; /* of time: what kernels and other collectives beside them added */
 } CommunicationSummary;
 
 /* A group's way through the first micro-batch's forward or backward. */
@@ -90,9 +104,10 @@ typedef struct {
   gint64 peak_allocated, peak_reserved, headroom;
   GArray *modules_at_peak; /* ModuleBytes, largest first */
 
-  GArray *steps; /* StepSummary; the last may be incomplete */
-  int last_step; /* position in steps of the last complete one, or -1: time, communication,
-                    copies and groups are of it */
+  GArray *beyond; /* BeyondSummary */
+  GArray *steps;  /* StepSummary; the last may be incomplete */
+  int last_step;  /* position in steps of the last complete one, or -1: time, communication,
+                     copies and groups are of it */
   TimeSummary time;
   GArray
       *communication; /* CommunicationSummary, by communicator and collective as they first ran */

@@ -8,8 +8,12 @@ typedef struct {
   int index;
   int compute_stream;
   gboolean has_spans;
+  gint32 rate_limiter;  /* string id of the hook */
+  SimTime compute_done; /* end of the compute stream's last work so far */
+  SimTime limited;      /* since then the limiter held the host up from here on; -1: it did not */
   IntervalSet *compute, *collectives;
-  GPtrArray *lanes; /* IntervalSet *: when each of model->communication runs, parallel to it */
+  IntervalSet *lost; /* the host is in cudaMalloc or cudaFree, or waits there for the device */
+  GPtrArray *lanes;  /* IntervalSet *: when each of model->communication runs, parallel to it */
 } StepTimes;
 
 int
@@ -62,12 +66,38 @@ find_lane(ReportModel *model, StepTimes *times, const Span *span)
   return model->communication->len - 1;
 }
 
+/* A gap of the compute stream in which a rate limiter let the host go was made by it, from the
+ * moment on when it stopped the host: nothing could be issued before. */
+static void
+add_gap(TimeSummary *time, StepTimes *times, SimTime start, SimTime end)
+{
+  if (times->limited >= 0)
+    time->rate_limited += MAX(start - MAX(times->limited, times->compute_done), 0);
+  times->compute_done = end;
+  times->limited = -1;
+}
+
+static void
+add_host_wait(StepTimes *times, const Span *span, SimTime start)
+{
+  if (span->module == times->rate_limiter && times->limited < 0)
+    times->limited = start;
+}
+
 static void
 add_copy(CopySummary *copies, const Span *span)
 {
   copies->count++;
   copies->bytes += span->bytes;
   copies->time += span->end - span->start;
+}
+
+/* What a span took longer than it does alone. */
+static SimTime
+slowed_by(const Span *span)
+{
+  SimTime duration = span->end - span->start;
+  return span->alone > 0 ? MAX(duration - span->alone, 0) : 0;
 }
 
 static void
@@ -84,10 +114,17 @@ add_span(ReportModel *model, StepTimes *times, const Span *span)
     summary->count++;
     summary->bytes += span->bytes;
     summary->time += span->end - span->start;
+    summary->contention += slowed_by(span);
     interval_set_add(g_ptr_array_index(times->lanes, lane), start, end);
     interval_set_add(times->collectives, start, end);
   } else if (summary_is_compute(span, times->compute_stream)) {
     interval_set_add(times->compute, start, end);
+    model->time.contention += slowed_by(span);
+    add_gap(&model->time, times, start, end);
+  } else if (span->kind == SPAN_LOST) {
+    interval_set_add(times->lost, start, end);
+  } else if (span->kind == SPAN_HOST_BLOCKED && span->module >= 0) {
+    add_host_wait(times, span, start);
   }
 }
 
@@ -111,6 +148,8 @@ fill_time(ReportModel *model, const StepTimes *times)
   time->communication = interval_set_length(times->collectives);
   time->exposed = time->communication - interval_set_overlap(times->collectives, times->compute);
   time->host_bound = times->has_spans ? time->step - time->compute - time->exposed : 0;
+  time->allocator =
+      interval_set_length(times->lost) - interval_set_overlap(times->lost, times->compute);
   time->bound = largest_share(time);
   double seconds = (double) time->step * 1e-9;
   if (seconds <= 0)
@@ -120,6 +159,15 @@ fill_time(ReportModel *model, const StepTimes *times)
     time->mfu = info->model_flops / seconds / info->peak_flops;
     time->hfu = info->hardware_flops / seconds / info->peak_flops;
   }
+}
+
+static gint32
+find_string(const Recording *recording, const char *text)
+{
+  for (guint i = 0; i < recording->strings->len; i++)
+    if (g_str_equal(g_ptr_array_index(recording->strings, i), text))
+      return (gint32) i;
+  return -1;
 }
 
 void
@@ -133,14 +181,18 @@ summary_time(ReportModel *model)
       .start = step->start,
       .end = step->start + step->duration,
       .index = step->index,
+      .rate_limiter = find_string(recording, "rate_limiter"),
+      .compute_done = step->start,
+      .limited = -1,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute = interval_set_new(),
       .collectives = interval_set_new(),
+      .lost = interval_set_new(),
       .lanes = g_ptr_array_new_with_free_func((GDestroyNotify) interval_set_free),
   };
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
-    if (span->step != times.index)
+    if (span->step != times.index || recording_is_beyond(recording, span->phase - 1))
       continue;
     times.has_spans = TRUE;
     add_span(model, &times, span);
@@ -153,5 +205,6 @@ summary_time(ReportModel *model)
   }
   interval_set_free(times.compute);
   interval_set_free(times.collectives);
+  interval_set_free(times.lost);
   g_ptr_array_unref(times.lanes);
 }

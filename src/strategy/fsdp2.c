@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "strategy/fsdp2_private.h"
+#include "strategy/fsdp_groups.h"
 #include "strategy/fsdp_options.h"
 
 /* Elements that all ranks hold together, far below what sums over a step could overflow. */
@@ -45,6 +46,11 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
                             "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number,
                             plan->shard);
+  if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
+    return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
+                            "needs replicas: mesh.replicate is 1");
+  if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
+    return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
   gint64 blocks = plan_spec_number(plan, "blocks_per_group");
@@ -52,7 +58,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return accept_padding(plan, network, error);
+  return fsdp_groups_accept(plan, network, error) && accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -80,16 +86,11 @@ add_blocks(StrategyContext *x, int per_group, int *owner)
   }
 }
 
-/* Units in the order of named_modules(): root, embedding, blocks, head.  The root's comes first but
- * takes what is left. */
+/* Embedding, blocks and head. */
 static void
-make_units(StrategyContext *x)
+make_usual_units(StrategyContext *x, int *owner)
 {
   const Network *n = x->network;
-  int modules = (int) n->modules->len;
-  g_autofree int *owner = g_new(int, n->parameters->len);
-  memset(owner, -1, sizeof(int) * n->parameters->len);
-  int root = strategy_new_unit(x, "root");
   if (plan_spec_number(x->plan, "embedding") == 1)
     for (guint i = 0; i < n->embedding_modules->len; i++) {
       int module = g_array_index(n->embedding_modules, int, i);
@@ -105,7 +106,21 @@ make_units(StrategyContext *x)
       strategy_add_module(x, head, module, module, owner);
     }
   }
-  strategy_add_module(x, root, 0, modules - 1, owner);
+}
+
+/* Units in the order of named_modules().  The root's comes first but takes what is left. */
+static void
+make_units(StrategyContext *x)
+{
+  const Network *n = x->network;
+  g_autofree int *owner = g_new(int, n->parameters->len);
+  memset(owner, -1, sizeof(int) * n->parameters->len);
+  int root = strategy_new_unit(x, "root");
+  if (fsdp_groups_given(x->plan))
+    fsdp_groups_make_units(x, owner);
+  else
+    make_usual_units(x, owner);
+  strategy_add_module(x, root, 0, (int) n->modules->len - 1, owner);
 }
 
 static void
@@ -120,17 +135,19 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
   g->shard = g_new(Shard, MAX(g->count, 1));
   g->full = g_new(StorageId, MAX(g->count, 1));
   g->slice = g_new(StorageId, MAX(g->count, 1));
+  g->on_host_event = g_new(gint32, MAX(g->count, 1));
   for (int i = 0; i < g->count; i++) {
     int p = g->parameter[i];
     f->shards[p] = g->shard[i] = shard_of(network_parameter(x->network, p), f->ranks, x->rank);
     g->full[i] = g->slice[i] = NO_STORAGE;
+    g->on_host_event[i] = -1;
     g->shard_elements += g->shard[i].padded_elements;
     x->parameters[p].local_elements = g->shard[i].local_elements;
   }
   for (guint i = 0; i < unit->modules->len; i++)
     f->group_of_module[g_array_index(unit->modules, int, i)] = index;
   g->gathered_elements = f->ranks * g->shard_elements;
-  g->gathered = g->all_reduce_input = NO_STORAGE;
+  g->gathered = g->all_reduce_input = g->partial = NO_STORAGE;
   g->reshard_event = g->reduce_event = g->all_reduce_event = -1;
   unit->unsharded_bytes = g->gathered_elements * dtype_size(f->gathered);
   unit->shard_bytes = g->shard_elements * dtype_size(f->stored);
@@ -143,8 +160,9 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   const OptionValue *v = plan_spec_option(x->plan, "reshard_after_forward");
   const Group *g = &f->groups[index];
   int first = g->unit->modules->len > 0 ? g_array_index(g->unit->modules, int, 0) : 0;
-  gboolean is_block = network_module(x->network, first)->block >= 0;
-  gboolean is_head = !is_block && x->network->head_modules->len > 0 &&
+  gboolean is_block = network_module(x->network, first)->block >= 0 && !fsdp_groups_given(x->plan);
+  gboolean is_head = !is_block && !fsdp_groups_given(x->plan) &&
+                     x->network->head_modules->len > 0 &&
                      first == g_array_index(x->network->head_modules, int, 0) && index > 0;
   if (index == 0 && !plan_spec_number(x->plan, "reshard_root"))
     return RESHARD_NO;
@@ -163,8 +181,8 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   return v->number == f->ranks ? RESHARD_YES : RESHARD_SLICE;
 }
 
-/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks in
- * either direction. */
+/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks, or
+ * of those that the plan lists, in either direction. */
 static void
 set_prefetch(StrategyContext *x, Fsdp2 *f)
 {
@@ -173,7 +191,7 @@ set_prefetch(StrategyContext *x, Fsdp2 *f)
   g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(int));
   for (int i = 0; i < f->count; i++) {
     int module = g_array_index(f->groups[i].unit->modules, int, 0);
-    if (network_module(x->network, module)->block >= 0)
+    if (fsdp_groups_given(x->plan) ? i > 0 : network_module(x->network, module)->block >= 0)
       g_array_append_val(blocks, i);
   }
   for (int k = 0; k < (int) blocks->len; k++) {
@@ -197,6 +215,8 @@ setup(StrategyContext *x)
   f->stored = plan->precision.parameters;
   f->gathered = plan->precision.compute;
   f->reduce = plan->precision.reduce;
+  f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
+  f->pins = f->offloads && plan_spec_number(plan, "pin_memory") != 0;
   f->previous_gather = f->reduce_input = NO_STORAGE;
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
   f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
@@ -231,6 +251,7 @@ teardown(StrategyContext *x)
     g_free(g->shard);
     g_free(g->full);
     g_free(g->slice);
+    g_free(g->on_host_event);
     g_clear_pointer(&g->forward_prefetch, g_array_unref);
     g_clear_pointer(&g->backward_prefetch, g_array_unref);
   }
@@ -243,27 +264,31 @@ teardown(StrategyContext *x)
 
 /* ---- construction: to_empty() on a sharded meta model ---- */
 
-/* reset_sharded_param: a short shard is replaced by a padded one. */
+/* reset_sharded_param: a short shard is replaced by a padded one, one on the host by a page-locked
+ * one. */
 static void
-pad_shard(StrategyContext *x, int parameter, const Shard *shard)
+reset_shard(StrategyContext *x, int parameter, const Shard *shard)
 {
-  if (shard->local_elements == shard->padded_elements)
+  if (shard->local_elements == shard->padded_elements && !fsdp2_of(x)->pins)
     return;
   StoragePurpose purpose = parameter_purpose(x, parameter, CATEGORY_PARAMETER);
   gint64 bytes = shard->padded_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = x->parameters[parameter].sharded;
-  x->parameters[parameter].sharded = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+  x->parameters[parameter].sharded =
+      live_storage_alloc_in(x->live, offload_space(fsdp2_of(x)), bytes, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, old);
 }
 
+/* to_empty() where the policy says: on the host what it makes is pageable. */
 static void
 construct_parameter(StrategyContext *x, int parameter)
 {
   const Shard *shard = &fsdp2_of(x)->shards[parameter];
   gint64 bytes = shard->local_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = x->parameters[parameter].sharded; /* a tied weight is visited twice */
-  x->parameters[parameter].sharded = live_storage_alloc(
-      x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  x->parameters[parameter].sharded =
+      live_storage_alloc_in(x->live, fsdp2_of(x)->offloads ? SPACE_HOST : SPACE_DEVICE, bytes,
+                            STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
   live_storage_drop(x->live, old);
 }
 
@@ -280,7 +305,7 @@ construct_module_end(StrategyContext *x, int module)
   for (int i = 0; i < g->count; i++)
     if (strategy_module_contains(x->network, module,
                                  network_parameter(x->network, g->parameter[i])->module))
-      pad_shard(x, g->parameter[i], &g->shard[i]);
+      reset_shard(x, g->parameter[i], &g->shard[i]);
 }
 
 static void
@@ -407,6 +432,7 @@ end_backward(StrategyContext *x)
     if (!last)
       continue;
     group_wait_for_post_backward(x, g);
+    offload_wait(x, g);
     group_drop_gather(x, g);
   }
   if (!last)
@@ -459,7 +485,8 @@ misled_prefetch(const Fsdp2 *f, const PlanSpec *plan)
 }
 
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
- * gradients are reduced once in every micro-batch that synchronizes. */
+ * gradients are reduced once in every micro-batch that synchronizes, and summed over replicas in
+ * every n-th of them and the last. */
 static ExpectedTotals
 expected(StrategyContext *x)
 {
@@ -468,6 +495,7 @@ expected(StrategyContext *x)
   ExpectedTotals total = {0};
   int steps = plan->accumulation.steps,
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
+  gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
   int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
   for (int i = 0; i < f->count; i++) {
     const Group *g = &f->groups[i];
@@ -478,12 +506,23 @@ expected(StrategyContext *x)
       total.elements_gathered += gathers * g->gathered_elements;
     if (f->ranks > 1)
       total.elements_reduced += synchronized * g->gathered_elements;
-    total.elements_all_reduced += f->replicas > 1 ? synchronized * g->shard_elements : 0;
-    total.parameter_bytes += g->shard_elements * dtype_size(f->stored);
+    total.elements_all_reduced += f->replicas > 1 ? summed * g->shard_elements : 0;
+    *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
+        g->shard_elements * dtype_size(f->stored);
   }
   if (f->ranks > 1)
     total.elements_gathered += misled_prefetch(f, plan);
+  /* Their norms; those of gradients on the host are summed between hosts. */
+  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
+    total.elements_all_reduced += x->network->parameters->len;
   return total;
+}
+
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const Fsdp2 *f = x->state;
+  return (StateSpread){f->ranks, f->ranks};
 }
 
 const Strategy strategy_fsdp2 = {
@@ -509,5 +548,6 @@ const Strategy strategy_fsdp2 = {
     .end_backward = end_backward,
     .release = release,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
 };

@@ -83,6 +83,7 @@ struct _StrategyContext {
   gboolean last_micro_batch;
   gboolean synchronize; /* gradients are reduced in this micro-batch */
   gboolean no_grad;     /* autograd records nothing */
+  gboolean evaluating;  /* the model is in eval() */
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
@@ -101,8 +102,16 @@ typedef struct {
   gint64 elements_gathered; /* sum over all-gathers of the gathered buffer's elements */
   gint64 elements_reduced;  /* sum over reduce-scatters of the reduced buffer's elements */
   gint64 elements_all_reduced;
-  gint64 parameter_bytes; /* persistent, per rank */
+  gint64 parameter_bytes;      /* persistent, per rank */
+  gint64 host_parameter_bytes; /* the same in the host's memory, by strategies of PyTorch */
 } ExpectedTotals;
+
+/* Over how many neighbouring ranks a copy of the model's parameters, and one of the optimizer's
+ * state, are spread: 1 when every rank has it whole, all when there is one copy.  Ranks r and r + n
+ * hold the same part. */
+typedef struct {
+  int parameters, optimizer_state;
+} StateSpread;
 
 /* What a framework's engine does to the loss before it runs backward. */
 typedef enum {
@@ -178,6 +187,8 @@ typedef struct {
   gboolean swaps_parameters;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
+  /* Where persistent state is; NULL: whole on every rank. */
+  StateSpread (*spread)(const StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
   /* Where ranks differ by more than their rows of the parameters: the one that holds most, or -1 if
    * the plan makes all of them the same. */
@@ -221,6 +232,8 @@ void strategy_release_retained(StrategyContext *x, const Strategy *strategy, Ret
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
 /* A copy of so many bytes between the device and the host. */
 void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* The CPU reads and writes so many bytes. */
+void strategy_work_on_host(StrategyContext *x, double bytes);
 /* The optimizer on the host updates so many elements of fp32 and writes them once more in the
  * model's dtype: what the CPU reads and writes. */
 void strategy_update_on_host(StrategyContext *x, gint64 elements);
