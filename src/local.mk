@@ -292,13 +292,22 @@ libhighwater_a_SOURCES += \
 
 # calibrate
 libhighwater_a_SOURCES += \
+  src/calibrate/calibration.c src/calibrate/calibration.h \
+  src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
   src/calibrate/device_probe.h \
   src/calibrate/device_probe_module.c \
+  src/calibrate/device_writer.c src/calibrate/device_writer.h \
   src/calibrate/experiment.c src/calibrate/experiment.h \
+  src/calibrate/fit.c src/calibrate/fit.h \
   src/calibrate/fit_device.c src/calibrate/fit_device.h \
+  src/calibrate/machine_profile.c src/calibrate/machine_profile.h \
   src/calibrate/measure.c src/calibrate/measure.h \
+  src/calibrate/measured_collectives.c src/calibrate/measured_collectives.h \
+  src/calibrate/measurement_report.c src/calibrate/measurement_report.h \
+  src/calibrate/measurements_file.c src/calibrate/measurements_file.h \
   src/calibrate/probe_group.c src/calibrate/probe_group.h \
   src/calibrate/process_place.c src/calibrate/process_place.h \
+  src/calibrate/profile_writer.c src/calibrate/profile_writer.h \
   src/calibrate/sample_stats.c src/calibrate/sample_stats.h \
   src/calibrate/sweep.c src/calibrate/sweep.h \
   src/calibrate/wire.c src/calibrate/wire.h
@@ -324,13 +333,10 @@ src/calibrate/probe_kernels.o: src/calibrate/probe_kernels.cu src/calibrate/prob
 	  $(top_srcdir)/src/calibrate/probe_kernels.cu
 CLEANFILES += src/calibrate/probe_kernels.o
 endif
-  src/calibrate/calibration.c src/calibrate/calibration.h \
-  src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
-  src/calibrate/fit.c src/calibrate/fit.h \
-  src/calibrate/profile_writer.c src/calibrate/profile_writer.h
 
 # cli
 libhighwater_a_SOURCES += \
+  src/cli/calibrate_gpus.c src/cli/calibrate_gpus.h \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \

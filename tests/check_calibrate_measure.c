@@ -69,6 +69,7 @@ stand_in(void)
   ck_assert_ptr_nonnull(device);
   truth.device = *device;
   truth.device.name = truth.device.source = NULL;
+  truth.device.gemm_in_step = 1;
   return truth;
 }
 

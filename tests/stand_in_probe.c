@@ -33,7 +33,8 @@ kernel_ns(const StandIn *truth, const Experiment *e)
                       .bytes = dtype_size(e->dtype) * (m * n + m * k + n * k)};
   if (e->kind == EXPERIMENT_COPY_TO_DEVICE || e->kind == EXPERIMENT_COPY_TO_HOST)
     kernel.kind = KERNEL_COPY;
-  return (double) kernel_model_duration(&truth->device, &kernel);
+  KernelModel model = kernel_model(&truth->device, &(KernelRun){.ranks = truth->ranks});
+  return (double) kernel_model_duration(&model, &kernel);
 }
 
 static double

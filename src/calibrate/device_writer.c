@@ -11,35 +11,54 @@
 
 /* ---- which preset ---- */
 
-/* "h200" of "h200-sxm-141gb", in the device's name as a word of its own. */
+/* The word, or two in a row: "RTX 4090" has "rtx4090". */
 static gboolean
-is_named_in(const char *preset, const char *device)
+begins_a_word(const char *text, char **words)
 {
-  g_autofree char *model = g_strndup(preset, strcspn(preset, "-"));
-  g_auto(GStrv) words = g_strsplit_set(device, " -_", -1);
-  for (int i = 0; words[i] != NULL; i++)
-    if (g_ascii_strcasecmp(words[i], model) == 0)
+  for (int i = 0; words[i] != NULL; i++) {
+    g_autofree char *two = g_strconcat(words[i], words[i + 1], NULL);
+    if (g_ascii_strncasecmp(two, text, strlen(text)) == 0)
       return TRUE;
+  }
   return FALSE;
+}
+
+/* How many parts of "h200-sxm-141gb" begin words of the device's name; 0: not even the first.
+ * "NVIDIA H100 80GB HBM3" is the SXM part: the others say "PCIe". */
+static int
+likeness(const char *preset, char **device_words)
+{
+  g_auto(GStrv) parts = g_strsplit(preset, "-", -1);
+  if (!begins_a_word(parts[0], device_words))
+    return 0;
+  int score = 2;
+  for (int i = 1; parts[i] != NULL; i++) {
+    score += begins_a_word(parts[i], device_words);
+    score -= g_str_equal(parts[i], "pcie") && !begins_a_word("pcie", device_words);
+  }
+  return score;
 }
 
 char *
 device_preset_for(const ProbeFacts *facts)
 {
   g_auto(GStrv) names = preset_names("device");
+  g_auto(GStrv) words = g_strsplit_set(facts->device, " -_", -1);
   char *best = NULL;
+  int best_score = 0;
   double nearest = INFINITY;
   for (int i = 0; names != NULL && names[i] != NULL; i++) {
-    if (!is_named_in(names[i], facts->device))
+    int score = likeness(names[i], words);
+    g_autoptr(DeviceProfile) profile = score > 0 ? device_profile_load(names[i], NULL) : NULL;
+    if (profile == NULL || score < best_score)
       continue;
-    g_autoptr(DeviceProfile) profile = device_profile_load(names[i], NULL);
-    double distance =
-        profile != NULL ? fabs((double) (profile->memory_bytes - facts->memory_bytes)) : INFINITY;
-    if (distance < nearest) {
-      nearest = distance;
-      g_free(best);
-      best = g_strdup(names[i]);
-    }
+    double distance = fabs((double) (profile->memory_bytes - facts->memory_bytes));
+    if (score == best_score && distance >= nearest)
+      continue;
+    best_score = score;
+    nearest = distance;
+    g_free(best);
+    best = g_strdup(names[i]);
   }
   return best;
 }
@@ -86,8 +105,7 @@ put_fact(const Editor *editor, const char *key, gint64 value)
     return;
   char digits[24];
   g_snprintf(digits, sizeof(digits), "%" G_GINT64_FORMAT, value);
-  g_autofree char *source =
-      g_strdup_printf("as %s says, %s", editor->device, editor->when);
+  g_autofree char *source = g_strdup_printf("as %s says, %s", editor->device, editor->when);
   replace(editor->root, key, cJSON_CreateRaw(digits));
   replace_text(editor->sources, key, source);
 }
@@ -96,9 +114,9 @@ static void
 put_summary(const Editor *editor, const char *base)
 {
   g_autofree char *summary = g_strdup_printf("%s, measured", editor->device);
-  g_autofree char *source = g_strdup_printf(
-      "measured with highwater calibrate on %s; what was not measured is of %s", editor->when,
-      base);
+  g_autofree char *source =
+      g_strdup_printf("measured with highwater calibrate on %s; what was not measured is of %s",
+                      editor->when, base);
   replace_text(editor->root, "_summary", summary);
   replace_text(editor->root, "source", source);
 }

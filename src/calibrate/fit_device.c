@@ -35,14 +35,15 @@ kernel_of(const Experiment *e)
 }
 
 static double
-model_ns(const DeviceProfile *device, const Experiment *e)
+model_ns(const DeviceProfile *device, int ranks, const Experiment *e)
 {
   if (e->kind == EXPERIMENT_CUDA_MALLOC)
     return device->cuda_malloc_ns;
   if (e->kind == EXPERIMENT_CUDA_FREE)
     return device->cuda_free_ns;
   Kernel kernel = kernel_of(e);
-  return (double) kernel_model_duration(device, &kernel);
+  KernelModel model = kernel_model(device, &(KernelRun){.ranks = ranks});
+  return (double) kernel_model_duration(&model, &kernel);
 }
 
 /* ---- what rests on what ---- */
@@ -98,38 +99,44 @@ set_constant(DeviceProfile *device, const Rule *rule, double value)
 
 /* ---- fit ---- */
 
+typedef struct {
+  DeviceProfile device;
+  int ranks; /* GPUs of which the slowest was measured */
+} Fitting;
+
 static double *
-log_ratios(const DeviceProfile *device, const GPtrArray *chosen)
+log_ratios(const Fitting *fitting, const GPtrArray *chosen)
 {
   double *ratios = g_new(double, chosen->len);
   for (guint i = 0; i < chosen->len; i++) {
     const Measurement *m = g_ptr_array_index(chosen, i);
-    ratios[i] = log(fmax(model_ns(device, &m->experiment), 1) / m->median_ns);
+    ratios[i] =
+        log(fmax(model_ns(&fitting->device, fitting->ranks, &m->experiment), 1) / m->median_ns);
   }
   return ratios;
 }
 
 static double
-median_log_ratio(DeviceProfile *device, const Rule *rule, const GPtrArray *chosen, double value)
+median_log_ratio(Fitting *fitting, const Rule *rule, const GPtrArray *chosen, double value)
 {
-  set_constant(device, rule, value);
-  g_autofree double *ratios = log_ratios(device, chosen);
+  set_constant(&fitting->device, rule, value);
+  g_autofree double *ratios = log_ratios(fitting, chosen);
   return sample_stats(ratios, chosen->len).median;
 }
 
 /* Model times are monotone in every constant, so their median ratio is, and it is halved towards
  * zero; at an end of the range where it has no zero. */
 static double
-solve(DeviceProfile *device, const Rule *rule, const GPtrArray *chosen)
+solve(Fitting *fitting, const Rule *rule, const GPtrArray *chosen)
 {
   double low = rule->low, high = rule->high;
-  double at_low = median_log_ratio(device, rule, chosen, low);
-  double at_high = median_log_ratio(device, rule, chosen, high);
+  double at_low = median_log_ratio(fitting, rule, chosen, low);
+  double at_high = median_log_ratio(fitting, rule, chosen, high);
   if ((at_low > 0) == (at_high > 0))
     return fabs(at_low) < fabs(at_high) ? low : high;
   for (int i = 0; i < 60; i++) {
     double middle = (low + high) / 2;
-    if ((median_log_ratio(device, rule, chosen, middle) > 0) == (at_low > 0))
+    if ((median_log_ratio(fitting, rule, chosen, middle) > 0) == (at_low > 0))
       low = middle;
     else
       high = middle;
@@ -146,9 +153,9 @@ rounded(double value)
 }
 
 static void
-judge(FittedConstant *constant, const DeviceProfile *device, const GPtrArray *chosen)
+judge(FittedConstant *constant, const Fitting *fitting, const GPtrArray *chosen)
 {
-  g_autofree double *errors = log_ratios(device, chosen);
+  g_autofree double *errors = log_ratios(fitting, chosen);
   guint worst = 0;
   for (guint i = 0; i < chosen->len; i++) {
     errors[i] = fabs(expm1(errors[i]));
@@ -164,17 +171,17 @@ judge(FittedConstant *constant, const DeviceProfile *device, const GPtrArray *ch
 }
 
 static FittedConstant
-fit_constant(DeviceProfile *device, const Rule *rule, const Measurements *measured)
+fit_constant(Fitting *fitting, const Rule *rule, const Measurements *measured)
 {
-  double base = *(double *) ((char *) device + rule->offset) / rule->scale;
+  double base = *(double *) ((char *) &fitting->device + rule->offset) / rule->scale;
   FittedConstant constant = {.key = rule->key, .value = base, .base = base};
   g_autoptr(GPtrArray) chosen = experiments_of(rule, measured);
   constant.experiments = (int) chosen->len;
   if (chosen->len == 0)
     return constant;
-  constant.value = rounded(solve(device, rule, chosen));
-  set_constant(device, rule, constant.value);
-  judge(&constant, device, chosen);
+  constant.value = rounded(solve(fitting, rule, chosen));
+  set_constant(&fitting->device, rule, constant.value);
+  judge(&constant, fitting, chosen);
   return constant;
 }
 
@@ -189,10 +196,12 @@ fit_device(const DeviceProfile *base, const Measurements *measured)
 {
   GArray *constants = g_array_new(FALSE, FALSE, sizeof(FittedConstant));
   g_array_set_clear_func(constants, constant_clear);
-  DeviceProfile device = *base;
-  device.clock = CLOCK_RUNNING;
+  Fitting fitting = {*base, measured->facts.ranks};
+  fitting.device.clock = CLOCK_RUNNING;
+  /* What a step takes from a product's rate is not seen in products alone. */
+  fitting.device.gemm_in_step = 1;
   for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
-    FittedConstant constant = fit_constant(&device, &rules[i], measured);
+    FittedConstant constant = fit_constant(&fitting, &rules[i], measured);
     g_array_append_val(constants, constant);
   }
   return constants;

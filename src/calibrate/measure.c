@@ -163,7 +163,7 @@ refuse_large(Measurement *m, gint64 limit)
 void
 measurement_conclude(Measurement *m)
 {
-  if (m->samples->len == 0)
+  if (m->samples->len == 0 || m->medians->len == 0)
     return;
   m->stats = sample_stats(&g_array_index(m->samples, double, 0), m->samples->len);
   m->median_ns = sample_stats(&g_array_index(m->medians, double, 0), m->medians->len).median;

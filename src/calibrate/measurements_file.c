@@ -51,8 +51,8 @@ static const IntField fact_numbers[] = {
 
 /* Left out of the file where they are 0. */
 static const IntField experiment_numbers[] = {
-    INT(Experiment, m, G_MAXINT32),         INT(Experiment, n, G_MAXINT32),
-    INT(Experiment, k, G_MAXINT32),         INT(Experiment, bytes, MOST_BYTES),
+    INT(Experiment, m, G_MAXINT32),      INT(Experiment, n, G_MAXINT32),
+    INT(Experiment, k, G_MAXINT32),      INT(Experiment, bytes, MOST_BYTES),
     INT(Experiment, blocks, G_MAXINT32),
 };
 
@@ -238,7 +238,10 @@ read_experiment(JsonReader *reader, Experiment *e)
     read_call(reader, "second", &e->second);
 }
 
-/* Durations are finite and positive. */
+/* A week and more. */
+#define MOST_US 1e12
+
+/* Durations are positive. */
 static void
 read_series(JsonReader *reader, const char *key, GArray *values)
 {
@@ -252,8 +255,8 @@ read_series(JsonReader *reader, const char *key, GArray *values)
   cJSON_ArrayForEach(item, list)
   {
     double ns = cJSON_IsNumber(item) ? item->valuedouble * NS_PER_US : 0;
-    if (!(ns > 0) || !isfinite(ns)) {
-      json_reader_fail(reader, key, "not durations: numbers above 0");
+    if (!(ns > 0 && ns <= MOST_US * NS_PER_US)) {
+      json_reader_fail(reader, key, "not durations: numbers above 0, at most 1e12");
       return;
     }
     g_array_append_val(values, ns);
@@ -272,7 +275,7 @@ read_measurement(JsonReader *reader, Measurement *m)
   /* They follow from the samples. */
   static const char *const derived[] = {"median_us", "least_us", "p10_us", "p90_us", "outliers"};
   for (guint i = 0; i < G_N_ELEMENTS(derived); i++)
-    json_reader_double(reader, derived[i], 0, 0, 1e12);
+    json_reader_double(reader, derived[i], 0, 0, MOST_US);
   json_reader_finish(reader, NULL);
 }
 
