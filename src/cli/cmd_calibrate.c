@@ -149,6 +149,26 @@ collective_free(gpointer collective)
   calibrated_collective_free(collective);
 }
 
+/* A cluster has one kind of GPU: tables of several are mixed only by who names the cluster. */
+static gboolean
+check_gpus(const CalibrateArguments *arguments, const Inputs *inputs, GError **error)
+{
+  const char *gpu = NULL;
+  for (guint i = 0; i < inputs->tables->len && !arguments->cluster; i++) {
+    const NcclTestsTable *table = g_ptr_array_index(inputs->tables, i);
+    if (gpu && table->gpu && !g_str_equal(gpu, table->gpu)) {
+      g_set_error(
+          error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+          "calibrate: --output: tables of %s and of %s are not of one cluster; give --cluster "
+          "if they are",
+          gpu, table->gpu);
+      return FALSE;
+    }
+    gpu = table->gpu ? table->gpu : gpu;
+  }
+  return TRUE;
+}
+
 static gboolean
 write_profile(const char *path, const char *base, const GPtrArray *collectives, GError **error)
 {
@@ -179,6 +199,8 @@ static int
 answer(const CalibrateArguments *arguments, const Inputs *inputs, GError **error)
 {
   const char *base = choose_base(arguments, inputs);
+  if (arguments->output && !check_gpus(arguments, inputs, error))
+    return EXIT_BAD_INPUT;
   g_autoptr(GPtrArray) collectives = calibrate_tables(arguments, inputs, base, error);
   if (!collectives)
     return EXIT_BAD_INPUT;

@@ -29,7 +29,7 @@ table inside.txt 1 8 20 250
 table two.txt 2 8 40 100
 answers "a table is fitted" 0 calibrate --from inside.txt
 ok "it says what the table is of" prints "inside.txt:11  all_gather, 8 ranks on 1 node"
-ok "it says how many rows were used" prints "21 rows used, 0 rejected"
+ok "it says how many rows were used" prints "21 rows used, 0 rejected; bus bandwidth up to 24"
 ok "it compares with the cluster of this GPU" prints "defaults of h100-8"
 answers "JSON is for programs" 0 calibrate --from inside.txt two.txt --json
 ok "every key is there" sh -c 'for key in tables file collective ranks rows rejected_rows model median_error p90_error lines alpha_us bus_bandwidth_GBps; do
@@ -57,6 +57,10 @@ refuses "a letter is refused with its line" "letter.txt: line 2: no nccl-tests t
 refuses "a cluster that is not there is refused" "did you mean 'h100-8'?" calibrate --from two.txt --cluster h100-88
 refuses "without files there is nothing to do" "give files with --from" calibrate
 refuses "a folder that is not there cannot be written to" "nowhere" calibrate --from two.txt --output nowhere/x.json
+sed 's/H100 80GB HBM3/H200/' inside.txt >other.txt
+refuses "tables of different GPUs make no cluster" "tables of NVIDIA H100 80GB HBM3 and of NVIDIA H200" \
+  calibrate --from two.txt other.txt --output mixed.json
+answers "unless it is named" 0 calibrate --from two.txt other.txt --output mixed.json --cluster h200-8
 run calibrate --from two.txt letter.txt --json
 ok "of good and bad files the good ones are answered" sh -c 'grep -q "\"all_gather\"" out && grep -q "letter.txt: line 2" out'
 ok "with the status of a no" test "$status" -eq 1
