@@ -170,10 +170,12 @@ check_gpus(const CalibrateArguments *arguments, const Inputs *inputs, GError **e
 }
 
 static gboolean
-write_profile(const char *path, const char *base, const GPtrArray *collectives, GError **error)
+write_profile(const CalibrateArguments *arguments, const char *base, const GPtrArray *collectives,
+              GError **error)
 {
-  g_autofree char *text = profile_write(base, collectives, error);
-  return text && output_file_write(path, text, strlen(text), error);
+  const ProfileInput input = {base, arguments->cluster == NULL, collectives};
+  g_autofree char *text = profile_write(&input, error);
+  return text && output_file_write(arguments->output, text, strlen(text), error);
 }
 
 /* CalibratedCollective of every table; NULL and error when a cluster cannot be loaded. */
@@ -204,7 +206,7 @@ answer(const CalibrateArguments *arguments, const Inputs *inputs, GError **error
   g_autoptr(GPtrArray) collectives = calibrate_tables(arguments, inputs, base, error);
   if (!collectives)
     return EXIT_BAD_INPUT;
-  if (arguments->output && !write_profile(arguments->output, base, collectives, error))
+  if (arguments->output && !write_profile(arguments, base, collectives, error))
     return EXIT_BAD_INPUT;
   g_autofree char *report = arguments->json ? calibration_report_json(collectives, inputs->refused)
                                             : calibration_report_text(collectives);

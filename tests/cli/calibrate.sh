@@ -57,6 +57,13 @@ refuses "a letter is refused with its line" "letter.txt: line 2: no nccl-tests t
 refuses "a cluster that is not there is refused" "did you mean 'h100-8'?" calibrate --from two.txt --cluster h100-88
 refuses "without files there is nothing to do" "give files with --from" calibrate
 refuses "a folder that is not there cannot be written to" "nowhere" calibrate --from two.txt --output nowhere/x.json
+table four.txt 2 4 30 90
+answers "nodes are as large as the tables say" 0 calibrate --from four.txt --output four.json
+ok "four GPUs here" grep -q '"gpus_per_node":.*4' four.json
+answers "so a run on two nodes of four" 0 run tiny --cluster four.json --set mesh.shard=8 --json
+ok "takes the times of the table" grep -q '"all_gather over 8 ranks on 2 nodes"' out
+answers "a cluster that is named keeps its nodes" 0 calibrate --from four.txt --output eight.json --cluster h100-8
+ok "eight GPUs there" grep -q '"gpus_per_node":.*8' eight.json
 sed 's/H100 80GB HBM3/H200/' inside.txt >other.txt
 refuses "tables of different GPUs make no cluster" "tables of NVIDIA H100 80GB HBM3 and of NVIDIA H200" \
   calibrate --from two.txt other.txt --output mixed.json
