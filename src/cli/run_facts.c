@@ -54,6 +54,10 @@ add_groups(RunInfo *info, const Scenario *s, const Lowered *lowered)
     group->parameters = unit->elements;
     group->unsharded_bytes = unit->unsharded_bytes;
     group->shard_bytes = unit->shard_bytes;
+    group->forward_prefetches = unit->forward_prefetches;
+    group->backward_prefetches = unit->backward_prefetches;
+    group->forward_prefetched_bytes = unit->forward_prefetched_bytes;
+    group->backward_prefetched_bytes = unit->backward_prefetched_bytes;
   }
 }
 
@@ -254,7 +258,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   add_measured(info, s, lowered->program);
   if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
     run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);
-  else if (s->strategy->zero_stage != NULL && s->plan->shard == 1)
+  else if (s->strategy->zero_stage != NULL && s->plan->shard == 1 && !s->strategy->only_replicas)
     run_info_warn(info, "mesh.shard is 1: strategy %s shards nothing", s->plan->strategy);
   return info;
 }

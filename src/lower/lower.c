@@ -4,6 +4,7 @@
 
 #include "lower/phases.h"
 #include "lower/step_walk.h"
+#include "network/compiled.h"
 #include "strategy/retain.h"
 
 NetworkPrecision
@@ -34,7 +35,8 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
                     : loss == LOSS_DIVIDED ? 1
                                            : LOSS_STEPS,
       .precision = lower_precision(plan),
-      .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
+      .dispatch_mode =
+          plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP && !plan->compile_per_block,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
@@ -59,15 +61,42 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
   return shape;
 }
 
+void
+lower_compile(const PlanSpec *plan, Network *network)
+{
+  guint n = network->blocks->len;
+  g_autofree CompiledPolicy *policies = g_new(CompiledPolicy, MAX(n, 1));
+  if (!plan->compile_per_block)
+    return;
+  for (guint i = 0; i < n; i++)
+    policies[i] = !plan_spec_checkpoints(plan, (int) i)                   ? COMPILED_MIN_CUT
+                  : plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP ? COMPILED_SELECTED
+                                                                          : COMPILED_NOTHING;
+  network_compile(network, policies);
+}
+
 /* ---- what no strategy can honour yet, and names that must exist ---- */
+
+/* A compiled block is one call for its hooks and checkpoints. */
+static gboolean
+accept_compile(const LowerInput *in, GError **error)
+{
+  if (in->plan->checkpointing.around != AROUND_MODULE)
+    return plan_spec_refuse(in->plan, error, "activation_checkpointing.around",
+                            "compiled blocks have their checkpoints inside: module");
+  if (in->strategy->before_module != NULL)
+    return plan_spec_refuse(in->plan, error, "compile",
+                            "strategy %s has hooks on every module: use \"none\"",
+                            in->plan->strategy);
+  return TRUE;
+}
 
 static gboolean
 accept_plan(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
-  if (plan->compile_per_block)
-    return plan_spec_refuse(plan, error, "compile",
-                            "'per_block' is not yet supported: use \"none\"");
+  if (plan->compile_per_block && !accept_compile(in, error))
+    return FALSE;
   if (!phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
@@ -105,6 +134,7 @@ context_init(StrategyContext *x, const LowerInput *in)
       .device = in->device,
       .rank = in->rank % in->plan->shard,
       .global_rank = in->rank,
+      .replica = in->rank / in->plan->shard,
       .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };

@@ -131,7 +131,9 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   int module = place.first_module;
   tape_enter_module(t, module, n, received);
   gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
-  TensorRef result = inner && checkpoint_wants(t, block)
+  int compiled = network_block(t->network, block)->compiled;
+  TensorRef result = compiled >= 0 ? compiled_run(t, compiled, place, received)
+                     : inner && checkpoint_wants(t, block)
                          ? checkpoint_run(t, block, place, n, received)
                          : tape_run(t, place, n, received);
   if (!t->stop)

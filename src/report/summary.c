@@ -264,6 +264,7 @@ report_model_free(ReportModel *model)
   g_array_unref(model->modules_at_peak);
   g_array_unref(model->communication);
   g_array_unref(model->groups);
+  critical_path_free(model->path);
   g_ptr_array_unref(model->warnings);
   g_free(model);
 }
@@ -285,6 +286,7 @@ report_bound_name(Bound bound)
   static const char *const names[] = {
       [BOUND_COMPUTE] = "compute",
       [BOUND_COMMUNICATION] = "communication",
+      [BOUND_RANKS] = "ranks",
       [BOUND_HOST] = "host",
   };
   return names[bound];

@@ -62,6 +62,9 @@ fsdp2_of(const StrategyContext *x)
   return x->state;
 }
 
+/* Which groups each group gathers ahead (fsdp2_prefetch.c). */
+void fsdp2_set_prefetch(StrategyContext *x, Fsdp2 *f);
+
 /* Issues the group's all-gather unless it is unsharded or one is pending. */
 void group_unshard(StrategyContext *x, Group *g);
 /* Waits for it and copies it out; in forward the output lives on until the next copy-out. */

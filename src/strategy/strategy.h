@@ -55,6 +55,9 @@ typedef struct {
   gint64 elements;                     /* unpadded */
   gint64 unsharded_bytes, shard_bytes; /* as gathered; of this rank, as stored */
   int all_gathers, reduce_scatters;    /* issued in the step being written */
+  /* with a budget for prefetching: how many groups it gathers ahead, and what those take */
+  int forward_prefetches, backward_prefetches;
+  gint64 forward_prefetched_bytes, backward_prefetched_bytes;
 } Unit;
 
 typedef struct _StrategyContext StrategyContext;
@@ -65,6 +68,7 @@ struct _StrategyContext {
   const DeviceProfile *device;
   int rank;            /* this rank's place in the shard group */
   int global_rank;     /* and among all */
+  int replica;         /* and among the replicas */
   gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
@@ -103,6 +107,7 @@ typedef struct {
   gint64 elements_gathered; /* sum over all-gathers of the gathered buffer's elements */
   gint64 elements_reduced;  /* sum over reduce-scatters of the reduced buffer's elements */
   gint64 elements_all_reduced;
+  gint64 elements_broadcast;   /* by strategies of PyTorch */
   gint64 parameter_bytes;      /* persistent, per rank */
   gint64 host_parameter_bytes; /* the same in the host's memory, by strategies of PyTorch */
 } ExpectedTotals;
@@ -142,6 +147,8 @@ typedef struct {
   /* What wraps the finished model in a phase of its own, before the training loop makes anything
    * (deepspeed.initialize). */
   void (*initialize)(StrategyContext *x);
+  /* What constructing the optimizer does besides, after `initialize`. */
+  void (*construct_optimizer)(StrategyContext *x);
   void (*teardown)(StrategyContext *x);
   /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
   LossScaling (*loss)(const PlanSpec *plan);
@@ -169,6 +176,8 @@ typedef struct {
   /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
    * parameter. */
   void (*optimizer_step)(StrategyContext *x);
+  /* An optimizer.step() of its own, after clipping; FALSE (or NULL): every parameter is updated. */
+  gboolean (*update)(StrategyContext *x);
   /* Hooks on every module's call, for frameworks that have them there; a recomputation runs the
    * forward ones again.  The module is an index, or network_wrapper() of a block.  Its backward
    * begins when a gradient reaches its output, and ends when those of all its inputs are there:
@@ -195,6 +204,7 @@ typedef struct {
   gboolean (*splits_tied)(const PlanSpec *plan);
   /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
   gboolean (*clip)(StrategyContext *x);
+  gboolean only_replicas;   /* its ranks are the mesh's replicas, and mesh.shard is 1 */
   gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
   gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
