@@ -111,8 +111,9 @@ typedef struct {
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
-  gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
-  gboolean evaluation;   /* the model is in eval(): nothing is dropped out */
+  gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
+  gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;
