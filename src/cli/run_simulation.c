@@ -149,8 +149,9 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
     return FALSE;
   s->memory_limit = request->memory_limit;
   if (ranks_are_asked_for(request, s) && s->plan->failure.given)
-    return plan_spec_refuse(s->plan, error, "failure",
-                            "is simulated with equal ranks only: neither \"ranks\" nor --all-ranks");
+    return plan_spec_refuse(
+        s->plan, error, "failure",
+        "is simulated with equal ranks only: neither \"ranks\" nor --all-ranks");
   if (ranks_are_asked_for(request, s))
     return run_several(request, s, result, error);
   g_autoptr(Lowered) lowered = NULL;
