@@ -48,6 +48,7 @@ CHECKS = \
   tests/check_program_order \
   tests/check_program_text \
   tests/check_ranks \
+  tests/check_range_map \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
