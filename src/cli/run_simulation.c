@@ -46,6 +46,9 @@ executor_config(const RunRequest *request, const Scenario *s, const Lowered *low
   return config;
 }
 
+/* Up to so many steps all are simulated; of more, as many as differ. */
+#define STEPS_ALL_SIMULATED 16
+
 static Recording *
 simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **lowered,
               GError **error)
@@ -54,6 +57,7 @@ simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **
   if (*lowered == NULL)
     return NULL;
   ExecutorConfig config = executor_config(request, s, *lowered);
+  config.stops_when_steady = request->steps > STEPS_ALL_SIMULATED;
   return executor_run((*lowered)->program, &config);
 }
 
@@ -149,8 +153,9 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
     return FALSE;
   s->memory_limit = request->memory_limit;
   if (ranks_are_asked_for(request, s) && s->plan->failure.given)
-    return plan_spec_refuse(s->plan, error, "failure",
-                            "is simulated with equal ranks only: neither \"ranks\" nor --all-ranks");
+    return plan_spec_refuse(
+        s->plan, error, "failure",
+        "is simulated with equal ranks only: neither \"ranks\" nor --all-ranks");
   if (ranks_are_asked_for(request, s))
     return run_several(request, s, result, error);
   g_autoptr(Lowered) lowered = NULL;
@@ -162,6 +167,8 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
     return FALSE;
   result->info = run_facts(s, lowered, request->rank);
   result->info->failure = failure;
+  if (failure == NULL && !result->recording->out_of_memory.happened)
+    result->info->repeated_steps = request->steps - (int) result->recording->steps->len;
   if (s->plan->failure.given && failure == NULL)
     run_info_warn(result->info, "memory runs out before rank %d fails", s->plan->failure.rank);
   if (!result->recording->out_of_memory.happened)

@@ -292,9 +292,9 @@ print_equivalence(const RunInfo *info, GString *out)
   if (stage >= 0)
     g_string_append_printf(out, "Equivalent to ZeRO stage %d.", stage);
   if (stage >= 0 && info->elements_sent > 0)
-    g_string_append_printf(out,
-                           "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %.0f.",
-                           info->elements_sent, zero_states(stage, 1, 2).sent);
+    g_string_append_printf(
+        out, "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %.0f.",
+        info->elements_sent, zero_states(stage, 1, 2).sent);
 }
 
 static void
@@ -374,6 +374,10 @@ print_constants(const Screen *screen)
 void
 text_footer(const Screen *screen)
 {
+  int last = (int) screen->model->steps->len, more = screen->model->info->repeated_steps;
+  if (more > 0)
+    g_string_append_printf(screen->out, "Steps %d to %d repeat step %d.\n", last + 1, last + more,
+                           last);
   print_constants(screen);
   const GPtrArray *warnings = screen->model->warnings;
   for (guint i = 0; i < warnings->len; i++)
