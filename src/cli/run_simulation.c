@@ -3,6 +3,7 @@
 #include "cli/run_simulation.h"
 
 #include "base/units.h"
+#include "cli/prefetch_cost.h"
 #include "cli/run_facts.h"
 #include "cli/run_failure.h"
 #include "cli/simulate_ranks.h"
@@ -166,6 +167,7 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   if (result->recording == NULL)
     return FALSE;
   result->info = run_facts(s, lowered, request->rank);
+  prefetch_cost(request, s, result->info);
   result->info->failure = failure;
   if (failure == NULL && !result->recording->out_of_memory.happened)
     result->info->repeated_steps = request->steps - (int) result->recording->steps->len;

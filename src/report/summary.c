@@ -73,10 +73,33 @@ is_complete_beyond(const Recording *recording, guint i, const Range *range)
   return i + 1 < recording->beyond->len || !ends;
 }
 
+/* The construction as a phase, until the host goes on. */
+static void
+collect_initialization(ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  BeyondSummary initialize = {
+      .name = "initialize",
+      .complete = recording->construction_peak_reserved <= recording->capacity_bytes,
+      .peak_allocated = recording->construction_peak_allocated,
+      .peak_reserved = recording->construction_peak_reserved,
+      .end_allocated = recording->construction_allocated,
+  };
+  if (recording->beyond->len > 0)
+    initialize.duration = g_array_index(recording->beyond, BeyondRecord, 0).start;
+  if (recording->steps->len > 0)
+    initialize.duration = MIN(g_array_index(recording->steps, StepRecord, 0).start,
+                              initialize.duration > 0 ? initialize.duration : G_MAXINT64);
+  model->peak_reserved = MAX(model->peak_reserved, initialize.peak_reserved);
+  g_array_append_val(model->beyond, initialize);
+}
+
 static void
 collect_beyond(ReportModel *model)
 {
   const Recording *recording = model->recording;
+  if (model->info->initializes)
+    collect_initialization(model);
   for (guint i = 0; i < recording->beyond->len; i++) {
     const BeyondRecord *record = &g_array_index(recording->beyond, BeyondRecord, i);
     const Range *range = &g_array_index(recording->ranges, Range, record->range);
@@ -169,7 +192,10 @@ sum_modules_at_peak(ReportModel *model)
 static Verdict
 judge(const ReportModel *model)
 {
-  if (model->recording->out_of_memory.happened || model->info->rank_without_room >= 0)
+  const Recording *recording = model->recording;
+  if (recording->out_of_memory.happened || model->info->rank_without_room >= 0)
+    return VERDICT_DOES_NOT_FIT;
+  if (model->info->initializes && recording->construction_peak_reserved > recording->capacity_bytes)
     return VERDICT_DOES_NOT_FIT;
   return model->allocator_retries > 0 ? VERDICT_FITS_WITH_RETRIES : VERDICT_FITS;
 }
@@ -238,6 +264,7 @@ report_model_free(ReportModel *model)
   g_array_unref(model->modules_at_peak);
   g_array_unref(model->communication);
   g_array_unref(model->groups);
+  critical_path_free(model->path);
   g_ptr_array_unref(model->warnings);
   g_free(model);
 }
@@ -259,6 +286,7 @@ report_bound_name(Bound bound)
   static const char *const names[] = {
       [BOUND_COMPUTE] = "compute",
       [BOUND_COMMUNICATION] = "communication",
+      [BOUND_RANKS] = "ranks",
       [BOUND_HOST] = "host",
   };
   return names[bound];

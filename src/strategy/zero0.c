@@ -406,4 +406,5 @@ const Strategy strategy_zero0 = {
     .after_graph = after_graph,
     .optimizer_step = optimizer_step,
     .expected = expected,
+    .initializes = INITIALIZES_ON_DEVICE,
 };

@@ -109,4 +109,5 @@ const Strategy strategy_zero1 = {
     .spread = zero_stage12_spread,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = expected,
+    .initializes = INITIALIZES_ON_DEVICE,
 };

@@ -45,4 +45,5 @@ const Strategy strategy_zero2 = {
     .spread = zero_stage12_spread,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = zero_expected,
+    .initializes = INITIALIZES_ON_DEVICE,
 };

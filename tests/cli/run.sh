@@ -102,6 +102,14 @@ answers "of which figures can be made" 0 plot timeline unbuilt --terminal dumb
 answers "another rank that has no room is found" 1 run llama-3-8b --plan zero2 --rank 3 --memory-limit 36GiB \
   --set batch.sequence_length=2048
 ok "and named" grep -q 'rank 0' out
+# ZeroRedundancyOptimizer deals three equal layers to two ranks: rank 0 has the states of two.
+printf '%s' '{"family": "blocks", "hidden": 2048, "embedding": false, "head": false, "loss": "sum",
+  "blocks": [{"repeat": 3, "ops": [{"op": "linear", "out": 2048}]}]}' >three.json
+answers "a rank that updates more than this one decides" 1 run three.json --rank 1 --memory-limit 260MiB --plan ddp \
+  --set mesh.replicate=2 --set batch.sequence_length=64 --set precision=null --set ddp.zero_redundancy_optimizer=true
+ok "and is named too" grep -q 'rank 0' out
+answers "with room for both it fits" 0 run three.json --rank 1 --memory-limit 280MiB --plan ddp \
+  --set mesh.replicate=2 --set batch.sequence_length=64 --set precision=null --set ddp.zero_redundancy_optimizer=true
 
 # A tied weight that groups cannot share counts twice, and the report says so.
 answers "a tied model in groups of their own" 0 run llama-3.2-1b --verbose
