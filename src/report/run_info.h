@@ -107,6 +107,7 @@ typedef struct {
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */
   GPtrArray *warnings;   /* char *: one line each */
+  int repeated_steps;    /* asked for beyond those of the Recording, since they repeat the last */
   Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
   RanksInfo ranks;

@@ -514,6 +514,7 @@ summary_json(const ReportModel *model)
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
+  add_int(report, "repeated_steps", info->repeated_steps);
   add_beyond(report, model);
   add_time(report, &model->time);
   add_critical_path(report, model);
