@@ -170,6 +170,40 @@ context_clear(StrategyContext *x)
   g_free(x->parameter_names);
 }
 
+/* ---- layouts ---- */
+
+static StateLayout *
+layout_of(const StrategyContext *x, const Strategy *strategy)
+{
+  StateLayout *layout =
+      state_layout_new(strategy->state_ranks != NULL ? strategy->state_ranks(x) : 1);
+  strategy->state_ranges(x, layout);
+  return layout;
+}
+
+StateLayout *
+lower_state_layout(const LowerInput *in, GError **error)
+{
+  if (in->strategy->state_ranges == NULL) {
+    plan_spec_refuse(in->plan, error, "strategy", "where %s keeps its state is not known",
+                     in->plan->strategy);
+    return NULL;
+  }
+  if (in->strategy->accept != NULL && !in->strategy->accept(in->plan, in->network, error))
+    return NULL;
+  StrategyContext x;
+  context_init(&x, in);
+  if (in->strategy->setup != NULL)
+    in->strategy->setup(&x);
+  StateLayout *layout = layout_of(&x, in->strategy);
+  if (in->strategy->teardown != NULL)
+    in->strategy->teardown(&x);
+  g_ptr_array_unref(x.units);
+  context_clear(&x);
+  program_builder_free(x.builder);
+  return layout;
+}
+
 /* ---- steps ---- */
 
 /* The step from which on the same phases follow every step. */
@@ -205,11 +239,11 @@ write_steps(StepWalk *w, Phases *phases, int steps)
 }
 
 static Lowered *
-write_program(StrategyContext *x, const LowerInput *in)
+write_program(StrategyContext *x, const LowerInput *in, LoadMap *load)
 {
   StepWalk w = {.x = x, .strategy = in->strategy, .tape = tape_new(x, in->strategy)};
   w.optimizer = optimizer_state_new(x);
-  Phases *phases = phases_new(&w, in->evaluation);
+  Phases *phases = phases_new(&w, in->evaluation, load);
   step_walk_construct(&w);
   phases_constructed(phases);
   write_steps(&w, phases, in->steps);
@@ -242,8 +276,9 @@ lower(const LowerInput *in, GError **error)
   context_init(&x, in);
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
-  if (retain_accept(&x, error)) {
-    lowered = write_program(&x, in);
+  LoadMap *load = NULL;
+  if (retain_accept(&x, error) && load_map_new(in, &load, error)) {
+    lowered = write_program(&x, in, load);
   } else {
     if (in->strategy->teardown != NULL)
       in->strategy->teardown(&x);

@@ -458,4 +458,5 @@ const Strategy strategy_ddp = {
     .expected = expected,
     .saves_states = TRUE,
     .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
+    .state_ranges = strategy_state_whole,
 };

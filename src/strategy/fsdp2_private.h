@@ -103,6 +103,8 @@ void wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
 /* ---- fsdp2_state.c: state dicts ---- */
 
 void fsdp2_begin_state(StrategyContext *x);
+int fsdp2_state_ranks(const StrategyContext *x);
+void fsdp2_state_ranges(const StrategyContext *x, StateLayout *layout);
 StorageId fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtype,
                             Category category);
 

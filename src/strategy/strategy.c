@@ -231,6 +231,14 @@ strategy_construct_whole(StrategyContext *x)
   strategy_visit_construction(x, construct_whole_parameter, NULL);
 }
 
+void
+strategy_state_whole(const StrategyContext *x, StateLayout *layout)
+{
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    state_layout_add(layout, 0,
+                     (StateRange){(gint32) i, 0, network_parameter(x->network, (int) i)->elements});
+}
+
 gboolean
 strategy_accept_unsharded(const PlanSpec *plan, GError **error)
 {

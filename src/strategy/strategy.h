@@ -13,6 +13,7 @@
 #include "spec/device_profile.h"
 #include "spec/option.h"
 #include "spec/plan_spec.h"
+#include "strategy/range_map.h"
 
 /* A tensor as lowering holds it: a storage that it counts for, and how it may be used. */
 typedef struct {
@@ -196,6 +197,10 @@ typedef struct {
    * same one.  NULL: tensors are whole. */
   StorageId (*full_tensor)(StrategyContext *x, int parameter, StorageId local, DType dtype,
                            Category category);
+  /* How many ranks share the model's state, and what each of them holds: ranges are added to the
+   * layout, which has so many ranks; without state_ranks one.  After setup. */
+  int (*state_ranks)(const StrategyContext *x);
+  void (*state_ranges)(const StrategyContext *x, StateLayout *layout);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
                           than the model takes */
@@ -253,6 +258,8 @@ void strategy_construct_whole(StrategyContext *x);
 /* The whole model in pageable memory, and a parameter's way from there to the device. */
 void strategy_construct_on_host(StrategyContext *x);
 void strategy_move_to_device(StrategyContext *x, int parameter);
+/* Strategy.state_ranges where every rank has all. */
+void strategy_state_whole(const StrategyContext *x, StateLayout *layout);
 /* Refuses what needs sharded groups: for strategies that have none. */
 gboolean strategy_accept_unsharded(const PlanSpec *plan, GError **error);
 /* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not
