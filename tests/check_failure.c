@@ -139,6 +139,28 @@ START_TEST(pure_sharding_goes_back_to_the_last_save)
 }
 END_TEST
 
+/* Saves after every step, or every second one: the last before step 3. */
+START_TEST(a_plan_that_saves_knows_its_last_save)
+{
+  static const struct {
+    const char *save;
+    int last;
+  } cases[] = {
+      {"phases.save.every=1", 2},
+      {"phases.save.every=2", 2},
+      {"phases.save.every=3", 0},
+      {"phases.save.every=1|phases.save.optimizer=false", 0}, /* no state to go on from */
+      {"phases.save.every=1|failure.last_save=1", 1},
+  };
+  g_autofree char *set = g_strdup_printf("strategy=fsdp2|mesh.shard=4|failure.rank=1|"
+                                         "failure.at=step 3 forward 0|%s",
+                                         cases[_i].save);
+  g_auto(Failed) f = failed_by(set);
+  ck_assert(!f.failure->from_others);
+  ck_assert_int_eq(f.failure->last_step, cases[_i].last);
+}
+END_TEST
+
 /* Reductions begin with the last layer; by the end of backward all are done, at its beginning none,
  * and nothing of the step is updated. */
 START_TEST(reductions_are_pending_until_the_device_has_done_them)
@@ -284,6 +306,20 @@ START_TEST(an_update_without_its_gather_is_no_state)
   ck_assert(!f.failure->others_agree);
   ck_assert(!f.failure->from_others);
   assert_stuck(f.failure, 0, "shard 4 all_gather flat parameters step 2: ranks 1-3 | rank 0");
+}
+END_TEST
+
+/* InternEvo's zero1 groups are neighbours: rank 1's owner part is also rank 3's. */
+START_TEST(owners_in_another_zero_group_hold_the_same_part)
+{
+  g_auto(Failed) f = failed_by("strategy=internevo|optimizer.name=adamw|mesh.shard=2|"
+                               "mesh.replicate=2|precision.parameters=bf16|failure.rank=1|"
+                               "failure.at=step 2 forward 0");
+  assert_ranks(&f.failure->held[HELD_PARAMETERS].copies, "ranks 0, 2-3");
+  assert_ranks(&f.failure->held[HELD_OPTIMIZER_STATE].copies, "rank 3");
+  assert_ranks(&f.failure->held[HELD_OPTIMIZER_STATE].others, "ranks 0, 2");
+  ck_assert(f.failure->from_others);
+  ck_assert_int_eq(f.failure->last_step, 1);
 }
 END_TEST
 
@@ -524,6 +560,7 @@ test_suite(void)
   TCase *tests = tcase_create("failure");
   tcase_add_test(tests, a_replica_holds_what_hsdp_loses);
   tcase_add_test(tests, pure_sharding_goes_back_to_the_last_save);
+  tcase_add_loop_test(tests, a_plan_that_saves_knows_its_last_save, 0, 5);
   tcase_add_test(tests, reductions_are_pending_until_the_device_has_done_them);
   tcase_add_test(tests, the_end_of_the_optimizer_has_updated_everything);
   tcase_add_test(tests, gradients_under_no_sync_are_whole_and_void);
@@ -532,6 +569,7 @@ test_suite(void)
   tcase_add_test(tests, alone_nobody_waits_and_nothing_survives);
   tcase_add_loop_test(tests, zero_1_and_2_keep_the_parameters_alone, 0, 2);
   tcase_add_test(tests, an_update_without_its_gather_is_no_state);
+  tcase_add_test(tests, owners_in_another_zero_group_hold_the_same_part);
   tcase_add_test(tests, zero_0_has_everything_everywhere);
   tcase_add_test(tests, zero_2_has_reduced_the_first_micro_batch);
   tcase_add_test(tests, zero_3_loses_shards_and_hpz_keeps_the_parameters);

@@ -6,7 +6,8 @@
  * too; an all-reduce does the one, then the other, less the pass that both have. */
 static const double memory_passes[COLLECTIVE_KIND_COUNT] = {
     [COLLECTIVE_ALL_GATHER] = 2, [COLLECTIVE_REDUCE_SCATTER] = 3, [COLLECTIVE_ALL_REDUCE] = 4,
-    [COLLECTIVE_BROADCAST] = 2,  [COLLECTIVE_REDUCE] = 3,
+    [COLLECTIVE_BROADCAST] = 2,  [COLLECTIVE_REDUCE] = 3,         [COLLECTIVE_ALL_TO_ALL] = 2,
+    [COLLECTIVE_SEND_RECV] = 2,
 };
 
 /* Channels, of one CTA each, that NCCL opens for a group: as its links inside the node allow, or

@@ -1,13 +1,15 @@
-/* phases.c - writes the phases that no step is made of: evaluation. */
+/* phases.c - writes the phases that no step is made of, and evaluation itself. */
 #include "lower/phases.h"
 
-#include "lower/lower.h"
+#include "lower/phase_load.h"
+#include "lower/phase_save.h"
 
 struct _Phases {
   StepWalk *w;
   const Network *network; /* of the evaluation, or NULL */
   Tape *tape;
   GArray *moved; /* LoweredPhase */
+  LoadMap *load; /* NULL: nothing is loaded */
 };
 
 /* ---- what can be had ---- */
@@ -24,29 +26,52 @@ is_same_model(const Network *a, const Network *b)
   return TRUE;
 }
 
-gboolean
-phases_accept(const PlanSpec *plan, const Network *network, const Network *evaluation,
-              GError **error)
+static gboolean
+accept_initialize(const PlanSpec *plan, const Strategy *strategy, GError **error)
 {
   const PhaseSpec *phases = &plan->phases;
-  if (phases->initialize.given || phases->save.given || phases->load.given)
-    return plan_spec_refuse(plan, error, "phases", "only 'evaluate' is supported yet");
-  if (evaluation != NULL && !is_same_model(network, evaluation))
+  guint wanted = phases->initialize.from == INITIALIZE_META      ? INITIALIZES_META
+                 : phases->initialize.on == INITIALIZE_ON_DEVICE ? INITIALIZES_ON_DEVICE
+                                                                 : INITIALIZES_ON_CPU;
+  if (!phases->initialize.given)
+    return TRUE;
+  if (!(strategy->initializes & wanted))
+    return plan_spec_refuse(plan, error, "phases.initialize",
+                            "strategy %s makes the model whole on the device%s", plan->strategy,
+                            strategy->initializes & INITIALIZES_ON_CPU ? " or on the host" : "");
+  gboolean full = phases->initialize.from == INITIALIZE_FULL;
+  static const char *const without[] = {"zero_init", "cpu_offload"};
+  for (guint i = 0; i < G_N_ELEMENTS(without) && full && plan->section != NULL; i++)
+    if (option_section_index(plan->section, without[i]) >= 0 &&
+        plan_spec_number(plan, without[i]) != 0)
+      return plan_spec_refuse(plan, error, "phases.initialize.from",
+                              "a full model does not go with %s", without[i]);
+  return TRUE;
+}
+
+gboolean
+phases_accept(const LowerInput *in, GError **error)
+{
+  const PlanSpec *plan = in->plan;
+  if (!accept_initialize(plan, in->strategy, error))
+    return FALSE;
+  if (in->evaluation != NULL && !is_same_model(in->network, in->evaluation))
     return plan_spec_refuse(plan, error, "phases.evaluate.sequence_length",
                             "sequences of %" G_GINT64_FORMAT " need another model",
-                            evaluation->shape.sequence_length);
-  return TRUE;
+                            in->evaluation->shape.sequence_length);
+  return phase_save_accept(plan, in->strategy, error);
 }
 
 /* ---- life ---- */
 
 Phases *
-phases_new(StepWalk *walk, const Network *evaluation)
+phases_new(StepWalk *walk, const Network *evaluation, LoadMap *load)
 {
   Phases *p = g_new0(Phases, 1);
   p->w = walk;
   p->moved = g_array_new(FALSE, FALSE, sizeof(LoweredPhase));
   p->network = evaluation;
+  p->load = load;
   if (evaluation == NULL)
     return p;
   p->tape = tape_new_beside(walk->tape, evaluation);
@@ -60,6 +85,7 @@ phases_free(Phases *p)
 {
   tape_free(p->tape);
   g_array_unref(p->moved);
+  load_map_free(p->load);
   g_free(p);
 }
 
@@ -67,12 +93,6 @@ GArray *
 phases_moved(const Phases *p)
 {
   return p->moved;
-}
-
-void
-phases_constructed(Phases *p)
-{
-  (void) p;
 }
 
 /* ---- evaluation ---- */
@@ -136,10 +156,33 @@ evaluate(Phases *p)
   program_builder_pop(x->builder);
 }
 
+/* Of each name the last one. */
+static void
+remember(Phases *p, LoweredPhase moved)
+{
+  for (guint i = 0; i < p->moved->len; i++) {
+    LoweredPhase *known = &g_array_index(p->moved, LoweredPhase, i);
+    if (g_str_equal(known->name, moved.name)) {
+      *known = moved;
+      return;
+    }
+  }
+  g_array_append_val(p->moved, moved);
+}
+
 void
 phases_after_step(Phases *p, int step, int steps)
 {
   const PhaseSpec *spec = &p->w->x->plan->phases;
   if (p->network != NULL && phase_spec_evaluates(spec, step, steps))
     evaluate(p);
+  if (phase_spec_saves(spec, step, steps))
+    remember(p, phase_save(p->w));
+}
+
+void
+phases_constructed(Phases *p)
+{
+  if (p->load != NULL)
+    remember(p, phase_load(p->w, p->load));
 }

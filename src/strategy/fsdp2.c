@@ -291,6 +291,10 @@ construct_module_end(StrategyContext *x, int module)
 static void
 construct(StrategyContext *x)
 {
+  if (x->plan->phases.initialize.from == INITIALIZE_FULL) {
+    fsdp2_construct_from_full(x);
+    return;
+  }
   strategy_visit_construction(x, construct_parameter, construct_module_end);
 }
 
@@ -527,7 +531,13 @@ const Strategy strategy_fsdp2 = {
     .after_backward = after_backward,
     .end_backward = end_backward,
     .release = release,
+    .saves_states = TRUE,
+    .begin_state = fsdp2_begin_state,
+    .full_tensor = fsdp2_full_tensor,
+    .state_ranks = fsdp2_state_ranks,
+    .state_ranges = fsdp2_state_ranges,
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = expected,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

@@ -100,4 +100,17 @@ void offload_wait(StrategyContext *x, Group *g);
 /* A wait for everything issued on another stream so far. */
 void wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
 
+/* ---- fsdp2_state.c: state dicts ---- */
+
+void fsdp2_begin_state(StrategyContext *x);
+int fsdp2_state_ranks(const StrategyContext *x);
+void fsdp2_state_ranges(const StrategyContext *x, StateLayout *layout);
+StorageId fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtype,
+                            Category category);
+
+/* ---- fsdp2_init.c ---- */
+
+/* fully_shard of a model with parameters (the plan's initialize.from is full). */
+void fsdp2_construct_from_full(StrategyContext *x);
+
 #endif

@@ -1,6 +1,7 @@
 /* zero1.c - DeepSpeed's ZeRO stage 1: optimizer state partitioned, by one of two classes. */
 #include "strategy/bf16_optimizer.h"
 #include "strategy/zero_stage12.h"
+#include "strategy/zero_state.h"
 
 static gboolean
 is_bf16(const StrategyContext *x)
@@ -101,6 +102,7 @@ const Strategy strategy_zero1 = {
     .initialize = initialize,
     .teardown = zero_stage12_teardown,
     .begin_backward = begin_backward,
+    .begin_forward = deepspeed_begin_forward,
     .gradient_ready = gradient_ready,
     .after_graph = after_graph,
     .optimizer_step = optimizer_step,
@@ -108,4 +110,7 @@ const Strategy strategy_zero1 = {
     .spread = zero_stage12_spread,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = expected,
+    .initializes = INITIALIZES_ON_DEVICE,
+    .state_ranks = zero_state_ranks,
+    .state_ranges = zero_stage12_state_ranges,
 };

@@ -1,5 +1,6 @@
 /* zero2.c - DeepSpeed's ZeRO stage 2: optimizer state and gradients partitioned. */
 #include "strategy/zero_stage12.h"
+#include "strategy/zero_state.h"
 
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
@@ -37,6 +38,7 @@ const Strategy strategy_zero2 = {
     .construct = strategy_construct_whole,
     .initialize = zero_stage12_initialize,
     .teardown = zero_stage12_teardown,
+    .begin_forward = deepspeed_begin_forward,
     .gradient_ready = zero_gradient_ready,
     .after_graph = zero_epilogue,
     .optimizer_step = zero_optimizer_step,
@@ -44,4 +46,7 @@ const Strategy strategy_zero2 = {
     .spread = zero_stage12_spread,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = zero_expected,
+    .initializes = INITIALIZES_ON_DEVICE,
+    .state_ranks = zero_state_ranks,
+    .state_ranges = zero_stage12_state_ranges,
 };
