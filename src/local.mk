@@ -85,6 +85,8 @@ libhighwater_a_SOURCES += \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/lora_spec.c src/spec/lora_spec.h \
+  src/spec/name_patterns.c src/spec/name_patterns.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
@@ -145,6 +147,7 @@ libhighwater_a_SOURCES += \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
+  src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
   src/network/network.c src/network/network.h \
   src/network/network_flops.c src/network/network_flops.h \
@@ -204,6 +207,7 @@ libhighwater_a_SOURCES += \
   src/lower/checkpoint.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/plan_names.c src/lower/plan_names.h \
   src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \

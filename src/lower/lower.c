@@ -2,6 +2,7 @@
  * repeat. */
 #include "lower/lower.h"
 
+#include "lower/plan_names.h"
 #include "lower/step_walk.h"
 
 NetworkPrecision
@@ -33,6 +34,9 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
                                            : LOSS_STEPS,
       .precision = lower_precision(plan),
       .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
+      .trainable = plan->trainable,
+      .lora = plan->lora,
+      .plan = plan,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm},
   };
@@ -70,6 +74,8 @@ accept_plan(const LowerInput *in, GError **error)
   if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
     return plan_spec_refuse(plan, error, "optimizer.implementation",
                             "'composer' is not yet supported: fused, foreach or forloop");
+  if (!plan_names_check(plan, in->network, error))
+    return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
 }
 

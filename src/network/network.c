@@ -36,6 +36,17 @@ network_free(Network *network)
 }
 
 gint64
+network_trainable_count(const Network *network)
+{
+  gint64 count = 0;
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    count += p->trainable ? p->elements : 0;
+  }
+  return count;
+}
+
+gint64
 network_parameter_count(const Network *network)
 {
   gint64 count = 0;

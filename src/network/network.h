@@ -11,6 +11,7 @@
 
 #include "network/op.h"
 #include "spec/dtype.h"
+#include "spec/plan_spec.h"
 
 /* A parameter of a module.  Sharding is along dimension 0. */
 typedef struct {
@@ -19,7 +20,8 @@ typedef struct {
   int dims;
   gint64 shape[4];
   gint64 elements;
-  gboolean trainable;
+  gboolean trainable;     /* requires a gradient */
+  gboolean requires_grad; /* what ops see does: it, or the flat tensor that it is a view of */
 } Parameter;
 
 /* A non-parameter tensor that lives as long as the model (registered buffers, allocated with the
@@ -70,9 +72,9 @@ typedef struct {
  * parameters in it are then relative to the block's first module and parameter. */
 typedef struct {
   char *name;
-  GArray *values; /* ValueInfo by slot */
-  GArray *depths; /* guint8 by slot: how deep in Python calls it was made (unwinding goes from the
-                     deepest) */
+  GArray *values;     /* ValueInfo by slot */
+  GArray *depths;     /* guint8 by slot: how deep in Python calls it is held, twice the number of
+                         frames,     and one more for a temporary (unwinding goes from the deepest) */
   GArray *statements; /* Statement */
   GArray *ops;        /* Op */
   GArray *steps;      /* OpStep: recipes of all ops */
@@ -110,6 +112,13 @@ typedef struct {
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
   gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
+  const NamePatterns
+      *trainable;       /* parameters that are; NULL: all, with adapters those.  Borrowed */
+  const LoraSpec *lora; /* adapters; NULL: none.  Borrowed */
+  /* Parameters are views of flat tensors, one for the blocks (from 0) and the rest (-1) of each
+   * number; NULL: they are tensors of their own. */
+  int (*flat_tensor)(const PlanSpec *plan, int block);
+  const PlanSpec *plan; /* for that.  Borrowed */
   DeviceLimits device;
 } NetworkShape;
 
@@ -151,6 +160,9 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+gint64 network_trainable_count(const Network *network);
+/* The type of a module that puts an adapter around a layer. */
+#define NETWORK_ADAPTER_TYPE "lora.Linear"
 /* The last part of a parameter's name: "weight".  Borrowed. */
 const char *parameter_short_name(const Parameter *parameter);
 

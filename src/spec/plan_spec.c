@@ -31,7 +31,7 @@ static const char *const retain_until_names[] = {"end_of_forward", "end_of_backw
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
-static const char *const reserved_keys[] = {"trainable", "offload", "phases", "failure", "ranks"};
+static const char *const reserved_keys[] = {"offload", "phases", "failure", "ranks"};
 
 const char *
 plan_checkpoint_policy_name(CheckpointPolicy policy)
@@ -323,6 +323,8 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   read_allocator(reader, spec);
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
   read_retain(reader, spec);
+  spec->trainable = name_patterns_read(reader, "trainable");
+  spec->lora = lora_spec_read(reader);
   read_section(reader, spec, strategy->section);
   refuse_other_sections(document, reader, spec, strategies);
   refuse_reserved(document, reader);
@@ -360,6 +362,8 @@ plan_spec_free(PlanSpec *spec)
   if (!spec)
     return;
   g_ptr_array_unref(spec->retain);
+  name_patterns_free(spec->trainable);
+  lora_spec_free(spec->lora);
   g_free(spec->options);
   g_free(spec->strategy);
   g_free(spec->file);

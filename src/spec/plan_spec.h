@@ -7,6 +7,8 @@
 
 #include "base/json_reader.h"
 #include "spec/dtype.h"
+#include "spec/lora_spec.h"
+#include "spec/name_patterns.h"
 #include "spec/option.h"
 
 typedef enum {
@@ -74,6 +76,9 @@ typedef struct {
   } allocator;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
+  NamePatterns
+      *trainable; /* parameters that require gradients; NULL: all, or with adapters those */
+  LoraSpec *lora; /* adapters; NULL: none */
   /* The strategy's own section: values parallel to section->options. */
   const OptionSection *section; /* NULL: the strategy has none */
   OptionValue *options;
@@ -88,8 +93,8 @@ typedef struct {
 
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
- * out of range, a section that the strategy does not use, reserved keys (trainable, offload,
- * phases, failure, ranks), a mesh that overflows. */
+ * out of range, a section that the strategy does not use, reserved keys (offload, phases,
+ * failure, ranks), a mesh that overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,

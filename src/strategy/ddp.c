@@ -80,14 +80,23 @@ allocate_buckets(StrategyContext *x)
   }
 }
 
+/* The reducer knows parameters that require a gradient. */
+static int
+trainable_tensors(const StrategyContext *x)
+{
+  int count = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    count += network_parameter(x->network, (int) i)->trainable;
+  return count;
+}
+
 /* The first reducer ignores the cap: it cannot know the order, so one bucket holds everything. */
 static void
 construct(StrategyContext *x)
 {
   Ddp *d = x->state;
   strategy_construct_whole(x);
-  add_bucket(d, network_parameter_count(x->network) * dtype_size(d->dtype),
-             (int) x->network->parameters->len);
+  add_bucket(d, network_trainable_count(x->network) * dtype_size(d->dtype), trainable_tensors(x));
   allocate_buckets(x);
 }
 
@@ -161,8 +170,8 @@ rebuild(StrategyContext *x)
   plan_buckets(x);
   StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
                             program_builder_name(x->builder, "bucket indices")};
-  StorageId indices = live_storage_alloc(x->live, 4 * ((gint64) x->network->parameters->len + 1),
-                                         STREAM_COMPUTE, purpose);
+  StorageId indices =
+      live_storage_alloc(x->live, 4 * ((gint64) trainable_tensors(x) + 1), STREAM_COMPUTE, purpose);
   StorageId sizes =
       live_storage_alloc(x->live, 4 * (gint64) d->buckets->len, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, sizes);
@@ -249,8 +258,8 @@ expected(StrategyContext *x)
   const PlanSpec *plan = x->plan;
   gint64 n = network_parameter_count(x->network);
   return (ExpectedTotals){
-      .elements_all_reduced =
-          n * (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
+      .elements_all_reduced = network_trainable_count(x->network) *
+                              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
   };
 }

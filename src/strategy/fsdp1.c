@@ -17,6 +17,22 @@ is_wrapped(const PlanSpec *plan, int block)
          plan_spec_checkpoints(plan, block) == plan_spec_checkpoints(plan, 0);
 }
 
+/* The parameters of a group are views of its flat parameter. */
+static int
+flat_tensor(const PlanSpec *plan, int block)
+{
+  gboolean own =
+      block >= 0 && plan_spec_number(plan, "blocks_per_group") > 0 && is_wrapped(plan, block);
+  return own ? block : -1;
+}
+
+static void
+shape(const PlanSpec *plan, NetworkShape *shape)
+{
+  (void) plan;
+  shape->flat_tensor = flat_tensor;
+}
+
 /* In the order of modules(): the root comes first, and has what no block has. */
 static void
 make_units(StrategyContext *x)
@@ -226,7 +242,7 @@ after_forward(StrategyContext *x, int unit)
   h->held = strategy_retain(x, unit, 1, &whole);
   handle_reshard(x, h, !h->is_root && fsdp1_reshards_after_forward(f), STREAM_COMPUTE);
   if (!x->no_grad) { /* _register_pre_backward_hooks */
-    h->needs_pre_backward_unshard = TRUE;
+    h->needs_pre_backward_unshard = x->output_requires_grad;
     h->ran_pre_backward_hook = FALSE;
   }
   return 0;
@@ -285,6 +301,23 @@ after_backward(StrategyContext *x, int unit)
   program_builder_pop(x->builder);
 }
 
+/* _register_post_backward_reshard_only_hook, and that hook: a flat parameter without a gradient. */
+static gboolean
+wants_input_gradient(StrategyContext *x, int unit)
+{
+  const Handle *h = &fsdp1_of(x)->handles[unit];
+  return h->count > 0 && !h->requires_grad;
+}
+
+static void
+input_gradient(StrategyContext *x, int unit)
+{
+  Handle *h = &fsdp1_of(x)->handles[unit];
+  h->ran_post_backward_hook = TRUE;
+  handle_reshard(x, h, frees_in_backward(x), STREAM_COMPUTE);
+  prefetch_backward(x, h, PREFETCH_POST);
+}
+
 /* _post_backward_final_callback */
 static void
 end_backward(StrategyContext *x)
@@ -299,7 +332,9 @@ end_backward(StrategyContext *x)
   g_array_set_size(f->post_forward_order, 0);
   for (int i = 0; i < f->count; i++) {
     Handle *h = &f->handles[i];
-    if (!h->ran_post_backward_hook && h->unsharded != NO_STORAGE)
+    gboolean whole = h->unsharded != NO_STORAGE ||
+                     (!fsdp1_shards(f) && fsdp1_is_mixed(f) && h->low_precision != NO_STORAGE);
+    if (!h->ran_post_backward_hook && whole) /* _catch_all_reshard */
       handle_reshard(x, h, frees_in_backward(x), STREAM_COMPUTE);
     h->ran_pre_backward_hook = h->ran_post_backward_hook = FALSE;
     h->needs_pre_backward_unshard = h->prefetched = FALSE;
@@ -386,6 +421,9 @@ const Strategy strategy_fsdp1 = {
     .before_forward = before_forward,
     .after_forward = after_forward,
     .before_backward = before_backward,
+    .wants_input_gradient = wants_input_gradient,
+    .input_gradient = input_gradient,
+    .shape = shape,
     .flatten = flatten,
     .after_backward = after_backward,
     .end_backward = end_backward,

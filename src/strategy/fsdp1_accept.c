@@ -63,8 +63,9 @@ static gboolean
 loses_tied_gradient(const PlanSpec *plan, const Network *network)
 {
   gboolean whole = plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1;
-  return whole && network->tied_module >= 0 && plan->accumulation.steps > 1 &&
-         !plan->accumulation.sync_every_step &&
+  return whole && network->tied_module >= 0 &&
+         network_parameter(network, network->tied_weight)->trainable &&
+         plan->accumulation.steps > 1 && !plan->accumulation.sync_every_step &&
          plan->precision.compute != plan->precision.parameters;
 }
 
@@ -76,11 +77,29 @@ fsdp1_is_reentrant(const PlanSpec *plan, int block)
          plan_spec_checkpoints(plan, block);
 }
 
-/* A reentrant checkpoint's output requires a gradient when an input does (CheckpointFunction). */
 static gboolean
-cuts_graph(const PlanSpec *plan, const Network *network)
+any_requires_grad(const Network *network, int first, int count)
 {
-  return network->embedding_modules->len == 0 && fsdp1_is_reentrant(plan, 0);
+  for (int i = first; i < first + count; i++)
+    if (network_parameter(network, i)->requires_grad)
+      return TRUE;
+  return FALSE;
+}
+
+/* A reentrant checkpoint's output requires a gradient when an input does (CheckpointFunction).  The
+ * block whose parameters would get none, or -1. */
+static int
+cut_off_block(const PlanSpec *plan, const Network *network)
+{
+  gboolean flows = any_requires_grad(network, 0, network_block(network, 0)->first_parameter);
+  for (int i = 0; i < (int) network->blocks->len && !flows; i++) {
+    const Block *b = network_block(network, i);
+    gboolean wants = any_requires_grad(network, b->first_parameter, b->parameter_count);
+    if (wants && fsdp1_is_reentrant(plan, i))
+      return i;
+    flows = wants;
+  }
+  return -1;
 }
 
 gboolean
@@ -99,10 +118,12 @@ fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
                             "over micro-batches: the parameter is %s",
                             dtype_name(plan->precision.compute),
                             dtype_name(plan->precision.parameters));
-  if (cuts_graph(plan, network))
+  int cut_off = cut_off_block(plan, network);
+  if (cut_off >= 0)
     return plan_spec_refuse(plan, error, "activation_checkpointing.around",
-                            "checkpoint(FSDP(block)) is reentrant and the first block's input "
-                            "requires no gradient: no parameter would get one");
+                            "checkpoint(FSDP(block)) is reentrant and the input of block %d "
+                            "requires no gradient: its parameters would get none",
+                            cut_off);
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "fsdp1 casts by its mixed precision, not by autocast");

@@ -87,7 +87,8 @@ show_gradients(StrategyContext *x, Handle *h, StorageId gradient)
 {
   for (int i = 0; i < h->count; i++) {
     ParameterState *p = &x->parameters[h->parameter[i]];
-    p->sharded_gradient = p->local_elements > 0 ? gradient : NO_STORAGE;
+    gboolean trains = network_parameter(x->network, h->parameter[i])->trainable;
+    p->sharded_gradient = p->local_elements > 0 && trains ? gradient : NO_STORAGE;
   }
   h->has_gradients = gradient != NO_STORAGE && h->local_parameters > 0;
 }

@@ -106,7 +106,8 @@ cut(StrategyContext *x, Handle *h)
     if (piece->position < 0)
       continue;
     x->parameters[h->parameter[piece->position]].local_elements = MAX(local, 0);
-    h->local_parameters += local > 0;
+    h->local_parameters +=
+        local > 0 && network_parameter(x->network, h->parameter[piece->position])->trainable;
   }
 }
 
@@ -130,6 +131,8 @@ handle_init(StrategyContext *x, Handle *h, int unit)
   };
   h->count = (int) h->unit->parameters->len;
   h->parameter = (const int *) (const void *) h->unit->parameters->data;
+  for (int i = 0; i < h->count; i++)
+    h->requires_grad |= network_parameter(x->network, h->parameter[i])->requires_grad;
   lay_out(x, h);
   h->unit->unsharded_bytes = h->unsharded_elements * dtype_size(f->gathered);
   h->unit->shard_bytes = h->shard_elements * dtype_size(f->stored);
@@ -278,7 +281,7 @@ handle_unshard(StrategyContext *x, Handle *h, gboolean forward)
   if (needed)
     gather(x, h);
   show_parameters(x, h, used_storage(f, h));
-  if (forward)
+  if (forward && h->requires_grad)
     x->view_parameters(x, h->index, STREAM_UNSHARD);
   if (shards) {
     live_storage_record_stream(x->live, h->low_precision, STREAM_UNSHARD);

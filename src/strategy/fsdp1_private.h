@@ -26,10 +26,11 @@ typedef struct {
   int count;            /* parameters */
   const int *parameter; /* their indices */
   gboolean is_root;
+  gboolean requires_grad;    /* one of the parameters does, and so do the views of all */
   GArray *pieces;            /* Piece: in order, padding for alignment and for the ranks included */
   gint64 unsharded_elements; /* of all pieces */
   gint64 shard_elements;     /* of one rank; all of them without sharding */
-  int local_parameters;      /* of which this rank holds something */
+  int local_parameters;      /* trainable ones of which this rank holds something */
 
   StorageId shard; /* what the optimizer updates */
   StorageId

@@ -125,6 +125,8 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
     f->shards[p] = g->shard[i] = shard_of(network_parameter(x->network, p), f->ranks, x->rank);
     g->full[i] = g->slice[i] = NO_STORAGE;
     g->shard_elements += g->shard[i].padded_elements;
+    if (network_parameter(x->network, p)->trainable)
+      g->reduced_elements += g->shard[i].padded_elements;
     x->parameters[p].local_elements = g->shard[i].local_elements;
   }
   for (guint i = 0; i < unit->modules->len; i++)
@@ -477,8 +479,8 @@ expected(StrategyContext *x)
     if (f->ranks > 1)
       total.elements_gathered += gathers * g->gathered_elements;
     if (f->ranks > 1)
-      total.elements_reduced += synchronized * g->gathered_elements;
-    total.elements_all_reduced += f->replicas > 1 ? synchronized * g->shard_elements : 0;
+      total.elements_reduced += synchronized * f->ranks * g->reduced_elements;
+    total.elements_all_reduced += f->replicas > 1 ? synchronized * g->reduced_elements : 0;
     total.parameter_bytes += g->shard_elements * dtype_size(f->stored);
   }
   if (f->ranks > 1)

@@ -17,6 +17,7 @@ typedef struct {
   Shard *shard;             /* by parameter */
   gint64 shard_elements;    /* S: padded, of one rank */
   gint64 gathered_elements; /* U = N * S */
+  gint64 reduced_elements;  /* those of parameters that require a gradient, of one rank */
   ReshardAfterForward reshard_after_forward;
   int slice_ranks; /* RESHARD_SLICE: size of the group that keeps one copy */
   GArray *forward_prefetch, *backward_prefetch; /* int: explicit lists of groups; NULL: implicit */

@@ -81,9 +81,10 @@ struct _StrategyContext {
   int step;        /* from 1 */
   int micro_batch; /* from 0 */
   gboolean last_micro_batch;
-  gboolean synchronize; /* gradients are reduced in this micro-batch */
-  gboolean no_grad;     /* autograd records nothing */
-  GPtrArray *retained;  /* Retained *: groups that somebody else holds */
+  gboolean synchronize;          /* gradients are reduced in this micro-batch */
+  gboolean no_grad;              /* autograd records nothing */
+  gboolean output_requires_grad; /* what the module gave back for which after_forward is called */
+  GPtrArray *retained;           /* Retained *: groups that somebody else holds */
 };
 
 /* A unit's full parameters held beyond their module (the plan's "retain"). */
@@ -138,6 +139,9 @@ typedef struct {
   /* Returns a token that comes back with before_backward of the same call. */
   int (*after_forward)(StrategyContext *x, int unit);
   void (*end_forward)(StrategyContext *x); /* after the root module's own hooks */
+  /* The gradient of the unit's input is there: called for units that want_input_gradient. */
+  gboolean (*wants_input_gradient)(StrategyContext *x, int unit);
+  void (*input_gradient)(StrategyContext *x, int unit);
   void (*before_recompute)(StrategyContext *x, int unit);
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);

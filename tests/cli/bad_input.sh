@@ -203,9 +203,13 @@ plan "a threshold above all memory" "key 'allocator.garbage_collection_threshold
   '{"allocator": {"garbage_collection_threshold": 2}}'
 plan "divisions that are no power of two" "3 is not a power of 2" '{"allocator": {"roundup_power2_divisions": 3}}'
 plan "a split size beyond 2^63" "is beyond 8 EiB" '{"allocator": {"max_split_size": "99999999TiB"}}'
-for key in trainable offload phases failure ranks; do
+for key in offload phases failure ranks; do
   plan "the reserved key $key" "key '$key': not yet supported" '{"'$key'": 1}'
 done
+
+plan "patterns that match nothing" "key 'trainable': 'layer.*' matches no parameter" '{"trainable": ["layer.*"]}'
+plan "nothing that trains" "key 'trainable': nothing trains" '{"trainable": ["!*"]}'
+plan "adapters on nothing" "key 'lora.targets': 'proj' names no linear layer" '{"lora": {"rank": 4, "targets": ["proj"]}}'
 
 # ---- what a strategy cannot honour
 fsdp2 "a section of another strategy" "key 'ddp': strategy 'fsdp2' does not use this section" '"ddp": {}'
