@@ -10,6 +10,7 @@ dist_network_DATA = \
   models/network/llama-3.1-405b.json \
   models/network/llama-3.2-1b.json \
   models/network/mistral-7b.json \
+  models/network/mpt-7b.json \
   models/network/qwen2.5-7b.json \
   models/network/tiny.json
 
@@ -23,13 +24,21 @@ dist_cluster_DATA = \
 
 devicedir = $(pkgdatadir)/device
 dist_device_DATA = \
+  models/device/a100-pcie-40gb.json \
+  models/device/a100-pcie-80gb.json \
   models/device/a100-sxm-40gb.json \
   models/device/a100-sxm-80gb.json \
+  models/device/a10g-24gb.json \
   models/device/b200-sxm-180gb.json \
   models/device/endless.json \
+  models/device/h100-pcie-80gb.json \
   models/device/h100-sxm-80gb.json \
+  models/device/h100-sxm-96gb.json \
   models/device/h200-sxm-141gb.json \
-  models/device/instant.json
+  models/device/instant.json \
+  models/device/l40s-48gb.json \
+  models/device/rtx4090-24gb.json \
+  models/device/v100-sxm2-32gb.json
 
 fabricdir = $(pkgdatadir)/fabric
 dist_fabric_DATA = \

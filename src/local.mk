@@ -24,6 +24,7 @@ STRATEGIES = \
 FAMILIES = \
   src/network/family_llama.c \
   src/network/family_gpt2.c \
+  src/network/family_mpt.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -87,6 +88,7 @@ libhighwater_a_SOURCES += \
   src/spec/fabric.c src/spec/fabric.h \
   src/spec/lora_spec.c src/spec/lora_spec.h \
   src/spec/name_patterns.c src/spec/name_patterns.h \
+  src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
@@ -162,7 +164,9 @@ libhighwater_a_SOURCES += \
 
 # compute
 libhighwater_a_SOURCES += \
-  src/compute/kernel_model.c src/compute/kernel_model.h
+  src/compute/kernel_model.c src/compute/kernel_model.h \
+  src/compute/straggler.c src/compute/straggler.h \
+  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h
 
 # collective
 libhighwater_a_SOURCES += \
@@ -178,6 +182,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
+  src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
@@ -225,7 +230,8 @@ libhighwater_a_SOURCES += \
   src/exec/labels.c src/exec/labels.h \
   src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
-  src/exec/span_log.c src/exec/span_log.h
+  src/exec/span_log.c src/exec/span_log.h \
+  src/exec/timing.c src/exec/timing.h
 
 # report
 libhighwater_a_SOURCES += \

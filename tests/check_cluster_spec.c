@@ -178,7 +178,7 @@ static const struct {
      "cluster.json: key 'gpus_per_node': 0 is not in 1..1024"},
     {"{" REST ", \"nodes\": 2}",
      "cluster.json: unknown key 'nodes'; known are: device, gpus_per_node, intra_node, "
-     "inter_node, nccl, process_memory"},
+     "inter_node, nccl, process_memory, contention"},
     {"{" REST ", \"intra_node\": \"nvswitch\"}",
      "cluster.json: key 'intra_node': an object is needed, not a string"},
     {"{" REST ", \"intra_node\": {\"fabric\": \"nvl\"}}",

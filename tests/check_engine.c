@@ -421,7 +421,7 @@ END_TEST
 #define RANDOM_STREAMS 20
 
 static double
-half_when_crowded(gpointer user, int rate_class, const int *running)
+half_when_crowded(gpointer user, int rate_class, const int *running, G_GNUC_UNUSED int total)
 {
   (void) user;
   return running[1 - rate_class] > 2 ? 0.5 : 1;

@@ -24,8 +24,14 @@ static DeviceProfile device = {
     .peak_bf16_flops = 1e9,
     .peak_fp32_flops = 1e9,
     .gemm_efficiency = 1,
-    .attention_forward_flops = 1e9,
-    .attention_backward_flops = 1e9,
+    .gemm_in_step = 1,
+    .gemm_split_k = 1,
+    .gemm_tiles = 1,
+    .gemm_tile = {{64, 64, 1}},
+    .attention_rates = 1,
+    .attention = {{FUSED_FLASH2, 64, 1e9, 1e9, 0, 0}},
+    .power_limit = 1,
+    .power_reference = 1,
     .memory_bandwidth = 1e9,
     .memory_efficiency = 1,
     .host_op_forward_ns = 1,
@@ -194,7 +200,8 @@ event(const Recording *r, guint i)
 START_TEST(the_machine_of_this_test_has_round_figures)
 {
   Kernel k = {.kind = KERNEL_MEMORY, .dtype = DTYPE_FP32, .launches = 1, .bytes = 100};
-  ck_assert_int_eq(kernel_model_duration(&device, &k), 100);
+  KernelModel model = kernel_model(&device, &(KernelRun){0});
+  ck_assert_int_eq(kernel_model_duration(&model, &k), 100);
   CollectiveCost cost =
       collective_cost(&cluster, COLLECTIVE_ALL_GATHER, group_shape(&cluster, 2, 1));
   ck_assert_double_eq(cost.latency_ns, 0);

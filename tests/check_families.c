@@ -17,6 +17,9 @@
 #define GPT2(more)                                                                                 \
   "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 4, "                     \
   "\"n_positions\": 128, \"vocab_size\": 100" more "}"
+#define MPT(more)                                                                                  \
+  "{\"model_type\": \"mpt\", \"d_model\": 64, \"n_layers\": 2, \"n_heads\": 4, "                   \
+  "\"max_seq_len\": 128, \"vocab_size\": 100" more "}"
 /* twice as wide: 2^40 times their width is more than a tensor may have */
 #define WIDE_LLAMA                                                                                 \
   "{\"model_type\": \"llama\", \"hidden_size\": 128, \"intermediate_size\": 96, "                  \
@@ -180,6 +183,63 @@ START_TEST(gpt2_of_transformers_has_its_parameters_in_its_order)
 }
 END_TEST
 
+#define MPT_BLOCK(i)                                                                               \
+  "transformer.blocks." i ".norm_1.weight[64] transformer.blocks." i ".norm_1.bias[64] "           \
+  "transformer.blocks." i ".attn.Wqkv.weight[192,64] transformer.blocks." i                        \
+  ".attn.Wqkv.bias[192] transformer.blocks." i ".attn.out_proj.weight[64,64] "                     \
+  "transformer.blocks." i ".attn.out_proj.bias[64] transformer.blocks." i                          \
+  ".norm_2.weight[64] transformer.blocks." i ".norm_2.bias[64] transformer.blocks." i              \
+  ".ffn.up_proj.weight[256,64] transformer.blocks." i ".ffn.up_proj.bias[256] "                    \
+  "transformer.blocks." i ".ffn.down_proj.weight[64,256] transformer.blocks." i                    \
+  ".ffn.down_proj.bias[64] "
+
+START_TEST(mpt_has_llm_foundrys_parameters_and_multiplies_by_its_embedding)
+{
+  expect_parameters(MPT(""),
+                    "transformer.wte.weight[100,64] transformer.wpe.weight[128,64] " MPT_BLOCK("0")
+                        MPT_BLOCK("1") "transformer.norm_f.weight[64] transformer.norm_f.bias[64]");
+}
+END_TEST
+
+/* no_bias takes biases away from norms too; ALiBi the positions; multi-query attention has one key
+ * head (16 wide); an output layer of its own comes last. */
+START_TEST(mpt_has_what_its_config_leaves_it)
+{
+  expect_parameters(
+      "{\"model_type\": \"mpt\", \"d_model\": 64, \"n_layers\": 1, \"n_heads\": 4, "
+      "\"expansion_ratio\": 2, \"vocab_size\": 100, \"no_bias\": true, "
+      "\"tie_word_embeddings\": false, \"attn_config\": {\"alibi\": true, \"qk_ln\": true, "
+      "\"attn_type\": \"multiquery_attention\"}}",
+      "transformer.wte.weight[100,64] transformer.blocks.0.norm_1.weight[64] "
+      "transformer.blocks.0.attn.Wqkv.weight[96,64] transformer.blocks.0.attn.q_ln.weight[64] "
+      "transformer.blocks.0.attn.k_ln.weight[16] transformer.blocks.0.attn.out_proj.weight[64,64] "
+      "transformer.blocks.0.norm_2.weight[64] transformer.blocks.0.ffn.up_proj.weight[128,64] "
+      "transformer.blocks.0.ffn.down_proj.weight[64,128] transformer.norm_f.weight[64] "
+      "lm_head.weight[100,64]");
+}
+END_TEST
+
+/* llm-foundry's scripts/train/benchmarking/README.md: the 125M and the 7B model at 2048 tokens. */
+START_TEST(mpt_has_as_many_parameters_as_llm_foundry_prints)
+{
+  static const struct {
+    const char *config;
+    gint64 parameters;
+  } cases[] = {
+      {"{\"model_type\": \"mpt\", \"d_model\": 768, \"n_layers\": 12, \"n_heads\": 12, "
+       "\"vocab_size\": 50368}",
+       125311488},
+      {"{\"model_type\": \"mpt\", \"d_model\": 4096, \"n_layers\": 32, \"n_heads\": 32, "
+       "\"vocab_size\": 50368}",
+       6658859008},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(Scenario) s = fixture_good_scenario(cases[i].config, PLAN);
+    ck_assert_int_eq(network_parameter_count(s->network), cases[i].parameters);
+  }
+}
+END_TEST
+
 START_TEST(an_output_of_its_own_or_a_tied_one_as_the_config_says)
 {
   g_autoptr(Scenario) tied =
@@ -324,6 +384,68 @@ START_TEST(a_gpt2_block_has_one_projection_and_its_own_gelu)
   expect_block_ops(GPT2(""), PLAN, hub);
   expect_block_ops(GPT2(", \"resid_pdrop\": 0, \"activation_function\": \"gelu_pytorch_tanh\""),
                    PLAN, hub_fused);
+}
+END_TEST
+
+START_TEST(an_mpt_block_is_fused_or_composed_as_attn_impl_says)
+{
+  expect_block_ops(MPT(""), PLAN,
+                   "native_layer_norm addmm flash_attention addmm add native_layer_norm addmm gelu "
+                   "addmm add");
+  /* q k^T, scaled, + ALiBi, a new causal mask, softmax, times v, heads side by side again; heads of
+   * one sequence are views for a product */
+  expect_block_ops(MPT(", \"no_bias\": true, \"attn_config\": {\"attn_impl\": \"torch\", "
+                       "\"alibi\": true, \"clip_qkv\": 6}"),
+                   PLAN,
+                   "native_layer_norm mm clamp bmm mul_scalar add create create create create "
+                   "masked_fill softmax to_copy bmm clone mm add native_layer_norm mm gelu mm add");
+}
+END_TEST
+
+/* Triton's kernel wants a key head for each query head; FlashAttention-2 does not. */
+START_TEST(mpt_repeats_key_heads_where_its_kernel_needs_them)
+{
+#define GROUPED(impl)                                                                              \
+  MPT(", \"attn_config\": {\"attn_type\": \"grouped_query_attention\", \"kv_n_heads\": 2, "        \
+      "\"attn_impl\": \"" impl "\"}")
+  static const char rest[] = "flash_attention addmm add native_layer_norm addmm gelu addmm add";
+  g_autofree char *flash = g_strconcat("native_layer_norm addmm ", rest, NULL);
+  g_autofree char *triton = g_strconcat("native_layer_norm addmm clone clone ", rest, NULL);
+  expect_block_ops(GROUPED("flash"), PLAN, flash);
+  expect_block_ops(GROUPED("triton"), PLAN, triton);
+}
+END_TEST
+
+/* composer/metrics/nlp.py: two metrics, each a cross entropy of the logits in fp32. */
+START_TEST(llm_foundry_measures_each_batch_again_unless_told_not_to)
+{
+  g_autoptr(Scenario) with = fixture_good_scenario(MPT(""), PLAN);
+  g_autoptr(Scenario) without = fixture_good_scenario(
+      MPT(", \"implementation\": {\"code\": \"llm-foundry\", \"train_metrics\": false}"), PLAN);
+  ck_assert_int_eq(without->network->after_backward, -1);
+  ck_assert_int_ge(with->network->after_backward, 0);
+  const Function *f = network_function(with->network, with->network->after_backward);
+  GString *text = g_string_new(NULL);
+  for (guint i = 0; i < f->ops->len; i++) {
+    const Op *op = &g_array_index(f->ops, Op, i);
+    ck_assert_int_eq(op->node, FALSE);
+    g_string_append_printf(text, "%s ", op->info->name);
+  }
+  ck_assert_str_eq(text->str,
+                   "view to_copy log_softmax nll_loss view to_copy log_softmax nll_loss ");
+  g_string_free(text, TRUE);
+}
+END_TEST
+
+START_TEST(llm_foundrys_loss_is_one_kernel_and_a_mean)
+{
+  g_autoptr(Scenario) s = fixture_good_scenario(MPT(""), PLAN);
+  const Function *f = network_function(s->network, s->network->main);
+  ck_assert_uint_ge(f->ops->len, 3);
+  const Op *last = &g_array_index(f->ops, Op, f->ops->len - 1);
+  ck_assert_str_eq(last[-2].info->name, "fused_cross_entropy");
+  ck_assert_str_eq(last[-1].info->name, "sum");
+  ck_assert_str_eq(last[0].info->name, "div_scalar");
 }
 END_TEST
 
@@ -504,6 +626,26 @@ START_TEST(a_wrong_field_is_refused_with_its_file_and_key)
        "net.json: key 'n_positions': 16 positions are fewer than the plan's sequence_length 32"},
       {GPT2(""), "activation_function", "\"relu\"",
        "net.json: key 'activation_function': 'relu' is not supported"},
+      {MPT(""), "n_heads", "3", "net.json: key 'n_heads': 3 does not divide the width 64"},
+      {MPT(""), "max_seq_len", "16",
+       "net.json: key 'max_seq_len': 16 positions are fewer than the plan's sequence_length 32"},
+      {MPT(""), "norm_type", "\"rmsnorm\"",
+       "net.json: key 'norm_type': 'rmsnorm' is not supported"},
+      {MPT(""), "attn_config", "{\"rope\": true}",
+       "net.json: key 'attn_config.rope': is not supported"},
+      {MPT(""), "attn_config", "{\"attn_impl\": \"sdpa\"}",
+       "net.json: key 'attn_config.attn_impl': 'sdpa' is not one of torch, flash, triton"},
+      {MPT(""), "attn_config", "{\"attn_type\": \"grouped_query_attention\", \"kv_n_heads\": 3}",
+       "net.json: key 'attn_config.kv_n_heads': 3 does not divide the 4 heads"},
+      {MPT(""), "d_model", HUGE,
+       "net.json: key 'd_model': 3298534883328 x " HUGE " elements are too many"},
+      {MPT(""), "expansion_ratio", HUGE, "net.json: key 'expansion_ratio': "},
+      {MPT(""), "implementation", "\"torchtitan\"",
+       "net.json: key 'implementation': mpt has llm-foundry's code alone"},
+      {LLAMA(""), "implementation", "\"llm-foundry\"",
+       "net.json: key 'implementation': llm-foundry's code is of mpt alone"},
+      {LLAMA(""), "implementation", "{\"train_metrics\": true}",
+       "net.json: key 'implementation': train_metrics are llm-foundry's alone"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     g_autoptr(GError) error = NULL;
@@ -580,6 +722,9 @@ test_suite(void)
   tcase_add_test(modules, llama_of_transformers_has_its_parameters_in_its_order);
   tcase_add_test(modules, gpt2_of_nanogpt_has_its_parameters_in_its_order_and_a_tied_output);
   tcase_add_test(modules, gpt2_of_transformers_has_its_parameters_in_its_order);
+  tcase_add_test(modules, mpt_has_llm_foundrys_parameters_and_multiplies_by_its_embedding);
+  tcase_add_test(modules, mpt_has_what_its_config_leaves_it);
+  tcase_add_test(modules, mpt_has_as_many_parameters_as_llm_foundry_prints);
   tcase_add_test(modules, an_output_of_its_own_or_a_tied_one_as_the_config_says);
   tcase_add_test(modules, biases_are_where_the_config_has_them);
   tcase_add_test(modules, head_dim_may_differ_from_the_width_over_the_heads);
@@ -588,6 +733,10 @@ test_suite(void)
   tcase_add_test(blocks, a_torchtitan_block_launches_what_its_forward_says);
   tcase_add_test(blocks, a_transformers_block_launches_what_its_forward_says);
   tcase_add_test(blocks, a_gpt2_block_has_one_projection_and_its_own_gelu);
+  tcase_add_test(blocks, an_mpt_block_is_fused_or_composed_as_attn_impl_says);
+  tcase_add_test(blocks, mpt_repeats_key_heads_where_its_kernel_needs_them);
+  tcase_add_test(blocks, llm_foundry_measures_each_batch_again_unless_told_not_to);
+  tcase_add_test(blocks, llm_foundrys_loss_is_one_kernel_and_a_mean);
   tcase_add_test(blocks, the_attention_kernel_is_the_preferred_one_where_it_can_run);
   tcase_add_test(blocks,
                  key_heads_are_copied_before_attention_when_the_implementation_repeats_them);

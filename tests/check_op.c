@@ -9,7 +9,7 @@
 #include "network/strides.h"
 #include "tap_main.h"
 
-static const DeviceLimits h100 = {132, 2048};
+static const DeviceLimits h100 = {132, 2048, 90};
 
 /* ---- a call and its recipe ---- */
 
@@ -434,6 +434,8 @@ START_TEST(attention_does_the_causal_half_of_two_products_and_five_halves_of_it_
     const OpAttributes *at = &test->at;
     double square = (double) (at->batch * at->heads) * (double) (at->length * at->length) *
                     (double) at->head_dim;
+    if (test->ins > 3) /* an explicit mask is added to all of the square */
+      square *= 2;
     ck_assert_double_eq(kernel_of(&call, call.op->forward, call.op->backward, 0)->kernel.flops,
                         2 * square);
     ck_assert_double_eq(kernel_of(&call, call.op->backward, call.op->end, 0)->kernel.flops,
@@ -463,6 +465,21 @@ START_TEST(element_wise_kernels_move_each_operand_once)
   ck_assert_double_eq(kernel_of(&call, call.op->forward, call.op->backward, 0)->kernel.bytes,
                       24 * (2 + 4 + 4));
   ck_assert_double_eq(kernel_of(&call, call.op->forward, call.op->backward, 0)->kernel.flops, 0);
+  end_call(&call);
+}
+END_TEST
+
+/* Forward goes twice over 16-bit logits and backward once, writing as many: 4 bytes each way for a
+ * logit, besides the labels and the numbers of a row. */
+START_TEST(a_fused_cross_entropy_moves_four_bytes_a_logit_forward_and_four_backward)
+{
+  Case loss = {
+      .op = OP_FUSED_CROSS_ENTROPY, .ins = 2, .in = {WANTS(BF16, 2, 6, 5), PLAIN(INT64, 1, 6)}};
+  Call call = make_call(&loss);
+  ck_assert_double_eq(kernel_of(&call, call.op->forward, call.op->backward, 0)->kernel.bytes,
+                      4 * 30 + 6 * (8 + 4 + 4));
+  ck_assert_double_eq(kernel_of(&call, call.op->backward, call.op->end, 0)->kernel.bytes,
+                      4 * 30 + 6 * (4 + 4 + 8));
   end_call(&call);
 }
 END_TEST
@@ -497,6 +514,7 @@ test_suite(void)
                  attention_does_the_causal_half_of_two_products_and_five_halves_of_it_backward);
   tcase_add_test(work, an_op_given_by_numbers_does_twice_the_work_backward);
   tcase_add_test(work, element_wise_kernels_move_each_operand_once);
+  tcase_add_test(work, a_fused_cross_entropy_moves_four_bytes_a_logit_forward_and_four_backward);
   tcase_add_test(work, selective_checkpointing_keeps_attention_and_every_second_product);
   suite_add_tcase(suite, rows);
   suite_add_tcase(suite, sizes);

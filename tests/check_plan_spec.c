@@ -156,6 +156,49 @@ START_TEST(a_fraction_of_the_blocks_can_be_checkpointed)
 }
 END_TEST
 
+/* fms-fsdp's policies/ac_handler.py says which blocks (x) of fractions in its description. */
+START_TEST(a_fraction_is_of_the_blocks_that_fms_fsdp_takes)
+{
+  static const struct {
+    const char *fraction, *blocks;
+  } cases[] = {
+      {"0", "......"},
+      {"1", "xxxxxx"},
+      {"0.5", "x.x.x."},
+      {"0.3333333333333333", ".x..x."},
+      {"0.6666666666666666", "x.xx.x"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"activation_checkpointing\": {\"policy\": \"fraction\", \"fraction\": %s}}",
+        cases[i].fraction);
+    g_autoptr(PlanSpec) p = parse(text);
+    for (int block = 0; cases[i].blocks[block] != '\0'; block++)
+      ck_assert_msg(plan_spec_checkpoints(p, block) == (cases[i].blocks[block] == 'x'),
+                    "block %d of fraction %s", block, cases[i].fraction);
+  }
+}
+END_TEST
+
+/* Its loop: a block is taken when its number times the fraction reaches the mark, which then moves
+ * on by one. */
+START_TEST(a_fraction_takes_a_block_at_each_mark)
+{
+  for (int percent = 0; percent <= 100; percent++) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"activation_checkpointing\": {\"policy\": \"fraction\", \"fraction\": %d.%02d}}",
+        percent / 100, percent % 100);
+    g_autoptr(PlanSpec) p = parse(text);
+    double mark = 0.5;
+    for (int block = 0; block < 4096; block++) {
+      gboolean taken = (block + 1) * p->checkpointing.fraction >= mark;
+      mark += taken;
+      ck_assert_int_eq(plan_spec_checkpoints(p, block), taken);
+    }
+  }
+}
+END_TEST
+
 START_TEST(the_largest_mesh_has_two_to_the_24_ranks)
 {
   g_autoptr(PlanSpec) p = parse("{\"mesh\": {\"shard\": 1048576, \"replicate\": 16}}");
@@ -359,6 +402,8 @@ test_suite(void)
   tcase_add_test(values, groups_can_be_retained);
   tcase_add_test(values, the_defaults_of_a_policys_option_may_be_repeated_anywhere);
   tcase_add_test(values, a_fraction_of_the_blocks_can_be_checkpointed);
+  tcase_add_test(values, a_fraction_is_of_the_blocks_that_fms_fsdp_takes);
+  tcase_add_test(values, a_fraction_takes_a_block_at_each_mark);
   tcase_add_test(values, the_largest_mesh_has_two_to_the_24_ranks);
   tcase_add_test(values, assignments_override_the_file_in_order);
   tcase_add_test(values, choices_have_the_names_they_are_written_with);

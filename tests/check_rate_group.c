@@ -36,7 +36,7 @@ submit(Stream *stream, SimTime not_before, guint64 tag, SimTime duration, RateGr
 
 /* Class 0 runs at half speed while anything of class 1 does. */
 static double
-half_beside_the_other(gpointer user, int rate_class, const int *running)
+half_beside_the_other(gpointer user, int rate_class, const int *running, G_GNUC_UNUSED int total)
 {
   (void) user;
   questions++;
@@ -84,7 +84,7 @@ START_TEST(work_of_other_groups_and_of_none_is_not_slowed)
 END_TEST
 
 static double
-a_third_beside_the_other(gpointer user, int rate_class, const int *running)
+a_third_beside_the_other(gpointer user, int rate_class, const int *running, G_GNUC_UNUSED int total)
 {
   (void) user;
   return rate_class == 0 && running[1] > 0 ? 1.0 / 3 : 1;
@@ -149,7 +149,7 @@ END_TEST
 #define WORKS 300
 
 static double
-by_table(gpointer user, int rate_class, const int *running)
+by_table(gpointer user, int rate_class, const int *running, G_GNUC_UNUSED int total)
 {
   (void) user;
   return 1.0 / (1 + rate_class + 0.7 * running[0] + 0.3 * running[1] * running[2]);
@@ -184,7 +184,7 @@ START_TEST(the_sum_of_the_rate_over_the_time_of_a_work_is_its_duration)
 
     for (int i = 0; i < WORKS; i++) {
       if (runs[i])
-        done[i] += (double) (entry->time - now) * by_table(NULL, i % CLASSES, running);
+        done[i] += (double) (entry->time - now) * by_table(NULL, i % CLASSES, running, 0);
     }
     now = entry->time;
     runs[entry->tag] = begins;

@@ -14,6 +14,7 @@ enum { FORWARD, LAYER, WHAT }; /* ids of its strings */
 static const Span spans[] = {
     {.start = 5,
      .end = 105,
+     .alone = 90,
      .kind = SPAN_KERNEL,
      .step = 1,
      .name = WHAT,
@@ -270,11 +271,13 @@ static const struct {
     {"[11,1,-600,", "[11,0,-600,", "key 'memory': row 3 does not match its allocation"},
     {"[11,1,-600,", "[11,2,-600,", "key 'memory': row 3 frees what was not allocated"},
     {"[11,1,-600,", "[11,1,-600.5,", "key 'memory': row 3: requested_bytes is not a whole number"},
-    {"[5,105,0,0,1,2,1,-1,", "[5,105,0,2,1,2,1,-1,", "key 'spans': row 1: stream is out of range"},
-    {"[5,105,0,0,1,2,1,-1,", "[5,105,0,0,1,3,1,-1,", "key 'spans': row 1: name is out of range"},
-    {"[5,105,0,0,1,2,1,-1,", "[5,105,0,0,1,2,1,-2,", "row 1: communicator is out of range"},
-    {"[5,105,0,0,", "[5,500,0,0,", "key 'spans': row 2 is not in order of the ends"},
-    {"[5,105,0,0,", "[106,105,0,0,", "key 'spans': row 1 is not in order of the ends"},
+    {"[5,105,90,0,0,1,2,1,-1,", "[5,105,90,0,2,1,2,1,-1,",
+     "key 'spans': row 1: stream is out of range"},
+    {"[5,105,90,0,0,1,2,1,-1,", "[5,105,90,0,0,1,3,1,-1,",
+     "key 'spans': row 1: name is out of range"},
+    {"[5,105,90,0,0,1,2,1,-1,", "[5,105,90,0,0,1,2,1,-2,", "row 1: communicator is out of range"},
+    {"[5,105,90,0,0,", "[5,500,90,0,0,", "key 'spans': row 2 is not in order of the ends"},
+    {"[5,105,90,0,0,", "[106,105,90,0,0,", "key 'spans': row 1 is not in order of the ends"},
     {"12500000000000", "-1", "key 'spans': row 1: flops is not a number >= 0"},
 };
 

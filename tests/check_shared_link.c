@@ -91,7 +91,7 @@ START_TEST(a_limit_holds_until_the_equal_share_is_less)
 END_TEST
 
 static double
-a_fifth_for_class_1(gpointer user, int rate_class, const int *running)
+a_fifth_for_class_1(gpointer user, int rate_class, const int *running, G_GNUC_UNUSED int total)
 {
   (void) user;
   (void) running;
@@ -124,7 +124,7 @@ START_TEST(what_a_slow_transfer_leaves_is_shared_by_the_others)
 END_TEST
 
 static double
-half_when_two(gpointer user, int rate_class, const int *running)
+half_when_two(gpointer user, int rate_class, const int *running, G_GNUC_UNUSED int total)
 {
   (void) user;
   return rate_class == 0 && running[1] > 0 ? 0.5 : 1;

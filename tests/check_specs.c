@@ -364,7 +364,8 @@ static const struct {
     {"{\"model_type\": \"llama\"", "net.json: line 1: the text ends where ',' or '}' is expected"},
     {"[]", "net.json: line 1: an object ({...}) is expected at the top"},
     {"{\"model_type\": \"llama\", \"implementation\": \"megatron\"}",
-     "net.json: key 'implementation': 'megatron' is not one of transformers, torchtitan, nanogpt"},
+     "net.json: key 'implementation': 'megatron' is not one of transformers, torchtitan, nanogpt, "
+     "llm-foundry"},
     {"{\"model_type\": \"llama\", \"implementation\": 1}",
      "net.json: key 'implementation': must be a name or an object"},
     {"{\"model_type\": \"llama\", \"implementation\": {\"ropes\": \"none\"}}",

@@ -101,8 +101,10 @@ static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
 static const char *const prefetches[] = {"fsdp.forward_prefetch=0", "fsdp.forward_prefetch=1",
                                          "fsdp.backward_prefetch=2",
                                          "fsdp.forward_prefetch=3 fsdp.backward_prefetch=1"};
+static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true",
+                                       "fsdp.cpu_offload=true fsdp.pin_memory=false"};
 static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
-                                    DIMENSION(prefetches)};
+                                    DIMENSION(prefetches), DIMENSION(memories)};
 
 static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0"};
 static const char *const shardings[] = {
@@ -327,6 +329,13 @@ sends_what_was_expected(const Case *c, const Simulated *s)
   CHECK_CASE(held == expected->parameter_bytes, c,
              "%" G_GINT64_FORMAT " bytes of parameters, expected %" G_GINT64_FORMAT, held,
              expected->parameter_bytes);
+  if (s->scenario->strategy->section == NULL ||
+      strcmp(s->scenario->strategy->section->name, "deepspeed") == 0)
+    return;
+  gint64 there = simulated_host_bytes_alive(s, STEPS, CATEGORY_PARAMETER);
+  CHECK_CASE(there == expected->host_parameter_bytes, c,
+             "%" G_GINT64_FORMAT " bytes of parameters on the host, expected %" G_GINT64_FORMAT,
+             there, expected->host_parameter_bytes);
 }
 
 /* Printed text is compared: it is all there is to a Program. */

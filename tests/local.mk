@@ -10,6 +10,7 @@ CHECKS = \
   tests/check_caching_allocator \
   tests/check_cluster_spec \
   tests/check_collective \
+  tests/check_contention \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_estimate \
@@ -19,6 +20,7 @@ CHECKS = \
   tests/check_families \
   tests/check_free_set \
   tests/check_fsdp1 \
+  tests/check_fsdp_offload \
   tests/check_host_order \
   tests/check_json \
   tests/check_kernel_model \
@@ -37,6 +39,7 @@ CHECKS = \
   tests/check_shared_link \
   tests/check_show \
   tests/check_specs \
+  tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
   tests/check_trace_order \

@@ -109,8 +109,8 @@ simulated_collectives(const Simulated *simulated, int step, CollectiveKind kind)
 
 /* Storages keep their identity within a list; across lists what matters is how much comes and goes.
  */
-gint64
-simulated_bytes_alive(const Simulated *simulated, int steps, Category category)
+static gint64
+bytes_alive(const Simulated *simulated, int steps, Category category, gboolean on_device)
 {
   const Program *program = simulated->lowered->program;
   gint64 bytes = 0;
@@ -122,9 +122,21 @@ simulated_bytes_alive(const Simulated *simulated, int steps, Category category)
       if (op->kind != PROGRAM_ALLOC && op->kind != PROGRAM_FREE)
         continue;
       const Storage *storage = &g_array_index(program->storages, Storage, op->a);
-      if (storage->category == category && storage->space == SPACE_DEVICE)
+      if (storage->category == category && (storage->space == SPACE_DEVICE) == on_device)
         bytes += op->kind == PROGRAM_ALLOC ? storage->bytes : -storage->bytes;
     }
   }
   return bytes;
+}
+
+gint64
+simulated_bytes_alive(const Simulated *simulated, int steps, Category category)
+{
+  return bytes_alive(simulated, steps, category, TRUE);
+}
+
+gint64
+simulated_host_bytes_alive(const Simulated *simulated, int steps, Category category)
+{
+  return bytes_alive(simulated, steps, category, FALSE);
 }

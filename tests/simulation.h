@@ -42,5 +42,7 @@ typedef struct {
 CollectiveTotal simulated_collectives(const Simulated *simulated, int step, CollectiveKind kind);
 /* Bytes (as requested) of a category that are alive after the construction and `steps` steps. */
 gint64 simulated_bytes_alive(const Simulated *simulated, int steps, Category category);
+/* The same in the host's memory. */
+gint64 simulated_host_bytes_alive(const Simulated *simulated, int steps, Category category);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct {
 static int
 own_sequence_length(const InputText *network, int most)
 {
-  static const char *const keys[] = {"n_positions", "max_position_embeddings"};
+  static const char *const keys[] = {"n_positions", "max_position_embeddings", "max_seq_len"};
   g_autoptr(JsonDocument) document =
       json_document_parse(network->name, network->text, network->length, NULL);
   for (guint i = 0; document != NULL && i < G_N_ELEMENTS(keys); i++) {

@@ -129,11 +129,10 @@ fill_machine(RunInfo *info, const Scenario *s)
 {
   const ClusterSpec *c = s->cluster;
   int ranks = s->plan->shard * s->plan->replicate;
-  gboolean half = dtype_size(s->network->shape.precision.matmul) == 2;
   info->device = g_strdup(c->device->name);
   info->cluster = g_strdup(c->name);
   info->nodes = (ranks + c->gpus_per_node - 1) / c->gpus_per_node;
-  info->peak_flops = half ? c->device->peak_bf16_flops : c->device->peak_fp32_flops;
+  info->peak_flops = device_profile_peak(c->device, s->network->shape.precision.matmul);
   g_autofree char *device = g_strdup_printf("device %s", c->device->name);
   run_info_add_constant(info, device, ORIGIN_DEFAULT);
   g_autofree char *fabric = g_strdup_printf("fabrics of cluster %s", c->name);

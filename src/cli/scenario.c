@@ -34,6 +34,27 @@ check_rank(const PlanSpec *plan, int rank, GError **error)
   return FALSE;
 }
 
+/* Every fused attention kernel that the network calls has rates. */
+static gboolean
+check_attention(const Scenario *s, GError **error)
+{
+  const DeviceProfile *device = s->cluster->device;
+  for (guint i = 0; i < s->network->functions->len; i++) {
+    const GArray *kernels = ((const Function *) s->network->functions->pdata[i])->kernels;
+    for (guint k = 0; k < kernels->len; k++) {
+      const Kernel *kernel = &g_array_index(kernels, OpKernel, k).kernel;
+      if (kernel->kind != KERNEL_ATTENTION_FORWARD ||
+          device_profile_runs(device, (FusedAttention) kernel->variant))
+        continue;
+      g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                  "%s: key 'implementation.attention': device %s has no rates of %s",
+                  s->network_spec->name, device->name, fused_attention_names[kernel->variant]);
+      return FALSE;
+    }
+  }
+  return TRUE;
+}
+
 Scenario *
 scenario_new(const ScenarioInputs *in, int rank, GError **error)
 {
@@ -52,8 +73,11 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
     return NULL;
   s->strategy = strategy_find(s->plan->strategy);
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
+  shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
-  return s->network != NULL ? g_steal_pointer(&s) : NULL;
+  if (s->network == NULL || !check_attention(s, error))
+    return NULL;
+  return g_steal_pointer(&s);
 }
 
 Lowered *

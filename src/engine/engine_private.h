@@ -157,9 +157,13 @@ struct _RateGroup {
   RateFunction rate;
   gpointer user;
   int classes;
-  int *running;  /* works of each class */
-  int *settled;  /* as it was when rates were last asked for */
-  double *rates; /* the answers; 0 at first */
+  int *running; /* works of each class */
+  int total;    /* of all classes */
+  int *settled; /* running, as it was when rates were last asked for */
+  int *touched; /* classes whose works began or ended since then, each once */
+  int n_touched;
+  gboolean *is_touched;
+  double *rates; /* of the classes that ran when they were last asked for; 0 at first */
   Stream *first, *last;
   gboolean unsettled;
   RateGroup *next_unsettled;

@@ -8,9 +8,10 @@ typedef struct _Engine Engine;
 typedef struct _RateGroup RateGroup;
 
 /* The fraction of full speed, > 0, at which works of rate_class run while running[c] works of each
- * class c do.  Must depend on its arguments only: it is asked for all classes when an instant,
- * after all its events, leaves other numbers of works running than the one before. */
-typedef double (*RateFunction)(gpointer user, int rate_class, const int *running);
+ * class c do, `total` of all classes together.  Must depend on its arguments only: it is asked for
+ * the works that run when an instant, after all its events, leaves other numbers of works running
+ * than the one before. */
+typedef double (*RateFunction)(gpointer user, int rate_class, const int *running, int total);
 
 /* A group with rate classes 0..classes-1.  A work belongs to its group from its beginning to its
  * end; the rate scales its duration, and the most that its transfer can take of a link. */

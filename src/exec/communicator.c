@@ -25,29 +25,28 @@ share_links(Communicators *set, guint n)
   for (int kind = 0; kind < LINK_COUNT; kind++) {
     guint users = 0;
     for (guint i = 0; i < n; i++)
-      users += set->queues[i].shape.ranks > 1 && link_kind(set->queues[i].shape) == kind;
+      users += set->timing->shapes[i].ranks > 1 && link_kind(set->timing->shapes[i]) == kind;
     if (users < 2)
       continue;
     const double one_per_ns = 1e9;
     SharedLink *link = shared_link_new(set->engine, link_names[kind], one_per_ns, 0);
     for (guint i = 0; i < n; i++)
-      if (link_kind(set->queues[i].shape) == kind)
+      if (link_kind(set->timing->shapes[i]) == kind)
         set->queues[i].link = link;
   }
 }
 
 void
-communicators_init(Communicators *set, Engine *engine, SpanLog *spans, const Program *program,
-                   const ClusterSpec *cluster)
+communicators_init(Communicators *set, Engine *engine, SpanLog *spans, const Timing *timing)
 {
+  const Program *program = timing->program;
   guint n = program->communicators->len;
-  *set = (Communicators){.engine = engine, .spans = spans, .program = program, .cluster = cluster};
+  *set = (Communicators){.engine = engine, .spans = spans, .timing = timing};
   set->queues = g_new0(CommunicatorQueue, n);
   for (guint i = 0; i < n; i++) {
     const Communicator *communicator = &g_array_index(program->communicators, Communicator, i);
     const char *name = g_ptr_array_index(program->names, communicator->name);
     CommunicatorQueue *queue = &set->queues[i];
-    queue->shape = group_shape(cluster, communicator->ranks, communicator->stride);
     queue->queue = stream_new(engine, name);
     queue->rendezvous = rendezvous_new(engine, name, -1, RANK_CLASSES);
   }
@@ -60,27 +59,23 @@ communicators_clear(Communicators *set)
   g_free(set->queues);
 }
 
-static SimTime
-duration_alone(const Communicators *set, const CommunicatorQueue *queue,
-               const Collective *collective)
-{
-  if (set->cluster->device->clock != CLOCK_RUNNING)
-    return 0;
-  return collective_duration(set->cluster, collective->kind, queue->shape, collective->bytes);
-}
-
 /* How long it takes alone, and over the link: the latency first, which nobody shares. */
 static Work
-collective_work(const Communicators *set, const CommunicatorQueue *queue,
-                const Collective *collective)
+collective_work(const Communicators *set, const Gpu *gpu, gint32 collective)
 {
-  SimTime alone = duration_alone(set, queue, collective);
-  Work work = {.duration = alone, .rendezvous = queue->rendezvous};
-  if (queue->link != NULL && queue->shape.ranks > 1) {
-    CollectiveCost cost = collective_cost(set->cluster, collective->kind, queue->shape);
-    work.duration = MIN(alone, (SimTime) cost.latency_ns);
+  gint32 communicator =
+      g_array_index(set->timing->program->collectives, Collective, collective).communicator;
+  const CommunicatorQueue *queue = &set->queues[communicator];
+  const CollectiveTiming *timing = &set->timing->collectives[collective];
+  Work work = {.duration = timing->alone, .rendezvous = queue->rendezvous};
+  if (set->timing->shapes[communicator].ranks <= 1)
+    return work;
+  work.group = gpu->group;
+  work.rate_class = timing_collective_class(collective);
+  if (queue->link != NULL) {
+    work.duration = timing->latency;
     work.link = queue->link;
-    work.link_bytes = (double) (alone - work.duration);
+    work.link_bytes = (double) (timing->alone - timing->latency);
   }
   return work;
 }
@@ -88,12 +83,13 @@ collective_work(const Communicators *set, const CommunicatorQueue *queue,
 void
 communicators_issue(Communicators *set, Gpu *gpu, SimTime now, const ProgramOp *op)
 {
-  const Collective *collective = &g_array_index(set->program->collectives, Collective, op->a);
+  const Collective *collective =
+      &g_array_index(set->timing->program->collectives, Collective, op->a);
   const CommunicatorQueue *queue = &set->queues[collective->communicator];
   Stream *stream = gpu->streams[op->stream];
   SyncPoint *ready = sync_point_new(set->engine, "operands of collective", op->a);
   SyncPoint *done = sync_point_new(set->engine, "end of collective", op->a);
-  Work work = collective_work(set, queue, collective);
+  Work work = collective_work(set, gpu, op->a);
   span_log_observe(set->spans, op, &work);
 
   stream_record(stream, now, ready);

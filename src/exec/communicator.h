@@ -6,11 +6,9 @@
 #ifndef HIGHWATER_EXEC_COMMUNICATOR_H
 #define HIGHWATER_EXEC_COMMUNICATOR_H
 
-#include "collective/collective.h"
 #include "exec/gpu.h"
 
 typedef struct {
-  GroupShape shape;
   Stream *queue;
   Rendezvous *rendezvous; /* of all rank classes */
   SharedLink *link;       /* NULL: no other communicator uses the same */
@@ -19,13 +17,11 @@ typedef struct {
 typedef struct {
   Engine *engine;
   SpanLog *spans;
-  const Program *program;
-  const ClusterSpec *cluster;
+  const Timing *timing;
   CommunicatorQueue *queues; /* of each communicator of the Program */
 } Communicators;
 
-void communicators_init(Communicators *set, Engine *engine, SpanLog *spans, const Program *program,
-                        const ClusterSpec *cluster);
+void communicators_init(Communicators *set, Engine *engine, SpanLog *spans, const Timing *timing);
 void communicators_clear(Communicators *set);
 
 /* Issues a COLLECTIVE on its stream of the device; now is the host's time. */

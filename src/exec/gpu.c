@@ -1,31 +1,30 @@
 /* gpu.c - launches and events as items on the engine's streams. */
 #include "exec/gpu.h"
 
-#include "compute/kernel_model.h"
-
 void
-gpu_init(Gpu *gpu, const Program *program, const DeviceProfile *device)
+gpu_init(Gpu *gpu, const Program *program)
 {
   gpu->n_events = program->events;
   for (int i = 0; i < STREAM_COUNT; i++)
     gpu->streams[i] = stream_new(gpu->engine, program_stream_name((StreamId) i));
-  gpu->kernel_ns = g_new(SimTime, program->kernels->len);
-  for (guint i = 0; i < program->kernels->len; i++)
-    gpu->kernel_ns[i] = kernel_model_duration(device, &g_array_index(program->kernels, Kernel, i));
   gpu->events = g_new0(SyncPoint *, (gsize) program->events);
 }
 
 void
 gpu_clear(Gpu *gpu)
 {
-  g_free(gpu->kernel_ns);
   g_free(gpu->events);
 }
 
 void
 gpu_launch(Gpu *gpu, SimTime now, const ProgramOp *op)
 {
-  Work work = {.duration = gpu->kernel_ns[op->a]};
+  const Kernel *kernel = &g_array_index(gpu->timing->program->kernels, Kernel, op->a);
+  Work work = {.duration = gpu->timing->kernels[op->a]};
+  if (kernel->kind != KERNEL_COPY) { /* what moves over the host's link takes no SMs */
+    work.group = gpu->group;
+    work.rate_class = timing_kernel_class(gpu->timing, op->a);
+  }
   span_log_observe(gpu->spans, op, &work);
   stream_submit(gpu->streams[op->stream], now, &work);
 }

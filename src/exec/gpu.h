@@ -5,21 +5,22 @@
 #include "engine/engine.h"
 #include "exec/progress.h"
 #include "exec/span_log.h"
+#include "exec/timing.h"
 #include "program/program.h"
-#include "spec/device_profile.h"
 
 typedef struct {
   Engine *engine;
   SpanLog *spans;
   Progress *progress;
   Stream *streams[STREAM_COUNT];
-  SimTime *kernel_ns; /* of each kernel of the Program, alone */
+  const Timing *timing;
+  RateGroup *group;   /* kernels and collectives that slow each other down; NULL: nothing does */
   SyncPoint **events; /* what each event was last recorded as; NULL: never */
   int n_events;
 } Gpu;
 
-/* engine, spans and progress are set already; the rest is filled in. */
-void gpu_init(Gpu *gpu, const Program *program, const DeviceProfile *device);
+/* engine, spans, progress, timing and group are set already; the rest is filled in. */
+void gpu_init(Gpu *gpu, const Program *program);
 void gpu_clear(Gpu *gpu);
 
 /* Issues a LAUNCH or COPY; now is the host's time. */

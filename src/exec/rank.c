@@ -140,7 +140,9 @@ rank_init(Rank *rank, const Program *program, const ClusterSpec *cluster,
   *rank = (Rank){.program = program};
   labels_init(&rank->labels, program, recording);
   rank->recorder = recorder_new(recording, device_memory_level, &rank->memory);
+  timing_init(&rank->timing, program, cluster);
   rank->spans = (SpanLog){.program = program,
+                          .timing = &rank->timing,
                           .labels = &rank->labels,
                           .engine = engine,
                           .recording = recording,
@@ -149,9 +151,13 @@ rank_init(Rank *rank, const Program *program, const ClusterSpec *cluster,
   progress_init(&rank->progress, cluster->device->clock == CLOCK_ENDLESS);
   rank->host = (HostThread){.engine = engine, .spans = &rank->spans, .progress = &rank->progress};
   host_thread_init(&rank->host, cluster->device);
-  rank->gpu = (Gpu){.engine = engine, .spans = &rank->spans, .progress = &rank->progress};
-  gpu_init(&rank->gpu, program, cluster->device);
-  communicators_init(&rank->communicators, engine, &rank->spans, program, cluster);
+  rank->gpu = (Gpu){.engine = engine,
+                    .spans = &rank->spans,
+                    .progress = &rank->progress,
+                    .timing = &rank->timing,
+                    .group = timing_group_new(&rank->timing, engine)};
+  gpu_init(&rank->gpu, program);
+  communicators_init(&rank->communicators, engine, &rank->spans, &rank->timing);
   rank->memory = (DeviceMemory){.program = program,
                                 .labels = &rank->labels,
                                 .host = &rank->host,
@@ -168,6 +174,7 @@ rank_clear(Rank *rank)
   gpu_clear(&rank->gpu);
   progress_clear(&rank->progress);
   span_log_clear(&rank->spans);
+  timing_clear(&rank->timing);
   recorder_free(rank->recorder);
   labels_clear(&rank->labels);
   g_free(rank->waits);

@@ -13,6 +13,7 @@
 typedef struct {
   const Program *program;
   Labels labels;
+  Timing timing;
   SpanLog spans;
   Progress progress;
   HostThread host;

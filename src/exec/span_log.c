@@ -65,6 +65,7 @@ describe_kernel(const SpanLog *log, const ProgramOp *op, Span *span)
   span->name = labels_name(log->labels, kernel->name);
   span->flops = kernel->flops;
   span->bytes = op->kind == PROGRAM_COPY ? (gint64) kernel->bytes : 0;
+  span->alone = log->timing->kernels[op->a];
 }
 
 static void
@@ -79,6 +80,7 @@ describe_collective(const SpanLog *log, const ProgramOp *op, Span *span)
     span->module = labels_name(log->labels, collective->name);
   span->communicator = labels_name(log->labels, communicator->name);
   span->bytes = collective->bytes;
+  span->alone = log->timing->collectives[op->a].alone;
 }
 
 static void
@@ -143,11 +145,12 @@ span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimT
   engine_run_to(log->engine, end);
   Span span = {.start = start,
                .end = end,
+               .alone = end - start,
                .kind = (guint8) kind,
                .stream = STREAM_HOST,
                .step = (gint16) log->step,
                .name = recording_string(log->recording, what),
-               .module = -1,
+               .module = recorder_hook(log->recorder),
                .communicator = -1,
                .phase = recorder_phase(log->recorder)};
   recorder_span(log->recorder, &span);

@@ -4,11 +4,13 @@
 
 #include "engine/engine.h"
 #include "exec/labels.h"
+#include "exec/timing.h"
 #include "program/program.h"
 #include "record/recorder.h"
 
 typedef struct {
   const Program *program;
+  const Timing *timing;
   const Labels *labels;
   Engine *engine;
   Recording *recording;
@@ -20,7 +22,8 @@ typedef struct {
   GArray *phases;                /* PhaseMark: where the host's phase changed, in order of issue */
 } SpanLog;
 
-/* program, labels, engine, recording and recorder are set already; the rest is filled in. */
+/* program, timing, labels, engine, recording and recorder are set already; the rest is filled in.
+ */
 void span_log_init(SpanLog *log);
 void span_log_clear(SpanLog *log);
 

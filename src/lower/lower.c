@@ -38,7 +38,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .lora = plan->lora,
       .plan = plan,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
-      .device = {device->sms, device->max_threads_per_sm},
+      .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
   if (strategy != NULL && strategy->shape != NULL)
     strategy->shape(plan, &shape);

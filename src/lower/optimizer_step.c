@@ -141,8 +141,25 @@ tensor_norms(StrategyContext *x, const GArray *clipped)
   return norms;
 }
 
-/* The norm of the stacked norms.  Sharded tensors' norms are gathered first: two copies and the
- * waited result. */
+/* Sums the powers of the shards' norms over the shard group, in place; the compute stream waits.
+ * The replicas of a hybrid mesh have the same norms (torch.distributed.tensor, _NormPartial, which
+ * is partial over the sharded dimension only). */
+static void
+all_reduce_norms(StrategyContext *x, StorageId norms, gint64 n)
+{
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  operand(x, norms, ROLE_ACCUMULATE);
+  gint32 shard = program_builder_communicator(x->builder, "shard", x->plan->shard, 1);
+  program_builder_collective(x->builder, STREAM_COMPUTE,
+                             &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
+                                           .dtype = (guint8) stored_dtype(x),
+                                           .communicator = shard,
+                                           .name = program_builder_name(x->builder, "norms"),
+                                           .bytes = n * dtype_size(stored_dtype(x))});
+}
+
+/* The norm of the stacked norms.  Sharded tensors' norms are summed first: powers, a copy that an
+ * all-reduce works on, and the roots. */
 static StorageId
 total_norm(StrategyContext *x, gboolean gathered, gint64 n, StorageId *norms)
 {
@@ -154,6 +171,7 @@ total_norm(StrategyContext *x, gboolean gathered, gint64 n, StorageId *norms)
   strategy_launch(x, STREAM_COMPUTE, "stack", (double) n * 8);
   if (gathered) {
     StorageId local = small(x, n, "powers of norms"), sum = small(x, n, "gathered norms");
+    all_reduce_norms(x, sum, n);
     waited = small(x, n, "global norms");
     live_storage_drop(x->live, local);
     live_storage_drop(x->live, sum);
@@ -164,10 +182,36 @@ total_norm(StrategyContext *x, gboolean gathered, gint64 n, StorageId *norms)
   return total;
 }
 
+/* Gradients in the host's memory, all or none. */
+static gboolean
+are_on_host(const StrategyContext *x)
+{
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    if (gradient_of(x, i) != NO_STORAGE)
+      return live_storage_space(x->live, gradient_of(x, i)) != SPACE_DEVICE;
+  return FALSE;
+}
+
+/* There the CPU reads all of them for the norms, and reads and writes them once more. */
+static void
+clip_on_host(StrategyContext *x)
+{
+  g_autoptr(GArray) clipped = clipped_parameters(x);
+  double bytes = 0;
+  for (guint i = 0; i < clipped->len; i++)
+    bytes += (double) local_bytes(x, g_array_index(clipped, guint, i));
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) clipped->len);
+  strategy_work_on_host(x, 3 * bytes);
+}
+
 void
 optimizer_clip(StrategyContext *x, const Strategy *strategy)
 {
   program_builder_set_module(x->builder, -1);
+  if (are_on_host(x)) {
+    clip_on_host(x);
+    return;
+  }
   g_autoptr(GArray) clipped = clipped_parameters(x);
   gint64 n = clipped->len;
   double bytes = 0;

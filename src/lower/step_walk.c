@@ -137,6 +137,18 @@ backward(StepWalk *w, TensorRef loss)
   end_phase(x);
 }
 
+/* What the training loop computes once more of a micro-batch's results. */
+static void
+metrics(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  if (x->network->after_backward < 0)
+    return;
+  begin_phase(x, "metrics");
+  tape_after_backward(w->tape, w->inputs + (guint) x->micro_batch * x->network->inputs->len);
+  end_phase(x);
+}
+
 static void
 micro_batch(StepWalk *w, int i)
 {
@@ -145,6 +157,7 @@ micro_batch(StepWalk *w, int i)
   x->last_micro_batch = i == x->plan->accumulation.steps - 1;
   x->synchronize = x->last_micro_batch || x->plan->accumulation.sync_every_step;
   backward(w, forward(w));
+  metrics(w);
 }
 
 /* Clipping and the optimizer, in phases of their own unless the strategy's step is both. */

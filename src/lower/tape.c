@@ -50,6 +50,7 @@ tape_new(StrategyContext *context, const Strategy *strategy)
   for (int i = 0; i < THREAD_COUNT; i++)
     for (int j = 0; j < WORKSPACE_COUNT; j++)
       t->workspace[i][j] = NO_STORAGE;
+  t->kept = NO_TENSOR;
   t->inputs_left = g_new0(int, t->network->modules->len + t->network->blocks->len);
   t->ids = g_new(FunctionIds, t->network->functions->len);
   for (guint i = 0; i < t->network->functions->len; i++)
@@ -262,6 +263,16 @@ run_call(Tape *t, Activation *a, const Statement *s)
   a->filled[s->out[0]] = TRUE;
 }
 
+/* An attribute of the training loop is bound again. */
+static void
+keep(Tape *t, const TensorRef *ref)
+{
+  TensorRef before = t->kept;
+  t->kept = *ref;
+  tape_hold(t, ref);
+  tape_drop(t, &before);
+}
+
 static void
 run_statement(Tape *t, Activation *a, const Statement *s)
 {
@@ -280,6 +291,9 @@ run_statement(Tape *t, Activation *a, const Statement *s)
     break;
   case STATEMENT_CALL:
     run_call(t, a, s);
+    break;
+  case STATEMENT_KEEP:
+    keep(t, &a->slots[s->in[0]]);
     break;
   case STATEMENT_FORWARD_END:
     if (t->strategy->end_forward != NULL)
@@ -344,16 +358,24 @@ tape_construct(Tape *t)
   }
 }
 
+/* The tensors of a micro-batch as arguments; returns how many. */
+static int
+input_arguments(const Tape *t, const StorageId *inputs, TensorRef *args)
+{
+  int n = (int) t->network->inputs->len;
+  for (int i = 0; i < n; i++) {
+    args[i] = NO_TENSOR;
+    args[i].storage = inputs[i];
+    args[i].dtype = g_array_index(t->network->inputs, ValueInfo, i).dtype;
+  }
+  return n;
+}
+
 TensorRef
 tape_forward(Tape *t, const StorageId *inputs)
 {
   TensorRef args[16];
-  int n = 0;
-  for (guint i = 0; i < t->network->inputs->len; i++, n++) {
-    args[n] = NO_TENSOR;
-    args[n].storage = inputs[i];
-    args[n].dtype = g_array_index(t->network->inputs, ValueInfo, i).dtype;
-  }
+  int n = input_arguments(t, inputs, args);
   for (int i = 0; i < t->table_count; i++)
     args[n++] = t->tables[i];
   tape_autocast_begin(t);
@@ -364,4 +386,17 @@ TensorRef
 tape_apply(Tape *t, int function, TensorRef argument)
 {
   return tape_run(t, (Place){function, 0, 0}, 1, &argument);
+}
+
+void
+tape_after_backward(Tape *t, const StorageId *inputs)
+{
+  TensorRef args[16];
+  if (t->network->after_backward < 0)
+    return;
+  int n = input_arguments(t, inputs, args);
+  args[n++] = t->kept;
+  t->x->no_grad = TRUE;
+  tape_run(t, (Place){t->network->after_backward, 0, 0}, n, args);
+  t->x->no_grad = FALSE;
 }

@@ -21,6 +21,8 @@ void tape_construct(Tape *tape);
 TensorRef tape_forward(Tape *tape, const StorageId *inputs);
 /* Runs a function of one argument, which is borrowed; the result's reference is the caller's. */
 TensorRef tape_apply(Tape *tape, int function, TensorRef argument);
+/* What the training loop computes after backward() from the micro-batch and what it kept. */
+void tape_after_backward(Tape *tape, const StorageId *inputs);
 /* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a
  * reference of which goes with its first node. */
 void tape_backward(Tape *tape, TensorRef loss, TensorRef ones);

@@ -83,6 +83,7 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args)
 {
   const Strategy *s = t->strategy;
   program_builder_set_module(t->builder, module);
+  program_builder_host_work(t->builder, HOST_WORK_MODULE, 1);
   for (int i = 0; i < n; i++)
     tape_hold(t, &args[i]);
   if (module == 0 && s->begin_forward != NULL && t->recomputing == NULL)

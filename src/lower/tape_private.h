@@ -113,6 +113,7 @@ struct _Tape {
   gint32 recording_id;
   CheckpointFrame *recomputing; /* running the region again */
   gboolean stop;                /* recomputation has all it needs (early stop) */
+  TensorRef kept; /* by the training loop, from its forward to the next */
   TensorRef tables[8];
   int table_count;
   int *inputs_left; /* by module (and wrapper): MODULE_END nodes of its last call that have not run

@@ -140,6 +140,8 @@ typedef struct {
 Val builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Val *args);
 /* The root's hooks are done: what they kept for the last is let go. */
 void builder_forward_end(Builder *b);
+/* The training loop keeps the value, until it keeps another. */
+void builder_keep(Builder *b, Val v);
 /* The training loop's autocast region ends. */
 void builder_autocast_end(Builder *b);
 

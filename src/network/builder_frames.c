@@ -268,6 +268,12 @@ builder_forward_end(Builder *b)
 }
 
 void
+builder_keep(Builder *b, Val v)
+{
+  builder_add_statement(b, &(Statement){.kind = STATEMENT_KEEP, .ins = 1, .in = {v.slot}});
+}
+
+void
 builder_autocast_end(Builder *b)
 {
   builder_add_statement(b, &(Statement){.kind = STATEMENT_AUTOCAST_END});

@@ -152,6 +152,8 @@ causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
   builder_enter(b, 1, (const char *const[]){"logits"}, &logits);
   Val flat = let(b, "logits",
                  view(b, (Val){logits.slot, FALSE}, 2, lm->batch * lm->length, lm->vocabulary));
+  if (lm->impl.loss == LOSS_FUSED)
+    return builder_leave(b, fused_cross_entropy(b, flat, labels));
   Val input = lm->impl.loss == LOSS_FP32 ? to(b, flat, DTYPE_FP32) : flat;
   return builder_leave(b, cross_entropy(b, input, labels));
 }
@@ -176,7 +178,9 @@ write_main(Builder *b, CausalLm *lm)
   builder_module_exit(b, 0, logits);
   logits = causal_lm_forward_end(b, logits);
   logits = let(b, "logits", logits);
-  Val loss = let(b, "loss", causal_lm_loss(b, lm, logits, args[1]));
+  Val (*loss_of)(Builder *, const CausalLm *, Val, Val) =
+      lm->loss != NULL ? lm->loss : causal_lm_loss;
+  Val loss = let(b, "loss", loss_of(b, lm, logits, args[1]));
   unlet(b, "logits");
   if (shape->micro_batches > 1)
     loss = let(b, "loss", unary(b, OP_DIV_SCALAR, loss));

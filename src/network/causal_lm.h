@@ -37,6 +37,8 @@ struct _CausalLm {
   Val (*add_positions)(Builder *b, const CausalLm *lm, Val inputs_embeds, Val positions);
   Val (*embedding_drop)(Builder *b, const CausalLm *lm, Val x);
   Val (*block)(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
+  /* the loss of logits, which are borrowed; NULL: causal_lm_loss */
+  Val (*loss)(Builder *b, const CausalLm *lm, Val logits, Val labels);
 };
 
 /* Reads the fields that every config has; fills sizes from the shape. */
@@ -61,7 +63,7 @@ void rope_tables(Builder *b, CausalLm *lm);
  * hook's frame holds, the last all-gather, goes after the cast and before the output as it was
  * (FSDPState._post_forward). */
 Val causal_lm_forward_end(Builder *b, Val output);
-/* lossf(): cross entropy of flattened logits, in fp32 or in the model's dtype. */
+/* lossf(): cross entropy of flattened logits, in fp32, in the model's dtype or in one kernel. */
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */
 void causal_lm_figures(Builder *b, const CausalLm *lm);

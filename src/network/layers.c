@@ -401,3 +401,12 @@ cross_entropy(Builder *b, Val logits, Val labels)
   Val loss = builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){probabilities, labels});
   return builder_leave(b, loss);
 }
+
+Val
+fused_cross_entropy(Builder *b, Val logits, Val labels)
+{
+  Val losses = builder_op(b, OP_FUSED_CROSS_ENTROPY, NULL, 2, (Val[]){logits, labels});
+  ValueInfo scalar = builder_info(b, losses);
+  scalar.dims = 0;
+  return unary(b, OP_DIV_SCALAR, shaped(b, OP_SUM, losses, scalar));
+}

@@ -99,10 +99,13 @@ Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
 /* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
  * batch and heads apart are copied.  what: name of the product, or NULL. */
 Val batched_matmul(Builder *b, Val x, Val y, const char *what);
-/* Which kernel that is, for queries like q. */
-AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q);
+/* Which kernel that is, for queries like q on a device. */
+AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,
+                               int compute_capability);
 
 /* F.cross_entropy(logits, labels): logits [tokens, vocabulary]. */
 Val cross_entropy(Builder *b, Val logits, Val labels);
+/* flash_attn.losses.cross_entropy.CrossEntropyLoss: one kernel, and the mean of its losses. */
+Val fused_cross_entropy(Builder *b, Val logits, Val labels);
 
 #endif

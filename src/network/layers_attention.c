@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "network/layers.h"
 #include "network/op_recipe.h"
+#include "spec/fused_attention.h"
 
 /* Can the memory-efficient kernel run?  As many key heads as query heads; head dims of whole 16
  * bytes (check_head_dim_size_mem_efficient). */
@@ -13,27 +14,28 @@ efficient_accepts(const AttentionCall *call, const ValueInfo *q)
 }
 
 /* Can flash run?  16-bit operands, no explicit mask, head dims up to 256
- * (check_head_dim_size_flash). */
+ * (check_head_dim_size_flash), sm_80 or later (check_sm_version). */
 static gboolean
-flash_accepts(const AttentionCall *call, const ValueInfo *q)
+flash_accepts(const AttentionCall *call, const ValueInfo *q, int compute_capability)
 {
-  return dtype_size((DType) q->dtype) == 2 && call->mask.slot == NO_VAL.slot && q->shape[3] <= 256;
+  return dtype_size((DType) q->dtype) == 2 && call->mask.slot == NO_VAL.slot &&
+         q->shape[3] <= 256 && compute_capability >= 80;
 }
 
 /* The first of flash, memory-efficient and math that is enabled and can run
  * (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, select_sdp_backend). */
 AttentionCode
-attention_choice(const AttentionCall *call, const ValueInfo *q)
+attention_choice(const AttentionCall *call, const ValueInfo *q, int compute_capability)
 {
   if (call->code == ATTENTION_MATH || call->code == ATTENTION_EAGER)
     return call->code;
-  if (call->code != ATTENTION_EFFICIENT && flash_accepts(call, q))
+  if (call->code != ATTENTION_EFFICIENT && flash_accepts(call, q, compute_capability))
     return ATTENTION_FLASH;
   return efficient_accepts(call, q) ? ATTENTION_EFFICIENT : ATTENTION_MATH;
 }
 
 static OpAttributes
-attention_attributes(Builder *b, Val q, const AttentionCall *call)
+attention_attributes(Builder *b, Val q, const AttentionCall *call, FusedAttention kernel)
 {
   ValueInfo info = builder_info(b, q);
   return (OpAttributes){
@@ -42,6 +44,7 @@ attention_attributes(Builder *b, Val q, const AttentionCall *call)
       .kv_heads = call->kv_heads,
       .length = info.shape[2],
       .head_dim = info.shape[3],
+      .variant = (guint16) kernel,
       .flag = call->dropout,
   };
 }
@@ -63,7 +66,10 @@ pad_heads(Builder *b, Val x, gint64 head_dim)
 static Val
 flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
-  OpAttributes at = attention_attributes(b, q, call);
+  const NetworkShape *shape = builder_shape(b);
+  FusedAttention kernel =
+      fused_attention_of(call->code, shape->torch, shape->device.compute_capability);
+  OpAttributes at = attention_attributes(b, q, call, kernel);
   gint64 head_dim = at.head_dim;
   if (head_dim % 8 == 0)
     return builder_op(b, OP_FLASH_ATTENTION, &at, 3, (Val[]){q, k, v});
@@ -107,7 +113,7 @@ mask_bias(Builder *b, Val q)
 static Val
 efficient(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
-  OpAttributes at = attention_attributes(b, q, call);
+  OpAttributes at = attention_attributes(b, q, call, FUSED_EFFICIENT);
   gboolean masked = call->mask.slot != NO_VAL.slot;
   Val operands[] = {q, k, v, masked ? mask_bias(b, q) : NO_VAL};
   return builder_op(b, OP_EFFICIENT_ATTENTION, &at, masked ? 4 : 3, operands);
@@ -202,7 +208,7 @@ Val
 attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
   ValueInfo info = builder_info(b, q);
-  switch (attention_choice(call, &info)) {
+  switch (attention_choice(call, &info, builder_shape(b)->device.compute_capability)) {
   case ATTENTION_FLASH:
     return flash(b, q, k, v, call);
   case ATTENTION_EFFICIENT:

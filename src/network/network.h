@@ -44,12 +44,13 @@ typedef struct {
 } Module;
 
 typedef enum {
-  STATEMENT_OP,           /* a: index into ops */
-  STATEMENT_DROP,         /* a: slot whose last Python reference goes */
-  STATEMENT_ENTER,        /* a: module; arguments in, new slots out: the module is called */
-  STATEMENT_EXIT,         /* a: module; in[0]: its output */
-  STATEMENT_CALL,         /* a: function; b: module (a block); in: arguments, out[0]: result */
-  STATEMENT_FORWARD_END,  /* the root module's hooks are done */
+  STATEMENT_OP,          /* a: index into ops */
+  STATEMENT_DROP,        /* a: slot whose last Python reference goes */
+  STATEMENT_ENTER,       /* a: module; arguments in, new slots out: the module is called */
+  STATEMENT_EXIT,        /* a: module; in[0]: its output */
+  STATEMENT_CALL,        /* a: function; b: module (a block); in: arguments, out[0]: result */
+  STATEMENT_KEEP,        /* in[0]: the training loop keeps it, and lets go of what it kept before */
+  STATEMENT_FORWARD_END, /* the root module's hooks are done */
   STATEMENT_AUTOCAST_END, /* the autocast region of the training loop ends: cached casts die */
 } StatementKind;
 
@@ -120,6 +121,7 @@ typedef struct {
   int (*flat_tensor)(const PlanSpec *plan, int block);
   const PlanSpec *plan; /* for that.  Borrowed */
   DeviceLimits device;
+  int torch; /* Implementation.torch */
 } NetworkShape;
 
 /* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */
@@ -136,11 +138,14 @@ typedef struct {
   GPtrArray *functions; /* Function * */
   int main;      /* function: one forward of the model and the loss.  Arguments: inputs, in order */
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
+  int after_backward; /* function that the loop calls after each backward(), without a graph, or -1.
+                         Arguments: inputs, then what STATEMENT_KEEP kept */
   int loss_step[LOSS_STEPS]; /* functions of the loss that an engine calls in turn, or -1 */
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */
   GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
-  int tied_module, tied_weight; /* this module has that parameter of another one; -1: none */
+  int tied_module, tied_weight; /* this module has that parameter of another one (-1: the
+                                   weight's own multiplies by it too); -1: none */
   gboolean split;            /* the model ties two weights, which shape.splits_tied has made two */
   GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */

@@ -23,19 +23,26 @@ shape_view_as_complex(OpCase *c)
   c->out[0] = c->at.result;
 }
 
+/* size: how many parts, and how wide all but the first are (0: as wide as that one). */
 static void
 shape_split(OpCase *c)
 {
   c->outs = (int) c->at.size[0];
-  for (int i = 0; i < c->outs; i++)
+  for (int i = 0; i < c->outs; i++) {
     c->out[i] = c->at.result;
+    if (i > 0 && c->at.size[1] > 0)
+      c->out[i].shape[c->out[i].dims - 1] = c->at.size[1];
+  }
 }
 
 static void
 forward_split(OpCase *c)
 {
-  for (int i = 0; i < c->outs; i++)
-    recipe_alias(c, i, i * c->out[i].shape[c->out[i].dims - 1]);
+  gint64 offset = 0;
+  for (int i = 0; i < c->outs; i++) {
+    recipe_alias(c, i, offset);
+    offset += c->out[i].shape[c->out[i].dims - 1];
+  }
 }
 
 static void
@@ -185,6 +192,31 @@ backward_nll_loss(OpCase *c)
   recipe_launch(c, "nll_loss_backward", KERNEL_MEMORY, 0, "g0 i1 o1 >d0");
 }
 
+/* csrc/xentropy of flash-attn: a loss and a logsumexp for each row. */
+static void
+shape_fused_cross_entropy(OpCase *c)
+{
+  c->outs = 2;
+  c->out[0] = value_vector(c->in[0].shape[0], DTYPE_FP32);
+  c->out[1] = c->out[0];
+}
+
+/* A row is read twice: for its sum of exponentials, and before it for its largest element. */
+static void
+forward_fused_cross_entropy(OpCase *c)
+{
+  recipe_out(c, 0, "losses");
+  recipe_out(c, 1, "logsumexp");
+  recipe_launch(c, "fused_cross_entropy", KERNEL_MEMORY, 0, "i0 i0 i1 >o0 >o1");
+}
+
+static void
+backward_fused_cross_entropy(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_launch(c, "fused_cross_entropy_backward", KERNEL_MEMORY, 0, "g0 i0 o1 i1 >d0");
+}
+
 static void
 shape_cumsum(OpCase *c)
 {
@@ -291,6 +323,10 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_new},
     [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
+    [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
+                  .backward = backward_new},
+    [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
+                        .forward = forward_outputs, .backward = backward_new},
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
@@ -328,6 +364,10 @@ static const OpInfo ops[OP_COUNT] = {
                         .forward = forward_outputs, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
                      .forward = forward_nll_loss, .backward = backward_nll_loss},
+    [OP_FUSED_CROSS_ENTROPY] = {"fused_cross_entropy", SAVES(ALWAYS(I0), ALWAYS(O1), ALWAYS(I1)),
+                                .saves_late = TRUE, .shape = shape_fused_cross_entropy,
+                                .forward = forward_fused_cross_entropy,
+                                .backward = backward_fused_cross_entropy},
 
     /* attention */
     [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,

@@ -39,6 +39,8 @@
   X(RSQRT)                                                                                         \
   X(TANH)                                                                                          \
   X(SILU)                                                                                          \
+  X(CLAMP)                                                                                         \
+  X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
@@ -56,6 +58,7 @@
   X(EMBEDDING)                                                                                     \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \
+  X(FUSED_CROSS_ENTROPY)                                                                           \
   /* attention */                                                                                  \
   X(SOFTMAX)                                                                                       \
   X(SAFE_SOFTMAX)                                                                                  \
@@ -92,10 +95,11 @@ typedef struct {
 gint64 value_elements(const ValueInfo *value);
 gint64 value_bytes(const ValueInfo *value);
 
-/* Device facts that decide sizes of scratch buffers. */
+/* Device facts that decide sizes of scratch buffers, and which kernels there are. */
 typedef struct {
   int sms;
   int max_threads_per_sm;
+  int compute_capability; /* 90 for sm_90 */
 } DeviceLimits;
 
 /* The tensors that recipes speak of: a base plus an index.  In a backward recipe inputs and outputs
@@ -167,7 +171,8 @@ typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
                        inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
-  gint64 size[4]; /* numbers of the row's own; of views the first is the offset in elements */
+  guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
+  gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
   const char *what; /* name of the output, static text */
 } OpAttributes;

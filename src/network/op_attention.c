@@ -5,12 +5,13 @@
 #include "base/units.h"
 #include "network/op_recipe.h"
 
-/* Multiply-adds count two; the causal half of the square is what the kernels do. */
+/* Multiply-adds count two; the causal half of the square is what the kernels do, and all of it
+ * under an explicit mask, which they only add. */
 static double
 forward_flops(const OpCase *c)
 {
-  return 2.0 * (double) c->at.batch * (double) c->at.heads * (double) c->at.length *
-         (double) c->at.length * (double) c->at.head_dim;
+  return (c->ins > 3 ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
+         (double) c->at.length * (double) c->at.length * (double) c->at.head_dim;
 }
 
 /* ---- flash attention (FlashAttention-2 as vendored:

@@ -326,6 +326,7 @@ recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const 
       .kernel = {.kind = (guint8) kind, .dtype = c->in[0].dtype, .launches = 1, .flops = flops},
   };
   if (kind == KERNEL_ATTENTION_FORWARD || kind == KERNEL_ATTENTION_BACKWARD) {
+    kernel.kernel.variant = c->at.variant;
     kernel.kernel.m = c->at.batch * c->at.heads;
     kernel.kernel.n = c->at.length;
     kernel.kernel.k = c->at.head_dim;

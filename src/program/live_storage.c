@@ -166,3 +166,9 @@ live_storage_stream(const LiveStorages *live, StorageId storage)
 {
   return (StreamId) record_of(live, storage)->stream;
 }
+
+Space
+live_storage_space(const LiveStorages *live, StorageId storage)
+{
+  return (Space) record_of(live, storage)->space;
+}

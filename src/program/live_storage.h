@@ -49,6 +49,7 @@ gint32 live_storage_tensor(LiveStorages *live, StorageId storage, DType dtype);
 gint64 live_storage_bytes(const LiveStorages *live, StorageId storage);
 /* Bytes of all storages alive on the device, each rounded up to a multiple of unit. */
 gint64 live_storages_bytes(const LiveStorages *live, gint64 unit);
+Space live_storage_space(const LiveStorages *live, StorageId storage);
 StreamId live_storage_stream(const LiveStorages *live, StorageId storage);
 
 #endif

@@ -240,6 +240,15 @@ recorder_phase(const Recorder *recorder)
 }
 
 gint32
+recorder_hook(const Recorder *recorder)
+{
+  for (guint i = recorder->frames->len; i > 0; i--)
+    if (frame_range(recorder, i - 1)->kind == RECORDED_HOOK)
+      return frame_range(recorder, i - 1)->name;
+  return -1;
+}
+
+gint32
 recorder_allocate(Recorder *recorder, const MemoryEvent *event)
 {
   GArray *memory = recorder->recording->memory;

@@ -49,6 +49,9 @@ void recorder_pop(Recorder *recorder, SimTime time);
 /* The phase the host is in, as Span.phase has it. */
 gint32 recorder_phase(const Recorder *recorder);
 
+/* Name (string id) of the innermost open hook, -1 when the host is in none. */
+gint32 recorder_hook(const Recorder *recorder);
+
 /* An allocation; its step and number are filled in.  Returns the number, to be given when it is
  * freed. */
 gint32 recorder_allocate(Recorder *recorder, const MemoryEvent *event);

@@ -11,10 +11,11 @@
 typedef enum { SPAN_KERNEL, SPAN_COPY, SPAN_COLLECTIVE, SPAN_HOST_BLOCKED, SPAN_LOST } SpanKind;
 
 /* Work on a stream, or what holds the host up.  name (the kernel, "all_gather", "cudaMalloc") and
- * module (on whose behalf; of a collective, the group it serves) are string ids of the Recording,
- * -1: none. */
+ * module (on whose behalf; of a collective, the group it serves; of the host, the hook it is in)
+ * are string ids of the Recording, -1: none. */
 typedef struct {
   SimTime start, end;
+  SimTime alone; /* how long it would have taken with nothing beside it; 0: not known */
   guint8 kind;   /* SpanKind */
   guint8 stream; /* index into stream names */
   gint16 step;   /* from 1; 0: construction */

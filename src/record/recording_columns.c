@@ -122,6 +122,7 @@ static const Column memory_columns[] = {
 static const Column span_columns[] = {
     FIELD(Span, start, "start_ns", COLUMN_COUNT),
     FIELD(Span, end, "end_ns", COLUMN_COUNT),
+    FIELD(Span, alone, "alone_ns", COLUMN_COUNT),
     FIELD(Span, kind, "kind", COLUMN_SPAN_KIND),
     FIELD(Span, stream, "stream", COLUMN_STREAM),
     FIELD(Span, step, "step", COLUMN_COUNT),

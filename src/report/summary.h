@@ -47,9 +47,11 @@ typedef struct {
   gboolean is_split; /* FALSE: the recording has no spans of the step; compute and so on are 0 */
   SimTime step, compute, communication; /* communication: at least one collective runs */
   SimTime exposed, host_bound;
-  double tokens_per_s; /* of this rank; 0: not known */
-  double mfu, hfu;     /* fractions; 0: not known */
-  Bound bound;         /* by the largest of the three shares */
+  SimTime contention; /* of compute: what kernels took longer because collectives ran beside them */
+  SimTime rate_limited; /* the compute stream is idle since a rate limiter held the host up */
+  double tokens_per_s;  /* of this rank; 0: not known */
+  double mfu, hfu;      /* fractions; 0: not known */
+  Bound bound;          /* by the largest of the three shares */
 } TimeSummary;
 
 /* Copies between the device and the host's memory. */
@@ -63,7 +65,8 @@ typedef struct {
   const CommunicatorInfo *info; /* NULL: not known */
   gint64 count, bytes;          /* bytes: of all of them together, each as nccl-tests counts it */
   SimTime time,
-      exposed; /* time: sum of their durations; exposed: while the compute stream is idle */
+      exposed;        /* time: sum of their durations; exposed: while the compute stream is idle */
+  SimTime contention; /* of time: what kernels and other collectives beside them added */
 } CommunicationSummary;
 
 /* A group's way through the first micro-batch's forward or backward. */

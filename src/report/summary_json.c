@@ -238,6 +238,8 @@ add_time(cJSON *report, const TimeSummary *time)
       {"communication_s", time->is_split, time->communication},
       {"exposed_communication_s", time->is_split, time->exposed},
       {"host_bound_s", time->is_split, time->host_bound},
+      {"contention_s", time->is_split, time->contention},
+      {"rate_limiter_s", time->is_split, time->rate_limited},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
@@ -266,6 +268,7 @@ add_communication(cJSON *report, const ReportModel *model)
     add_int(object, "bytes", summary->bytes);
     add_seconds(object, "time_s", summary->time);
     add_seconds(object, "exposed_s", summary->exposed);
+    add_seconds(object, "contention_s", summary->contention);
     cJSON_AddItemToArray(communication, object);
   }
 }

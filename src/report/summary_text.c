@@ -168,6 +168,24 @@ print_bound(const Screen *screen)
   }
 }
 
+/* What made the step longer than its parts. */
+static void
+print_losses(const Screen *screen)
+{
+  const TimeSummary *time = &screen->model->time;
+  const struct {
+    SimTime time;
+    const char *what;
+  } losses[] = {{time->contention, "lost to contention"},
+                {time->rate_limited, "of gaps made by the rate limiter"}};
+  for (guint i = 0; i < G_N_ELEMENTS(losses); i++) {
+    if (losses[i].time == 0)
+      continue;
+    g_autofree char *lost = format_duration(losses[i].time);
+    g_string_append_printf(screen->out, "%s%s %s", screen->glyphs->separator, lost, losses[i].what);
+  }
+}
+
 static void
 print_step(const Screen *screen)
 {
@@ -186,8 +204,10 @@ print_step(const Screen *screen)
   }
   if (time->mfu > 0)
     g_string_append_printf(screen->out, "%sMFU %.0f %%", separator, 100 * time->mfu);
-  if (time->is_split)
+  if (time->is_split) {
     print_bound(screen);
+    print_losses(screen);
+  }
   g_string_append_c(screen->out, '\n');
 }
 

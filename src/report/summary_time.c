@@ -8,6 +8,9 @@ typedef struct {
   int index;
   int compute_stream;
   gboolean has_spans;
+  gint32 rate_limiter;  /* string id of the hook */
+  SimTime compute_done; /* end of the compute stream's last work so far */
+  SimTime limited;      /* since then the limiter held the host up from here on; -1: it did not */
   IntervalSet *compute, *collectives;
   GPtrArray *lanes; /* IntervalSet *: when each of model->communication runs, parallel to it */
 } StepTimes;
@@ -62,12 +65,38 @@ find_lane(ReportModel *model, StepTimes *times, const Span *span)
   return model->communication->len - 1;
 }
 
+/* A gap of the compute stream in which a rate limiter let the host go was made by it, from the
+ * moment on when it stopped the host: nothing could be issued before. */
+static void
+add_gap(TimeSummary *time, StepTimes *times, SimTime start, SimTime end)
+{
+  if (times->limited >= 0)
+    time->rate_limited += MAX(start - MAX(times->limited, times->compute_done), 0);
+  times->compute_done = end;
+  times->limited = -1;
+}
+
+static void
+add_host_wait(StepTimes *times, const Span *span, SimTime start)
+{
+  if (span->module == times->rate_limiter && times->limited < 0)
+    times->limited = start;
+}
+
 static void
 add_copy(CopySummary *copies, const Span *span)
 {
   copies->count++;
   copies->bytes += span->bytes;
   copies->time += span->end - span->start;
+}
+
+/* What a span took longer than it does alone. */
+static SimTime
+slowed_by(const Span *span)
+{
+  SimTime duration = span->end - span->start;
+  return span->alone > 0 ? MAX(duration - span->alone, 0) : 0;
 }
 
 static void
@@ -84,10 +113,15 @@ add_span(ReportModel *model, StepTimes *times, const Span *span)
     summary->count++;
     summary->bytes += span->bytes;
     summary->time += span->end - span->start;
+    summary->contention += slowed_by(span);
     interval_set_add(g_ptr_array_index(times->lanes, lane), start, end);
     interval_set_add(times->collectives, start, end);
   } else if (summary_is_compute(span, times->compute_stream)) {
     interval_set_add(times->compute, start, end);
+    model->time.contention += slowed_by(span);
+    add_gap(&model->time, times, start, end);
+  } else if (span->kind == SPAN_HOST_BLOCKED && span->module >= 0) {
+    add_host_wait(times, span, start);
   }
 }
 
@@ -122,6 +156,15 @@ fill_time(ReportModel *model, const StepTimes *times)
   }
 }
 
+static gint32
+find_string(const Recording *recording, const char *text)
+{
+  for (guint i = 0; i < recording->strings->len; i++)
+    if (g_str_equal(g_ptr_array_index(recording->strings, i), text))
+      return (gint32) i;
+  return -1;
+}
+
 void
 summary_time(ReportModel *model)
 {
@@ -133,6 +176,9 @@ summary_time(ReportModel *model)
       .start = step->start,
       .end = step->start + step->duration,
       .index = step->index,
+      .rate_limiter = find_string(recording, "rate_limiter"),
+      .compute_done = step->start,
+      .limited = -1,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute = interval_set_new(),
       .collectives = interval_set_new(),

@@ -92,6 +92,9 @@ read_nccl(JsonReader *reader, ClusterSpec *spec, const FabricDefaults *defaults)
       read_quantity(section, "intra_hop_latency_us", microseconds, intra->hop_latency_ns);
   spec->inter_hop_ns =
       read_quantity(section, "inter_hop_latency_us", microseconds, defaults->inter.hop_latency_ns);
+  if (spec->device != NULL && spec->intra_busbw <= 0)
+    json_reader_fail(reader, "intra_node", "%s has no NVLink: its fabric is pcie",
+                     spec->device->name);
   json_reader_finish(section, NULL);
 }
 
@@ -105,6 +108,26 @@ read_process_memory(JsonReader *reader, ClusterSpec *spec, const FabricDefaults 
   spec->nccl_bytes_per_communicator =
       json_reader_size_between(section, "nccl_bytes_per_communicator",
                                defaults->intra.nccl_bytes_per_communicator, 0, PROCESS_BYTES_MAX);
+  json_reader_finish(section, NULL);
+}
+
+static void
+read_contention(JsonReader *reader, ClusterSpec *spec, const FabricDefaults *defaults)
+{
+  const IntraFabricProfile *intra = &defaults->intra;
+  ContentionSpec *contention = &spec->contention;
+  g_autoptr(JsonReader) section = json_reader_section(reader, "contention");
+  contention->enabled = json_reader_bool(section, "enabled", TRUE);
+  contention->intra_sms =
+      (int) json_reader_int(section, "collective_sms", intra->collective_sms, 0, 1024);
+  contention->inter_sms_per_bandwidth = defaults->inter.collective_sms_per_bandwidth;
+  contention->inter_sms_min = defaults->inter.collective_sms_min;
+  contention->sm_factor =
+      json_reader_double(section, "sm_factor", intra->contention_sm_factor, 0, 100);
+  contention->memory_limit =
+      json_reader_double(section, "memory_limit", intra->contention_memory_limit, 0, 0.99);
+  contention->collective_slowdown = json_reader_double(
+      section, "collective_slowdown", intra->contention_collective_slowdown, 1, 100);
   json_reader_finish(section, NULL);
 }
 
@@ -124,6 +147,7 @@ cluster_spec_from_document(char *name, JsonDocument *owned, GError **error)
   read_inter_node(reader, spec, &defaults);
   read_nccl(reader, spec, &defaults);
   read_process_memory(reader, spec, &defaults);
+  read_contention(reader, spec, &defaults);
   if (!json_reader_finish(reader, error))
     return NULL;
   return g_steal_pointer(&spec);

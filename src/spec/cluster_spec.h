@@ -7,6 +7,18 @@
 #include "spec/device_profile.h"
 #include "spec/fabric.h"
 
+/* What running collectives take from kernels, and kernels from them; section "contention", defaults
+ * the fabrics'. */
+typedef struct {
+  gboolean enabled;
+  int intra_sms;                  /* SMs that a collective inside a node holds */
+  double inter_sms_per_bandwidth; /* and one over the network, per byte per second of NICs, */
+  int inter_sms_min;              /* at least, and never more than inside a node */
+  double sm_factor;               /* see KernelRivals */
+  double memory_limit;            /* fraction of the memory's bandwidth, at most */
+  double collective_slowdown;     /* >= 1: of a collective while kernels run */
+} ContentionSpec;
+
 typedef struct {
   char *name;
   DeviceProfile *device;
@@ -22,6 +34,7 @@ typedef struct {
   /* section "process_memory": bytes outside the caching allocator */
   gint64 context_bytes;               /* default: the device's */
   gint64 nccl_bytes_per_communicator; /* default: the intra-node fabric's */
+  ContentionSpec contention;
 } ClusterSpec;
 
 /* Loads a preset name or file ("-": standard input). */

@@ -30,12 +30,20 @@ static const ProfileField fields[] = {
     BYTES(cublas_workspace_bytes, 0, 1024.0 * GIB),
     BYTES(cublaslt_workspace_bytes, 0, 1024.0 * GIB),
     SCALED("peak_bf16_tflops", peak_bf16_flops, TERA, 1e-3, 1e6),
+    SCALED("peak_fp16_tflops", peak_fp16_flops, TERA, 1e-3, 1e6),
     SCALED("peak_fp32_tflops", peak_fp32_flops, TERA, 1e-3, 1e6),
     SCALED("gemm_efficiency", gemm_efficiency, 1, 1e-3, 1),
-    SCALED("attention_forward_tflops", attention_forward_flops, TERA, 1e-3, 1e6),
-    SCALED("attention_backward_tflops", attention_backward_flops, TERA, 1e-3, 1e6),
+    SCALED("gemm_in_step", gemm_in_step, 1, 1e-3, 1),
+    SCALED("gemm_prologue", gemm_prologue, 1, 0, 1e6),
+    INT(gemm_split_k, 1, 1024),
+    SCALED("power_limit_w", power_limit, 1, 1, 1e5),
+    SCALED("power_reference_w", power_reference, 1, 1, 1e5),
+    SCALED("power_idle_w", power_idle, 1, 0, 1e5),
+    SCALED("power_exponent", power_exponent, 1, 0, 1),
+    SCALED("clock_spread", clock_spread, 1, 0, 0.2),
     SCALED("memory_bandwidth_gb_per_s", memory_bandwidth, GIGA, 1, 1e6),
     SCALED("memory_efficiency", memory_efficiency, 1, 1e-3, 1),
+    MICROSECONDS(memory_latency),
     MICROSECONDS(kernel_floor),
     MICROSECONDS(kernel_gap),
     MICROSECONDS(host_op_forward),
@@ -48,11 +56,91 @@ static const ProfileField fields[] = {
     MICROSECONDS(cuda_free),
     SCALED("host_copy_gb_per_s", host_copy_bandwidth, GIGA, 1e-3, 1e6),
     SCALED("host_memory_gb_per_s", host_memory_bandwidth, GIGA, 1e-3, 1e6),
-    SCALED("nvlink_busbw_gb_per_s", nvlink_busbw, GIGA, 1e-3, 1e6),
+    SCALED("nvlink_busbw_gb_per_s", nvlink_busbw, GIGA, 0, 1e6),
+    {0},
+};
+
+static const ProfileField tile_fields[] = {
+    {"rows", PROFILE_INT, G_STRUCT_OFFSET(GemmTile, rows), 1, 1, 65536},
+    {"columns", PROFILE_INT, G_STRUCT_OFFSET(GemmTile, columns), 1, 1, 65536},
+    {"efficiency", PROFILE_DOUBLE, G_STRUCT_OFFSET(GemmTile, efficiency), 1, 1e-3, 1},
+    {0},
+};
+
+static const ProfileField rate_fields[] = {
+    {"head_dim", PROFILE_INT, G_STRUCT_OFFSET(AttentionRate, head_dim), 1, 1, 65536},
+    {"forward_tflops", PROFILE_DOUBLE, G_STRUCT_OFFSET(AttentionRate, forward_flops), TERA, 1e-3,
+     1e6},
+    {"backward_tflops", PROFILE_DOUBLE, G_STRUCT_OFFSET(AttentionRate, backward_flops), TERA, 1e-3,
+     1e6},
+    {"forward_half_tokens", PROFILE_DOUBLE, G_STRUCT_OFFSET(AttentionRate, forward_half_tokens), 1,
+     0, 1e6},
+    {"backward_half_tokens", PROFILE_DOUBLE, G_STRUCT_OFFSET(AttentionRate, backward_half_tokens),
+     1, 0, 1e6},
     {0},
 };
 
 static const char *const clock_names[] = {"running", "instant", "endless", NULL};
+
+/* How many rows the list under the key has: 1..most. */
+static int
+row_count(JsonReader *reader, const char *key, int most)
+{
+  guint n = json_reader_require(reader, key) ? json_reader_array_length(reader, key) : 0;
+  if (n >= 1 && n <= (guint) most)
+    return (int) n;
+  json_reader_fail(reader, key, "has %u rows: 1 to %d are needed", n, most);
+  return 0;
+}
+
+static void
+read_tiles(JsonReader *reader, DeviceProfile *profile)
+{
+  static const char key[] = "gemm_tiles";
+  profile->gemm_tiles = row_count(reader, key, DEVICE_GEMM_TILES);
+  for (int i = 0; i < profile->gemm_tiles; i++) {
+    g_autoptr(JsonReader) row = json_reader_element(reader, key, (guint) i);
+    profile_fields_read(row, tile_fields, &profile->gemm_tile[i]);
+    json_reader_finish(row, NULL);
+  }
+}
+
+static void
+read_attention(JsonReader *reader, DeviceProfile *profile)
+{
+  static const char key[] = "attention";
+  profile->attention_rates = row_count(reader, key, DEVICE_ATTENTION_RATES);
+  for (int i = 0; i < profile->attention_rates; i++) {
+    g_autoptr(JsonReader) row = json_reader_element(reader, key, (guint) i);
+    AttentionRate *rate = &profile->attention[i];
+    json_reader_require(row, "kernel");
+    rate->kernel = (FusedAttention) json_reader_enum(row, "kernel", fused_attention_names, 0);
+    profile_fields_read(row, rate_fields, rate);
+    json_reader_finish(row, NULL);
+  }
+}
+
+double
+device_profile_peak(const DeviceProfile *profile, DType dtype)
+{
+  switch (dtype) {
+  case DTYPE_BF16:
+    return profile->peak_bf16_flops;
+  case DTYPE_FP16:
+    return profile->peak_fp16_flops;
+  default:
+    return profile->peak_fp32_flops;
+  }
+}
+
+gboolean
+device_profile_runs(const DeviceProfile *profile, FusedAttention kernel)
+{
+  for (int i = 0; i < profile->attention_rates; i++)
+    if (profile->attention[i].kernel == kernel)
+      return TRUE;
+  return FALSE;
+}
 
 /* Takes name and document. */
 static DeviceProfile *
@@ -63,6 +151,10 @@ device_profile_from_document(char *name, JsonDocument *owned, GError **error)
   g_autoptr(DeviceProfile) profile = g_new0(DeviceProfile, 1);
   profile->name = name;
   profile_fields_read(reader, fields, profile);
+  read_tiles(reader, profile);
+  read_attention(reader, profile);
+  if (profile->power_idle >= MIN(profile->power_limit, profile->power_reference))
+    json_reader_fail(reader, "power_idle_w", "is not below power_limit_w and power_reference_w");
   profile->clock = (DeviceClock) json_reader_enum(reader, "clock", clock_names, CLOCK_RUNNING);
   profile->source = g_strdup(json_reader_required_string(reader, "source"));
   if (!json_reader_finish(reader, error))

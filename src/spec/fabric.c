@@ -18,6 +18,14 @@ static const ProfileField intra_fields[] = {
      NS_PER_US, 0, MICROSECONDS_MAX},
     {"nccl_bytes_per_communicator", PROFILE_BYTES,
      G_STRUCT_OFFSET(IntraFabricProfile, nccl_bytes_per_communicator), 1, 0, 1024.0 * GIB},
+    {"collective_sms", PROFILE_INT, G_STRUCT_OFFSET(IntraFabricProfile, collective_sms), 1, 0,
+     1024},
+    {"contention_sm_factor", PROFILE_DOUBLE,
+     G_STRUCT_OFFSET(IntraFabricProfile, contention_sm_factor), 1, 0, 100},
+    {"contention_memory_limit", PROFILE_DOUBLE,
+     G_STRUCT_OFFSET(IntraFabricProfile, contention_memory_limit), 1, 0, 0.99},
+    {"contention_collective_slowdown", PROFILE_DOUBLE,
+     G_STRUCT_OFFSET(IntraFabricProfile, contention_collective_slowdown), 1, 1, 100},
     {0},
 };
 
@@ -27,6 +35,11 @@ static const ProfileField inter_fields[] = {
     {"efficiency", PROFILE_DOUBLE, G_STRUCT_OFFSET(InterFabricProfile, efficiency), 1, 1e-3, 1},
     {"gbit_per_nic", PROFILE_DOUBLE, G_STRUCT_OFFSET(InterFabricProfile, nic_bandwidth), GIGABIT,
      1e-3, 1e6},
+    {"collective_sms_per_100_gbit", PROFILE_DOUBLE,
+     G_STRUCT_OFFSET(InterFabricProfile, collective_sms_per_bandwidth), 1 / (100 * GIGABIT), 0,
+     1024},
+    {"collective_sms_min", PROFILE_INT, G_STRUCT_OFFSET(InterFabricProfile, collective_sms_min), 1,
+     0, 1024},
     {0},
 };
 

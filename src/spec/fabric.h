@@ -27,6 +27,8 @@ typedef struct {
   double hop_latency_ns;        /* per step of the ring that stays in the node */
   gint64
       nccl_bytes_per_communicator; /* device memory a communicator takes, outside the allocator */
+  int collective_sms;              /* SMs that a collective inside a node holds: NCCL's channels */
+  double contention_sm_factor, contention_memory_limit, contention_collective_slowdown;
 } IntraFabricProfile;
 
 /* Links between nodes. */
@@ -34,6 +36,9 @@ typedef struct {
   double hop_latency_ns; /* per step of the ring that crosses nodes */
   double efficiency;     /* fraction of the line rate that collectives reach */
   double nic_bandwidth;  /* bytes per second of the usual NIC */
+  double
+      collective_sms_per_bandwidth; /* SMs that a collective holds, per byte per second of NICs */
+  int collective_sms_min;           /* but at least so many */
 } InterFabricProfile;
 
 /* Load the constants of a fabric from its file.  Errors: missing file, key or value, as for every

@@ -4,6 +4,7 @@
 
 #include <float.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -12,24 +13,28 @@
 /* Sizes in configs; above it no product of two of them would fit in 63 bits. */
 #define INT_FIELD_MAX ((gint64) 1 << 40)
 
-static const char *const code_names[] = {"transformers", "torchtitan", "nanogpt", NULL};
+static const char *const code_names[] = {"transformers", "torchtitan", "nanogpt", "llm-foundry",
+                                         NULL};
 static const char *const rms_norm_names[] = {"fused", "composite", NULL};
 static const char *const rope_names[] = {"complex", "rotate_half", "none", NULL};
 static const char *const kv_heads_names[] = {"native", "repeated", NULL};
 static const char *const attention_names[] = {"sdpa",  "flash",     "flash1", "triton", "flash3",
                                               "cudnn", "efficient", "math",   "eager",  NULL};
-static const char *const loss_names[] = {"fp32", "model", NULL};
+static const char *const loss_names[] = {"fp32", "model", "fused", NULL};
 
 /* What each code base does where a file does not say: transformers' modeling_llama.py (LlamaRMSNorm
  * in Python, rotate_half, enable_gqa in its SDPA path), torchtitan's models/llama3 (nn.RMSNorm,
- * apply_rotary_emb on complex numbers), nanoGPT's model.py (LayerNorm, learned positions). */
+ * apply_rotary_emb on complex numbers), nanoGPT's model.py (LayerNorm, learned positions),
+ * llm-foundry's models/mpt (loss_fn fused_crossentropy, use_train_metrics). */
 static const Implementation code_defaults[] = {
     [CODE_TRANSFORMERS] = {CODE_TRANSFORMERS, RMS_NORM_COMPOSITE, ROPE_ROTATE_HALF, KV_HEADS_NATIVE,
-                           ATTENTION_SDPA, LOSS_FP32},
+                           ATTENTION_SDPA, LOSS_FP32, .train_metrics = FALSE},
     [CODE_TORCHTITAN] = {CODE_TORCHTITAN, RMS_NORM_FUSED, ROPE_COMPLEX, KV_HEADS_NATIVE,
-                         ATTENTION_SDPA, LOSS_FP32},
+                         ATTENTION_SDPA, LOSS_FP32, .train_metrics = FALSE},
     [CODE_NANOGPT] = {CODE_NANOGPT, RMS_NORM_FUSED, ROPE_NONE, KV_HEADS_NATIVE, ATTENTION_SDPA,
-                      LOSS_FP32},
+                      LOSS_FP32, .train_metrics = FALSE},
+    [CODE_LLM_FOUNDRY] = {CODE_LLM_FOUNDRY, RMS_NORM_FUSED, ROPE_NONE, KV_HEADS_NATIVE,
+                          ATTENTION_SDPA, LOSS_FUSED, .train_metrics = TRUE},
 };
 
 /* Keys that change what is computed or stored, in configs of transformers, PEFT, bitsandbytes and
@@ -69,6 +74,24 @@ refuse_unsupported(JsonReader *reader)
       json_reader_fail(reader, refused_keys[i].key, "%s is not supported", refused_keys[i].what);
 }
 
+/* "2.5" or "2.5.0". */
+static int
+read_torch_version(JsonReader *section)
+{
+  const char *text = json_reader_string(section, "torch", NULL);
+  int part[3] = {0, 0, TORCH_LAST_PATCH};
+  char rest;
+  if (text == NULL)
+    return 0;
+  int parts = sscanf(text, "%3d.%3d.%3d%c", &part[0], &part[1], &part[2], &rest);
+  if (parts < 2 || parts > 3 || part[0] < 1 || part[1] < 0 || part[2] < 0) {
+    json_reader_fail(section, "torch", "'%s' is not a version of PyTorch: \"2.5\" or \"2.5.0\"",
+                     text);
+    return 0;
+  }
+  return TORCH_VERSION(part[0], part[1], part[2]);
+}
+
 static void
 read_implementation_object(JsonReader *reader, Implementation *implementation)
 {
@@ -85,21 +108,41 @@ read_implementation_object(JsonReader *reader, Implementation *implementation)
       section, "attention", attention_names, (int) implementation->attention);
   implementation->loss =
       (LossCode) json_reader_enum(section, "loss", loss_names, (int) implementation->loss);
+  implementation->torch = read_torch_version(section);
+  implementation->train_metrics =
+      json_reader_bool(section, "train_metrics", implementation->train_metrics);
   json_reader_finish(section, NULL);
 }
 
-/* A plain Hugging Face config.json means transformers' own code. */
-static Implementation
-read_implementation(JsonReader *reader)
+/* llm-foundry has MPT, and nobody else has its train metrics. */
+static void
+refuse_misplaced(JsonReader *reader, const Implementation *implementation, gboolean mpt)
 {
-  Implementation implementation = code_defaults[CODE_TRANSFORMERS];
+  gboolean foundry = implementation->code == CODE_LLM_FOUNDRY;
+  if (foundry && !mpt)
+    json_reader_fail(reader, "implementation", "llm-foundry's code is of mpt alone");
+  if (mpt && !foundry)
+    json_reader_fail(reader, "implementation", "mpt has llm-foundry's code alone");
+  if (implementation->train_metrics && !foundry)
+    json_reader_fail(reader, "implementation", "train_metrics are llm-foundry's alone");
+}
+
+/* A plain Hugging Face config.json means transformers' own code, but for MPT: its configs name
+ * llm-foundry's (auto_map). */
+static Implementation
+read_implementation(JsonReader *reader, const char *family)
+{
+  gboolean mpt = g_str_equal(family, "mpt");
+  Implementation implementation = code_defaults[mpt ? CODE_LLM_FOUNDRY : CODE_TRANSFORMERS];
   const cJSON *value = json_reader_raw(reader, "implementation");
   if (cJSON_IsString(value))
-    return code_defaults[json_reader_enum(reader, "implementation", code_names, CODE_TRANSFORMERS)];
-  if (cJSON_IsObject(value))
+    implementation =
+        code_defaults[json_reader_enum(reader, "implementation", code_names, CODE_TRANSFORMERS)];
+  else if (cJSON_IsObject(value))
     read_implementation_object(reader, &implementation);
   else if (value && !cJSON_IsNull(value))
     json_reader_fail(reader, "implementation", "must be a name or an object");
+  refuse_misplaced(reader, &implementation, mpt);
   return implementation;
 }
 
@@ -129,7 +172,7 @@ network_spec_from_document(char *name, JsonDocument *document, GError **error)
   spec->document = document;
   spec->reader = json_reader_new(document);
   spec->family = g_strdup(read_family(spec->reader));
-  spec->implementation = read_implementation(spec->reader);
+  spec->implementation = read_implementation(spec->reader, spec->family);
   const GError *wrong = json_document_error(document);
   if (wrong) {
     g_propagate_error(error, g_error_copy(wrong));

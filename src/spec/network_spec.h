@@ -10,7 +10,12 @@
 
 #include "base/json_reader.h"
 
-typedef enum { CODE_TRANSFORMERS, CODE_TORCHTITAN, CODE_NANOGPT } ImplementationCode;
+typedef enum {
+  CODE_TRANSFORMERS,
+  CODE_TORCHTITAN,
+  CODE_NANOGPT,
+  CODE_LLM_FOUNDRY
+} ImplementationCode;
 typedef enum { RMS_NORM_FUSED, RMS_NORM_COMPOSITE } RmsNormCode;
 typedef enum { ROPE_COMPLEX, ROPE_ROTATE_HALF, ROPE_NONE } RopeCode;
 typedef enum { KV_HEADS_NATIVE, KV_HEADS_REPEATED } KvHeadsCode;
@@ -25,11 +30,20 @@ typedef enum {
   ATTENTION_MATH,
   ATTENTION_EAGER,
 } AttentionCode;
-typedef enum { LOSS_FP32, LOSS_MODEL } LossCode;
+typedef enum {
+  LOSS_FP32,  /* of logits in fp32 */
+  LOSS_MODEL, /* of the logits as they are */
+  LOSS_FUSED, /* flash-attn's kernel */
+} LossCode;
+
+/* A version of PyTorch as a number that compares; a patch that is not given is the last one. */
+#define TORCH_VERSION(major, minor, patch) (((major) *1000 + (minor)) * 1000 + (patch))
+#define TORCH_LAST_PATCH 999
 
 /* Whose code computes the network.  Fields not given have the defaults of `code`:
  * transformers: composite norms, rotate_half, native KV heads (SDPA with enable_gqa), fp32 loss;
- * torchtitan: fused, complex, native, fp32; nanogpt: layer norms, native, fp32. */
+ * torchtitan: fused, complex, native, fp32; nanogpt: layer norms, native, fp32; llm-foundry: layer
+ * norms, native, fused loss, train metrics. */
 typedef struct {
   ImplementationCode code;
   RmsNormCode rms_norm;
@@ -37,6 +51,8 @@ typedef struct {
   KvHeadsCode kv_heads;
   AttentionCode attention;
   LossCode loss;
+  int torch; /* TORCH_VERSION that chooses the attention kernel, or 0: not given */
+  gboolean train_metrics; /* llm-foundry: each batch's logits are measured again after backward */
 } Implementation;
 
 typedef struct {

@@ -1,6 +1,7 @@
 /* plan_spec.c - reads how a network is trained, against the table of strategies. */
 #include "spec/plan_spec.h"
 
+#include <math.h>
 #include <stdarg.h>
 
 #include "base/units.h"
@@ -371,6 +372,16 @@ plan_spec_free(PlanSpec *spec)
   g_free(spec);
 }
 
+/* How many of the first n blocks are checkpointed: whenever n times the fraction reaches another
+ * whole and a half one is (fms_fsdp/policies/ac_handler.py, apply_fsdp_checkpointing). */
+static int
+checkpointed_of(double fraction, int n)
+{
+  double reached = n * fraction;
+  int count = (int) floor(reached + 0.5);
+  return reached < count - 0.5 ? count - 1 : count; /* the sum was rounded */
+}
+
 gboolean
 plan_spec_checkpoints(const PlanSpec *spec, int block)
 {
@@ -380,8 +391,8 @@ plan_spec_checkpoints(const PlanSpec *spec, int block)
     return FALSE;
   case CHECKPOINT_EVERY_N:
     return block % spec->checkpointing.every == 0;
-  case CHECKPOINT_FRACTION: /* block i when floor((i + 1) f) > floor(i f): spread evenly */
-    return (gint64) ((block + 1) * f) > (gint64) (block * f);
+  case CHECKPOINT_FRACTION:
+    return checkpointed_of(f, block + 1) > checkpointed_of(f, block);
   default:
     return TRUE;
   }

@@ -401,6 +401,8 @@ expected(StrategyContext *x)
       total.elements_all_reduced += synchronized * h->shard_elements;
     total.parameter_bytes += h->shard_elements * dtype_size(f->stored);
   }
+  if (fsdp1_shards(f) && x->plan->optimizer.clip_grad_norm > 0)
+    total.elements_all_reduced++; /* the norm */
   return total;
 }
 

@@ -35,12 +35,21 @@ accept_groups(const PlanSpec *plan, GError **error)
   const struct {
     const char *key;
     gint64 kept;
-  } of_fsdp2[] = {{"reshard_root", 1}, {"reshard_head", 0}, {"reshard_last_block", 1}};
+  } of_fsdp2[] = {
+      {"reshard_root", 1}, {"reshard_head", 0}, {"reshard_last_block", 1}, {"pin_memory", 1}};
   for (guint i = 0; i < G_N_ELEMENTS(of_fsdp2); i++) {
     g_autofree char *key = g_strconcat("fsdp.", of_fsdp2[i].key, NULL);
     if (plan_spec_number(plan, of_fsdp2[i].key) != of_fsdp2[i].kept)
       return plan_spec_refuse(plan, error, key, "only fsdp2 has it");
   }
+  return TRUE;
+}
+
+static gboolean
+accept_memory(const PlanSpec *plan, GError **error)
+{
+  if (plan_spec_number(plan, "cpu_offload"))
+    return plan_spec_refuse(plan, error, "fsdp.cpu_offload", "not yet supported with fsdp1");
   return TRUE;
 }
 
@@ -105,7 +114,8 @@ cut_off_block(const PlanSpec *plan, const Network *network)
 gboolean
 fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error))
+  if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error) ||
+      !accept_memory(plan, error))
     return FALSE;
   if (!plan->accumulation.reshard_after_backward)
     return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",

@@ -145,6 +145,20 @@ make_zero(StrategyContext *x)
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }
 
+/* dist.all_reduce(total_norm, group=self.process_group): the compute stream waits. */
+static void
+all_reduce_norm(StrategyContext *x, StorageId norm)
+{
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  operand(x, norm, DTYPE_FP32, ROLE_ACCUMULATE);
+  program_builder_collective(x->builder, STREAM_COMPUTE,
+                             &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
+                                           .dtype = DTYPE_FP32,
+                                           .communicator = fsdp1_of(x)->shard_communicator,
+                                           .name = program_builder_name(x->builder, "norm"),
+                                           .bytes = dtype_size(DTYPE_FP32)});
+}
+
 gboolean
 fsdp1_clip(StrategyContext *x)
 {
@@ -156,6 +170,7 @@ fsdp1_clip(StrategyContext *x)
   g_autoptr(GArray) parameters = clipped_parameters(x);
   StorageId local = parameters->len > 0 ? local_norm(x, parameters) : NO_STORAGE;
   StorageId square = scalar(x, local != NO_STORAGE ? local : f->zero, "square of the norm");
+  all_reduce_norm(x, square);
   StorageId total = scalar(x, square, "total norm");
   live_storage_drop(x->live, square);
   StorageId sum = scalar(x, total, "total norm + eps"), inverse = scalar(x, sum, "reciprocal");

@@ -234,7 +234,9 @@ limit_rate(StrategyContext *x)
   Fsdp1 *f = fsdp1_of(x);
   if (!f->limits || f->free_events->len < MOST_IN_FLIGHT)
     return;
+  program_builder_push(x->builder, RANGE_HOOK, "rate_limiter", 0);
   program_builder_event_sync(x->builder, g_array_index(f->free_events, gint32, 0));
+  program_builder_pop(x->builder);
   g_array_remove_index(f->free_events, 0);
 }
 

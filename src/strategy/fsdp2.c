@@ -45,6 +45,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
                             "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number,
                             plan->shard);
+  if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
+    return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
   gint64 blocks = plan_spec_number(plan, "blocks_per_group");
@@ -120,10 +122,12 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
   g->shard = g_new(Shard, MAX(g->count, 1));
   g->full = g_new(StorageId, MAX(g->count, 1));
   g->slice = g_new(StorageId, MAX(g->count, 1));
+  g->on_host_event = g_new(gint32, MAX(g->count, 1));
   for (int i = 0; i < g->count; i++) {
     int p = g->parameter[i];
     f->shards[p] = g->shard[i] = shard_of(network_parameter(x->network, p), f->ranks, x->rank);
     g->full[i] = g->slice[i] = NO_STORAGE;
+    g->on_host_event[i] = -1;
     g->shard_elements += g->shard[i].padded_elements;
     if (network_parameter(x->network, p)->trainable)
       g->reduced_elements += g->shard[i].padded_elements;
@@ -199,6 +203,8 @@ setup(StrategyContext *x)
   f->stored = plan->precision.parameters;
   f->gathered = plan->precision.compute;
   f->reduce = plan->precision.reduce;
+  f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
+  f->pins = f->offloads && plan_spec_number(plan, "pin_memory") != 0;
   f->previous_gather = f->reduce_input = NO_STORAGE;
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
   f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
@@ -233,6 +239,7 @@ teardown(StrategyContext *x)
     g_free(g->shard);
     g_free(g->full);
     g_free(g->slice);
+    g_free(g->on_host_event);
     g_clear_pointer(&g->forward_prefetch, g_array_unref);
     g_clear_pointer(&g->backward_prefetch, g_array_unref);
   }
@@ -245,27 +252,31 @@ teardown(StrategyContext *x)
 
 /* ---- construction: to_empty() on a sharded meta model ---- */
 
-/* reset_sharded_param: a short shard is replaced by a padded one. */
+/* reset_sharded_param: a short shard is replaced by a padded one, one on the host by a page-locked
+ * one. */
 static void
-pad_shard(StrategyContext *x, int parameter, const Shard *shard)
+reset_shard(StrategyContext *x, int parameter, const Shard *shard)
 {
-  if (shard->local_elements == shard->padded_elements)
+  if (shard->local_elements == shard->padded_elements && !fsdp2_of(x)->pins)
     return;
   StoragePurpose purpose = parameter_purpose(x, parameter, CATEGORY_PARAMETER);
   gint64 bytes = shard->padded_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = x->parameters[parameter].sharded;
-  x->parameters[parameter].sharded = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+  x->parameters[parameter].sharded =
+      live_storage_alloc_in(x->live, offload_space(fsdp2_of(x)), bytes, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, old);
 }
 
+/* to_empty() where the policy says: on the host what it makes is pageable. */
 static void
 construct_parameter(StrategyContext *x, int parameter)
 {
   const Shard *shard = &fsdp2_of(x)->shards[parameter];
   gint64 bytes = shard->local_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = x->parameters[parameter].sharded; /* a tied weight is visited twice */
-  x->parameters[parameter].sharded = live_storage_alloc(
-      x->live, bytes, STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  x->parameters[parameter].sharded =
+      live_storage_alloc_in(x->live, fsdp2_of(x)->offloads ? SPACE_HOST : SPACE_DEVICE, bytes,
+                            STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
   live_storage_drop(x->live, old);
 }
 
@@ -282,7 +293,7 @@ construct_module_end(StrategyContext *x, int module)
   for (int i = 0; i < g->count; i++)
     if (strategy_module_contains(x->network, module,
                                  network_parameter(x->network, g->parameter[i])->module))
-      pad_shard(x, g->parameter[i], &g->shard[i]);
+      reset_shard(x, g->parameter[i], &g->shard[i]);
 }
 
 static void
@@ -409,6 +420,7 @@ end_backward(StrategyContext *x)
     if (!last)
       continue;
     group_wait_for_post_backward(x, g);
+    offload_wait(x, g);
     group_drop_gather(x, g);
   }
   if (!last)
@@ -481,10 +493,14 @@ expected(StrategyContext *x)
     if (f->ranks > 1)
       total.elements_reduced += synchronized * f->ranks * g->reduced_elements;
     total.elements_all_reduced += f->replicas > 1 ? synchronized * g->reduced_elements : 0;
-    total.parameter_bytes += g->shard_elements * dtype_size(f->stored);
+    *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
+        g->shard_elements * dtype_size(f->stored);
   }
   if (f->ranks > 1)
     total.elements_gathered += misled_prefetch(f, plan);
+  /* Their norms; those of gradients on the host are summed between hosts. */
+  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
+    total.elements_all_reduced += x->network->parameters->len;
   return total;
 }
 

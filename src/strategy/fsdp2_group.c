@@ -19,15 +19,15 @@ group_purpose(const StrategyContext *x, const Group *g, Category category, const
   return (StoragePurpose){category, module, program_builder_name(x->builder, what)};
 }
 
-static StorageId
-allocate(StrategyContext *x, const Group *g, gint64 bytes, StreamId stream, Category category,
-         const char *what)
+StorageId
+group_allocate(StrategyContext *x, const Group *g, gint64 bytes, StreamId stream, Category category,
+               const char *what)
 {
   return live_storage_alloc(x->live, bytes, stream, group_purpose(x, g, category, what));
 }
 
-static void
-operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
+void
+group_operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
 {
   if (storage != NO_STORAGE)
     program_builder_operand(x->builder, live_storage_tensor(x->live, storage, dtype), role);
@@ -51,41 +51,60 @@ wait_stream(StrategyContext *x, StreamId waiter, StreamId other)
 static void
 kernel_table(StrategyContext *x, const Group *g, gint64 entries, const char *what)
 {
-  StorageId table = allocate(x, g, 8 * entries, STREAM_COMPUTE, CATEGORY_TEMPORARY, what);
+  StorageId table = group_allocate(x, g, 8 * entries, STREAM_COMPUTE, CATEGORY_TEMPORARY, what);
   live_storage_drop(x->live, table);
 }
 
 /* ---- unshard: cast and copy-in on the copy-in stream, all-gather on its own ---- */
 
+/* What is gathered of the group's parameters: present memory, or made for it. */
+typedef struct {
+  StorageId *storage;
+  int count;
+  gboolean is_made;
+} Inputs;
+
+/* The parameters' memory as it is; cast, all into one buffer; or fetched from the host and cast one
+ * by one (_get_param_all_gather_inputs). */
+static Inputs
+make_inputs(StrategyContext *x, const Group *g, gint64 elements)
+{
+  const Fsdp2 *f = fsdp2_of(x);
+  int stored = dtype_size(f->stored), size = dtype_size(f->gathered);
+  gboolean fetches = f->offloads && !g->sliced, casts = f->stored != f->gathered && !f->offloads;
+  Inputs inputs = {g_new(StorageId, g->count), casts ? 1 : g->count, casts || fetches};
+  for (int i = 0; i < g->count; i++)
+    inputs.storage[i] = fetches     ? offload_fetch(x, g, i, STREAM_COPY_IN)
+                        : g->sliced ? g->slice[i]
+                                    : x->parameters[g->parameter[i]].sharded;
+  if (!casts)
+    return inputs;
+  StorageId cast = group_allocate(x, g, elements * size, STREAM_COPY_IN, CATEGORY_ALL_GATHER_BUFFER,
+                                  "all-gather input");
+  for (int i = 0; i < g->count; i++)
+    group_operand(x, inputs.storage[i], g->sliced ? f->gathered : f->stored, ROLE_READ);
+  group_operand(x, cast, f->gathered, ROLE_WRITE);
+  strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * (stored + size));
+  inputs.storage[0] = cast;
+  return inputs;
+}
+
 static void
 copy_in(StrategyContext *x, Group *g, gint64 elements)
 {
   Fsdp2 *f = fsdp2_of(x);
-  gboolean casts = f->stored != f->gathered;
-  int stored = dtype_size(f->stored), size = dtype_size(f->gathered);
-  StorageId cast = NO_STORAGE;
-  if (casts) {
-    cast = allocate(x, g, elements * size, STREAM_COPY_IN, CATEGORY_ALL_GATHER_BUFFER,
-                    "all-gather input");
-    for (int i = 0; i < g->count; i++)
-      operand(x, g->sliced ? g->slice[i] : x->parameters[g->parameter[i]].sharded,
-              g->sliced ? f->gathered : f->stored, ROLE_READ);
-    operand(x, cast, f->gathered, ROLE_WRITE);
-    strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * (stored + size));
-  }
-  g->gathered = allocate(x, g, g->gathered_elements * size, STREAM_COPY_IN,
-                         CATEGORY_ALL_GATHER_BUFFER, "all-gather output");
-  if (casts)
-    operand(x, cast, f->gathered, ROLE_READ);
-  for (int i = 0; i < g->count && !casts; i++)
-    operand(x, g->sliced ? g->slice[i] : x->parameters[g->parameter[i]].sharded, f->stored,
-            ROLE_READ);
-  operand(x, g->gathered, f->gathered, ROLE_WRITE);
+  int size = dtype_size(f->gathered);
+  Inputs inputs = make_inputs(x, g, elements);
+  g->gathered = group_allocate(x, g, g->gathered_elements * size, STREAM_COPY_IN,
+                               CATEGORY_ALL_GATHER_BUFFER, "all-gather output");
+  for (int i = 0; i < inputs.count; i++)
+    group_operand(x, inputs.storage[i], f->gathered, ROLE_READ);
+  group_operand(x, g->gathered, f->gathered, ROLE_WRITE);
   strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * 2 * size);
   wait_stream(x, STREAM_ALL_GATHER, STREAM_COPY_IN);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  operand(x, g->gathered, f->gathered,
-          ROLE_ACCUMULATE); /* in place: the input is this rank's slice of the output */
+  group_operand(x, g->gathered, f->gathered,
+                ROLE_ACCUMULATE); /* in place: the input is this rank's slice of the output */
   Collective gather = {
       .kind = COLLECTIVE_ALL_GATHER,
       .dtype = (guint8) f->gathered,
@@ -96,7 +115,9 @@ copy_in(StrategyContext *x, Group *g, gint64 elements)
   program_builder_collective(x->builder, STREAM_ALL_GATHER, &gather);
   g->unit->all_gathers++;
   g->gather_event = record(x, STREAM_ALL_GATHER);
-  live_storage_drop(x->live, cast);
+  for (int i = inputs.count - 1; i >= 0 && inputs.is_made; i--)
+    live_storage_drop(x->live, inputs.storage[i]);
+  g_free(inputs.storage);
 }
 
 void
@@ -150,9 +171,9 @@ copy_out(StrategyContext *x, Group *g)
   }
   kernel_table(x, g, split_table_entries(x, g, g->sliced ? g->slice_ranks : f->ranks),
                "copy-out table");
-  operand(x, g->gathered, f->gathered, ROLE_READ);
+  group_operand(x, g->gathered, f->gathered, ROLE_READ);
   for (int i = 0; i < g->count; i++)
-    operand(x, g->full[i], f->gathered, ROLE_WRITE);
+    group_operand(x, g->full[i], f->gathered, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "split_with_sizes_copy",
                   2.0 * (double) g->gathered_elements * size);
   for (int i = 0; i < g->count; i++)
@@ -166,23 +187,23 @@ copy_local(StrategyContext *x, Group *g)
 {
   Fsdp2 *f = fsdp2_of(x);
   int size = dtype_size(f->gathered);
-  gboolean casts = f->stored != f->gathered;
+  gboolean casts = f->stored != f->gathered && !f->offloads, makes = casts || f->offloads;
   StorageId previous = NO_STORAGE; /* the loop's variable keeps a cast until the next one exists */
   for (int i = 0; i < g->count; i++) {
     ParameterState *p = &x->parameters[g->parameter[i]];
     gint64 bytes = g->shard[i].full_elements * size;
-    StorageId cast = NO_STORAGE;
+    StorageId cast = f->offloads ? offload_fetch(x, g, i, STREAM_COMPUTE) : NO_STORAGE;
     if (casts) {
-      cast = allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_TEMPORARY, "cast parameter");
-      operand(x, p->sharded, f->stored, ROLE_READ);
-      operand(x, cast, f->gathered, ROLE_WRITE);
+      cast = group_allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_TEMPORARY, "cast parameter");
+      group_operand(x, p->sharded, f->stored, ROLE_READ);
+      group_operand(x, cast, f->gathered, ROLE_WRITE);
       strategy_launch(x, STREAM_COMPUTE, "to_copy", (double) bytes * 3);
-      live_storage_clear(x->live, &previous);
     }
+    live_storage_clear(x->live, &previous);
     StoragePurpose purpose = parameter_purpose(x, g->parameter[i], CATEGORY_UNSHARDED_PARAMETER);
     p->unsharded = g->full[i] = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
-    operand(x, casts ? cast : p->sharded, f->gathered, ROLE_READ);
-    operand(x, g->full[i], f->gathered, ROLE_WRITE);
+    group_operand(x, makes ? cast : p->sharded, f->gathered, ROLE_READ);
+    group_operand(x, g->full[i], f->gathered, ROLE_WRITE);
     strategy_launch(x, STREAM_COMPUTE, "copy", (double) bytes * 2);
     previous = cast;
   }
@@ -264,8 +285,8 @@ group_reshard_to_slice(StrategyContext *x, Group *g)
     gint64 bytes = g->shard[i].full_elements / g->slice_ranks * dtype_size(f->gathered);
     StoragePurpose purpose = parameter_purpose(x, g->parameter[i], CATEGORY_PARAMETER);
     g->slice[i] = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
-    operand(x, g->full[i], f->gathered, ROLE_READ);
-    operand(x, g->slice[i], f->gathered, ROLE_WRITE);
+    group_operand(x, g->full[i], f->gathered, ROLE_READ);
+    group_operand(x, g->slice[i], f->gathered, ROLE_WRITE);
     strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
     drop_full(x, g, i);
   }
@@ -281,8 +302,8 @@ static void
 add_to_accumulated(StrategyContext *x, ParameterState *p)
 {
   Fsdp2 *f = fsdp2_of(x);
-  operand(x, p->gradient, f->gathered, ROLE_READ);
-  operand(x, p->accumulated, f->reduce, ROLE_ACCUMULATE);
+  group_operand(x, p->gradient, f->gathered, ROLE_READ);
+  group_operand(x, p->accumulated, f->reduce, ROLE_ACCUMULATE);
   gint64 bytes = live_storage_bytes(x->live, p->accumulated);
   strategy_launch(x, STREAM_COMPUTE, "add", 2.5 * (double) bytes);
   live_storage_clear(x->live, &p->gradient);
@@ -300,20 +321,12 @@ keep_gradient(StrategyContext *x, int index)
   gint64 bytes = network_parameter(x->network, index)->elements * dtype_size(f->reduce);
   StoragePurpose purpose = parameter_purpose(x, index, CATEGORY_UNSHARDED_GRADIENT);
   p->accumulated = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
-  operand(x, p->gradient, f->gathered, ROLE_READ);
-  operand(x, p->accumulated, f->reduce, ROLE_WRITE);
+  group_operand(x, p->gradient, f->gathered, ROLE_READ);
+  group_operand(x, p->accumulated, f->reduce, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "to_copy", 1.5 * (double) bytes);
   live_storage_clear(x->live, &p->gradient);
   p->has_gradient = FALSE;
 }
-
-/* What is reduced together: the group's parameters that have a gradient. */
-typedef struct {
-  int count;
-  int *position;        /* in the group */
-  StorageId *gradients; /* unsharded */
-  gint64 shard_elements;
-} Reduction;
 
 /* Entries of chunk_cat's table: one for each block of a rank's chunk. */
 static gint64
@@ -351,12 +364,12 @@ copy_gradients_in(StrategyContext *x, Group *g, Reduction *r)
 {
   Fsdp2 *f = fsdp2_of(x);
   gint64 elements = f->ranks * r->shard_elements, bytes = elements * dtype_size(f->reduce);
-  StorageId input =
-      allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter input");
+  StorageId input = group_allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_REDUCE_SCATTER_BUFFER,
+                                   "reduce-scatter input");
   kernel_table(x, g, cat_table_entries(g, r, f->reduce), "copy-in table");
   for (int i = 0; i < r->count; i++)
-    operand(x, r->gradients[i], f->gathered, ROLE_READ);
-  operand(x, input, f->reduce, ROLE_WRITE);
+    group_operand(x, r->gradients[i], f->gathered, ROLE_READ);
+  group_operand(x, input, f->reduce, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "chunk_cat",
                   (double) elements * (dtype_size(f->gathered) + dtype_size(f->reduce)));
   for (int i = f->ranks > 1 ? r->count - 2 : r->count - 1; i >= 0; i--)
@@ -388,19 +401,23 @@ store_gradient(StrategyContext *x, Group *g, const Reduction *r, StorageId outpu
   StorageId flat = output;
   gint64 bytes = r->shard_elements * dtype_size(f->stored);
   if (f->reduce != f->stored) {
-    flat = allocate(x, g, bytes, stream, CATEGORY_SHARDED_GRADIENT, "sharded gradient");
-    operand(x, output, f->reduce, ROLE_READ);
-    operand(x, flat, f->stored, ROLE_WRITE);
+    flat = group_allocate(x, g, bytes, stream, CATEGORY_SHARDED_GRADIENT, "sharded gradient");
+    group_operand(x, output, f->reduce, ROLE_READ);
+    group_operand(x, flat, f->stored, ROLE_WRITE);
     strategy_launch(x, stream, "to_copy",
                     (double) r->shard_elements * dtype_size(f->reduce) + (double) bytes);
     live_storage_drop(x->live, output);
   }
   live_storage_set_purpose(x->live, flat,
                            group_purpose(x, g, CATEGORY_SHARDED_GRADIENT, "sharded gradient"));
+  if (f->offloads) {
+    offload_store(x, g, r, flat, stream);
+    return flat;
+  }
   StorageId present = x->parameters[g->parameter[r->position[0]]].sharded_gradient;
   if (present != NO_STORAGE) {
-    operand(x, flat, f->stored, ROLE_READ);
-    operand(x, present, f->stored, ROLE_ACCUMULATE);
+    group_operand(x, flat, f->stored, ROLE_READ);
+    group_operand(x, present, f->stored, ROLE_ACCUMULATE);
     strategy_launch(x, stream, "add", 3.0 * (double) bytes);
   }
   for (int i = 0; i < r->count && present == NO_STORAGE; i++) {
@@ -429,7 +446,7 @@ all_reduce(StrategyContext *x, Group *g, const Reduction *r, StorageId output)
   Fsdp2 *f = fsdp2_of(x);
   wait_stream(x, STREAM_ALL_REDUCE, STREAM_REDUCE_SCATTER);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  operand(x, output, f->reduce, ROLE_ACCUMULATE);
+  group_operand(x, output, f->reduce, ROLE_ACCUMULATE);
   issue_collective(x, g, COLLECTIVE_ALL_REDUCE, f->replicate_communicator, STREAM_ALL_REDUCE,
                    r->shard_elements);
   g->all_reduce_event = record(x, STREAM_ALL_REDUCE);
@@ -443,8 +460,8 @@ scatter(StrategyContext *x, Group *g, const Reduction *r, StorageId input, Stora
 {
   Fsdp2 *f = fsdp2_of(x);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  operand(x, input, f->reduce, ROLE_READ);
-  operand(x, output, f->reduce, ROLE_WRITE);
+  group_operand(x, input, f->reduce, ROLE_READ);
+  group_operand(x, output, f->reduce, ROLE_WRITE);
   if (f->ranks > 1) {
     issue_collective(x, g, COLLECTIVE_REDUCE_SCATTER, f->shard_communicator, STREAM_REDUCE_SCATTER,
                      f->ranks * r->shard_elements);
@@ -469,8 +486,8 @@ reduce(StrategyContext *x, Group *g, Reduction *r)
   StorageId input = copy_gradients_in(x, g, r);
   wait_stream(x, STREAM_REDUCE_SCATTER, STREAM_COMPUTE);
   StorageId output =
-      allocate(x, g, r->shard_elements * dtype_size(f->reduce), STREAM_REDUCE_SCATTER,
-               CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter output");
+      group_allocate(x, g, r->shard_elements * dtype_size(f->reduce), STREAM_REDUCE_SCATTER,
+                     CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter output");
   scatter(x, g, r, input, output);
   gint32 scattered = record(x, STREAM_REDUCE_SCATTER);
   if (f->replicas > 1)

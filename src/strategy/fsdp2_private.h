@@ -35,7 +35,16 @@ typedef struct {
   gint32 reduce_event;     /* post_reduce_event, -1: none */
   gint32 all_reduce_event; /* HSDP, -1: none */
   StorageId all_reduce_input;
+  gint32 *on_host_event; /* by parameter: its gradient has come to the host; -1: none pending */
 } Group;
+
+/* What is reduced together: the group's parameters that have a gradient. */
+typedef struct {
+  int count;
+  int *position;        /* in the group */
+  StorageId *gradients; /* unsharded */
+  gint64 shard_elements;
+} Reduction;
 
 /* State shared by all groups (FSDPCommContext). */
 typedef struct {
@@ -52,6 +61,7 @@ typedef struct {
   StorageId reduce_input; /* of the group reduced last, kept until the next one */
   gint32 reduce_input_event;
   gboolean keep_unsharded; /* set_reshard_after_backward(False) in this micro-batch */
+  gboolean offloads, pins; /* CPUOffloadPolicy, and its pin_memory */
 } Fsdp2;
 
 static inline Fsdp2 *
@@ -74,6 +84,25 @@ void group_reshard_to_slice(StrategyContext *x, Group *g);
 void group_post_backward(StrategyContext *x, Group *g);
 /* The compute stream waits for what an earlier reduction of this group still has under way. */
 void group_wait_for_post_backward(StrategyContext *x, Group *g);
+/* The memory of a group. */
+StorageId group_allocate(StrategyContext *x, const Group *g, gint64 bytes, StreamId stream,
+                         Category category, const char *what);
+/* An operand of what is issued next; NO_STORAGE is none. */
+void group_operand(StrategyContext *x, StorageId storage, DType dtype, Role role);
+
+/* ---- fsdp2_offload.c: what CPUOffloadPolicy changes ---- */
+
+/* Where shards and their gradients are. */
+Space offload_space(const Fsdp2 *f);
+/* The group's i-th shard on the device, in the dtype that is gathered: the caller's. */
+StorageId offload_fetch(StrategyContext *x, const Group *g, int i, StreamId stream);
+/* The reduced gradients, one after the other in `flat`, go to the host or are added to what is
+ * there. */
+void offload_store(StrategyContext *x, Group *g, const Reduction *r, StorageId flat,
+                   StreamId stream);
+/* The host waits for gradients that are still on their way. */
+void offload_wait(StrategyContext *x, Group *g);
+
 /* A wait for everything issued on another stream so far. */
 void wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
 

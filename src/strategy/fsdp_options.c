@@ -32,6 +32,10 @@ static const OptionInfo options[] = {
      "FSDP1 only: what is sharded, and when parameters are freed"},
     {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL,
      "FSDP1 only: the host waits so that at most two all-gathers are in flight"},
+    {"cpu_offload", OPTION_BOOL, "false", 0, 0, NULL,
+     "shards, their gradients and the optimizer are in the host's memory"},
+    {"pin_memory", OPTION_BOOL, "true", 0, 0, NULL,
+     "what cpu_offload keeps there is page-locked; FSDP1's always is"},
     {0},
 };
 

@@ -72,14 +72,19 @@ strategy_copy(StrategyContext *x, StreamId stream, const char *name, double byte
   program_builder_copy(x->builder, stream, program_builder_kernel(x->builder, &kernel));
 }
 
+void
+strategy_work_on_host(StrategyContext *x, double bytes)
+{
+  program_builder_host_work(x->builder, HOST_WORK_MEMORY, (int) ceil_div((gint64) bytes, MIB));
+}
+
 /* DeepSpeedCPUAdam (csrc/adam/cpu_adam_impl.cpp) goes once over weights, gradients and moments, and
  * writes all but the gradients; the weights are then read and written in 16 bits. */
 void
 strategy_update_on_host(StrategyContext *x, gint64 elements)
 {
   int moments = x->plan->optimizer.name != OPTIMIZER_SGD ? 2 : 1;
-  gint64 bytes = elements * (4 * (3 + 2 * moments) + 6);
-  program_builder_host_work(x->builder, HOST_WORK_MEMORY, (int) ceil_div(bytes, MIB));
+  strategy_work_on_host(x, (double) (elements * (4 * (3 + 2 * moments) + 6)));
 }
 
 /* ---- units ---- */

@@ -102,7 +102,8 @@ typedef struct {
   gint64 elements_gathered; /* sum over all-gathers of the gathered buffer's elements */
   gint64 elements_reduced;  /* sum over reduce-scatters of the reduced buffer's elements */
   gint64 elements_all_reduced;
-  gint64 parameter_bytes; /* persistent, per rank */
+  gint64 parameter_bytes;      /* persistent, per rank */
+  gint64 host_parameter_bytes; /* the same in the host's memory, by strategies of PyTorch */
 } ExpectedTotals;
 
 /* What a framework's engine does to the loss before it runs backward. */
@@ -225,6 +226,8 @@ void strategy_release_retained(StrategyContext *x, const Strategy *strategy, Ret
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
 /* A copy of so many bytes between the device and the host. */
 void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* The CPU reads and writes so many bytes. */
+void strategy_work_on_host(StrategyContext *x, double bytes);
 /* The optimizer on the host updates so many elements of fp32 and writes them once more in the
  * model's dtype: what the CPU reads and writes. */
 void strategy_update_on_host(StrategyContext *x, gint64 elements);

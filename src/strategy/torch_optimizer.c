@@ -8,6 +8,7 @@ typedef struct {
   DType dtype;
   int n;
   OptimizedTensor *tensors;
+  gboolean on_host; /* that is where the tensors are */
 } Update;
 
 static gint64
@@ -47,8 +48,10 @@ static StorageId
 new_state(const Update *u, int i, gint64 bytes)
 {
   StrategyContext *x = u->x;
-  StorageId state = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, state_purpose(u, i));
-  if (state == NO_STORAGE)
+  Space space = u->on_host ? SPACE_HOST : SPACE_DEVICE;
+  StorageId state =
+      live_storage_alloc_in(x->live, space, bytes, STREAM_COMPUTE, state_purpose(u, i));
+  if (state == NO_STORAGE || u->on_host)
     return state;
   operand(u, state, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
@@ -56,7 +59,7 @@ new_state(const Update *u, int i, gint64 bytes)
 }
 
 /* Adam: two moments, and the step counter on the device when fused.  SGD with momentum: one buffer.
- */
+ * All where the parameters are, pageable on the host (zeros_like pins nothing). */
 static void
 make_states(const Update *u)
 {
@@ -67,7 +70,7 @@ make_states(const Update *u)
     if (!t->stepped || t->made)
       continue;
     t->made = TRUE;
-    if (adam && fused)
+    if (adam && fused && !u->on_host)
       t->step = new_state(u, i, 4);
     for (int k = 0; k < (adam ? OPTIMIZER_MOMENTS : 1); k++)
       t->moment[k] = new_state(u, i, bytes_of(u, i));
@@ -122,10 +125,31 @@ forloop_temporaries(const Update *u)
   live_storage_drop(u->x->live, previous);
 }
 
+/* The CPU goes over its memory as often as a device would; what it needs for the moment comes and
+ * goes. */
+static void
+update_on_host(const Update *u, double bytes_per_parameter_byte)
+{
+  double bytes = 0;
+  for (int i = 0; i < u->n; i++)
+    bytes += (double) bytes_of(u, i);
+  strategy_work_on_host(u->x, bytes_per_parameter_byte * bytes);
+}
+
+/* The tensors are in one place; those without elements are nowhere. */
+static gboolean
+are_on_host(const StrategyContext *x, int n, const OptimizedTensor *tensors)
+{
+  for (int i = 0; i < n; i++)
+    if (tensors[i].value != NO_STORAGE)
+      return live_storage_space(x->live, tensors[i].value) != SPACE_DEVICE;
+  return FALSE;
+}
+
 void
 torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors)
 {
-  const Update u = {x, dtype, n, tensors};
+  const Update u = {x, dtype, n, tensors, are_on_host(x, n, tensors)};
   const OptimizerCode code = x->plan->optimizer.implementation;
   gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
   int stepped = 0;
@@ -133,12 +157,16 @@ torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *te
     stepped += tensors[i].stepped;
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, stepped);
   make_states(&u);
+  /* bytes moved per byte of parameter: fused 28 / 4, foreach 84 / 4, for-loop like foreach; SGD
+   * reads gradient, buffer and parameter and writes two of them */
+  double factor = !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
+  if (u.on_host) {
+    update_on_host(&u, factor);
+    return;
+  }
   if (adam && code == OPTIMIZER_FOREACH)
     foreach_temporaries(&u);
   else if (adam && code == OPTIMIZER_FORLOOP)
     forloop_temporaries(&u);
-  /* bytes moved per byte of parameter: fused 28 / 4, foreach 84 / 4, for-loop like foreach; SGD
-   * reads gradient, buffer and parameter and writes two of them */
-  double factor = !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
   launch_update(&u, adam ? "adam" : "sgd", factor);
 }

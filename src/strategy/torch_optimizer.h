@@ -26,7 +26,8 @@ typedef struct {
     }                                                                                              \
   }
 
-/* optimizer.step() of the plan's optimizer on n tensors of one dtype. */
+/* optimizer.step() of the plan's optimizer on n tensors of one dtype, on the device or all on the
+ * host. */
 void torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors);
 
 #endif

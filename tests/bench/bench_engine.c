@@ -72,7 +72,7 @@ typedef struct {
 } Net;
 
 static double
-slower_together(gpointer user, int rate_class, const int *running)
+slower_together(gpointer user, int rate_class, const int *running, G_GNUC_UNUSED int total)
 {
   (void) user;
   return running[1 - rate_class] > 0 ? 0.75 : 1;

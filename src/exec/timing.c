@@ -1,0 +1,160 @@
+/* timing.c - durations from the models, and rates of works beside each other. */
+#include "exec/timing.h"
+
+/* How often a collective's data passes through each rank's memory, in units of the whole buffer: an
+ * all-gather reads what it sends and writes what it receives; one that reduces reads its own part
+ * too; an all-reduce does the one, then the other, less the pass that both have. */
+static const double memory_passes[COLLECTIVE_KIND_COUNT] = {
+    [COLLECTIVE_ALL_GATHER] = 2, [COLLECTIVE_REDUCE_SCATTER] = 3, [COLLECTIVE_ALL_REDUCE] = 4,
+    [COLLECTIVE_BROADCAST] = 2,  [COLLECTIVE_REDUCE] = 3,
+};
+
+/* Channels, of one CTA each, that NCCL opens for a group: as its links inside the node allow, or
+ * over the network as many as its NICs keep busy. */
+static double
+collective_sms(const ClusterSpec *cluster, GroupShape shape)
+{
+  const ContentionSpec *contention = &cluster->contention;
+  if (shape.nodes == 1)
+    return contention->intra_sms;
+  double bandwidth = shape.nics_per_group * cluster->nic_bandwidth;
+  double sms = MAX(contention->inter_sms_per_bandwidth * bandwidth, contention->inter_sms_min);
+  return MIN(sms, contention->intra_sms);
+}
+
+static CollectiveTiming
+collective_timing(const Timing *timing, const Collective *collective)
+{
+  const ClusterSpec *cluster = timing->cluster;
+  GroupShape shape = timing->shapes[collective->communicator];
+  CollectiveTiming result = {0};
+  if (cluster->device->clock != CLOCK_RUNNING || shape.ranks <= 1)
+    return result;
+  result.alone = collective_duration(cluster, collective->kind, shape, collective->bytes);
+  CollectiveCost cost = collective_cost(cluster, collective->kind, shape);
+  result.latency = MIN(result.alone, (SimTime) cost.latency_ns);
+  result.sms = collective_sms(cluster, shape);
+  double moved = memory_passes[collective->kind] * (double) collective->bytes;
+  if (result.alone > 0)
+    result.memory = moved / ((double) result.alone * 1e-9) / cluster->device->memory_bandwidth;
+  return result;
+}
+
+/* How many ranks work on the Program: a communicator's members lie `stride` apart. */
+static int
+ranks_of(const Program *program)
+{
+  int ranks = 1;
+  for (guint i = 0; i < program->communicators->len; i++) {
+    const Communicator *c = &g_array_index(program->communicators, Communicator, i);
+    ranks = MAX(ranks, c->ranks * c->stride);
+  }
+  return ranks;
+}
+
+static void
+init_kernels(Timing *timing, const Program *program, const ClusterSpec *cluster)
+{
+  guint kernels = program->kernels->len;
+  KernelModel model = kernel_model(cluster->device, &(KernelRun){.ranks = ranks_of(program)});
+  timing->kernels = g_new(SimTime, kernels);
+  timing->parts = timing->contends ? g_new(KernelParts, kernels) : NULL;
+  timing->known = timing->contends ? g_new0(KnownRate, kernels) : NULL;
+  for (guint i = 0; i < kernels; i++) {
+    const Kernel *kernel = &g_array_index(program->kernels, Kernel, i);
+    timing->kernels[i] = kernel_model_duration(&model, kernel);
+    if (timing->contends)
+      timing->parts[i] = kernel_model_parts(&model, kernel);
+  }
+}
+
+void
+timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster)
+{
+  guint collectives = program->collectives->len, communicators = program->communicators->len;
+  *timing = (Timing){.program = program, .cluster = cluster};
+  timing->contends = cluster->contention.enabled && cluster->device->clock == CLOCK_RUNNING;
+  timing->shapes = g_new(GroupShape, communicators);
+  for (guint i = 0; i < communicators; i++) {
+    const Communicator *c = &g_array_index(program->communicators, Communicator, i);
+    timing->shapes[i] = group_shape(cluster, c->ranks, c->stride);
+  }
+  timing->collectives = g_new(CollectiveTiming, collectives);
+  for (guint i = 0; i < collectives; i++)
+    timing->collectives[i] =
+        collective_timing(timing, &g_array_index(program->collectives, Collective, i));
+  init_kernels(timing, program, cluster);
+}
+
+void
+timing_clear(Timing *timing)
+{
+  g_free(timing->shapes);
+  g_free(timing->collectives);
+  g_free(timing->kernels);
+  g_free(timing->parts);
+  g_free(timing->known);
+}
+
+/* ---- contention ---- */
+
+/* What the running collectives take together. */
+typedef struct {
+  int count;
+  double sms, memory;
+} Load;
+
+static Load
+running_load(const Timing *timing, const int *running)
+{
+  Load load = {0};
+  for (guint i = 0; i < timing->program->collectives->len; i++) {
+    if (running[i] == 0)
+      continue;
+    load.count += running[i];
+    load.sms += running[i] * timing->collectives[i].sms;
+    load.memory += running[i] * timing->collectives[i].memory;
+  }
+  return load;
+}
+
+/* Kernels keep half of the SMs, however many collectives there are. */
+static double
+kernel_rate(Timing *timing, int kernel, const Load *load)
+{
+  KnownRate *known = &timing->known[kernel];
+  if (known->rate > 0 && known->sms == load->sms && known->memory == load->memory)
+    return known->rate;
+  const ClusterSpec *cluster = timing->cluster;
+  KernelRivals rivals = {
+      .sms = MIN(load->sms, cluster->device->sms / 2),
+      .sm_factor = cluster->contention.sm_factor,
+      .memory = MIN(load->memory, cluster->contention.memory_limit),
+  };
+  double rate = 1 / kernel_slowdown(cluster->device, &timing->parts[kernel], &rivals);
+  *known = (KnownRate){load->sms, load->memory, rate};
+  return rate;
+}
+
+/* A RateFunction. */
+static double
+rate_beside(gpointer user, int rate_class, const int *running, int total)
+{
+  Timing *timing = user;
+  int collectives = (int) timing->program->collectives->len;
+  if (total == 1)
+    return 1;
+  Load load = running_load(timing, running);
+  if (rate_class < collectives)
+    return load.count < total ? 1 / timing->cluster->contention.collective_slowdown : 1;
+  return load.count > 0 ? kernel_rate(timing, rate_class - collectives, &load) : 1;
+}
+
+RateGroup *
+timing_group_new(Timing *timing, Engine *engine)
+{
+  int classes = (int) (timing->program->collectives->len + timing->program->kernels->len);
+  if (!timing->contends || timing->program->collectives->len == 0)
+    return NULL;
+  return rate_group_new(engine, classes, rate_beside, timing);
+}

@@ -1,0 +1,55 @@
+/* timing.h - how long the kernels and collectives of a Program take alone on a cluster, and how
+ * they slow each other down: worked out once, used by every rank. */
+#ifndef HIGHWATER_EXEC_TIMING_H
+#define HIGHWATER_EXEC_TIMING_H
+
+#include "collective/collective.h"
+#include "compute/kernel_slowdown.h"
+#include "engine/engine.h"
+#include "program/program.h"
+
+/* A collective alone, and what it takes from kernels meanwhile. */
+typedef struct {
+  SimTime alone;
+  SimTime latency; /* of it; nobody shares that */
+  double sms;      /* that its channels hold */
+  double memory;   /* fraction of the memory's bandwidth */
+} CollectiveTiming;
+
+/* A kernel's slowdown under the load that it met last. */
+typedef struct {
+  double sms, memory;
+  double rate; /* 0: none yet */
+} KnownRate;
+
+typedef struct {
+  const Program *program;
+  const ClusterSpec *cluster;
+  GroupShape *shapes;            /* of each communicator of the Program */
+  SimTime *kernels;              /* of each kernel, alone */
+  CollectiveTiming *collectives; /* of each collective */
+  gboolean contends;             /* FALSE: nothing slows anything down */
+  KernelParts *parts;            /* of each kernel; only if it contends */
+  KnownRate *known;
+} Timing;
+
+void timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster);
+void timing_clear(Timing *timing);
+
+/* A device's group of works that slow each other down; NULL when nothing does.  Rate classes are
+ * timing_collective_class() and timing_kernel_class(). */
+RateGroup *timing_group_new(Timing *timing, Engine *engine);
+
+static inline int
+timing_collective_class(gint32 collective)
+{
+  return collective;
+}
+
+static inline int
+timing_kernel_class(const Timing *timing, gint32 kernel)
+{
+  return (int) timing->program->collectives->len + kernel;
+}
+
+#endif
