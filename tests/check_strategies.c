@@ -83,9 +83,17 @@ static const char *const optimizers[] = {
     "optimizer.name=sgd optimizer.implementation=foreach",
     "optimizer.name=none",
 };
+static const char *const trained[] = {
+    "trainable=null",
+    "lora=null",
+    "trainable=[\"*.1.*\"]",
+    "trainable=[\"!*.0.*\",\"!*bias\"]",
+    "lora={\"rank\":4,\"targets\":\"all-linear\"}",
+    "lora={\"rank\":3,\"targets\":[\"*.1.*\"],\"dropout\":0.1} trainable=[\"*lora*\",\"*norm*\"]",
+};
 static const Dimension common[] = {
     DIMENSION(meshes),     DIMENSION(policies),   DIMENSION(accumulations),
-    DIMENSION(precisions), DIMENSION(optimizers),
+    DIMENSION(precisions), DIMENSION(optimizers), DIMENSION(trained),
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",

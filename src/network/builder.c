@@ -257,6 +257,7 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
       .name = *owner->path != '\0' ? g_strconcat(owner->path, ".", name, NULL) : g_strdup(name),
       .module = module,
       .dims = dims,
+      .adapter = b->adapter,
   };
   p.trainable = p.requires_grad = is_trainable(b, p.name);
   va_list args;

@@ -46,6 +46,15 @@ network_trainable_count(const Network *network)
   return count;
 }
 
+int
+network_trainable_tensors(const Network *network)
+{
+  int count = 0;
+  for (guint i = 0; i < network->parameters->len; i++)
+    count += network_parameter(network, (int) i)->trainable;
+  return count;
+}
+
 gint64
 network_parameter_count(const Network *network)
 {

@@ -20,6 +20,7 @@ typedef struct {
   int dims;
   gint64 shape[4];
   gint64 elements;
+  gboolean adapter;       /* was added to the finished model */
   gboolean trainable;     /* requires a gradient */
   gboolean requires_grad; /* what ops see does: it, or the flat tensor that it is a view of */
 } Parameter;
@@ -166,6 +167,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
 gint64 network_trainable_count(const Network *network);
+/* Tensors, not elements. */
+int network_trainable_tensors(const Network *network);
 /* The type of a module that puts an adapter around a layer. */
 #define NETWORK_ADAPTER_TYPE "lora.Linear"
 /* The last part of a parameter's name: "weight".  Borrowed. */

@@ -80,23 +80,15 @@ allocate_buckets(StrategyContext *x)
   }
 }
 
-/* The reducer knows parameters that require a gradient. */
-static int
-trainable_tensors(const StrategyContext *x)
-{
-  int count = 0;
-  for (guint i = 0; i < x->network->parameters->len; i++)
-    count += network_parameter(x->network, (int) i)->trainable;
-  return count;
-}
-
-/* The first reducer ignores the cap: it cannot know the order, so one bucket holds everything. */
+/* The reducer knows the parameters that require a gradient.  The first one ignores the cap: it
+ * cannot know the order, so one bucket holds everything. */
 static void
 construct(StrategyContext *x)
 {
   Ddp *d = x->state;
   strategy_construct_whole(x);
-  add_bucket(d, network_trainable_count(x->network) * dtype_size(d->dtype), trainable_tensors(x));
+  add_bucket(d, network_trainable_count(x->network) * dtype_size(d->dtype),
+             network_trainable_tensors(x->network));
   allocate_buckets(x);
 }
 
@@ -170,8 +162,8 @@ rebuild(StrategyContext *x)
   plan_buckets(x);
   StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
                             program_builder_name(x->builder, "bucket indices")};
-  StorageId indices =
-      live_storage_alloc(x->live, 4 * ((gint64) trainable_tensors(x) + 1), STREAM_COMPUTE, purpose);
+  StorageId indices = live_storage_alloc(
+      x->live, 4 * ((gint64) network_trainable_tensors(x->network) + 1), STREAM_COMPUTE, purpose);
   StorageId sizes =
       live_storage_alloc(x->live, 4 * (gint64) d->buckets->len, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, sizes);

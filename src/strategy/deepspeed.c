@@ -275,9 +275,6 @@ deepspeed_accept(const PlanSpec *plan, const Network *network, int stage, GError
   if (stage > 0 && plan->replicate != 1)
     return plan_spec_refuse(plan, error, "mesh.replicate",
                             "%s shards over all ranks: use mesh.shard", plan->strategy);
-  if (plan->trainable != NULL || plan->lora != NULL)
-    return plan_spec_refuse(plan, error, plan->trainable != NULL ? "trainable" : "lora",
-                            "not yet supported under DeepSpeed");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast", "not yet supported under DeepSpeed");
   if (plan->optimizer.name == OPTIMIZER_NONE)

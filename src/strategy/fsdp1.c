@@ -374,6 +374,13 @@ is_called_twice(const StrategyContext *x, const Handle *h)
   return block >= 0 && fsdp1_is_reentrant(x->plan, block);
 }
 
+/* Does backward come to it? */
+static gboolean
+is_reached(const StrategyContext *x, const Handle *h)
+{
+  return strategy_output_requires_grad(x->network, g_array_index(h->unit->modules, int, 0));
+}
+
 /* How often a flat parameter is gathered in a step.  The root keeps what forward gathered. */
 static gint64
 gathers(const StrategyContext *x, const Handle *h)
@@ -381,7 +388,7 @@ gathers(const StrategyContext *x, const Handle *h)
   const Fsdp1 *f = fsdp1_of(x);
   int steps = x->plan->accumulation.steps;
   if (fsdp1_reshards_after_forward(f))
-    return h->is_root ? steps : (is_called_twice(x, h) ? 3 : 2) * steps;
+    return h->is_root || !is_reached(x, h) ? steps : (is_called_twice(x, h) ? 3 : 2) * steps;
   return x->plan->accumulation.sync_every_step ? steps : 1;
 }
 
@@ -395,9 +402,9 @@ expected(StrategyContext *x)
     const Handle *h = &f->handles[i];
     if (fsdp1_shards(f)) {
       total.elements_gathered += gathers(x, h) * h->unsharded_elements;
-      total.elements_reduced += synchronized * h->unsharded_elements;
+      total.elements_reduced += h->requires_grad ? synchronized * h->unsharded_elements : 0;
     }
-    if (f->replicas > 1)
+    if (f->replicas > 1 && h->requires_grad)
       total.elements_all_reduced += synchronized * h->shard_elements;
     total.parameter_bytes += h->shard_elements * dtype_size(f->stored);
   }

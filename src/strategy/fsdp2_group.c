@@ -176,7 +176,7 @@ copy_out(StrategyContext *x, Group *g)
     group_operand(x, g->full[i], f->gathered, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "split_with_sizes_copy",
                   2.0 * (double) g->gathered_elements * size);
-  for (int i = 0; i < g->count; i++)
+  for (int i = 0; i < g->count && g->sliced; i++)
     live_storage_clear(x->live, &g->slice[i]);
   g->sliced = FALSE;
 }
@@ -270,6 +270,7 @@ drop_full(StrategyContext *x, Group *g, int i)
 void
 group_reshard(StrategyContext *x, Group *g)
 {
+  g->sliced = FALSE; /* what backward did not come to: the slices are forgotten, but not freed */
   if (!g->unsharded || g->held)
     return;
   for (int i = 0; i < g->count; i++)
@@ -284,10 +285,12 @@ group_reshard_to_slice(StrategyContext *x, Group *g)
   for (int i = 0; i < g->count; i++) {
     gint64 bytes = g->shard[i].full_elements / g->slice_ranks * dtype_size(f->gathered);
     StoragePurpose purpose = parameter_purpose(x, g->parameter[i], CATEGORY_PARAMETER);
+    StorageId old = g->slice[i];
     g->slice[i] = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
     group_operand(x, g->full[i], f->gathered, ROLE_READ);
     group_operand(x, g->slice[i], f->gathered, ROLE_WRITE);
     strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+    live_storage_drop(x->live, old);
     drop_full(x, g, i);
   }
   g->unsharded = FALSE;

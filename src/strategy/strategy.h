@@ -83,6 +83,7 @@ struct _StrategyContext {
   gboolean last_micro_batch;
   gboolean synchronize;          /* gradients are reduced in this micro-batch */
   gboolean no_grad;              /* autograd records nothing */
+  gboolean recomputing;          /* a checkpointed region runs again, inside backward */
   gboolean output_requires_grad; /* what the module gave back for which after_forward is called */
   GPtrArray *retained;           /* Retained *: groups that somebody else holds */
 };
@@ -212,7 +213,13 @@ StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Catego
  * again.  end may be NULL. */
 void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                                  void (*end)(StrategyContext *, int module));
+/* Does what the module gives back require a gradient: is there a parameter that does in it, or
+ * defined (and so, used) before it? */
+gboolean strategy_output_requires_grad(const Network *network, int module);
 gboolean strategy_module_contains(const Network *network, int module, int other);
+/* The same for a model that is made on the device: adapters come when all else is there. */
+void strategy_visit_whole(StrategyContext *x, void (*parameter)(StrategyContext *, int),
+                          void (*end)(StrategyContext *, int module));
 /* The whole model on every rank, parameter by parameter. */
 void strategy_construct_whole(StrategyContext *x);
 /* Refuses what needs sharded groups: for strategies that have none. */
