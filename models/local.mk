@@ -16,11 +16,24 @@ dist_network_DATA = \
 
 clusterdir = $(pkgdatadir)/cluster
 dist_cluster_DATA = \
+  models/cluster/a100-40gb-8.json \
   models/cluster/a100-80gb-8.json \
+  models/cluster/alps.json \
+  models/cluster/aws-p4d.json \
+  models/cluster/aws-p4de.json \
+  models/cluster/aws-p5.json \
+  models/cluster/b200-8.json \
   models/cluster/endless.json \
+  models/cluster/gcp-a3-high.json \
+  models/cluster/gcp-a3-mega.json \
+  models/cluster/gcp-a3-ultra.json \
+  models/cluster/gcp-a4.json \
+  models/cluster/h100-4.json \
   models/cluster/h100-8.json \
   models/cluster/h200-8.json \
-  models/cluster/instant.json
+  models/cluster/instant.json \
+  models/cluster/oci-a100.json \
+  models/cluster/polaris.json
 
 devicedir = $(pkgdatadir)/device
 dist_device_DATA = \
@@ -59,6 +72,7 @@ dist_plan_DATA = \
   models/plan/fsdp2-no-reshard.json \
   models/plan/fsdp2.json \
   models/plan/hsdp.json \
+  models/plan/internevo.json \
   models/plan/zero1.json \
   models/plan/zero2.json \
   models/plan/zero3.json

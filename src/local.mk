@@ -19,7 +19,8 @@ STRATEGIES = \
   src/strategy/zero2.c \
   src/strategy/zero3.c \
   src/strategy/fsdp1.c \
-  src/strategy/fsdp2.c
+  src/strategy/fsdp2.c \
+  src/strategy/internevo.c
 
 FAMILIES = \
   src/network/family_llama.c \
@@ -34,7 +35,8 @@ COMMANDS = \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
-  src/cli/cmd_replay.c
+  src/cli/cmd_replay.c \
+  src/cli/cmd_calibrate.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
 EXTRA_DIST += src/make-registry.sh
@@ -83,17 +85,21 @@ libhighwater_a_SOURCES += \
 # spec
 libhighwater_a_SOURCES += \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
+  src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
+  src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
   src/spec/lora_spec.c src/spec/lora_spec.h \
   src/spec/name_patterns.c src/spec/name_patterns.h \
   src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
+  src/spec/phase_spec.c src/spec/phase_spec.h \
   src/spec/plan_spec.c src/spec/plan_spec.h \
   src/spec/preset.c src/spec/preset.h \
-  src/spec/profile_fields.c src/spec/profile_fields.h
+  src/spec/profile_fields.c src/spec/profile_fields.h \
+  src/spec/protocol_line.c src/spec/protocol_line.h
 
 # record
 libhighwater_a_SOURCES += \
@@ -135,9 +141,11 @@ libhighwater_a_SOURCES += \
   src/program/program_listing.c \
   src/program/program_parse.c \
   src/program/program_print.c \
+  src/program/program_reach.c src/program/program_reach.h \
   src/program/program_scan.c src/program/program_scan.h \
   src/program/program_schema.c src/program/program_schema.h \
-  src/program/program_totals.c src/program/program_totals.h
+  src/program/program_totals.c src/program/program_totals.h \
+  src/program/rank_set.c src/program/rank_set.h
 
 # network
 libhighwater_a_SOURCES += \
@@ -170,7 +178,9 @@ libhighwater_a_SOURCES += \
 
 # collective
 libhighwater_a_SOURCES += \
-  src/collective/collective.c src/collective/collective.h
+  src/collective/algorithm.c src/collective/algorithm.h \
+  src/collective/collective.c src/collective/collective.h \
+  src/collective/measured.c src/collective/measured.h
 
 # strategy
 libhighwater_a_SOURCES += \
@@ -180,10 +190,12 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_clip.c \
   src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
+  src/strategy/fsdp1_offload.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
@@ -214,6 +226,7 @@ libhighwater_a_SOURCES += \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/plan_names.c src/lower/plan_names.h \
   src/lower/reentrant.c \
+  src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \
@@ -225,17 +238,24 @@ libhighwater_a_SOURCES += \
   src/exec/communicator.c src/exec/communicator.h \
   src/exec/device_memory.c src/exec/device_memory.h \
   src/exec/executor.c src/exec/executor.h \
+  src/exec/fiber.c src/exec/fiber.h \
   src/exec/gpu.c src/exec/gpu.h \
   src/exec/host_thread.c src/exec/host_thread.h \
+  src/exec/host_turns.c src/exec/host_turns.h \
   src/exec/labels.c src/exec/labels.h \
   src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
+  src/exec/rank_classes.c src/exec/rank_classes.h \
+  src/exec/rank_speed.c src/exec/rank_speed.h \
   src/exec/span_log.c src/exec/span_log.h \
   src/exec/timing.c src/exec/timing.h
 
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/failure.c src/report/failure.h \
+  src/report/failure_json.c \
+  src/report/failure_text.c \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/interval_set.c src/report/interval_set.h \
   src/report/module_lines.c \
@@ -265,10 +285,21 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/nccl_tests_identity.c \
+  src/import/nccl_tests_internal.h \
+  src/import/nccl_tests_row.c \
+  src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
   src/import/trace_replay_internal.h
+
+# calibrate
+libhighwater_a_SOURCES += \
+  src/calibrate/calibration.c src/calibrate/calibration.h \
+  src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
+  src/calibrate/fit.c src/calibrate/fit.h \
+  src/calibrate/profile_writer.c src/calibrate/profile_writer.h
 
 # cli
 libhighwater_a_SOURCES += \
@@ -277,6 +308,8 @@ libhighwater_a_SOURCES += \
   src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
+  src/cli/run_failure.c src/cli/run_failure.h \
   src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
-  src/cli/scenario.c src/cli/scenario.h
+  src/cli/scenario.c src/cli/scenario.h \
+  src/cli/simulate_ranks.c src/cli/simulate_ranks.h

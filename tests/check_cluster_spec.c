@@ -9,8 +9,13 @@
 
 START_TEST(every_device_preset_loads_and_every_figure_has_its_source)
 {
-  static const char *const promised[] = {"a100-sxm-40gb", "a100-sxm-80gb",  "b200-sxm-180gb",
-                                         "h100-sxm-80gb", "h200-sxm-141gb", NULL};
+  static const char *const promised[] = {"v100-sxm2-32gb", "a100-sxm-40gb",
+                                         "a100-sxm-80gb",  "a100-pcie-40gb",
+                                         "a100-pcie-80gb", "h100-sxm-80gb",
+                                         "h100-pcie-80gb", "h100-sxm-96gb",
+                                         "h200-sxm-141gb", "b200-sxm-180gb",
+                                         "l40s-48gb",      "rtx4090-24gb",
+                                         "a10g-24gb",      NULL};
   g_auto(GStrv) names = preset_names("device");
   for (guint i = 0; promised[i]; i++)
     ck_assert(g_strv_contains((const char *const *) names, promised[i]));
@@ -60,6 +65,15 @@ static const struct {
      "KiB, MiB, GiB, TiB, KB, MB, GB or TB"},
     {"memory_bytes", "-1", "gpu.json: key 'memory_bytes': -1 is negative"},
     {"gemm_efficiency", "1.5", "gpu.json: key 'gemm_efficiency': 1.5 is not in 0.001..1"},
+    {"gemm_tiles", "[]", "gpu.json: key 'gemm_tiles': has 0 rows: 1 to 16 are needed"},
+    {"gemm_tiles", "[{\"rows\": 64, \"columns\": 64}]",
+     "gpu.json: key 'gemm_tiles[0].efficiency' is missing"},
+    {"attention", NULL, "gpu.json: key 'attention' is missing"},
+    {"attention", "[{\"kernel\": \"flash9\"}]",
+     "gpu.json: key 'attention[0].kernel': 'flash9' is not one of flash2, flash1, triton, flash3, "
+     "cudnn, efficient"},
+    {"power_limit_w", "90",
+     "gpu.json: key 'power_idle_w': is not below power_limit_w and power_reference_w"},
     {"kernel_gap_us", "-0.5", "gpu.json: key 'kernel_gap_us': -0.5 is not in 0..1e+06"},
     {"kernel_gap_ns", "5", "gpu.json: unknown key 'kernel_gap_ns'; did you mean 'kernel_gap_us'?"},
 };

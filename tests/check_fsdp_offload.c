@@ -199,13 +199,50 @@ START_TEST(the_cpu_updates_and_clips_at_its_memorys_speed)
 }
 END_TEST
 
+/* ---- FSDP1 */
+
+/* Both are page-locked whatever the optimizer makes of them: the shard and the gradient that is
+ * copied into (_cpu_grad), padded.  5 flat parameters of 3600 elements, cut into 4. */
+START_TEST(fsdp1_keeps_shards_and_gradients_in_page_locked_memory)
+{
+  g_autoptr(Simulated) s = lower_options(five, "strategy=fsdp1 fsdp.reshard_after_forward=null");
+  const gint64 share = 4 * ALL / RANKS;
+  ck_assert_int_eq(bytes_in(s, 0, CATEGORY_PARAMETER, SPACE_PINNED), share);
+  ck_assert_int_eq(bytes_in(s, 0, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED), share);
+  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_OPTIMIZER_STATE, SPACE_HOST), 2 * share);
+  for (int k = 0; k < CATEGORY_COUNT; k++)
+    if (k != CATEGORY_OTHER && k != CATEGORY_WORKSPACE)
+      ck_assert_int_eq(bytes_in(s, STEPS, (Category) k, SPACE_DEVICE), 0);
+}
+END_TEST
+
+/* pre_unshard fetches the shard even where the parameters are gathered still: SHARD_GRAD_OP
+ * gathers once, and copies twice. */
+START_TEST(fsdp1_fetches_the_shard_at_every_unshard)
+{
+  static const char *const strategies[] = {"FULL_SHARD", "SHARD_GRAD_OP"};
+  g_autofree char *options = g_strdup_printf(
+      "strategy=fsdp1 fsdp.reshard_after_forward=null fsdp.sharding_strategy=%s", strategies[_i]);
+  g_autoptr(Simulated) s = lower_options(five, options);
+  ck_assert_int_eq(traffic_of(s, 1, "shard to device").copied, 2 * 4 * ALL / RANKS);
+  ck_assert_int_eq(traffic_of(s, 1, "gradient to host").copied, 4 * ALL / RANKS);
+  ck_assert_int_eq(simulated_collectives(s, 1, COLLECTIVE_ALL_GATHER).elements,
+                   (_i == 0 ? 2 : 1) * ALL);
+}
+END_TEST
+
 /* ---- refusals */
 
 static const struct {
   const char *set, *key;
 } refused[] = {
     {"fsdp.cpu_offload=false fsdp.pin_memory=false", "fsdp.pin_memory"},
-    {"strategy=fsdp1 fsdp.pin_memory=false", "fsdp.pin_memory"},
+    {"strategy=fsdp1 fsdp.reshard_after_forward=null fsdp.pin_memory=false", "fsdp.pin_memory"},
+    {"strategy=fsdp1 fsdp.reshard_after_forward=null accumulation.steps=2",
+     "accumulation.sync_every_step"},
+    {"strategy=fsdp1 fsdp.reshard_after_forward=null fsdp.sharding_strategy=NO_SHARD",
+     "fsdp.cpu_offload"},
+    {"strategy=fsdp1 fsdp.reshard_after_forward=null mesh.shard=1", "fsdp.cpu_offload"},
 };
 
 START_TEST(what_cannot_be_offloaded_is_refused_with_its_key)
@@ -284,6 +321,8 @@ test_suite(void)
   tcase_add_test(tests, a_gradient_that_is_added_is_waited_for_at_once);
   tcase_add_test(tests, pageable_memory_makes_every_copy_wait);
   tcase_add_test(tests, the_cpu_updates_and_clips_at_its_memorys_speed);
+  tcase_add_test(tests, fsdp1_keeps_shards_and_gradients_in_page_locked_memory);
+  tcase_add_loop_test(tests, fsdp1_fetches_the_shard_at_every_unshard, 0, 2);
   tcase_add_loop_test(tests, what_cannot_be_offloaded_is_refused_with_its_key, 0,
                       G_N_ELEMENTS(refused));
   tcase_add_loop_test(tests, recorded_runs_have_the_same_peaks_to_the_byte, 0,

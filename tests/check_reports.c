@@ -383,9 +383,9 @@ static const struct {
   const char *keys;
 } required_keys[] = {
     {"", "format model fits allocator_retries headroom_bytes equivalent_zero_stage "
-         "elements_sent_per_parameter out_of_memory "
+         "elements_sent_per_parameter elements_sent_per_parameter_by_paper out_of_memory "
          "memory steps time "
-         "communication host_copies groups warnings"},
+         "communication host_copies groups failure warnings"},
     {"model", "name parameters trainable_parameters"},
     {"out_of_memory", "step phase module requested_bytes segment_bytes what message"},
     {"memory", "capacity_bytes at_rest_bytes peak_allocated_bytes peak_reserved_bytes "

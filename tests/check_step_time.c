@@ -1,5 +1,6 @@
 /* check_step_time.c - what a step's time is made of: whole steps, executed and reported, against
  * what must hold whatever the constants are. */
+#include "base/units.h"
 #include "cli/run_facts.h"
 #include "exec/executor.h"
 #include "report/summary.h"
@@ -120,6 +121,53 @@ START_TEST(gaps_of_a_rate_limiter_are_named)
 }
 END_TEST
 
+static int
+launches_of(const Simulated *s, const char *name)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = program_step(program, STEPS - 1)->ops;
+  int launches = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind == PROGRAM_LAUNCH &&
+        g_str_equal(program_text(program, g_array_index(program->kernels, Kernel, op->a).name),
+                    name))
+      launches++;
+  }
+  return launches;
+}
+
+/* A Llama's block ends with a product and a sum, of which backward needs nothing but the product's
+ * input. */
+START_TEST(without_early_stop_the_last_product_of_a_block_is_computed_again)
+{
+  enum { BLOCKS = 16 }; /* of Llama 3.2 1B, with seven products each */
+  Simulated *stops = lowered("llama-3.2-1b", "fsdp2", SET("activation_checkpointing.policy=full"));
+  Simulated *goes_on = lowered(
+      "llama-3.2-1b", "fsdp2",
+      SET("activation_checkpointing.policy=full", "activation_checkpointing.early_stop=false"));
+  ck_assert_int_eq(launches_of(goes_on, "mm"), launches_of(stops, "mm") + BLOCKS);
+  ck_assert_int_eq(launches_of(goes_on, "add"), launches_of(stops, "add") + BLOCKS);
+  ck_assert_int_eq(launches_of(goes_on, "mm"), BLOCKS * 7 * 4 + 3);
+  simulated_free(stops);
+  simulated_free(goes_on);
+}
+END_TEST
+
+/* In 30 GiB Llama 3 8B on 8 ranks fits, but cached segments have to be given back in each step. */
+START_TEST(what_allocator_retries_cost_is_reported)
+{
+  Simulated *wide = lowered("llama-3-8b", "fsdp2", SET("mesh.shard=8"));
+  g_auto(Step) roomy = step_of(wide, 0);
+  Simulated *narrow = lowered("llama-3-8b", "fsdp2", SET("mesh.shard=8"));
+  g_auto(Step) tight = step_of(narrow, 30 * GIB);
+  ck_assert_int_eq(roomy.model->time.allocator, 0);
+  ck_assert_int_gt(tight.model->time.allocator, 0);
+  double longer = (double) (tight.model->time.step - roomy.model->time.step);
+  ck_assert_double_ge(longer, 0.8 * (double) tight.model->time.allocator);
+}
+END_TEST
+
 /* ---- contention ---- */
 
 START_TEST(without_contention_nothing_takes_longer_than_alone)
@@ -146,6 +194,8 @@ test_suite(void)
   tcase_add_test(tcase, a_large_model_is_not_bound_by_the_host);
   tcase_add_test(tcase, every_module_call_takes_the_hosts_time);
   tcase_add_test(tcase, gaps_of_a_rate_limiter_are_named);
+  tcase_add_test(tcase, without_early_stop_the_last_product_of_a_block_is_computed_again);
+  tcase_add_test(tcase, what_allocator_retries_cost_is_reported);
   tcase_add_test(tcase, without_contention_nothing_takes_longer_than_alone);
   return suite;
 }

@@ -75,11 +75,13 @@ static const char *const accumulations[] = {
     ("accumulation.steps=3 accumulation.sync_every_step=false"
      " accumulation.reshard_after_backward=false"),
     "accumulation.steps=2 accumulation.set_last_backward=true",
+    "accumulation.steps=4 accumulation.all_reduce_every=3",
 };
 static const char *const optimizers[] = {
     "optimizer.implementation=fused optimizer.clip_grad_norm=1.0",
     "optimizer.implementation=foreach optimizer.clip_grad_norm=null",
     "optimizer.implementation=forloop optimizer.zero_grad=end",
+    "optimizer.implementation=composer",
     "optimizer.name=sgd optimizer.implementation=foreach",
     "optimizer.name=none",
 };
@@ -97,7 +99,8 @@ static const Dimension common[] = {
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
-                                     "fsdp.blocks_per_group=2"};
+                                     "fsdp.blocks_per_group=2",
+                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]"};
 static const char *const places[] = {"fsdp.embedding=root", "fsdp.embedding=own fsdp.head=own",
                                      "fsdp.embedding=own", "fsdp.head=own fsdp.reshard_head=true"};
 static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
@@ -114,7 +117,8 @@ static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offlo
 static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
                                     DIMENSION(prefetches), DIMENSION(memories)};
 
-static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0"};
+static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
+                                        "fsdp.groups=[\"layers.1.*\",\"layers.1\"]"};
 static const char *const shardings[] = {
     "fsdp.sharding_strategy=FULL_SHARD", "fsdp.sharding_strategy=SHARD_GRAD_OP",
     "fsdp.sharding_strategy=NO_SHARD", "fsdp.sharding_strategy=HYBRID_SHARD",
@@ -123,8 +127,9 @@ static const char *const limits[] = {"fsdp.limit_all_gathers=true", "fsdp.limit_
 static const char *const directions[] = {"fsdp.backward_prefetch=pre",
                                          "fsdp.backward_prefetch=post",
                                          "fsdp.backward_prefetch=none fsdp.forward_prefetch=1"};
+static const char *const places_of_shards[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true"};
 static const Dimension of_fsdp1[] = {DIMENSION(wrappings), DIMENSION(shardings), DIMENSION(limits),
-                                     DIMENSION(directions)};
+                                     DIMENSION(directions), DIMENSION(places_of_shards)};
 
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};
@@ -187,6 +192,11 @@ static const Dimension of_zero3[] = {DIMENSION(gradient_buckets), DIMENSION(redu
                                      DIMENSION(gradient_dtypes),  DIMENSION(orders),
                                      DIMENSION(fetches),          DIMENSION(homes)};
 
+static const char *const internevo_buckets[] = {
+    "internevo.reduce_bucket_size=536870912", "internevo.reduce_bucket_size=20000",
+    "internevo.reduce_bucket_size=1", "internevo.overlap_sync_grad=false"};
+static const Dimension of_internevo[] = {DIMENSION(internevo_buckets)};
+
 /* What the strategies' own sections can say; the first that fits: of a strategy, or of a section.
  */
 static const struct {
@@ -197,6 +207,7 @@ static const struct {
     {"fsdp1", of_fsdp1, G_N_ELEMENTS(of_fsdp1)},
     {"fsdp", of_fsdp, G_N_ELEMENTS(of_fsdp)},
     {"ddp", of_ddp, G_N_ELEMENTS(of_ddp)},
+    {"internevo", of_internevo, G_N_ELEMENTS(of_internevo)},
     {"zero3", of_zero3, G_N_ELEMENTS(of_zero3)},
     {"deepspeed", of_deepspeed, G_N_ELEMENTS(of_deepspeed)},
 };

@@ -25,6 +25,9 @@ knows "the report"
 run run tiny --json --memory-limit 100MiB
 keys <out >words
 knows "the report of a run out of memory"
+run run tiny --json --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+keys <out >words
+knows "the report of a failure"
 run run tiny --output folder
 keys <folder/recording.json >words
 grep -oE '"columns":\[[^]]*\]' folder/recording.json | tr -d '":[]' | sed 's/^columns//' | tr , '\n' >>words
@@ -38,6 +41,12 @@ knows "a network's summary"
 run estimate tiny --json
 keys <out >words
 knows "an estimate"
+printf '%s\n' '65536 2048 float none -1 40.00 1.64 1.43 0' '131072 4096 float none -1 50.00 2.62 2.29 0' >table.txt
+run calibrate --from table.txt --output cluster.json --json
+keys <out >words
+knows "a calibration"
+sed '/"_fit"/,/}/d' cluster.json | keys | grep -v '^_' >words
+knows "a calibrated cluster"
 run list --json
 keys <out >words
 knows "the list"

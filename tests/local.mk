@@ -9,29 +9,40 @@ CHECKS = \
   tests/check_builder \
   tests/check_caching_allocator \
   tests/check_cluster_spec \
+  tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_estimate \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
+  tests/check_failure \
   tests/check_families \
+  tests/check_fit \
   tests/check_free_set \
   tests/check_fsdp1 \
+  tests/check_fused_attention \
+  tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
+  tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_nccl_tests \
+  tests/check_measured \
   tests/check_op \
   tests/check_output \
+  tests/check_phases \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
+  tests/check_ranks \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
@@ -57,6 +68,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
+  tests/cli/calibrate.sh \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
@@ -91,6 +103,7 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
@@ -98,10 +111,19 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
+
+# Published measurements beside predictions, from the reference data; not part of make check.
+SCORES = tests/published/score
+tests_published_score_SOURCES = \
+  tests/published/csv.c tests/published/csv.h \
+  tests/published/rows.c tests/published/rows.h \
+  tests/published/score.c
+tests_published_score_LDADD = libhighwater.a $(PROGRAM_LIBS)
 
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
@@ -136,7 +158,7 @@ LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
 BENCH_LDADD = tests/libbench.a libhighwater.a $(PROGRAM_LIBS)
 EXTRA_LIBRARIES = tests/libbench.a
 tests_libbench_a_SOURCES = tests/bench/bench.c tests/bench/bench.h
-EXTRA_PROGRAMS = $(BENCHMARKS)
+EXTRA_PROGRAMS = $(BENCHMARKS) $(SCORES)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
@@ -151,7 +173,7 @@ tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
 EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
-  tests/bench/compare.sh tests/bench/recorded.txt
+  tests/bench/compare.sh tests/bench/recorded.txt tests/published/update.sh
 
 if HAVE_CHECK
 TESTS = $(CHECKS) $(SHELL_TESTS)
@@ -173,6 +195,13 @@ update-bench: all $(BENCHMARKS)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) BENCH_UPDATE=1 \
 	$(SHELL) $(top_srcdir)/tests/bench/compare.sh $(top_srcdir)/tests/bench/recorded.txt $(BENCHMARKS)
 
+score: all $(SCORES)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) $(SCORES)
+
+update-score: all $(SCORES)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
+	$(SHELL) $(top_srcdir)/tests/published/update.sh $(SCORES) $(top_srcdir)/doc/validation.md
+
 # Searches for new inputs; what it finds is kept in the build tree.
 FUZZ_SECONDS = 60
 fuzz: all $(FUZZERS)
@@ -193,4 +222,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden bench update-bench fuzz check-format format
+.PHONY: need-check update-golden bench update-bench score update-score fuzz check-format format

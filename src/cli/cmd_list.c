@@ -1,9 +1,11 @@
-/* cmd_list.c - highwater list: presets, families and strategies, a line each. */
+/* cmd_list.c - highwater list: presets, families, strategies and algorithms of collectives, a line
+ * each. */
 #include "base/json_reader.h"
 #include "base/nearest_name.h"
 #include "base/text_table.h"
 #include "base/units.h"
 #include "cli/registry.h"
+#include "collective/algorithm.h"
 #include "network/family.h"
 #include "spec/option.h"
 #include "spec/preset.h"
@@ -84,6 +86,24 @@ collect_strategies(const char *kind, GPtrArray *items)
     add_item(items, (*strategy)->name, (*strategy)->summary, (*strategy)->section);
 }
 
+/* An algorithm with the protocols that it runs under. */
+static void
+collect_algorithms(const char *kind, GPtrArray *items)
+{
+  (void) kind;
+  for (int i = 0; i < ALGORITHM_COUNT; i++) {
+    g_autoptr(GString) summary = g_string_new(algorithms[i].summary);
+    const char *before = ": ";
+    for (int id = 0; id < LINE_COUNT; id++) {
+      if ((int) line_algorithm((ProtocolLineId) id) != i)
+        continue;
+      g_string_append_printf(summary, "%s%s", before, line_protocol((ProtocolLineId) id));
+      before = ", ";
+    }
+    add_item(items, algorithms[i].name, summary->str, NULL);
+  }
+}
+
 static const ListTable tables[] = {
     {"network", "Networks (highwater run NETWORK)", collect_presets},
     {"plan", "Plans (--plan)", collect_presets},
@@ -92,6 +112,8 @@ static const ListTable tables[] = {
     {"fabric", "Fabrics (\"intra_node\" and \"inter_node\" of a cluster)", collect_presets},
     {"family", "Families (\"model_type\" or \"family\" of a network)", collect_families},
     {"strategy", "Strategies (\"strategy\" of a plan)", collect_strategies},
+    {"algorithm", "Algorithms of collectives, with their protocols (\"nccl\" of a cluster)",
+     collect_algorithms},
 };
 
 static GPtrArray *
@@ -280,7 +302,7 @@ cmd_list_run(int argc, char **argv, GError **error)
   if (!command_parse(&command_list, argc, argv, entries, 0, 1, &positionals, error))
     return EXIT_ANSWER_YES;
   const char *kind = positionals[0];
-  if (!check_kind(kind, error))
+  if (!check_kind(kind, error) || !preset_check_models(error))
     return EXIT_BAD_INPUT;
   if (json)
     print_all_json(kind);

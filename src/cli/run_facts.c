@@ -72,6 +72,51 @@ add_retained(RunInfo *info, const Scenario *s, const Lowered *lowered)
   }
 }
 
+static gboolean
+has_phases(const PlanSpec *plan)
+{
+  return plan->phases.evaluate.given || plan->phases.save.given || plan->phases.load.given;
+}
+
+/* The last list that has the phase says what it moves. */
+static gboolean
+find_phase(const Program *program, const char *name, ProgramBeyond *bytes)
+{
+  for (guint i = program->lists->len; i > 0; i--)
+    if (program_beyond_bytes(program, g_ptr_array_index(program->lists, i - 1), name, bytes))
+      return TRUE;
+  return FALSE;
+}
+
+static void
+add_state(PhaseInfo *phase, const Lowered *lowered)
+{
+  for (guint i = 0; i < lowered->phases->len; i++) {
+    const LoweredPhase *moved = &g_array_index(lowered->phases, LoweredPhase, i);
+    if (!g_str_equal(moved->name, phase->name))
+      continue;
+    phase->has_state = TRUE;
+    phase->state_bytes = moved->state_bytes;
+    phase->rank_0_bytes = moved->rank_0_bytes;
+    phase->others_bytes = moved->others_bytes;
+  }
+}
+
+static void
+add_phases(RunInfo *info, const Lowered *lowered)
+{
+  static const char *const names[] = {"load", "evaluate", "save"};
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+    ProgramBeyond bytes;
+    if (!find_phase(lowered->program, names[i], &bytes))
+      continue;
+    PhaseInfo *phase = run_info_add_phase(info, names[i]);
+    phase->communication_bytes = bytes.communicated;
+    phase->host_copy_bytes = bytes.copied;
+    add_state(phase, lowered);
+  }
+}
+
 static char *
 link_of(const ClusterSpec *cluster, const Communicator *c)
 {
@@ -159,6 +204,8 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->hardware_flops = info->model_flops + recomputed_flops(lowered->program);
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);
+  if (has_phases(s->plan))
+    add_phases(info, lowered);
   add_communicators(info, s, lowered->program);
   if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
     run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);

@@ -1,6 +1,8 @@
 /* scenario.c - a network, a plan and a cluster, read and lowered. */
 #include "cli/scenario.h"
 
+#include <string.h>
+
 #include "base/json_document.h"
 #include "base/units.h"
 #include "spec/preset.h"
@@ -14,6 +16,29 @@ input_text_read(const char *kind, const char *preset_or_path, InputText *input, 
   input->name = g_strdup(json_text_name(path));
   input->text = json_text_load(path, &input->length, error);
   return input->text != NULL;
+}
+
+/* Is the message about the key of the assignment, or a key below it?  Messages say "key 'KEY'". */
+static gboolean
+is_about(const char *message, const char *assignment)
+{
+  const char *equals = strchr(assignment, '=');
+  if (equals == NULL)
+    return FALSE;
+  g_autofree char *key = g_strdup_printf("key '%.*s", (int) (equals - assignment), assignment);
+  const char *found = strstr(message, key);
+  return found != NULL && strchr("'.", found[strlen(key)]) != NULL;
+}
+
+void
+scenario_name_assignment(char *const *assignments, GError **error)
+{
+  guint n = assignments != NULL ? g_strv_length((char **) (gsize) assignments) : 0;
+  for (guint i = n; error != NULL && *error != NULL && i > 0; i--)
+    if (is_about((*error)->message, assignments[i - 1])) {
+      g_prefix_error(error, "--set %s: ", assignments[i - 1]);
+      return;
+    }
 }
 
 void
@@ -34,9 +59,10 @@ check_rank(const PlanSpec *plan, int rank, GError **error)
   return FALSE;
 }
 
-/* Every fused attention kernel that the network calls has rates. */
+/* Every fused attention kernel that the network calls has rates.  file: the network's, for the
+ * message. */
 static gboolean
-check_attention(const Scenario *s, GError **error)
+check_attention(const Scenario *s, const char *file, GError **error)
 {
   const DeviceProfile *device = s->cluster->device;
   for (guint i = 0; i < s->network->functions->len; i++) {
@@ -47,12 +73,23 @@ check_attention(const Scenario *s, GError **error)
           device_profile_runs(device, (FusedAttention) kernel->variant))
         continue;
       g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                  "%s: key 'implementation.attention': device %s has no rates of %s",
-                  s->network_spec->name, device->name, fused_attention_names[kernel->variant]);
+                  "%s: key 'implementation.attention': device %s has no rates of %s", file,
+                  device->name, fused_attention_names[kernel->variant]);
       return FALSE;
     }
   }
   return TRUE;
+}
+
+static gboolean
+build_evaluation(Scenario *s, GError **error)
+{
+  if (!s->plan->phases.evaluate.given)
+    return TRUE;
+  NetworkShape shape = lower_evaluation_shape(s->plan, s->cluster->device);
+  shape.torch = s->network_spec->implementation.torch;
+  s->evaluation = network_build(s->network_spec, &shape, error);
+  return s->evaluation != NULL;
 }
 
 Scenario *
@@ -75,7 +112,8 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
-  if (s->network == NULL || !check_attention(s, error))
+  if (s->network == NULL || !check_attention(s, in->network.name, error) ||
+      !build_evaluation(s, error))
     return NULL;
   return g_steal_pointer(&s);
 }
@@ -91,6 +129,7 @@ scenario_lower(const Scenario *s, int rank, int steps, GError **error)
       .rank = rank,
       .steps = steps,
       .memory_limit = s->memory_limit,
+      .evaluation = s->evaluation,
   };
   return lower(&input, error);
 }
@@ -101,6 +140,8 @@ scenario_free(Scenario *s)
   if (s == NULL)
     return;
   network_free(s->network);
+  if (s->evaluation != NULL)
+    network_free(s->evaluation);
   cluster_spec_free(s->cluster);
   plan_spec_free(s->plan);
   network_spec_free(s->network_spec);

@@ -1,6 +1,9 @@
-/* collective.c - shapes of communicators, and NCCL's algorithms and protocols as lines of latency
- * and bandwidth. */
+/* collective.c - shapes of communicators, and the lines of NCCL's algorithms and protocols on them.
+ */
 #include "collective/collective.h"
+
+#include "collective/algorithm.h"
+#include "collective/measured.h"
 #include <math.h>
 
 #define NS_PER_S 1e9
@@ -22,11 +25,11 @@ group_shape(const ClusterSpec *cluster, int ranks, int stride)
 
 /* ---- volume ---- */
 
-/* Passes over the data: an all-reduce is a reduce-scatter and an all-gather. */
-static const int passes[COLLECTIVE_KIND_COUNT] = {
-    [COLLECTIVE_ALL_GATHER] = 1, [COLLECTIVE_REDUCE_SCATTER] = 1, [COLLECTIVE_ALL_REDUCE] = 2,
-    [COLLECTIVE_BROADCAST] = 1,  [COLLECTIVE_REDUCE] = 1,
-};
+static gboolean
+flows_one_way(CollectiveKind kind)
+{
+  return kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_REDUCE;
+}
 
 /* nccl-tests, doc/PERFORMANCE.md: what the links carry, in units of the buffer, whatever the
  * algorithm. */
@@ -37,8 +40,9 @@ collective_factor(CollectiveKind kind, int ranks)
 
   if (ranks <= 1)
     return 0;
-  gboolean rooted = kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_REDUCE;
-  return rooted ? 1 : passes[kind] * others / ranks;
+  if (flows_one_way(kind) || kind == COLLECTIVE_SEND_RECV)
+    return 1;
+  return collective_passes(kind) * others / ranks;
 }
 
 double
@@ -47,120 +51,195 @@ collective_bytes_sent(CollectiveKind kind, int ranks, gint64 bytes)
   return collective_factor(kind, ranks) * (double) bytes;
 }
 
-/* ---- lines ---- */
+/* ---- links ---- */
 
-typedef enum { ALGORITHM_RING, ALGORITHM_TREE } Algorithm;
-
-/* A protocol of an algorithm: latencies in us, and the fraction of the bus bandwidth that it
- * reaches.  From NVIDIA NCCL 2.30, src/graph/tuning.cc: base latencies, hardware latencies of
- * NVLink and network (plus 1 us in the NIC, twice where the protocol flushes), and what its
- * bandwidth rules come to: LL half of a ring and 1/3.8 of a tree, LL128 120 of 128 bytes less its
- * limits, Simple all of a ring.  The cluster's own latencies are those of the ring with Simple; the
- * others keep NCCL's proportions to it. */
-typedef struct {
-  Algorithm algorithm;
-  double base, intra_hop, inter_hop;
-  double bandwidth;
-} ProtocolLine;
-
-enum { RING_SIMPLE, RING_LL128, RING_LL, TREE_SIMPLE, TREE_LL128, TREE_LL };
-
-static const ProtocolLine lines[] = {
-    [RING_SIMPLE] = {ALGORITHM_RING, 8.4, 3.4, 16.0, 1.00},
-    [RING_LL128] = {ALGORITHM_RING, 14.0, 1.9, 5.0, 0.92},
-    [RING_LL] = {ALGORITHM_RING, 6.6, 0.6, 3.7, 0.50},
-    [TREE_SIMPLE] = {ALGORITHM_TREE, 8.4, 4.0, 14.0, 0.85},
-    [TREE_LL128] = {ALGORITHM_TREE, 14.0, 1.25, 8.5, 0.85},
-    [TREE_LL] = {ALGORITHM_TREE, 6.8, 0.6, 5.0, 0.25},
-};
-
-/* NCCL builds trees for all-reduce only, and inside a node they are chains: no better than rings.
- */
-static gboolean
-line_applies(const ProtocolLine *line, CollectiveKind kind, GroupShape shape)
+/* A mesh wires a GPU to each other one of the node, up to four of them (the hybrid cube mesh of 8
+ * V100): g of the n GPUs have the links between them only. */
+static double
+mesh_share(const ClusterSpec *cluster, GroupShape shape)
 {
-  return line->algorithm == ALGORITHM_RING || (kind == COLLECTIVE_ALL_REDUCE && shape.nodes > 1);
+  double others = MIN(cluster->gpus_per_node - 1, 4), here = shape.ranks_per_node - 1;
+  gboolean part = cluster->intra_node == FABRIC_NVLINK && here > 0 && here < others;
+  return part ? here / others : 1;
 }
 
-/* Steps of one pass that stay in a node, and that cross nodes (same file): along a ring, or down a
- * double binary tree of nodes with a chain in each. */
+/* Bus bandwidth inside a node that the group has there. */
 static double
-line_latency_ns(const ClusterSpec *cluster, const ProtocolLine *line, CollectiveKind kind,
-                GroupShape shape)
+inside_busbw(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape)
 {
-  const ProtocolLine *unit = &lines[RING_SIMPLE];
-  double base = cluster->base_latency_ns * line->base / unit->base;
-  double intra = cluster->intra_hop_ns * line->intra_hop / unit->intra_hop;
-  double inter = cluster->inter_hop_ns * line->inter_hop / unit->inter_hop;
-  gboolean ring = line->algorithm == ALGORITHM_RING;
-  double crossing = ring ? shape.nodes - 1 : log2(shape.nodes);
-  double staying = ring ? shape.ranks - shape.nodes : shape.ranks_per_node - 1;
-
-  return base + passes[kind] * (staying * intra + crossing * inter);
+  double one_way = flows_one_way(kind) && cluster->one_way > 0 ? cluster->one_way : 1;
+  return cluster->intra_busbw * mesh_share(cluster, shape) * one_way;
 }
 
-/* A ring that leaves the node reaches this much of what it does inside: all-gathers of 2 x 8 H200
- * (332 to 336 of 365 GB/s, public nccl-tests tables). */
-#define RING_BEYOND_NODE 0.92
-
-/* The slower of what a node's links and its NICs let through. */
+/* What the group's NICs of a node let through.  On PCIe the way from GPU to NIC is no wider than
+ * that between GPUs, unless the data flow one way. */
 static double
-bus_bandwidth(const ClusterSpec *cluster, GroupShape shape)
+outside_busbw(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape)
 {
   double nics = shape.nics_per_group * cluster->nic_bandwidth * cluster->inter_efficiency;
+  gboolean shared = cluster->intra_node == FABRIC_PCIE && !flows_one_way(kind);
+  return shared ? MIN(nics, shape.ranks_per_node * cluster->intra_busbw) : nics;
+}
+
+/* ---- lines ---- */
+
+/* Constants of a line on the links of a node and between nodes. */
+typedef struct {
+  ProtocolLine intra, inter;
+} LineConstants;
+
+static LineConstants
+line_constants(const ClusterSpec *cluster, ProtocolLineId id)
+{
+  if (id == LINE_RING_SIMPLE)
+    return (LineConstants){
+        .intra = {TRUE, cluster->base_latency_ns, cluster->intra_hop_ns, 1, 0,
+                  cluster->intra_pipeline_ns},
+        .inter = {TRUE, 0, cluster->inter_hop_ns, 1, 0, cluster->inter_pipeline_ns},
+    };
+  return (LineConstants){cluster->intra_lines[id], cluster->inter_lines[id]};
+}
+
+/* Sends and receives are as fast as a ring's where nothing is known of them. */
+static LineConstants
+constants_of(const ClusterSpec *cluster, ProtocolLineId id, GroupShape shape)
+{
+  LineConstants constants = line_constants(cluster, id);
+  gboolean known = constants.intra.present && (shape.nodes == 1 || constants.inter.present);
+  return !known && id == LINE_P2P ? line_constants(cluster, LINE_RING_SIMPLE) : constants;
+}
+
+static double
+fraction(double bandwidth)
+{
+  return bandwidth > 0 ? bandwidth : 1;
+}
+
+static double
+capped(double busbw, const ProtocolLine *line)
+{
+  return line->busbw_max > 0 ? MIN(busbw, line->busbw_max) : busbw;
+}
+
+static double
+line_busbw(const ClusterSpec *cluster, ProtocolLineId id, CollectiveKind kind, GroupShape shape)
+{
+  const LineConstants c = constants_of(cluster, id, shape);
+  const Algorithm *algorithm = &algorithms[line_algorithm(id)];
+  double inside = inside_busbw(cluster, kind, shape) * fraction(c.intra.bandwidth);
+  double outside = outside_busbw(cluster, kind, shape) * fraction(c.inter.bandwidth);
+  AlgorithmId chain = line_algorithm(id);
 
   if (shape.nodes == 1)
-    return cluster->intra_busbw;
+    return capped(algorithm->busbw(kind, shape, inside, INFINITY), &c.intra);
   if (shape.ranks_per_node == 1)
-    return nics;
-  return MIN(RING_BEYOND_NODE * cluster->intra_busbw, nics);
+    inside = INFINITY;
+  else if (chain == ALGORITHM_RING || chain == ALGORITHM_TREE)
+    inside *= fraction(cluster->beyond_node);
+  return capped(algorithm->busbw(kind, shape, inside, outside), &c.inter);
 }
 
-/* A pipeline of k steps over chunks of c bytes takes (k + S/c)(a + bc); with the best c that is ka
- * + bS and a term with sqrt(S).  This much makes it fit public nccl-tests tables; it is also NCCL's
- * buffer per channel (src/init.cc). */
-#define PIPELINE_BYTES 4e6
-
-static double
-pipeline_ns(double factor, double bytes, double busbw)
+gboolean
+collective_line(const ClusterSpec *cluster, ProtocolLineId id, CollectiveKind kind,
+                GroupShape shape, CollectiveLine *line)
 {
-  return factor * sqrt(PIPELINE_BYTES * bytes) / busbw * NS_PER_S;
+  const Algorithm *algorithm = &algorithms[line_algorithm(id)];
+  const LineConstants c = constants_of(cluster, id, shape);
+  gboolean crosses = shape.nodes > 1;
+
+  if (!c.intra.present || (crosses && !c.inter.present) ||
+      !algorithm->applies(cluster, kind, shape))
+    return FALSE;
+  AlgorithmSteps steps = algorithm->steps(kind, shape);
+  *line = (CollectiveLine){
+      .alpha_ns = c.intra.base_ns + steps.staying * c.intra.hop_ns,
+      .busbw = line_busbw(cluster, id, kind, shape),
+      .pipeline_ns = crosses ? c.inter.pipeline_ns : c.intra.pipeline_ns,
+  };
+  if (crosses)
+    line->alpha_ns += c.inter.base_ns + steps.crossing * c.inter.hop_ns;
+  return TRUE;
 }
 
-/* The best line's time without the pipeline's. */
-static double
-best_line_ns(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape, double carried_ns)
+double
+collective_line_ns(const CollectiveLine *line, double factor, gint64 bytes)
 {
-  double best = INFINITY;
+  double carried = factor * (double) bytes / line->busbw * NS_PER_S;
+  return line->alpha_ns + carried + 2 * sqrt(line->pipeline_ns * carried);
+}
 
-  for (guint i = 0; i < G_N_ELEMENTS(lines); i++) {
-    const ProtocolLine *line = &lines[i];
+/* The best line, and its time. */
+static double
+best_line(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape, gint64 bytes,
+          ProtocolLineId *best)
+{
+  double factor = collective_factor(kind, shape.ranks), least = INFINITY;
 
-    if (line_applies(line, kind, shape))
-      best = fmin(best, line_latency_ns(cluster, line, kind, shape) + carried_ns / line->bandwidth);
+  for (int id = 0; id < LINE_COUNT; id++) {
+    CollectiveLine line;
+    if (!collective_line(cluster, (ProtocolLineId) id, kind, shape, &line))
+      continue;
+    double time = collective_line_ns(&line, factor, bytes);
+    if (time < least) {
+      least = time;
+      *best = (ProtocolLineId) id;
+    }
   }
+  return least;
+}
+
+ProtocolLineId
+collective_best_line(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape,
+                     gint64 bytes)
+{
+  ProtocolLineId best = LINE_RING_SIMPLE;
+  best_line(cluster, kind, shape, bytes, &best);
   return best;
+}
+
+/* ---- answers ---- */
+
+static CollectiveCost
+measured_cost(const CollectiveTable *table, double factor)
+{
+  const CollectivePoint *points = (const CollectivePoint *) (gpointer) table->points->data;
+  const CollectivePoint *last = &points[table->points->len - 1];
+  double slope = measured_tail_slope(table), overall = last->time_ns / (double) last->bytes;
+  return (CollectiveCost){
+      .latency_ns = points[0].time_ns,
+      .busbw = factor / (slope > 0 ? slope : overall) * NS_PER_S,
+  };
 }
 
 CollectiveCost
 collective_cost(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape)
 {
-  CollectiveCost cost = {.busbw = bus_bandwidth(cluster, shape)};
+  CollectiveCost cost = {INFINITY, 0};
+  const CollectiveTable *table = measured_table(cluster, kind, shape);
 
-  if (shape.ranks > 1)
-    cost.latency_ns = best_line_ns(cluster, kind, shape, 0);
+  if (table && shape.ranks > 1)
+    return measured_cost(table, collective_factor(kind, shape.ranks));
+  for (int id = 0; id < LINE_COUNT; id++) {
+    CollectiveLine line;
+    if (!collective_line(cluster, (ProtocolLineId) id, kind, shape, &line))
+      continue;
+    cost.latency_ns = fmin(cost.latency_ns, line.alpha_ns);
+    cost.busbw = fmax(cost.busbw, line.busbw);
+  }
+  if (shape.ranks <= 1)
+    cost.latency_ns = 0;
   return cost;
 }
 
 SimTime
 collective_duration(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape, gint64 bytes)
 {
-  double busbw = bus_bandwidth(cluster, shape);
-  double factor = collective_factor(kind, shape.ranks);
-  double carried_ns = factor * (double) bytes / busbw * NS_PER_S;
+  const CollectiveTable *table = measured_table(cluster, kind, shape);
+  ProtocolLineId best;
 
-  if (shape.ranks <= 1)
+  if (shape.ranks <= 1 || bytes <= 0)
     return 0;
-  return (SimTime) (best_line_ns(cluster, kind, shape, carried_ns) +
-                    pipeline_ns(factor, (double) bytes, busbw) + 0.5);
+  if (table)
+    return (SimTime) (measured_time_ns(table, bytes) + 0.5);
+  return (SimTime) (best_line(cluster, kind, shape, bytes, &best) + 0.5);
 }

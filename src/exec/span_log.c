@@ -14,6 +14,7 @@ void
 span_log_init(SpanLog *log)
 {
   log->phases = g_array_new(FALSE, FALSE, sizeof(PhaseMark));
+  log->host = g_array_new(FALSE, FALSE, sizeof(Span));
   log->step_ops = g_new(const ProgramOp *, (gsize) log->program->steps + 1);
   for (int step = 0; step <= log->program->steps; step++) {
     const OpList *list = step == 0 ? g_ptr_array_index(log->program->lists, 0)
@@ -27,6 +28,7 @@ span_log_clear(SpanLog *log)
 {
   g_free(log->step_ops);
   g_array_unref(log->phases);
+  g_array_unref(log->host);
 }
 
 void
@@ -66,6 +68,9 @@ describe_kernel(const SpanLog *log, const ProgramOp *op, Span *span)
   span->flops = kernel->flops;
   span->bytes = op->kind == PROGRAM_COPY ? (gint64) kernel->bytes : 0;
   span->alone = log->timing->kernels[op->a];
+  if (kernel->kind != KERNEL_COPY)
+    span->alone =
+        (SimTime) ((double) span->alone * rank_speed_factor(log->speed, span->step) + 0.5);
 }
 
 static void
@@ -141,8 +146,6 @@ span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimT
 {
   if (!log->keeps || start == end)
     return;
-  /* Spans are in order of their ends: first whatever the device ends before. */
-  engine_run_to(log->engine, end);
   Span span = {.start = start,
                .end = end,
                .alone = end - start,
@@ -153,5 +156,24 @@ span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimT
                .module = recorder_hook(log->recorder),
                .communicator = -1,
                .phase = recorder_phase(log->recorder)};
-  recorder_span(log->recorder, &span);
+  g_array_append_val(log->host, span);
+}
+
+/* By end; of those that end together the device's come first. */
+void
+span_log_finish(SpanLog *log)
+{
+  GArray *spans = log->recording->spans;
+  guint from = spans->len, left = log->host->len;
+  if (left == 0)
+    return;
+  g_array_set_size(spans, from + left);
+  while (left > 0) {
+    const Span *host = &g_array_index(log->host, Span, left - 1);
+    gboolean device_is_last = from > 0 && g_array_index(spans, Span, from - 1).end > host->end;
+    g_array_index(spans, Span, from + left - 1) =
+        device_is_last ? g_array_index(spans, Span, from - 1) : *host;
+    device_is_last ? from-- : left--;
+  }
+  g_array_set_size(log->host, 0);
 }

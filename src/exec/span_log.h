@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "exec/labels.h"
+#include "exec/rank_speed.h"
 #include "exec/timing.h"
 #include "program/program.h"
 #include "record/recorder.h"
@@ -15,14 +16,17 @@ typedef struct {
   Engine *engine;
   Recording *recording;
   Recorder *recorder;
+  const RankSpeed *speed;
   const ProgramOp **step_ops;    /* of each step; 0: the construction */
   int step;                      /* being issued; 0: the construction */
   gboolean keeps;                /* whether its spans are wanted */
   SimTime started[STREAM_COUNT]; /* of what runs now */
   GArray *phases;                /* PhaseMark: where the host's phase changed, in order of issue */
+  GArray *host;                  /* Span: the host's, by end */
 } SpanLog;
 
-/* program, timing, labels, engine, recording and recorder are set already; the rest is filled in.
+/* program, timing, labels, engine, recording, recorder and speed are set already; the rest is
+ * filled in.
  */
 void span_log_init(SpanLog *log);
 void span_log_clear(SpanLog *log);
@@ -36,5 +40,8 @@ void span_log_observe(SpanLog *log, const ProgramOp *op, Work *work);
 
 /* The host was held up in what (a CUDA call) from start to end; nothing if that is no time. */
 void span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimTime end);
+
+/* All has run: the host's spans join those of the device in the Recording. */
+void span_log_finish(SpanLog *log);
 
 #endif

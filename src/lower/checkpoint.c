@@ -52,16 +52,18 @@ checkpoint_frame_free(Tape *t, CheckpointFrame *frame)
 }
 
 static TensorRef
-run_region(Tape *t, const CheckpointFrame *frame, const TensorRef *args)
+run_region(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   if (checkpoint_repeats_hooks(t))
-    return tape_call_hooked(t, frame->block, frame->place, frame->arguments, args);
-  return tape_run(t, frame->place, frame->arguments, args);
+    return tape_call_hooked(t, block, place, n, args);
+  return tape_run(t, place, n, args);
 }
 
 TensorRef
 checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
+  if (t->x->evaluating)
+    return run_region(t, block, place, n, args);
   CheckpointFrame *frame = checkpoint_frame_new(t, block, place, n, args);
   for (int i = 0; i < n; i++) {
     tape_hold(t, &frame->argument[i]);
@@ -70,7 +72,7 @@ checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   g_ptr_array_add(t->frames, frame);
   t->recording = frame;
   t->recording_id = (gint32) t->frames->len - 1;
-  TensorRef result = run_region(t, frame, args);
+  TensorRef result = run_region(t, block, place, n, args);
   t->recording = NULL;
   if (frame->alive == 0) { /* nothing in it wants to be saved */
     g_ptr_array_index(t->frames, t->recording_id) = NULL;
@@ -79,7 +81,8 @@ checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   return result;
 }
 
-/* Runs the region again until every tensor that was promised is there. */
+/* Runs the region again until every tensor that was promised is there, or without early stop to its
+ * end. */
 static void
 recompute(Tape *t, CheckpointFrame *frame)
 {
@@ -94,7 +97,7 @@ recompute(Tape *t, CheckpointFrame *frame)
   t->recomputing = frame;
   t->x->recomputing = TRUE;
   tape_autocast_begin(t);
-  TensorRef result = run_region(t, frame, args);
+  TensorRef result = run_region(t, frame->block, frame->place, frame->arguments, args);
   if (!t->stop)
     tape_drop(t, &result);
   t->stop = FALSE;
@@ -136,7 +139,7 @@ checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
     tape_hold(t, &kept);
     live_storage_promote(t->live, kept.storage, CATEGORY_ACTIVATION);
     g_array_index(frame->recomputed, TensorRef, frame->packed++) = kept;
-    return frame->packed < frame->holders;
+    return frame->packed < frame->holders || !t->x->plan->checkpointing.early_stop;
   }
   *saved = (SavedVariable){.ref = kept_tensor(t, ref), .frame = -1};
   frame = t->recording;

@@ -2,6 +2,7 @@
  * repeat. */
 #include "lower/lower.h"
 
+#include "lower/phases.h"
 #include "lower/plan_names.h"
 #include "lower/step_walk.h"
 
@@ -45,6 +46,22 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
   return shape;
 }
 
+NetworkShape
+lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
+{
+  NetworkShape shape = lower_shape(plan, device);
+  const PhaseSpec *phases = &plan->phases;
+  if (phases->evaluate.micro_batch > 0)
+    shape.micro_batch = phases->evaluate.micro_batch;
+  if (phases->evaluate.sequence_length > 0)
+    shape.sequence_length = phases->evaluate.sequence_length;
+  shape.micro_batches = 1;
+  shape.loss_steps = 0;
+  shape.dispatch_mode = FALSE;
+  shape.evaluation = TRUE;
+  return shape;
+}
+
 /* ---- what no strategy can honour yet, and names that must exist ---- */
 
 /* A root whose parameters all are in other groups has none. */
@@ -71,10 +88,8 @@ accept_plan(const LowerInput *in, GError **error)
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile",
                             "'per_block' is not yet supported: use \"none\"");
-  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
-    return plan_spec_refuse(plan, error, "optimizer.implementation",
-                            "'composer' is not yet supported: fused, foreach or forloop");
-  if (!plan_names_check(plan, in->network, error))
+  if (!plan_names_check(plan, in->network, error) ||
+      !phases_accept(plan, in->network, in->evaluation, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
 }
@@ -165,18 +180,33 @@ context_clear(StrategyContext *x)
 
 /* ---- steps ---- */
 
-/* Writes steps until one is like the one before; the rest repeat it. */
+/* The step from which on the same phases follow every step. */
+static int
+alike_from(const PhaseSpec *phases, int steps)
+{
+  int from = steps;
+  while (from > 1 &&
+         phase_spec_evaluates(phases, from - 1, steps) ==
+             phase_spec_evaluates(phases, from, steps) &&
+         phase_spec_saves(phases, from - 1, steps) == phase_spec_saves(phases, from, steps))
+    from--;
+  return from;
+}
+
+/* Writes steps, and what follows them, until one is like the one before; the rest repeat it. */
 static void
-write_steps(StepWalk *w, int steps)
+write_steps(StepWalk *w, Phases *phases, int steps)
 {
   ProgramBuilder *builder = w->x->builder;
   gboolean repeats = FALSE;
+  int alike = alike_from(&w->x->plan->phases, steps);
   for (int step = 1; step <= steps; step++) {
     w->x->step = step;
     if (!repeats) {
       program_builder_begin_list(builder);
       step_walk_step(w);
-      repeats = step > 1 && program_builder_fold_last_list(builder);
+      phases_after_step(phases, step, steps);
+      repeats = step > 1 && step >= alike && program_builder_fold_last_list(builder);
     }
     program_builder_add_step(builder);
   }
@@ -187,16 +217,21 @@ write_program(StrategyContext *x, const LowerInput *in)
 {
   StepWalk w = {.x = x, .strategy = in->strategy, .tape = tape_new(x, in->strategy)};
   w.optimizer = optimizer_state_new(x);
+  Phases *phases = phases_new(&w, in->evaluation);
   step_walk_construct(&w);
-  write_steps(&w, in->steps);
+  phases_constructed(phases);
+  write_steps(&w, phases, in->steps);
   Lowered *lowered = g_new0(Lowered, 1);
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
   lowered->keeps_gradients = in->strategy->keeps_gradients;
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
+  lowered->spread = in->strategy->spread != NULL ? in->strategy->spread(x) : (StateSpread){1, 1};
   if (in->strategy->teardown != NULL)
     in->strategy->teardown(x);
+  lowered->phases = g_array_ref(phases_moved(phases));
+  phases_free(phases);
   tape_free(w.tape);
   optimizer_state_free(w.optimizer);
   g_free(w.inputs);
@@ -233,6 +268,7 @@ lowered_free(Lowered *lowered)
   if (lowered == NULL)
     return;
   g_ptr_array_unref(lowered->units);
+  g_array_unref(lowered->phases);
   program_free(lowered->program);
   g_free(lowered);
 }

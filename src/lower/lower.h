@@ -12,7 +12,17 @@ typedef struct {
   int rank;            /* global; its place in the shard group is rank % shard */
   int steps;           /* how many to lower, >= 1 */
   gint64 memory_limit; /* bytes that frameworks see as the device's; 0: the device's own */
+  const Network
+      *evaluation; /* the network built for lower_evaluation_shape(); NULL: nothing is evaluated */
 } LowerInput;
+
+/* What a phase beyond the steps writes to storage, or reads from there. */
+typedef struct {
+  const char *name;   /* "save": static */
+  gint64 state_bytes; /* this rank's part */
+  gint64 rank_0_bytes,
+      others_bytes; /* held by rank 0, and by each other rank of its group at most */
+} LoweredPhase;
 
 /* What a Program does not say about itself. */
 typedef struct {
@@ -21,8 +31,10 @@ typedef struct {
       *units; /* Unit *: groups with members, bytes and counts of collectives in the last step */
   ExpectedTotals expected;
   gboolean has_expected;
-  int zero_stage;           /* equivalent ZeRO stage */
+  int zero_stage; /* equivalent ZeRO stage */
+  StateSpread spread;
   gboolean keeps_gradients; /* zero_grad frees nothing */
+  GArray *phases;           /* LoweredPhase: of each name the last one, as they first came */
 } Lowered;
 
 /* Writes the Program.  Errors: a plan that the strategy or this version cannot honour. */
@@ -34,5 +46,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Lowered, lowered_free)
 NetworkPrecision lower_precision(const PlanSpec *plan);
 /* The shape that a network must be built for. */
 NetworkShape lower_shape(const PlanSpec *plan, const DeviceProfile *device);
+/* The same for the plan's evaluation. */
+NetworkShape lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device);
 
 #endif

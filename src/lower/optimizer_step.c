@@ -242,17 +242,46 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
 
 /* ---- the step ---- */
 
-void
-optimizer_step(StrategyContext *x, OptimizerState *state)
+/* The flat parameter among the first n tensors that this parameter is a view of, or NULL. */
+static OptimizedTensor *
+find_flat(OptimizedTensor *tensors, int n, StorageId value)
 {
-  guint n = x->network->parameters->len;
-  program_builder_set_module(x->builder, -1);
-  for (guint i = 0; i < n; i++) {
-    OptimizedTensor *t = &state->tensors[i];
-    t->value = x->parameters[i].sharded;
+  for (int i = n - 1; i >= 0 && value != NO_STORAGE; i--)
+    if (tensors[i].value == value)
+      return &tensors[i];
+  return NULL;
+}
+
+/* The tensors that the optimizer was given: parameters, or the flat ones that they are views of
+ * (Composer wraps with use_orig_params=False).  Returns how many. */
+static int
+list_tensors(StrategyContext *x, OptimizedTensor *tensors)
+{
+  gboolean flat = x->plan->optimizer.implementation == OPTIMIZER_COMPOSER;
+  int n = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    StorageId value = x->parameters[i].sharded;
+    OptimizedTensor *t = flat ? find_flat(tensors, n, value) : NULL;
+    if (t != NULL) {
+      t->elements = live_storage_bytes(x->live, value) / dtype_size(stored_dtype(x));
+      t->stepped |= is_stepped(x, i);
+      t->parameter = -1;
+      continue;
+    }
+    t = &tensors[n++];
+    t->value = value;
     t->gradient = gradient_of(x, i);
     t->elements = x->parameters[i].local_elements;
     t->stepped = is_stepped(x, i);
+    t->parameter = (gint32) i;
   }
-  torch_optimizer_step(x, stored_dtype(x), (int) n, state->tensors);
+  return n;
+}
+
+void
+optimizer_step(StrategyContext *x, OptimizerState *state)
+{
+  program_builder_set_module(x->builder, -1);
+  int n = list_tensors(x, state->tensors);
+  torch_optimizer_step(x, stored_dtype(x), n, state->tensors);
 }

@@ -9,7 +9,8 @@ gboolean
 reentrant_wants(const Tape *t, int block)
 {
   const PlanSpec *plan = t->x->plan;
-  return t->strategy->reentrant_outside && plan->checkpointing.around == AROUND_FSDP &&
+  return !t->x->evaluating && t->strategy->reentrant_outside &&
+         plan->checkpointing.around == AROUND_FSDP &&
          plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP && checkpoint_wants(t, block);
 }
 

@@ -55,7 +55,10 @@ step_walk_construct(StepWalk *w)
     live_storage_drop(
         x->live, loop_tensor(x, x->network->construction_scratch, CATEGORY_TEMPORARY, "scratch"));
   w->strategy->construct(x);
-  tape_construct(w->tape);
+  Tape *tables = w->tables != NULL ? w->tables : w->tape;
+  tape_construct(tables);
+  if (tables != w->tape)
+    tape_share(w->tape, tables);
   if (w->strategy->initialize != NULL)
     w->strategy->initialize(x);
   program_builder_empty_cache(x->builder);

@@ -9,6 +9,7 @@ typedef struct {
   StrategyContext *x;
   const Strategy *strategy;
   Tape *tape;
+  Tape *tables; /* whose network says how large the tables are; NULL: tape's own */
   OptimizerState *optimizer;
   StorageId *inputs; /* by micro-batch, then input */
 } StepWalk;

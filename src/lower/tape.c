@@ -30,15 +30,13 @@ view_parameters(StrategyContext *x, int unit, StreamId stream)
   autograd_view_parameters(x->walk, unit, stream);
 }
 
-Tape *
-tape_new(StrategyContext *context, const Strategy *strategy)
+static Tape *
+new_tape(StrategyContext *context, const Strategy *strategy, const Network *network)
 {
   Tape *t = g_new0(Tape, 1);
   t->x = context;
-  context->walk = t;
-  context->view_parameters = view_parameters;
   t->strategy = strategy;
-  t->network = context->network;
+  t->network = network;
   t->builder = context->builder;
   t->live = context->live;
   t->nodes = g_array_new(FALSE, FALSE, sizeof(Node));
@@ -58,9 +56,34 @@ tape_new(StrategyContext *context, const Strategy *strategy)
   return t;
 }
 
+Tape *
+tape_new(StrategyContext *context, const Strategy *strategy)
+{
+  Tape *t = new_tape(context, strategy, context->network);
+  context->walk = t;
+  context->view_parameters = view_parameters;
+  return t;
+}
+
+Tape *
+tape_new_beside(const Tape *tape, const Network *network)
+{
+  return new_tape(tape->x, tape->strategy, network);
+}
+
+void
+tape_share(Tape *to, const Tape *from)
+{
+  memcpy(to->workspace, from->workspace, sizeof(to->workspace));
+  memcpy(to->tables, from->tables, sizeof(to->tables));
+  to->table_count = from->table_count;
+}
+
 void
 tape_free(Tape *t)
 {
+  if (t == NULL)
+    return;
   for (guint i = 0; i < t->network->functions->len; i++) {
     g_free(t->ids[i].what);
     g_free(t->ids[i].kernel);
@@ -122,7 +145,7 @@ operand(Tape *t, const Activation *a, gint16 slot, ValueInfo *info)
   TensorRef ref = NO_TENSOR;
   ref.parameter = parameter;
   ref.dtype = (guint8) t->network->shape.precision.weights;
-  if (p->requires_grad && t->recomputing == NULL)
+  if (p->requires_grad && t->recomputing == NULL && !t->x->evaluating)
     ref.node = autograd_accumulate_node(t, parameter);
   *info = (ValueInfo){.dtype = ref.dtype, .dims = (guint8) p->dims};
   memcpy(info->shape, p->shape, sizeof(p->shape));

@@ -13,6 +13,10 @@ typedef struct _Tape Tape;
 /* context and strategy are borrowed. */
 Tape *tape_new(StrategyContext *context, const Strategy *strategy);
 void tape_free(Tape *tape);
+/* Another tape of the same model for another shape of batches, without a graph of its own.  What
+ * both keep - tables, workspaces - is handed over with tape_share(). */
+Tape *tape_new_beside(const Tape *tape, const Network *network);
+void tape_share(Tape *to, const Tape *from);
 
 /* Runs the function that makes tables; keeps them. */
 void tape_construct(Tape *tape);

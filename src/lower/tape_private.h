@@ -198,7 +198,9 @@ CheckpointFrame *checkpoint_frame_new(const Tape *t, int block, Place place, int
 void checkpoint_frame_free(Tape *t, CheckpointFrame *frame);
 /* Are a block's hooks run again with it? */
 gboolean checkpoint_repeats_hooks(const Tape *t);
-/* Runs a region under checkpointing; run is tape_run or tape_call_hooked by `hooked`. */
+/* Runs a region under checkpointing, which keeps nothing where no backward comes
+ * (_checkpoint_without_reentrant_generator, torch/utils/checkpoint.py); run is tape_run or
+ * tape_call_hooked by `hooked`. */
 TensorRef checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args);
 /* Saves a tensor for backward in the way that the moment asks for: kept, promised, or delivered to
  * the frame that is recomputed.  FALSE: recomputation stops here. */

@@ -51,7 +51,9 @@ static Val
 dropout(Builder *b, Val x, int module)
 {
   x = call_module(b, module, x);
-  return builder_leave(b, builder_shape(b)->lora->dropout ? unary(b, OP_DROPOUT, x) : x);
+  return builder_leave(b, builder_shape(b)->lora->dropout && !builder_shape(b)->evaluation
+                              ? unary(b, OP_DROPOUT, x)
+                              : x);
 }
 
 /* x = x.to(A's dtype); result = result + B(A(dropout(x))) * scaling; return result.to(its dtype) */

@@ -121,6 +121,7 @@ typedef struct {
    * number; NULL: they are tensors of their own. */
   int (*flat_tensor)(const PlanSpec *plan, int block);
   const PlanSpec *plan; /* for that.  Borrowed */
+  gboolean evaluation;   /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;
@@ -171,6 +172,9 @@ gint64 network_trainable_count(const Network *network);
 int network_trainable_tensors(const Network *network);
 /* The type of a module that puts an adapter around a layer. */
 #define NETWORK_ADAPTER_TYPE "lora.Linear"
+/* By module: how many calls of modules begin before its first one in a forward; -1: it is never
+ * called (a container).  Caller frees. */
+int *network_call_order(const Network *network);
 /* The last part of a parameter's name: "weight".  Borrowed. */
 const char *parameter_short_name(const Parameter *parameter);
 

@@ -126,10 +126,12 @@ typedef enum {
 } HostWork;
 
 #define RANGE_KINDS(X)                                                                             \
-  X(PHASE, "phase")   /* zero_grad, forward, backward, clip, optimizer: name is one of these;      \
+  X(PHASE, "phase")   /* zero_grad, forward, backward, metrics, clip, optimizer: its name;         \
                          micro-batch in c */                                                       \
   X(MODULE, "module") /* a module's forward, recomputation or backward */                          \
-  X(HOOK, "hook")     /* a framework hook, named as in the framework (unshard, post_backward ...) */
+  X(HOOK, "hook") /* a framework hook, named as in the framework (unshard, post_backward ...) */   \
+  X(BEYOND, "beyond") /* a phase that is no part of a step, after it (or after the construction):  \
+                         evaluate, save, load */
 
 typedef enum {
 #define X(name, text) RANGE_##name,
@@ -237,7 +239,9 @@ typedef struct {
   X(REDUCE_SCATTER, "reduce_scatter")                                                              \
   X(ALL_REDUCE, "all_reduce")                                                                      \
   X(BROADCAST, "broadcast")                                                                        \
-  X(REDUCE, "reduce") /* to one rank */
+  X(REDUCE, "reduce") /* to one rank */                                                            \
+  X(ALL_TO_ALL, "alltoall")                                                                        \
+  X(SEND_RECV, "sendrecv") /* to the next rank, from the one before */
 
 typedef enum {
 #define X(name, text) COLLECTIVE_##name,
@@ -246,8 +250,8 @@ typedef enum {
       COLLECTIVE_KIND_COUNT
 } CollectiveKind;
 
-/* One collective operation.  bytes: the full gathered or reduced buffer, as nccl-tests counts it.
- */
+/* One collective operation.  bytes: the full gathered or reduced buffer, what a rank sends to all
+ * others and itself (alltoall) or to one (sendrecv), as nccl-tests counts it. */
 typedef struct {
   guint8 kind; /* CollectiveKind */
   guint8 dtype;

@@ -18,7 +18,10 @@ struct _Recorder {
   GArray *births;                    /* guint: memory event that began allocation i */
   gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
   gboolean keeps_gradients;          /* between steps */
-  guint peak_events;                 /* how many memory events led to the peak */
+  gboolean only_peaks;
+  guint peak_events; /* how many memory events led to the peak */
+  gboolean has_peak;
+  gboolean beyond; /* the step (or construction) is over, a phase beyond it has begun */
 };
 
 Recorder *
@@ -101,6 +104,8 @@ read_level(Recorder *recorder)
     range->peak_allocated = MAX(range->peak_allocated, level.peak_allocated);
     range->peak_reserved = MAX(range->peak_reserved, level.peak_reserved);
   }
+  if (recorder->beyond)
+    return level;
   gint64 *allocated = &recorder->recording->construction_peak_allocated;
   gint64 *reserved = &recorder->recording->construction_peak_reserved;
   if (recorder->step > 0) {
@@ -118,9 +123,11 @@ static void
 mark_peak(Recorder *recorder, const MemoryEvent *now)
 {
   PeakRecord *peak = &recorder->recording->peak;
-  if (recorder->step == 0 || (peak->step > 0 && now->allocated_after <= peak->allocated))
+  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond) ||
+      (recorder->has_peak && now->allocated_after <= peak->allocated))
     return;
   Frame frame = current_frame(recorder);
+  recorder->has_peak = TRUE;
   recorder->peak_events = recorder->recording->memory->len;
   peak->step = recorder->step;
   peak->phase = frame.phase;
@@ -129,6 +136,12 @@ mark_peak(Recorder *recorder, const MemoryEvent *now)
   peak->time = now->time;
   peak->allocated = now->allocated_after;
   peak->reserved = now->reserved_after;
+}
+
+void
+recorder_keep_only_peaks(Recorder *recorder)
+{
+  recorder->only_peaks = TRUE;
 }
 
 void
@@ -151,6 +164,8 @@ at_rest_bytes(const Recorder *recorder, gint64 allocated)
 void
 recorder_end_construction(Recorder *recorder)
 {
+  if (recorder->beyond)
+    return;
   MemoryLevel level = read_level(recorder);
   recorder->recording->construction_allocated = level.allocated;
   recorder->recording->construction_reserved = level.reserved;
@@ -161,12 +176,15 @@ void
 recorder_begin_step(Recorder *recorder, SimTime time)
 {
   MemoryLevel level = read_level(recorder);
+  recorder->beyond = FALSE;
   StepRecord step = {.index = ++recorder->step,
                      .start = time,
                      .end = time,
                      .peak_allocated = level.allocated,
                      .peak_reserved = level.reserved};
   g_array_append_val(recorder->recording->steps, step);
+  if (recorder->only_peaks) /* no range is open between steps */
+    g_array_set_size(recorder->recording->ranges, 0);
   recorder->retries_before = level.retries;
   MemoryEvent now = {.time = time,
                      .allocated_after = level.allocated,
@@ -180,6 +198,8 @@ recorder_end_step(Recorder *recorder, SimTime time)
 {
   while (recorder->frames->len > 0)
     recorder_pop(recorder, time);
+  if (recorder->beyond)
+    return;
   MemoryLevel level = read_level(recorder);
   StepRecord *step = current_step(recorder);
   step->end = time;
@@ -220,6 +240,28 @@ recorder_push(Recorder *recorder, SimTime time, const Range *range)
 }
 
 void
+recorder_begin_beyond(Recorder *recorder, SimTime time, const Range *range)
+{
+  g_assert(recorder->frames->len == 0);
+  if (recorder->step == 0)
+    recorder_end_construction(recorder);
+  else
+    recorder_end_step(recorder, time);
+  recorder->beyond = TRUE;
+  BeyondRecord beyond = {(gint32) recorder->recording->ranges->len, time, time};
+  g_array_append_val(recorder->recording->beyond, beyond);
+  recorder_push(recorder, time, range);
+}
+
+void
+recorder_beyond_done(Recorder *recorder, guint i, SimTime start, SimTime end)
+{
+  BeyondRecord *beyond = &g_array_index(recorder->recording->beyond, BeyondRecord, i);
+  beyond->start = start;
+  beyond->end = end;
+}
+
+void
 recorder_pop(Recorder *recorder, SimTime time)
 {
   g_assert(recorder->frames->len > 0);
@@ -252,6 +294,8 @@ gint32
 recorder_allocate(Recorder *recorder, const MemoryEvent *event)
 {
   GArray *memory = recorder->recording->memory;
+  if (recorder->only_peaks)
+    return 0;
   guint birth = memory->len;
   gint32 allocation = (gint32) recorder->births->len;
   APPEND(memory, MemoryEvent, *event);
@@ -270,6 +314,8 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
                  gint64 reserved)
 {
   GArray *memory = recorder->recording->memory;
+  if (recorder->only_peaks)
+    return;
   MemoryEvent event =
       g_array_index(memory, MemoryEvent, g_array_index(recorder->births, guint, allocation));
   if (event.step > 0)
@@ -286,7 +332,8 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
 void
 recorder_segment(Recorder *recorder, const SegmentEvent *event)
 {
-  g_array_append_vals(recorder->recording->segments, event, 1);
+  if (!recorder->only_peaks)
+    g_array_append_vals(recorder->recording->segments, event, 1);
 }
 
 void
@@ -314,7 +361,7 @@ void
 recorder_finish(Recorder *recorder)
 {
   PeakRecord *peak = &recorder->recording->peak;
-  if (peak->step == 0)
+  if (!recorder->has_peak)
     return; /* no step ran */
   g_array_unref(peak->live);
   peak->live = recording_live(recorder->recording, recorder->peak_events);

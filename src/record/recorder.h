@@ -26,6 +26,10 @@ Recorder *recorder_new(Recording *recording, RecorderLevel level, gpointer user)
 void recorder_free(Recorder *recorder);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recorder, recorder_free)
 
+/* The Recording gets what is known of steps and of the construction, and no rows for events, ranges
+ * and spans: for ranks that nobody looks at one by one.  It has no peak then. */
+void recorder_keep_only_peaks(Recorder *recorder);
+
 /* Gradients are not dropped between steps: they count in at_rest_bytes. */
 void recorder_keep_gradients(Recorder *recorder);
 
@@ -43,6 +47,12 @@ void recorder_step_done(Recorder *recorder, guint i, SimTime time);
 
 /* Opens a range: kind, name, module and micro_batch of *range are read. */
 void recorder_push(Recorder *recorder, SimTime time, const Range *range);
+/* The same for a phase beyond the step or the construction, which are over then; their end is not
+ * said again.  recorder_pop() closes it. */
+void recorder_begin_beyond(Recorder *recorder, SimTime time, const Range *range);
+/* Phase i (index into beyond) began when all before it was done, and all that it issued was done at
+ * end. */
+void recorder_beyond_done(Recorder *recorder, guint i, SimTime start, SimTime end);
 /* Closes the innermost open range. */
 void recorder_pop(Recorder *recorder, SimTime time);
 

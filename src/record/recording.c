@@ -16,6 +16,7 @@ recording_new(void)
   recording->segments = g_array_new(FALSE, FALSE, sizeof(SegmentEvent));
   recording->ranges = g_array_new(FALSE, FALSE, sizeof(Range));
   recording->steps = g_array_new(FALSE, FALSE, sizeof(StepRecord));
+  recording->beyond = g_array_new(FALSE, FALSE, sizeof(BeyondRecord));
   recording->cached = g_array_new(FALSE, FALSE, sizeof(gint64));
   recording->peak.live = g_array_new(FALSE, FALSE, sizeof(LiveTensor));
   recording->peak.phase = recording->peak.module = -1;
@@ -40,6 +41,7 @@ recording_free(Recording *recording)
   g_array_unref(recording->segments);
   g_array_unref(recording->ranges);
   g_array_unref(recording->steps);
+  g_array_unref(recording->beyond);
   g_array_unref(recording->cached);
   g_array_unref(recording->peak.live);
   g_free(recording);
@@ -70,7 +72,22 @@ SimTime
 recording_step_duration(const Recording *recording, guint i)
 {
   const StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
-  return step->end - (i == 0 ? step->start : step[-1].end);
+  SimTime before = i == 0 ? step->start : step[-1].end;
+  for (guint k = 0; i > 0 && k < recording->beyond->len; k++) {
+    const BeyondRecord *beyond = &g_array_index(recording->beyond, BeyondRecord, k);
+    if (g_array_index(recording->ranges, Range, beyond->range).step == step[-1].index)
+      before = MAX(before, beyond->end);
+  }
+  return step->end - before;
+}
+
+gboolean
+recording_is_beyond(const Recording *recording, gint32 range)
+{
+  for (guint i = 0; i < recording->beyond->len; i++)
+    if (g_array_index(recording->beyond, BeyondRecord, i).range == range)
+      return TRUE;
+  return FALSE;
 }
 
 /* Events in order of size, largest first; equal ones in order of time. */

@@ -73,6 +73,14 @@ typedef struct {
   gint64 allocator_retries; /* in this step */
 } StepRecord;
 
+/* A phase that is no part of a step: load, evaluate, save.  It comes after the step (0: the
+ * construction) and before the next one. */
+typedef struct {
+  gint32 range;       /* index into ranges: name and bytes */
+  SimTime start, end; /* start: all that came before is done; end: all that it issued, on every
+                         stream */
+} BeyondRecord;
+
 typedef struct {
   gboolean happened;
   int step;
@@ -106,6 +114,7 @@ typedef struct {
   GArray *segments;   /* SegmentEvent */
   GArray *ranges;     /* Range, by start */
   GArray *steps;      /* StepRecord */
+  GArray *beyond;     /* BeyondRecord, by start */
   GArray *cached;     /* gint64 per stream: bytes cached (reserved, not active) at the end */
   PeakRecord peak;
   OutOfMemoryRecord out_of_memory;
@@ -126,8 +135,11 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recording, recording_free)
 gint32 recording_string(Recording *recording, const char *text);
 const char *recording_text(const Recording *recording, gint32 id);
 
-/* Time between the end of step i (index into steps) and that of the one before; of the first: its
- * end - start. */
+/* Was the range, or what issued the span, a phase beyond the steps?  range: index into ranges. */
+gboolean recording_is_beyond(const Recording *recording, gint32 range);
+
+/* Time between the end of step i (index into steps) and that of what came before it, a step or a
+ * phase beyond; of the first: its end - start. */
 SimTime recording_step_duration(const Recording *recording, guint i);
 
 /* Tensors alive after the first `events` memory events, largest first, equal sizes in order of

@@ -82,6 +82,22 @@ check_steps(const Recording *recording)
   return NULL;
 }
 
+static char *
+check_beyond(const Recording *recording)
+{
+  SimTime before = 0;
+  for (guint i = 0; i < recording->beyond->len; i++) {
+    const BeyondRecord *beyond = &g_array_index(recording->beyond, BeyondRecord, i);
+    if (beyond->range < 0 || (guint) beyond->range >= recording->ranges->len ||
+        g_array_index(recording->ranges, Range, beyond->range).kind != RECORDED_PHASE)
+      return g_strdup_printf("row %u names no phase of ranges", i + 1);
+    if (beyond->start > beyond->end || beyond->start < before)
+      return g_strdup_printf("row %u is not in order of the starts", i + 1);
+    before = beyond->start;
+  }
+  return NULL;
+}
+
 char *
 recording_check(const Recording *recording, const char **key)
 {
@@ -89,10 +105,8 @@ recording_check(const Recording *recording, const char **key)
     const char *key;
     char *(*check)(const Recording *recording);
   } rules[] = {
-      {"memory", check_memory},
-      {"spans", check_spans},
-      {"ranges", check_ranges},
-      {"steps", check_steps},
+      {"memory", check_memory}, {"spans", check_spans},   {"ranges", check_ranges},
+      {"steps", check_steps},   {"beyond", check_beyond},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
     char *wrong = rules[i].check(recording);

@@ -79,6 +79,13 @@ static const Column step_columns[] = {
     END,
 };
 
+static const Column beyond_columns[] = {
+    FIELD(BeyondRecord, range, "range", COLUMN_COUNT),
+    FIELD(BeyondRecord, start, "start_ns", COLUMN_COUNT),
+    FIELD(BeyondRecord, end, "end_ns", COLUMN_COUNT),
+    END,
+};
+
 static const Column range_columns[] = {
     FIELD(Range, start, "start_ns", COLUMN_COUNT),
     FIELD(Range, end, "end_ns", COLUMN_COUNT),
@@ -145,7 +152,13 @@ static const Column live_columns[] = {
 
 #define ROWS(key_, columns_, member, type)                                                         \
   {                                                                                                \
-    key_, columns_, G_STRUCT_OFFSET(Recording, member), sizeof(type)                               \
+    .key = key_, .columns = columns_, .offset = G_STRUCT_OFFSET(Recording, member),                \
+    .element_size = sizeof(type)                                                                   \
+  }
+#define ROWS_IF_ANY(key_, columns_, member, type)                                                  \
+  {                                                                                                \
+    .key = key_, .columns = columns_, .offset = G_STRUCT_OFFSET(Recording, member),                \
+    .element_size = sizeof(type), .only_if_any = TRUE                                              \
   }
 const RecordTable recording_tables[RECORDING_TABLES] = {
     ROWS("steps", step_columns, steps, StepRecord),
@@ -154,6 +167,7 @@ const RecordTable recording_tables[RECORDING_TABLES] = {
     ROWS("memory", memory_columns, memory, MemoryEvent),
     ROWS("spans", span_columns, spans, Span),
     ROWS("peak_live", live_columns, peak.live, LiveTensor),
+    ROWS_IF_ANY("beyond", beyond_columns, beyond, BeyondRecord),
 };
 
 GArray *

@@ -44,15 +44,16 @@ typedef struct {
 typedef struct {
   const char *key;
   const Column *columns;
-  gsize offset;       /* of the GArray pointer in Recording */
-  gsize element_size; /* bytes of a row's struct */
+  gsize offset;         /* of the GArray pointer in Recording */
+  gsize element_size;   /* bytes of a row's struct */
+  gboolean only_if_any; /* left out of a file when it has no rows */
 } RecordTable;
 
 /* Members of the document itself, of "out_of_memory" and of "peak"; end with a NULL name. */
 extern const Column recording_columns[];
 extern const Column out_of_memory_columns[];
 extern const Column peak_columns[];
-#define RECORDING_TABLES 6
+#define RECORDING_TABLES 7
 extern const RecordTable recording_tables[RECORDING_TABLES];
 
 /* The table's array in a Recording, borrowed. */

@@ -246,6 +246,8 @@ read_row(Loader *loader, const RecordTable *table, const cJSON *row, gpointer ba
 static void
 read_table(Loader *loader, const RecordTable *table)
 {
+  if (table->only_if_any && !json_reader_has(loader->reader, table->key))
+    return;
   JsonReader *section = json_reader_section(loader->reader, table->key);
   const cJSON *columns = json_reader_raw(section, "columns");
   const cJSON *rows = json_reader_raw(section, "rows"), *row;

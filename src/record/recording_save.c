@@ -68,6 +68,8 @@ static void
 write_table(FILE *out, const Recording *recording, const RecordTable *table)
 {
   const GArray *rows = record_table_array(table, recording);
+  if (table->only_if_any && rows->len == 0)
+    return;
   fprintf(out, ",\n  \"%s\": {\"columns\": [", table->key);
   for (const Column *column = table->columns; column->name != NULL; column++)
     fprintf(out, "%s\"%s\"", column == table->columns ? "" : ", ", column->name);

@@ -34,7 +34,11 @@ activations_under(const NetworkSummaryInput *in, CheckpointPolicy policy, GError
   g_autoptr(Network) network = network_build(in->spec, &shape, error);
   if (network == NULL)
     return NULL;
-  LowerInput lowering = {network, &plan, in->device, in->strategy, 0, 1, 0};
+  LowerInput lowering = {.network = network,
+                         .plan = &plan,
+                         .device = in->device,
+                         .strategy = in->strategy,
+                         .steps = 1};
   g_autoptr(Lowered) lowered = lower(&lowering, error);
   return lowered != NULL ? block_activations(lowered->program, network) : NULL;
 }
@@ -127,7 +131,11 @@ network_summary_new(const NetworkSummaryInput *in, GError **error)
   g_array_set_clear_func(s->blocks, block_line_clear);
   s->modules = module_lines(in->network);
   fill_figures(s);
-  LowerInput lowering = {in->network, in->plan, in->device, in->strategy, 0, 1, 0};
+  LowerInput lowering = {.network = in->network,
+                         .plan = in->plan,
+                         .device = in->device,
+                         .strategy = in->strategy,
+                         .steps = 1};
   s->lowered = lower(&lowering, error);
   if (s->lowered == NULL || !fill_blocks(s, in, error))
     return NULL;

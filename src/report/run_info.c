@@ -18,6 +18,12 @@ retained_clear(gpointer data)
 }
 
 static void
+phase_clear(gpointer data)
+{
+  g_free(((PhaseInfo *) data)->name);
+}
+
+static void
 communicator_clear(gpointer data)
 {
   CommunicatorInfo *communicator = data;
@@ -48,6 +54,7 @@ run_info_new(void)
   info->rank_without_room = -1;
   info->groups = array_new(sizeof(GroupInfo), group_clear);
   info->retained = array_new(sizeof(RetainedInfo), retained_clear);
+  info->phases = array_new(sizeof(PhaseInfo), phase_clear);
   info->communicators = array_new(sizeof(CommunicatorInfo), communicator_clear);
   info->constants = array_new(sizeof(ConstantSource), constant_clear);
   info->warnings = g_ptr_array_new_with_free_func(g_free);
@@ -63,10 +70,12 @@ run_info_free(RunInfo *info)
                            info->cluster};
   for (guint i = 0; i < G_N_ELEMENTS(strings); i++)
     g_free(strings[i]);
-  GArray *const arrays[] = {info->groups, info->retained, info->communicators, info->constants};
+  GArray *const arrays[] = {info->groups, info->retained, info->phases, info->communicators,
+                            info->constants};
   for (guint i = 0; i < G_N_ELEMENTS(arrays); i++)
     g_array_unref(arrays[i]);
   g_ptr_array_unref(info->warnings);
+  failure_free(info->failure);
   g_free(info);
 }
 
@@ -85,6 +94,14 @@ run_info_add_retained(RunInfo *info, const char *group, const char *held_by, gin
 {
   RetainedInfo retained = {g_strdup(group), g_strdup(held_by), bytes};
   g_array_append_val(info->retained, retained);
+}
+
+PhaseInfo *
+run_info_add_phase(RunInfo *info, const char *name)
+{
+  PhaseInfo phase = {.name = g_strdup(name)};
+  g_array_append_val(info->phases, phase);
+  return &g_array_index(info->phases, PhaseInfo, info->phases->len - 1);
 }
 
 void

@@ -9,6 +9,8 @@
 
 #include <glib.h>
 
+#include "report/failure.h"
+
 /* Where a constant that times rest on comes from. */
 typedef enum { ORIGIN_DEFAULT, ORIGIN_IMPORTED, ORIGIN_MEASURED } ConstantOrigin;
 
@@ -34,11 +36,32 @@ typedef struct {
   gint64 bytes;
 } RetainedInfo;
 
+/* What a phase beyond the steps moves. */
+typedef struct {
+  char *name; /* "evaluate" */
+  gint64 communication_bytes, host_copy_bytes;
+  gboolean has_state;                /* it writes or reads the state: */
+  gint64 state_bytes;                /* this rank's part */
+  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and at most by each other rank */
+} PhaseInfo;
+
 typedef struct {
   char *name; /* as in the Recording: "shard" */
   int ranks;
   char *link; /* "NVSwitch", "InfiniBand over 16 nodes" */
 } CommunicatorInfo;
+
+/* How many ranks were simulated, when they are not all alike. */
+typedef struct {
+  int ranks;              /* 0: one stands for all, and nothing below is known */
+  int simulated;          /* classes of ranks that are alike */
+  int described_class;    /* ranks that the described one stands for, itself included */
+  int slowest;            /* the rank that the others wait for */
+  double slowest_compute; /* its kernels take so many times as long */
+  gint64 waited;          /* ns a step that the described rank waits for others in collectives */
+  gint64 step_of_equals;  /* ns: the last step if all ranks were equally fast; 0: they are */
+  gint64 peak_reserved;   /* bytes, of all ranks and steps */
+} RanksInfo;
 
 typedef struct {
   char *model;
@@ -66,10 +89,13 @@ typedef struct {
 
   GArray *groups;        /* GroupInfo, in forward order */
   GArray *retained;      /* RetainedInfo */
+  GArray *phases;        /* PhaseInfo: phases beyond the steps, each name once */
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */
   GPtrArray *warnings;   /* char *: one line each */
+  Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
+  RanksInfo ranks;
   int rank;              /* the rank that the Recording describes */
   int rank_without_room; /* another rank that runs out of memory, or -1 */
 } RunInfo;
@@ -82,6 +108,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(RunInfo, run_info_free)
 /* Append; strings are copied.  modules is NULL-terminated. */
 GroupInfo *run_info_add_group(RunInfo *info, const char *name, const char *const *modules);
 void run_info_add_retained(RunInfo *info, const char *group, const char *held_by, gint64 bytes);
+PhaseInfo *run_info_add_phase(RunInfo *info, const char *name);
 void run_info_add_communicator(RunInfo *info, const char *name, int ranks, const char *link);
 void run_info_add_constant(RunInfo *info, const char *name, ConstantOrigin origin);
 void run_info_warn(RunInfo *info, const char *format, ...) G_GNUC_PRINTF(2, 3);

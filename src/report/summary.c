@@ -21,7 +21,8 @@ phases_of_step(const Recording *recording, int step)
   GArray *phases = g_array_new(FALSE, TRUE, sizeof(PhaseSummary));
   for (guint i = 0; i < recording->ranges->len; i++) {
     const Range *range = &g_array_index(recording->ranges, Range, i);
-    if (range->kind != RECORDED_PHASE || range->step != step)
+    if (range->kind != RECORDED_PHASE || range->step != step ||
+        recording_is_beyond(recording, (gint32) i))
       continue;
     PhaseSummary phase = {
         .name = recording_text(recording, range->name),
@@ -38,10 +39,62 @@ phases_of_step(const Recording *recording, int step)
 }
 
 static gboolean
-is_complete(const Recording *recording, const StepRecord *step)
+is_complete(const ReportModel *model, const StepRecord *step)
+{
+  const Recording *recording = model->recording;
+  const OutOfMemoryRecord *oom = &recording->out_of_memory;
+  const Failure *failure = model->info->failure;
+  for (guint i = 0; i < recording->beyond->len; i++) {
+    gint32 range = g_array_index(recording->beyond, BeyondRecord, i).range;
+    if (g_array_index(recording->ranges, Range, range).step == step->index)
+      return TRUE; /* it was over by then */
+  }
+  return !recording->stuck && !(oom->happened && oom->step == step->index) &&
+         !(failure != NULL && failure->spec.step <= step->index);
+}
+
+static const PhaseInfo *
+find_phase_info(const RunInfo *info, const char *name)
+{
+  for (guint i = 0; i < info->phases->len; i++) {
+    const PhaseInfo *phase = &g_array_index(info->phases, PhaseInfo, i);
+    if (g_str_equal(phase->name, name))
+      return phase;
+  }
+  return NULL;
+}
+
+/* Memory ran out, or the host waits for ever: in the last one, if it was there already. */
+static gboolean
+is_complete_beyond(const Recording *recording, guint i, const Range *range)
 {
   const OutOfMemoryRecord *oom = &recording->out_of_memory;
-  return !recording->stuck && !(oom->happened && oom->step == step->index);
+  gboolean ends = (oom->happened && oom->step == range->step) || recording->stuck;
+  return i + 1 < recording->beyond->len || !ends;
+}
+
+static void
+collect_beyond(ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  for (guint i = 0; i < recording->beyond->len; i++) {
+    const BeyondRecord *record = &g_array_index(recording->beyond, BeyondRecord, i);
+    const Range *range = &g_array_index(recording->ranges, Range, record->range);
+    BeyondSummary beyond = {
+        .name = recording_text(recording, range->name),
+        .after_step = range->step,
+        .complete = is_complete_beyond(recording, i, range),
+        .start = record->start,
+        .duration = record->end - record->start,
+        .start_allocated = range->start_allocated,
+        .peak_allocated = range->peak_allocated,
+        .peak_reserved = range->peak_reserved,
+        .end_allocated = range->end_allocated,
+    };
+    beyond.info = find_phase_info(model->info, beyond.name);
+    model->peak_reserved = MAX(model->peak_reserved, beyond.peak_reserved);
+    g_array_append_val(model->beyond, beyond);
+  }
 }
 
 static void
@@ -52,7 +105,7 @@ collect_steps(ReportModel *model)
     const StepRecord *record = &g_array_index(recording->steps, StepRecord, i);
     StepSummary step = {
         .index = record->index,
-        .complete = is_complete(recording, record),
+        .complete = is_complete(model, record),
         .start = record->end - recording_step_duration(recording, i),
         .duration = recording_step_duration(recording, i),
         .peak_allocated = record->peak_allocated,
@@ -167,6 +220,7 @@ report_model_new(const Recording *recording, const RunInfo *info)
   model->last_step = -1;
   model->steps = g_array_new(FALSE, TRUE, sizeof(StepSummary));
   g_array_set_clear_func(model->steps, step_clear);
+  model->beyond = g_array_new(FALSE, TRUE, sizeof(BeyondSummary));
   model->modules_at_peak = g_array_new(FALSE, TRUE, sizeof(ModuleBytes));
   g_array_set_clear_func(model->modules_at_peak, module_clear);
   model->communication = g_array_new(FALSE, TRUE, sizeof(CommunicationSummary));
@@ -176,6 +230,7 @@ report_model_new(const Recording *recording, const RunInfo *info)
   model->peak_allocated = MAX(recording->peak.allocated, recording->construction_allocated);
   model->peak_reserved = recording->construction_reserved;
   collect_steps(model);
+  collect_beyond(model);
   model->headroom = recording->capacity_bytes - model->peak_reserved;
   model->verdict = judge(model);
   sum_modules_at_peak(model);
@@ -191,6 +246,7 @@ report_model_free(ReportModel *model)
   if (!model)
     return;
   g_array_unref(model->steps);
+  g_array_unref(model->beyond);
   g_array_unref(model->modules_at_peak);
   g_array_unref(model->communication);
   g_array_unref(model->groups);
@@ -241,7 +297,7 @@ report_append_place(const Recording *recording, int step, gint32 phase, gint32 m
     g_string_append_printf(out, "step %d, %s", step,
                            report_text(recording, phase, "between phases"));
   else
-    g_string_append(out, "construction");
+    g_string_append(out, report_text(recording, phase, "construction"));
   const char *path = report_text(recording, module, NULL);
   if (path)
     g_string_append_printf(out, " of %s", path);

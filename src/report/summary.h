@@ -33,6 +33,16 @@ typedef struct {
   GArray *phases; /* PhaseSummary */
 } StepSummary;
 
+/* A phase beyond the steps: load, evaluate, save. */
+typedef struct {
+  const char *name;
+  int after_step;          /* 0: the construction */
+  gboolean complete;       /* FALSE: memory ran out in it */
+  SimTime start, duration; /* until all that it issued is done */
+  gint64 start_allocated, peak_allocated, peak_reserved, end_allocated;
+  const PhaseInfo *info; /* NULL: not known */
+} BeyondSummary;
+
 /* Bytes at the peak under one module path, cut after its first number: "model.layers.3", "lm_head".
  */
 typedef struct {
@@ -49,6 +59,7 @@ typedef struct {
   SimTime exposed, host_bound;
   SimTime contention; /* of compute: what kernels took longer because collectives ran beside them */
   SimTime rate_limited; /* the compute stream is idle since a rate limiter held the host up */
+  SimTime allocator;    /* the compute stream is idle while the host is in cudaMalloc or cudaFree */
   double tokens_per_s;  /* of this rank; 0: not known */
   double mfu, hfu;      /* fractions; 0: not known */
   Bound bound;          /* by the largest of the three shares */
@@ -93,9 +104,10 @@ typedef struct {
   gint64 peak_allocated, peak_reserved, headroom;
   GArray *modules_at_peak; /* ModuleBytes, largest first */
 
-  GArray *steps; /* StepSummary; the last may be incomplete */
-  int last_step; /* position in steps of the last complete one, or -1: time, communication,
-                    copies and groups are of it */
+  GArray *beyond; /* BeyondSummary */
+  GArray *steps;  /* StepSummary; the last may be incomplete */
+  int last_step;  /* position in steps of the last complete one, or -1: time, communication,
+                     copies and groups are of it */
   TimeSummary time;
   GArray
       *communication; /* CommunicationSummary, by communicator and collective as they first ran */

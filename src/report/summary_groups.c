@@ -169,7 +169,7 @@ summary_groups(ReportModel *model)
     walk.group_of_string[i] = GROUP_UNKNOWN;
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
-    if (span->step != step->index)
+    if (span->step != step->index || recording_is_beyond(recording, span->phase - 1))
       continue;
     if (span->kind == SPAN_COLLECTIVE)
       add_collective(&walk, span);

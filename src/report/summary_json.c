@@ -1,7 +1,8 @@
 /* summary_json.c - the report as JSON: one function an object, keys in the order people read them.
  */
 #include "report/summary_json.h"
-#include <cjson/cJSON.h>
+#include "report/state_estimate.h"
+#include "report/summary_parts.h"
 
 /* Times are shown in seconds; nanoseconds below 2^53 (104 days) keep every digit. */
 static double
@@ -75,6 +76,29 @@ add_plan(cJSON *report, const RunInfo *info)
   add_int(plan, "accumulation_steps", info->accumulation_steps);
   add_text(plan, "activation_checkpointing", info->checkpointing);
   add_int(plan, "rank", info->rank);
+}
+
+static void
+add_ranks(cJSON *report, const RunInfo *info, const TimeSummary *time)
+{
+  const RanksInfo *ranks = &info->ranks;
+  if (ranks->ranks == 0) {
+    cJSON_AddNullToObject(report, "ranks");
+    return;
+  }
+  cJSON *object = cJSON_AddObjectToObject(report, "ranks");
+  add_int(object, "ranks", ranks->ranks);
+  add_int(object, "simulated", ranks->simulated);
+  add_int(object, "described", info->rank);
+  add_int(object, "described_stands_for", ranks->described_class);
+  add_int(object, "slowest", ranks->slowest);
+  cJSON_AddNumberToObject(object, "slowest_compute", ranks->slowest_compute);
+  add_seconds(object, "waited_s", ranks->waited);
+  if (ranks->step_of_equals > 0 && time->known)
+    add_seconds(object, "cost_s", time->step - ranks->step_of_equals);
+  else
+    cJSON_AddNullToObject(object, "cost_s");
+  add_int(object, "peak_reserved_bytes", ranks->peak_reserved);
 }
 
 static void
@@ -225,6 +249,43 @@ add_steps(cJSON *report, const ReportModel *model)
   }
 }
 
+static cJSON *
+beyond_object(const BeyondSummary *phase)
+{
+  cJSON *object = cJSON_CreateObject();
+  add_text(object, "name", phase->name);
+  add_int(object, "after_step", phase->after_step);
+  cJSON_AddBoolToObject(object, "complete", phase->complete);
+  add_seconds(object, "start_s", phase->start);
+  add_seconds(object, "time_s", phase->duration);
+  add_int(object, "start_allocated_bytes", phase->start_allocated);
+  add_int(object, "peak_allocated_bytes", phase->peak_allocated);
+  add_int(object, "peak_reserved_bytes", phase->peak_reserved);
+  add_int(object, "end_allocated_bytes", phase->end_allocated);
+  const PhaseInfo *info = phase->info;
+  if (info) {
+    add_int(object, "communication_bytes", info->communication_bytes);
+    add_int(object, "host_copy_bytes", info->host_copy_bytes);
+  }
+  if (info && info->has_state) {
+    add_int(object, "state_bytes", info->state_bytes);
+    add_int(object, "rank_0_bytes", info->rank_0_bytes);
+    add_int(object, "other_ranks_bytes", info->others_bytes);
+  }
+  return object;
+}
+
+/* Only for plans that have such phases. */
+static void
+add_beyond(cJSON *report, const ReportModel *model)
+{
+  if (model->beyond->len == 0)
+    return;
+  cJSON *phases = cJSON_AddArrayToObject(report, "phases");
+  for (guint i = 0; i < model->beyond->len; i++)
+    cJSON_AddItemToArray(phases, beyond_object(&g_array_index(model->beyond, BeyondSummary, i)));
+}
+
 static void
 add_time(cJSON *report, const TimeSummary *time)
 {
@@ -240,6 +301,7 @@ add_time(cJSON *report, const TimeSummary *time)
       {"host_bound_s", time->is_split, time->host_bound},
       {"contention_s", time->is_split, time->contention},
       {"rate_limiter_s", time->is_split, time->rate_limited},
+      {"allocator_s", time->is_split, time->allocator},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
@@ -350,6 +412,7 @@ summary_json(const ReportModel *model)
   add_model(report, info);
   add_plan(report, info);
   add_cluster(report, info);
+  add_ranks(report, info, &model->time);
   cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
   add_text(report, "verdict", report_verdict_name(model->verdict));
   add_int(report, "allocator_retries", model->allocator_retries);
@@ -358,18 +421,20 @@ summary_json(const ReportModel *model)
     add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
   else
     cJSON_AddNullToObject(report, "equivalent_zero_stage");
-  if (info->elements_sent > 0)
-    cJSON_AddNumberToObject(report, "elements_sent_per_parameter", info->elements_sent);
-  else
-    cJSON_AddNullToObject(report, "elements_sent_per_parameter");
+  gboolean has_paper = info->elements_sent > 0 && info->equivalent_zero_stage >= 0;
+  add_known(report, "elements_sent_per_parameter", info->elements_sent);
+  add_known(report, "elements_sent_per_parameter_by_paper",
+            has_paper ? zero_states(info->equivalent_zero_stage, 1, 2).sent : 0);
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
+  add_beyond(report, model);
   add_time(report, &model->time);
   add_communication(report, model);
   add_host_copies(report, &model->copies);
   add_groups(report, model);
   add_retained(report, info);
+  summary_json_failure(report, info->failure);
   add_warnings(report, model);
 
   char *text = cJSON_Print(report);

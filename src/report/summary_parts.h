@@ -3,6 +3,8 @@
 #ifndef HIGHWATER_REPORT_SUMMARY_PARTS_H
 #define HIGHWATER_REPORT_SUMMARY_PARTS_H
 
+#include <cjson/cJSON.h>
+
 #include "program/program.h"
 #include "report/summary.h"
 
@@ -10,6 +12,9 @@
 void summary_time(ReportModel *model);
 /* Fills groups (summary_groups.c). */
 void summary_groups(ReportModel *model);
+
+/* Adds the key "failure": an object, or null (failure_json.c). */
+void summary_json_failure(cJSON *report, const Failure *failure);
 
 /* Index of a stream in the recording, or -1 when it has none of that name. */
 int summary_stream(const Recording *recording, StreamId stream);

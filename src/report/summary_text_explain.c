@@ -1,5 +1,6 @@
 /* summary_text_explain.c - what stands behind the answer: memory at the peak and by phase,
  * communication, groups. */
+#include "report/state_estimate.h"
 #include "report/summary_text_parts.h"
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,42 @@ print_phases(const Screen *screen)
   text_table_print(table, 0, screen->out);
 }
 
+/* Does a later one have this one's name? */
+static gboolean
+comes_again(const GArray *phases, guint i)
+{
+  const char *name = g_array_index(phases, BeyondSummary, i).name;
+  for (guint k = i + 1; k < phases->len; k++)
+    if (g_str_equal(g_array_index(phases, BeyondSummary, k).name, name))
+      return TRUE;
+  return FALSE;
+}
+
+/* Of each phase beyond the steps the last one. */
+static void
+print_beyond(const Screen *screen)
+{
+  const GArray *phases = screen->model->beyond;
+  if (phases->len == 0)
+    return;
+  g_autoptr(TextTable) table = text_table_new("lrrrrr");
+  TEXT_ROW(table, g_strdup("Beyond the steps"), g_strdup("after step"), g_strdup("time"),
+           g_strdup("allocated"), g_strdup("reserved"), g_strdup("state"));
+  for (guint i = 0; i < phases->len; i++) {
+    const BeyondSummary *phase = &g_array_index(phases, BeyondSummary, i);
+    if (!screen->style->verbose && comes_again(phases, i))
+      continue;
+    gboolean has_state = phase->info && phase->info->has_state;
+    TEXT_ROW(table,
+             g_strdup_printf("  %s%s", phase->name, phase->complete ? "" : " (not completed)"),
+             g_strdup_printf("%d", phase->after_step), format_duration(phase->duration),
+             format_bytes(phase->peak_allocated), format_bytes(phase->peak_reserved),
+             has_state ? format_bytes(phase->info->state_bytes) : NULL);
+  }
+  g_string_append_c(screen->out, '\n');
+  text_table_print(table, 0, screen->out);
+}
+
 /* ---- communication and groups ---- */
 
 static char *
@@ -248,14 +285,6 @@ count_alike(const GArray *groups, guint position)
   return alike;
 }
 
-/* What ZeRO's paper has a rank send in a micro-batch, in parameters (arXiv 1910.02054, section 7).
- */
-static int
-paper_volume(int stage)
-{
-  return stage == 3 ? 3 : 2;
-}
-
 static void
 print_equivalence(const RunInfo *info, GString *out)
 {
@@ -264,8 +293,8 @@ print_equivalence(const RunInfo *info, GString *out)
     g_string_append_printf(out, "Equivalent to ZeRO stage %d.", stage);
   if (stage >= 0 && info->elements_sent > 0)
     g_string_append_printf(out,
-                           "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %d.",
-                           info->elements_sent, paper_volume(stage));
+                           "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %.0f.",
+                           info->elements_sent, zero_states(stage, 1, 2).sent);
 }
 
 static void
@@ -306,6 +335,7 @@ text_explain(const Screen *screen)
   print_categories(screen);
   print_cached(screen);
   print_phases(screen);
+  print_beyond(screen);
   print_communication(screen);
   print_host(screen);
   g_string_append_c(screen->out, '\n');

@@ -12,7 +12,8 @@ typedef struct {
   SimTime compute_done; /* end of the compute stream's last work so far */
   SimTime limited;      /* since then the limiter held the host up from here on; -1: it did not */
   IntervalSet *compute, *collectives;
-  GPtrArray *lanes; /* IntervalSet *: when each of model->communication runs, parallel to it */
+  IntervalSet *lost; /* the host is in cudaMalloc or cudaFree, or waits there for the device */
+  GPtrArray *lanes;  /* IntervalSet *: when each of model->communication runs, parallel to it */
 } StepTimes;
 
 int
@@ -120,6 +121,8 @@ add_span(ReportModel *model, StepTimes *times, const Span *span)
     interval_set_add(times->compute, start, end);
     model->time.contention += slowed_by(span);
     add_gap(&model->time, times, start, end);
+  } else if (span->kind == SPAN_LOST) {
+    interval_set_add(times->lost, start, end);
   } else if (span->kind == SPAN_HOST_BLOCKED && span->module >= 0) {
     add_host_wait(times, span, start);
   }
@@ -145,6 +148,8 @@ fill_time(ReportModel *model, const StepTimes *times)
   time->communication = interval_set_length(times->collectives);
   time->exposed = time->communication - interval_set_overlap(times->collectives, times->compute);
   time->host_bound = times->has_spans ? time->step - time->compute - time->exposed : 0;
+  time->allocator =
+      interval_set_length(times->lost) - interval_set_overlap(times->lost, times->compute);
   time->bound = largest_share(time);
   double seconds = (double) time->step * 1e-9;
   if (seconds <= 0)
@@ -182,11 +187,12 @@ summary_time(ReportModel *model)
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute = interval_set_new(),
       .collectives = interval_set_new(),
+      .lost = interval_set_new(),
       .lanes = g_ptr_array_new_with_free_func((GDestroyNotify) interval_set_free),
   };
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
-    if (span->step != times.index)
+    if (span->step != times.index || recording_is_beyond(recording, span->phase - 1))
       continue;
     times.has_spans = TRUE;
     add_span(model, &times, span);
@@ -199,5 +205,6 @@ summary_time(ReportModel *model)
   }
   interval_set_free(times.compute);
   interval_set_free(times.collectives);
+  interval_set_free(times.lost);
   g_ptr_array_unref(times.lanes);
 }

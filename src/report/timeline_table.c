@@ -197,7 +197,8 @@ host_end(const Recording *recording, const StepRecord *step)
   SimTime end = step->start;
   for (guint i = 0; i < recording->ranges->len; i++) {
     const Range *range = &g_array_index(recording->ranges, Range, i);
-    if (range->kind == RECORDED_PHASE && range->step == step->index)
+    if (range->kind == RECORDED_PHASE && range->step == step->index &&
+        !recording_is_beyond(recording, (gint32) i))
       end = MAX(end, range->end);
   }
   return end;

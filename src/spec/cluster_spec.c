@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "spec/preset.h"
 #include "spec/profile_fields.h"
+#include <string.h>
 
 #define GPUS_PER_NODE_MAX 1024
 /* Far above any GPU, far below what a sum of a few could overflow. */
@@ -75,6 +76,32 @@ read_inter_node(JsonReader *reader, ClusterSpec *spec, FabricDefaults *defaults)
   json_reader_finish(section, NULL);
 }
 
+/* Latencies of the ring with Simple that a cluster sets set the pace of all other lines too. */
+static void
+scale_lines(ProtocolLine lines[LINE_COUNT], gsize offset, double from, double to)
+{
+  for (int id = 0; id < LINE_COUNT && from > 0; id++)
+    *(double *) (gpointer) ((char *) &lines[id] + offset) *= to / from;
+}
+
+/* The constants of lines: the fabrics', as the cluster's latencies scale them, and its own. */
+static void
+read_lines(JsonReader *section, ClusterSpec *spec, const FabricDefaults *defaults)
+{
+  const IntraFabricProfile *intra = &defaults->intra;
+  const InterFabricProfile *inter = &defaults->inter;
+  memcpy(spec->intra_lines, intra->lines, sizeof spec->intra_lines);
+  memcpy(spec->inter_lines, inter->lines, sizeof spec->inter_lines);
+  scale_lines(spec->intra_lines, G_STRUCT_OFFSET(ProtocolLine, base_ns), intra->base_latency_ns,
+              spec->base_latency_ns);
+  scale_lines(spec->intra_lines, G_STRUCT_OFFSET(ProtocolLine, hop_ns), intra->hop_latency_ns,
+              spec->intra_hop_ns);
+  scale_lines(spec->inter_lines, G_STRUCT_OFFSET(ProtocolLine, hop_ns), inter->hop_latency_ns,
+              spec->inter_hop_ns);
+  protocol_lines_read(section, "intra_lines", spec->intra_lines);
+  protocol_lines_read(section, "inter_lines", spec->inter_lines);
+}
+
 static void
 read_nccl(JsonReader *reader, ClusterSpec *spec, const FabricDefaults *defaults)
 {
@@ -95,6 +122,16 @@ read_nccl(JsonReader *reader, ClusterSpec *spec, const FabricDefaults *defaults)
   if (spec->device != NULL && spec->intra_busbw <= 0)
     json_reader_fail(reader, "intra_node", "%s has no NVLink: its fabric is pcie",
                      spec->device->name);
+  spec->intra_pipeline_ns =
+      read_quantity(section, "intra_pipeline_us", microseconds, intra->pipeline_ns);
+  spec->inter_pipeline_ns =
+      read_quantity(section, "inter_pipeline_us", microseconds, defaults->inter.pipeline_ns);
+  spec->beyond_node =
+      json_reader_double(section, "beyond_node_fraction", intra->beyond_node_fraction, 1e-3, 1);
+  spec->one_way =
+      json_reader_double(section, "one_way_fraction", intra->one_way_fraction, 1e-3, 10);
+  read_lines(section, spec, defaults);
+  spec->tables = collective_tables_read(section, "tables");
   json_reader_finish(section, NULL);
 }
 
@@ -176,6 +213,7 @@ cluster_spec_free(ClusterSpec *spec)
   if (!spec)
     return;
   device_profile_free(spec->device);
+  g_clear_pointer(&spec->tables, g_ptr_array_unref);
   g_free(spec->name);
   g_free(spec);
 }

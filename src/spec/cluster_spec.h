@@ -4,6 +4,7 @@
 
 #include <glib.h>
 
+#include "spec/collective_table.h"
 #include "spec/device_profile.h"
 #include "spec/fabric.h"
 
@@ -27,10 +28,15 @@ typedef struct {
   InterFabric inter_node;
   int nics;             /* per node */
   double nic_bandwidth; /* bytes per second of one NIC */
-  /* section "nccl": alpha-beta of this first model, per link kind; defaults: the two fabrics' */
-  double intra_busbw;      /* bytes per second of bus bandwidth inside a node */
+  /* section "nccl"; defaults: the two fabrics' */
+  double intra_busbw;      /* bytes per second of bus bandwidth inside a node, of all its GPUs */
+  double beyond_node;      /* fraction of it that a ring reaches which leaves the node; 0: all */
+  double one_way;          /* times it, where data flow one way; 0 counts as 1 */
   double inter_efficiency; /* fraction of the NICs' bandwidth reached */
-  double base_latency_ns, intra_hop_ns, inter_hop_ns;
+  /* The ring's with Simple; _pipeline_ns as in ProtocolLine. */
+  double base_latency_ns, intra_hop_ns, inter_hop_ns, intra_pipeline_ns, inter_pipeline_ns;
+  ProtocolLine intra_lines[LINE_COUNT], inter_lines[LINE_COUNT]; /* the others, if present */
+  GPtrArray *tables; /* CollectiveTable: measured, used instead of lines; NULL: none */
   /* section "process_memory": bytes outside the caching allocator */
   gint64 context_bytes;               /* default: the device's */
   gint64 nccl_bytes_per_communicator; /* default: the intra-node fabric's */

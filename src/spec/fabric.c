@@ -16,6 +16,12 @@ static const ProfileField intra_fields[] = {
      NS_PER_US, 0, MICROSECONDS_MAX},
     {"hop_latency_us", PROFILE_DOUBLE, G_STRUCT_OFFSET(IntraFabricProfile, hop_latency_ns),
      NS_PER_US, 0, MICROSECONDS_MAX},
+    {"pipeline_us", PROFILE_DOUBLE, G_STRUCT_OFFSET(IntraFabricProfile, pipeline_ns), NS_PER_US, 0,
+     MICROSECONDS_MAX},
+    {"beyond_node_fraction", PROFILE_DOUBLE,
+     G_STRUCT_OFFSET(IntraFabricProfile, beyond_node_fraction), 1, 1e-3, 1},
+    {"one_way_fraction", PROFILE_DOUBLE, G_STRUCT_OFFSET(IntraFabricProfile, one_way_fraction), 1,
+     1e-3, 10},
     {"nccl_bytes_per_communicator", PROFILE_BYTES,
      G_STRUCT_OFFSET(IntraFabricProfile, nccl_bytes_per_communicator), 1, 0, 1024.0 * GIB},
     {"collective_sms", PROFILE_INT, G_STRUCT_OFFSET(IntraFabricProfile, collective_sms), 1, 0,
@@ -32,6 +38,8 @@ static const ProfileField intra_fields[] = {
 static const ProfileField inter_fields[] = {
     {"hop_latency_us", PROFILE_DOUBLE, G_STRUCT_OFFSET(InterFabricProfile, hop_latency_ns),
      NS_PER_US, 0, MICROSECONDS_MAX},
+    {"pipeline_us", PROFILE_DOUBLE, G_STRUCT_OFFSET(InterFabricProfile, pipeline_ns), NS_PER_US, 0,
+     MICROSECONDS_MAX},
     {"efficiency", PROFILE_DOUBLE, G_STRUCT_OFFSET(InterFabricProfile, efficiency), 1, 1e-3, 1},
     {"gbit_per_nic", PROFILE_DOUBLE, G_STRUCT_OFFSET(InterFabricProfile, nic_bandwidth), GIGABIT,
      1e-3, 1e6},
@@ -59,6 +67,7 @@ intra_fabric_load(IntraFabric fabric, IntraFabricProfile *profile, GError **erro
   g_autoptr(JsonReader) reader = json_reader_new(document);
   *profile = (IntraFabricProfile){0};
   profile_fields_read(reader, intra_fields, profile);
+  protocol_lines_read(reader, "lines", profile->lines);
   profile->nvlink_busbw_fraction = json_reader_double(reader, "nvlink_busbw_fraction", 0, 1e-3, 1);
   profile->busbw = GIGA * json_reader_double(reader, "busbw_gb_per_s", 0, 1e-3, 1e6);
   if ((profile->busbw > 0) == (profile->nvlink_busbw_fraction > 0))
@@ -75,5 +84,6 @@ inter_fabric_load(InterFabric fabric, InterFabricProfile *profile, GError **erro
   g_autoptr(JsonReader) reader = json_reader_new(document);
   *profile = (InterFabricProfile){0};
   profile_fields_read(reader, inter_fields, profile);
+  protocol_lines_read(reader, "lines", profile->lines);
   return json_reader_finish(reader, error);
 }

@@ -5,6 +5,8 @@
 
 #include <glib.h>
 
+#include "spec/protocol_line.h"
+
 typedef enum { FABRIC_NVSWITCH, FABRIC_NVLINK, FABRIC_PCIE } IntraFabric;
 typedef enum {
   FABRIC_INFINIBAND,
@@ -23,8 +25,12 @@ extern const char *const inter_fabric_names[];
 typedef struct {
   double nvlink_busbw_fraction; /* of the device's nvlink_busbw */
   double busbw;                 /* bytes per second, where NVLink plays no role */
-  double base_latency_ns;       /* of any collective */
-  double hop_latency_ns;        /* per step of the ring that stays in the node */
+  double beyond_node_fraction;  /* of its bus bandwidth that a ring reaches which leaves the node */
+  double one_way_fraction; /* times the bus bandwidth, where data flow one way: broadcast, reduce */
+  double base_latency_ns;  /* of any collective; these two are the ring's with Simple */
+  double hop_latency_ns;   /* per step of the ring that stays in the node */
+  double pipeline_ns;      /* see ProtocolLine */
+  ProtocolLine lines[LINE_COUNT]; /* but ring with Simple */
   gint64
       nccl_bytes_per_communicator; /* device memory a communicator takes, outside the allocator */
   int collective_sms;              /* SMs that a collective inside a node holds: NCCL's channels */
@@ -33,9 +39,11 @@ typedef struct {
 
 /* Links between nodes. */
 typedef struct {
-  double hop_latency_ns; /* per step of the ring that crosses nodes */
-  double efficiency;     /* fraction of the line rate that collectives reach */
-  double nic_bandwidth;  /* bytes per second of the usual NIC */
+  double hop_latency_ns;          /* per step of the ring with Simple that crosses nodes */
+  double pipeline_ns;             /* see ProtocolLine */
+  double efficiency;              /* fraction of the line rate that collectives reach */
+  double nic_bandwidth;           /* bytes per second of the usual NIC */
+  ProtocolLine lines[LINE_COUNT]; /* but ring with Simple */
   double
       collective_sms_per_bandwidth; /* SMs that a collective holds, per byte per second of NICs */
   int collective_sms_min;           /* but at least so many */

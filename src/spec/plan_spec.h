@@ -7,9 +7,11 @@
 
 #include "base/json_reader.h"
 #include "spec/dtype.h"
+#include "spec/failure_spec.h"
 #include "spec/lora_spec.h"
 #include "spec/name_patterns.h"
 #include "spec/option.h"
+#include "spec/phase_spec.h"
 
 typedef enum {
   CHECKPOINT_NONE,
@@ -37,6 +39,12 @@ typedef struct {
   RetainUntil until;
 } RetainSpec;
 
+/* A rank that computes more slowly (or faster) than the others. */
+typedef struct {
+  int rank;
+  double compute; /* its kernels take so many times as long */
+} SlowRank;
+
 typedef struct {
   char *name;           /* preset name, or file name without folder and .json */
   char *file;           /* for messages */
@@ -48,6 +56,7 @@ typedef struct {
   struct {
     int steps;
     gboolean sync_every_step, reshard_after_backward, set_last_backward;
+    int all_reduce_every; /* micro-batches: of HSDP's replicas */
     gboolean reshard_after_backward_given, set_last_backward_given, sync_every_step_given;
   } accumulation;
   struct {
@@ -61,6 +70,7 @@ typedef struct {
     int every;
     double fraction;
     CheckpointAround around;
+    gboolean early_stop; /* a recomputation ends when backward has what it needs */
   } checkpointing;
   struct {
     OptimizerName name;
@@ -74,11 +84,18 @@ typedef struct {
     double garbage_collection_threshold;
     int roundup_power2_divisions;
   } allocator;
+  struct {
+    GArray *slow;  /* SlowRank */
+    double jitter; /* standard deviation of every rank's compute time, step by step; 0: none */
+    gint64 seed;
+  } ranks;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
   NamePatterns
       *trainable; /* parameters that require gradients; NULL: all, or with adapters those */
   LoraSpec *lora; /* adapters; NULL: none */
+  PhaseSpec phases;
+  FailureSpec failure;
   /* The strategy's own section: values parallel to section->options. */
   const OptionSection *section; /* NULL: the strategy has none */
   OptionValue *options;
@@ -93,8 +110,8 @@ typedef struct {
 
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
- * out of range, a section that the strategy does not use, reserved keys (offload, phases,
- * failure, ranks), a mesh that overflows. */
+ * out of range, a section that the strategy does not use, reserved keys (offload), a mesh that
+ * overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,

@@ -178,6 +178,8 @@ static void
 begin_forward(StrategyContext *x)
 {
   Ddp *d = x->state;
+  if (x->no_grad)
+    return;
   if (!d->rebuilt && d->ready_order->len > 0)
     rebuild(x);
   for (guint i = 0; i < d->buckets->len; i++)

@@ -280,6 +280,9 @@ deepspeed_accept(const PlanSpec *plan, const Network *network, int stage, GError
   if (plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "optimizer.name",
                             "DeepSpeed's engine needs an optimizer: adamw, adam or sgd");
+  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
+    return plan_spec_refuse(plan, error, "optimizer.implementation",
+                            "'composer' does not run under DeepSpeed: fused, foreach or forloop");
   if (plan->accumulation.sync_every_step_given && plan->accumulation.sync_every_step && stage < 2)
     return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
                             "%s reduces at the last micro-batch only", plan->strategy);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "strategy/fsdp1_private.h"
+#include "strategy/fsdp_groups.h"
 
 /* ---- units ---- */
 
@@ -41,7 +42,10 @@ make_units(StrategyContext *x)
   g_autofree int *owner = g_new(int, n->parameters->len);
   memset(owner, -1, sizeof(int) * n->parameters->len);
   int root = strategy_new_unit(x, "root");
-  gboolean wraps = plan_spec_number(x->plan, "blocks_per_group") > 0;
+  gboolean listed = fsdp_groups_given(x->plan);
+  gboolean wraps = plan_spec_number(x->plan, "blocks_per_group") > 0 && !listed;
+  if (listed)
+    fsdp_groups_make_units(x, owner);
   for (int i = 0; i < (int) n->blocks->len && wraps; i++) {
     const Block *b = network_block(n, i);
     if (!is_wrapped(x->plan, i))
@@ -81,6 +85,7 @@ setup(StrategyContext *x)
   f->reduce = plan->precision.reduce;
   f->backward_prefetch = (BackwardPrefetch) plan_spec_number(plan, "backward_prefetch");
   f->forward_prefetch = plan_spec_number(plan, "forward_prefetch") > 0;
+  f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->limits = plan_spec_number(plan, "limit_all_gathers") != 0;
   f->free_events = g_array_new(FALSE, FALSE, sizeof(gint32));
   f->pre_forward_order = g_array_new(FALSE, FALSE, sizeof(int));
@@ -107,16 +112,28 @@ teardown(StrategyContext *x)
   g_free(f);
 }
 
+/* A unit after those inside of it (_recursive_wrap).  Returns the first one outside. */
+static int
+construct_unit(StrategyContext *x, int index)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  int module = g_array_index(f->handles[index].unit->modules, int, 0), next = index + 1;
+  while (next < f->count &&
+         strategy_module_contains(x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = construct_unit(x, next);
+  if (f->handles[index].count > 0)
+    handle_construct(x, &f->handles[index]);
+  return next;
+}
+
 /* The whole model is made on the device; then its blocks are wrapped one after another, the root
  * last. */
 static void
 construct(StrategyContext *x)
 {
-  Fsdp1 *f = fsdp1_of(x);
   strategy_construct_whole(x);
-  for (int i = 1; i <= f->count; i++)
-    if (f->handles[i % f->count].count > 0)
-      handle_construct(x, &f->handles[i % f->count]);
+  construct_unit(x, 0);
 }
 
 /* ---- prefetching ---- */
@@ -240,6 +257,8 @@ after_forward(StrategyContext *x, int unit)
   g_array_append_val(f->post_forward_order, unit);
   StorageId whole = x->parameters[h->parameter[0]].unsharded;
   h->held = strategy_retain(x, unit, 1, &whole);
+  if (fsdp1_reshards_after_forward(f) || x->no_grad) /* else skip_use_sharded_views */
+    handle_forget_fetched(x, h);
   handle_reshard(x, h, !h->is_root && fsdp1_reshards_after_forward(f), STREAM_COMPUTE);
   if (!x->no_grad) { /* _register_pre_backward_hooks */
     h->needs_pre_backward_unshard = x->output_requires_grad;
@@ -295,6 +314,7 @@ after_backward(StrategyContext *x, int unit)
   program_builder_push(x->builder, RANGE_HOOK, "post_backward", 0);
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
   h->ran_post_backward_hook = TRUE;
+  handle_forget_fetched(x, h);
   handle_reshard(x, h, frees_in_backward(x), STREAM_UNSHARD);
   prefetch_backward(x, h, PREFETCH_POST);
   handle_reduce(x, h);
@@ -314,6 +334,7 @@ input_gradient(StrategyContext *x, int unit)
 {
   Handle *h = &fsdp1_of(x)->handles[unit];
   h->ran_post_backward_hook = TRUE;
+  handle_forget_fetched(x, h);
   handle_reshard(x, h, frees_in_backward(x), STREAM_COMPUTE);
   prefetch_backward(x, h, PREFETCH_POST);
 }
@@ -327,6 +348,8 @@ end_backward(StrategyContext *x)
     fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_POST_BACKWARD);
     if (fsdp1_is_hybrid(f->strategy))
       fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_ALL_REDUCE);
+    if (f->offloads)
+      program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   }
   f->is_first_iteration = FALSE;
   g_array_set_size(f->post_forward_order, 0);
@@ -334,11 +357,15 @@ end_backward(StrategyContext *x)
     Handle *h = &f->handles[i];
     gboolean whole = h->unsharded != NO_STORAGE ||
                      (!fsdp1_shards(f) && fsdp1_is_mixed(f) && h->low_precision != NO_STORAGE);
-    if (!h->ran_post_backward_hook && whole) /* _catch_all_reshard */
+    if (!h->ran_post_backward_hook && whole) { /* _catch_all_reshard */
+      handle_forget_fetched(x, h);
       handle_reshard(x, h, frees_in_backward(x), STREAM_COMPUTE);
+    }
     h->ran_pre_backward_hook = h->ran_post_backward_hook = FALSE;
     h->needs_pre_backward_unshard = h->prefetched = FALSE;
     h->post_forward_index = -1;
+    if (f->offloads)
+      live_storage_clear(x->live, &h->sharded_gradient);
   }
 }
 
@@ -406,11 +433,21 @@ expected(StrategyContext *x)
     }
     if (f->replicas > 1 && h->requires_grad)
       total.elements_all_reduced += synchronized * h->shard_elements;
-    total.parameter_bytes += h->shard_elements * dtype_size(f->stored);
+    *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
+        h->shard_elements * dtype_size(f->stored);
   }
   if (fsdp1_shards(f) && x->plan->optimizer.clip_grad_norm > 0)
     total.elements_all_reduced++; /* the norm */
   return total;
+}
+
+/* NO_SHARD keeps everything on all ranks of the mesh. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const Fsdp1 *f = x->state;
+  int ranks = fsdp1_shards(f) ? f->ranks : 1;
+  return (StateSpread){ranks, ranks};
 }
 
 const Strategy strategy_fsdp1 = {
@@ -439,5 +476,6 @@ const Strategy strategy_fsdp1 = {
     .clip = fsdp1_clip,
     .release = release,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
 };

@@ -1,5 +1,6 @@
 /* fsdp1_accept.c - which plans FSDP1 can honour. */
 #include "strategy/fsdp1_private.h"
+#include "strategy/fsdp_groups.h"
 
 static gboolean
 accept_mesh(const PlanSpec *plan, GError **error)
@@ -22,6 +23,11 @@ static gboolean
 accept_groups(const PlanSpec *plan, GError **error)
 {
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
+  const GPtrArray *lists = plan_spec_option(plan, "groups")->lists;
+  for (guint i = 0; lists != NULL && i < lists->len; i++)
+    if (!((const NameList *) g_ptr_array_index(lists, i))->is_single)
+      return plan_spec_refuse(plan, error, "fsdp.groups",
+                              "fsdp1 wraps single modules: a name or pattern without a list");
   if (plan_spec_number(plan, "blocks_per_group") > 1)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "fsdp1 wraps each block (1) or the whole model alone (0)");
@@ -45,11 +51,20 @@ accept_groups(const PlanSpec *plan, GError **error)
   return TRUE;
 }
 
+/* "FSDP currently does not support gradient accumulation outside no_sync() when using CPU
+ * offloading" (fully_sharded_data_parallel.py). */
 static gboolean
 accept_memory(const PlanSpec *plan, GError **error)
 {
-  if (plan_spec_number(plan, "cpu_offload"))
-    return plan_spec_refuse(plan, error, "fsdp.cpu_offload", "not yet supported with fsdp1");
+  if (!plan_spec_number(plan, "cpu_offload"))
+    return TRUE;
+  if (plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1)
+    return plan_spec_refuse(plan, error, "fsdp.cpu_offload",
+                            "without sharding not yet supported with fsdp1");
+  if (plan->accumulation.steps > 1 && plan->accumulation.sync_every_step)
+    return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
+                            "FSDP1 with cpu_offload adds up no reduced gradients: each overwrites "
+                            "the one before");
   return TRUE;
 }
 
@@ -115,13 +130,15 @@ gboolean
 fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error) ||
-      !accept_memory(plan, error))
+      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, error))
     return FALSE;
   if (!plan->accumulation.reshard_after_backward)
     return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",
                             "only fsdp2 has it");
   if (plan->accumulation.set_last_backward)
     return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only fsdp2 has it");
+  if (plan->accumulation.all_reduce_every > 1)
+    return plan_spec_refuse(plan, error, "accumulation.all_reduce_every", "only fsdp2 has it");
   if (loses_tied_gradient(plan, network))
     return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
                             "without sharding, FSDP1 cannot keep a tied weight's gradient in %s "

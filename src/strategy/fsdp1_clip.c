@@ -19,9 +19,8 @@ operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
     program_builder_operand(x->builder, live_storage_tensor(x->live, storage, dtype), role);
 }
 
-/* A scalar in fp32 made of another one (NO_STORAGE: of none). */
-static StorageId
-scalar(StrategyContext *x, StorageId from, const char *what)
+StorageId
+fsdp1_scalar(StrategyContext *x, StorageId from, const char *what)
 {
   StorageId result = temporary(x, dtype_size(DTYPE_FP32), what);
   operand(x, from, DTYPE_FP32, ROLE_READ);
@@ -95,7 +94,7 @@ local_norm(StrategyContext *x, const GArray *parameters)
   strategy_launch(x, STREAM_COMPUTE, "stack", (double) n * 8);
   for (guint i = n; i > 0; i--)
     live_storage_drop(x->live, norms[i - 1]);
-  StorageId norm = scalar(x, stack, "local norm");
+  StorageId norm = fsdp1_scalar(x, stack, "local norm");
   live_storage_drop(x->live, stack);
   return norm;
 }
@@ -140,14 +139,13 @@ make_zero(StrategyContext *x)
   Fsdp1 *f = fsdp1_of(x);
   if (f->zero != NO_STORAGE)
     return;
-  f->zero = scalar(x, NO_STORAGE, "zero");
+  f->zero = fsdp1_scalar(x, NO_STORAGE, "zero");
   live_storage_promote(x->live, f->zero, CATEGORY_OTHER);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }
 
-/* dist.all_reduce(total_norm, group=self.process_group): the compute stream waits. */
-static void
-all_reduce_norm(StrategyContext *x, StorageId norm)
+void
+fsdp1_all_reduce_norm(StrategyContext *x, StorageId norm)
 {
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   operand(x, norm, DTYPE_FP32, ROLE_ACCUMULATE);
@@ -159,6 +157,15 @@ all_reduce_norm(StrategyContext *x, StorageId norm)
                                            .bytes = dtype_size(DTYPE_FP32)});
 }
 
+static gint64
+elements_of(const StrategyContext *x, const GArray *parameters)
+{
+  gint64 elements = 0;
+  for (guint i = 0; i < parameters->len; i++)
+    elements += x->parameters[g_array_index(parameters, int, i)].local_elements;
+  return elements;
+}
+
 gboolean
 fsdp1_clip(StrategyContext *x)
 {
@@ -168,16 +175,21 @@ fsdp1_clip(StrategyContext *x)
   if (!fsdp1_shards(f))
     return FALSE;
   g_autoptr(GArray) parameters = clipped_parameters(x);
+  if (f->offloads) {
+    fsdp1_clip_on_host(x, elements_of(x, parameters), f->zero);
+    return TRUE;
+  }
   StorageId local = parameters->len > 0 ? local_norm(x, parameters) : NO_STORAGE;
-  StorageId square = scalar(x, local != NO_STORAGE ? local : f->zero, "square of the norm");
-  all_reduce_norm(x, square);
-  StorageId total = scalar(x, square, "total norm");
+  StorageId square = fsdp1_scalar(x, local != NO_STORAGE ? local : f->zero, "square of the norm");
+  fsdp1_all_reduce_norm(x, square);
+  StorageId total = fsdp1_scalar(x, square, "total norm");
   live_storage_drop(x->live, square);
-  StorageId sum = scalar(x, total, "total norm + eps"), inverse = scalar(x, sum, "reciprocal");
-  StorageId coefficient = scalar(x, inverse, "clip coefficient");
+  StorageId sum = fsdp1_scalar(x, total, "total norm + eps"),
+            inverse = fsdp1_scalar(x, sum, "reciprocal");
+  StorageId coefficient = fsdp1_scalar(x, inverse, "clip coefficient");
   live_storage_drop(x->live, inverse);
   live_storage_drop(x->live, sum);
-  StorageId clamped = scalar(x, coefficient, "clamped coefficient");
+  StorageId clamped = fsdp1_scalar(x, coefficient, "clamped coefficient");
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) parameters->len);
   scale_gradients(x, parameters, clamped);
   StorageId result =

@@ -90,7 +90,7 @@ show_gradients(StrategyContext *x, Handle *h, StorageId gradient)
     gboolean trains = network_parameter(x->network, h->parameter[i])->trainable;
     p->sharded_gradient = p->local_elements > 0 && trains ? gradient : NO_STORAGE;
   }
-  h->has_gradients = gradient != NO_STORAGE && h->local_parameters > 0;
+  h->has_gradients = gradient != NO_STORAGE && h->local_trained > 0;
 }
 
 /* In place. */
@@ -137,7 +137,9 @@ reduce_sharded(StrategyContext *x, Handle *h, StorageId input)
   } else {
     launch_add(x, stream, output, f->stored, h->sharded_gradient, f->stored);
   }
-  show_gradients(x, h, h->sharded_gradient);
+  if (f->offloads)
+    handle_offload_gradient(x, h, stream);
+  show_gradients(x, h, f->offloads ? h->host_gradient : h->sharded_gradient);
   live_storage_drop(x->live, input);
   live_storage_drop(x->live, output);
 }
@@ -155,13 +157,14 @@ reduce_whole(StrategyContext *x, Handle *h, StorageId gradient)
 }
 
 /* no_sync: .grad of the parameters becomes views of the unsharded gradient.  Where those have
- * another shape or dtype, a .grad that is not there yet is made first, for its type
+ * another shape or dtype, a .grad that is not there yet is made first, for its type, where the
+ * shard is
  * (_use_unsharded_grad_views). */
 static void
 keep_unsharded(StrategyContext *x, Handle *h)
 {
   const Fsdp1 *f = fsdp1_of(x);
-  for (int i = 0; i < h->count && !h->has_gradients; i++) {
+  for (int i = 0; i < h->count && !h->has_gradients && !f->offloads; i++) {
     const ParameterState *p = &x->parameters[h->parameter[i]];
     const Parameter *info = network_parameter(x->network, h->parameter[i]);
     gboolean same_shape =

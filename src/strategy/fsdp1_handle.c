@@ -106,7 +106,8 @@ cut(StrategyContext *x, Handle *h)
     if (piece->position < 0)
       continue;
     x->parameters[h->parameter[piece->position]].local_elements = MAX(local, 0);
-    h->local_parameters +=
+    h->local_parameters += local > 0;
+    h->local_trained +=
         local > 0 && network_parameter(x->network, h->parameter[piece->position])->trainable;
   }
 }
@@ -126,6 +127,7 @@ handle_init(StrategyContext *x, Handle *h, int unit)
       .gradient = NO_STORAGE,
       .incoming = NO_STORAGE,
       .sharded_gradient = NO_STORAGE,
+      .host_gradient = NO_STORAGE,
       .pre_forward_index = -1,
       .post_forward_index = -1,
   };
@@ -179,6 +181,8 @@ handle_construct(StrategyContext *x, Handle *h)
                                "shard of the flat parameter");
     live_storage_drop(x->live, flat);
   }
+  if (f->offloads)
+    handle_construct_on_host(x, h);
   for (int i = 0; i < h->count; i++) {
     ParameterState *p = &x->parameters[h->parameter[i]];
     live_storage_drop(x->live, p->sharded);
@@ -248,7 +252,8 @@ gather(StrategyContext *x, Handle *h)
       handle_allocate(x, h, h->unsharded_elements * dtype_size(f->gathered), STREAM_UNSHARD,
                       CATEGORY_UNSHARDED_PARAMETER, "unsharded flat parameter");
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  fsdp1_operand(x, fsdp1_is_mixed(f) ? h->low_precision : h->shard, f->gathered, ROLE_READ);
+  fsdp1_operand(x, h->low_precision != NO_STORAGE ? h->low_precision : h->shard, f->gathered,
+                ROLE_READ);
   fsdp1_operand(x, h->unsharded, f->gathered, ROLE_WRITE);
   handle_collective(x, h, COLLECTIVE_ALL_GATHER, f->shard_communicator, STREAM_UNSHARD, f->gathered,
                     h->unsharded_elements);
@@ -277,17 +282,21 @@ handle_unshard(StrategyContext *x, Handle *h, gboolean forward)
   Fsdp1 *f = fsdp1_of(x);
   gboolean shards = fsdp1_shards(f), needed = shards && h->unsharded == NO_STORAGE;
   program_builder_push(x->builder, RANGE_HOOK, "unshard", 0);
-  if (fsdp1_is_mixed(f) && (needed || (!shards && h->low_precision == NO_STORAGE)))
+  if (f->offloads) /* also when they are there still */
+    handle_fetch(x, h);
+  else if (fsdp1_is_mixed(f) && (needed || (!shards && h->low_precision == NO_STORAGE)))
     cast_shard(x, h);
   limit_rate(x);
   if (needed)
     gather(x, h);
   show_parameters(x, h, used_storage(f, h));
-  if (forward && h->requires_grad)
+  if (forward && h->requires_grad && !x->evaluating)
     x->view_parameters(x, h->index, STREAM_UNSHARD);
   if (shards) {
-    live_storage_record_stream(x->live, h->low_precision, STREAM_UNSHARD);
-    live_storage_clear(x->live, &h->low_precision);
+    if (needed || fsdp1_is_mixed(f))
+      live_storage_record_stream(x->live, h->low_precision, STREAM_UNSHARD);
+    if (fsdp1_is_mixed(f) || h->local_parameters == 0)
+      live_storage_clear(x->live, &h->low_precision);
   }
   program_builder_pop(x->builder);
 }

@@ -30,16 +30,18 @@ typedef struct {
   GArray *pieces;            /* Piece: in order, padding for alignment and for the ranks included */
   gint64 unsharded_elements; /* of all pieces */
   gint64 shard_elements;     /* of one rank; all of them without sharding */
-  int local_parameters;      /* trainable ones of which this rank holds something */
+  int local_parameters;      /* of which this rank holds something */
+  int local_trained;         /* those that train */
 
-  StorageId shard; /* what the optimizer updates */
-  StorageId
-      low_precision;   /* the shard as it is gathered (_mp_shard); without sharding what is used */
-  StorageId unsharded; /* _full_param_padded; never there without sharding */
-  StorageId gradient;  /* unsharded, as autograd leaves it; without sharding also reduced */
+  StorageId shard;         /* what the optimizer updates */
+  StorageId low_precision; /* the shard as it is gathered (_mp_shard, or what came from the host);
+                              without sharding what is used */
+  StorageId unsharded;     /* _full_param_padded; never there without sharding */
+  StorageId gradient;      /* unsharded, as autograd leaves it; without sharding also reduced */
   DType gradient_dtype;
   StorageId incoming;         /* added to `gradient`, held by the engine until the hook returns */
   StorageId sharded_gradient; /* reduced */
+  StorageId host_gradient;    /* CPUOffload: where it goes */
   gboolean has_gradients;     /* .grad of its parameters is set */
 
   /* as in FlatParamHandle, without the underscore */
@@ -58,6 +60,7 @@ typedef struct {
   ShardingStrategy strategy; /* NO_SHARD for one rank */
   BackwardPrefetch backward_prefetch;
   gboolean forward_prefetch, limits;
+  gboolean offloads; /* CPUOffload(offload_params=True) */
   DType stored, gathered, reduce;
   gint32 shard_communicator, replicate_communicator;
   gboolean initialized;       /* lazily, in the first forward */
@@ -144,7 +147,25 @@ void handle_reduce(StrategyContext *x, Handle *h);
 /* Drops what zero_grad() has left to FSDP. */
 void handle_reset_gradient(StrategyContext *x, Handle *h);
 
+/* ---- fsdp1_offload.c: what CPUOffload changes ---- */
+
+/* The shard goes to the host, and the memory for its gradient is made there. */
+void handle_construct_on_host(StrategyContext *x, Handle *h);
+/* The shard comes to the device, in the dtype that is gathered. */
+void handle_fetch(StrategyContext *x, Handle *h);
+/* _use_sharded_views: the original parameters let go of what came from the host. */
+void handle_forget_fetched(StrategyContext *x, Handle *h);
+/* The reduced gradient goes to the host; it is let go of at the end of backward. */
+void handle_offload_gradient(StrategyContext *x, Handle *h, StreamId stream);
+/* clip_grad_norm_ of so many local elements; zero: FSDP's scalar for ranks without any. */
+void fsdp1_clip_on_host(StrategyContext *x, gint64 elements, StorageId zero);
+
 /* ---- fsdp1_clip.c ---- */
+
+/* A scalar in fp32 made of another one (NO_STORAGE: of none). */
+StorageId fsdp1_scalar(StrategyContext *x, StorageId from, const char *what);
+/* dist.all_reduce(total_norm, group=self.process_group): the compute stream waits. */
+void fsdp1_all_reduce_norm(StrategyContext *x, StorageId norm);
 
 /* FullyShardedDataParallel.clip_grad_norm_. */
 gboolean fsdp1_clip(StrategyContext *x);

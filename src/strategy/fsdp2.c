@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "strategy/fsdp2_private.h"
+#include "strategy/fsdp_groups.h"
 #include "strategy/fsdp_options.h"
 
 /* Elements that all ranks hold together, far below what sums over a step could overflow. */
@@ -45,6 +46,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
                             "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number,
                             plan->shard);
+  if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
+    return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
+                            "needs replicas: mesh.replicate is 1");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
@@ -54,7 +58,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return accept_padding(plan, network, error);
+  return fsdp_groups_accept(plan, network, error) && accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -82,16 +86,11 @@ add_blocks(StrategyContext *x, int per_group, int *owner)
   }
 }
 
-/* Units in the order of named_modules(): root, embedding, blocks, head.  The root's comes first but
- * takes what is left. */
+/* Embedding, blocks and head. */
 static void
-make_units(StrategyContext *x)
+make_usual_units(StrategyContext *x, int *owner)
 {
   const Network *n = x->network;
-  int modules = (int) n->modules->len;
-  g_autofree int *owner = g_new(int, n->parameters->len);
-  memset(owner, -1, sizeof(int) * n->parameters->len);
-  int root = strategy_new_unit(x, "root");
   if (plan_spec_number(x->plan, "embedding") == 1)
     for (guint i = 0; i < n->embedding_modules->len; i++) {
       int module = g_array_index(n->embedding_modules, int, i);
@@ -107,7 +106,21 @@ make_units(StrategyContext *x)
       strategy_add_module(x, head, module, module, owner);
     }
   }
-  strategy_add_module(x, root, 0, modules - 1, owner);
+}
+
+/* Units in the order of named_modules().  The root's comes first but takes what is left. */
+static void
+make_units(StrategyContext *x)
+{
+  const Network *n = x->network;
+  g_autofree int *owner = g_new(int, n->parameters->len);
+  memset(owner, -1, sizeof(int) * n->parameters->len);
+  int root = strategy_new_unit(x, "root");
+  if (fsdp_groups_given(x->plan))
+    fsdp_groups_make_units(x, owner);
+  else
+    make_usual_units(x, owner);
+  strategy_add_module(x, root, 0, (int) n->modules->len - 1, owner);
 }
 
 static void
@@ -136,7 +149,7 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
   for (guint i = 0; i < unit->modules->len; i++)
     f->group_of_module[g_array_index(unit->modules, int, i)] = index;
   g->gathered_elements = f->ranks * g->shard_elements;
-  g->gathered = g->all_reduce_input = NO_STORAGE;
+  g->gathered = g->all_reduce_input = g->partial = NO_STORAGE;
   g->reshard_event = g->reduce_event = g->all_reduce_event = -1;
   unit->unsharded_bytes = g->gathered_elements * dtype_size(f->gathered);
   unit->shard_bytes = g->shard_elements * dtype_size(f->stored);
@@ -149,8 +162,9 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   const OptionValue *v = plan_spec_option(x->plan, "reshard_after_forward");
   const Group *g = &f->groups[index];
   int first = g->unit->modules->len > 0 ? g_array_index(g->unit->modules, int, 0) : 0;
-  gboolean is_block = network_module(x->network, first)->block >= 0;
-  gboolean is_head = !is_block && x->network->head_modules->len > 0 &&
+  gboolean is_block = network_module(x->network, first)->block >= 0 && !fsdp_groups_given(x->plan);
+  gboolean is_head = !is_block && !fsdp_groups_given(x->plan) &&
+                     x->network->head_modules->len > 0 &&
                      first == g_array_index(x->network->head_modules, int, 0) && index > 0;
   if (index == 0 && !plan_spec_number(x->plan, "reshard_root"))
     return RESHARD_NO;
@@ -169,8 +183,8 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   return v->number == f->ranks ? RESHARD_YES : RESHARD_SLICE;
 }
 
-/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks in
- * either direction. */
+/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks, or
+ * of those that the plan lists, in either direction. */
 static void
 set_prefetch(StrategyContext *x, Fsdp2 *f)
 {
@@ -179,7 +193,7 @@ set_prefetch(StrategyContext *x, Fsdp2 *f)
   g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(int));
   for (int i = 0; i < f->count; i++) {
     int module = g_array_index(f->groups[i].unit->modules, int, 0);
-    if (network_module(x->network, module)->block >= 0)
+    if (fsdp_groups_given(x->plan) ? i > 0 : network_module(x->network, module)->block >= 0)
       g_array_append_val(blocks, i);
   }
   for (int k = 0; k < (int) blocks->len; k++) {
@@ -497,7 +511,8 @@ first_gathered_in_backward(const StrategyContext *x, const Fsdp2 *f)
 }
 
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
- * gradients are reduced once in every micro-batch that synchronizes. */
+ * gradients are reduced once in every micro-batch that synchronizes, and summed over replicas in
+ * every n-th of them and the last. */
 static ExpectedTotals
 expected(StrategyContext *x)
 {
@@ -506,6 +521,7 @@ expected(StrategyContext *x)
   ExpectedTotals total = {0};
   int steps = plan->accumulation.steps,
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
+  gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
   int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
   int first = first_gathered_in_backward(x, f);
   for (int i = 0; i < f->count; i++) {
@@ -517,7 +533,7 @@ expected(StrategyContext *x)
       total.elements_gathered += gathers * g->gathered_elements;
     if (f->ranks > 1)
       total.elements_reduced += synchronized * f->ranks * g->reduced_elements;
-    total.elements_all_reduced += f->replicas > 1 ? synchronized * g->reduced_elements : 0;
+    total.elements_all_reduced += f->replicas > 1 ? summed * g->reduced_elements : 0;
     if (g->reshard_after_forward == RESHARD_SLICE && i > 0 && i < first_reached(x, f))
       total.parameter_bytes += g->gathered_elements / g->slice_ranks * dtype_size(f->gathered);
     *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
@@ -533,6 +549,13 @@ expected(StrategyContext *x)
                     plan->accumulation.set_last_backward))
     total.elements_gathered = EXPECTED_UNKNOWN;
   return total;
+}
+
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const Fsdp2 *f = x->state;
+  return (StateSpread){f->ranks, f->ranks};
 }
 
 const Strategy strategy_fsdp2 = {
@@ -558,5 +581,6 @@ const Strategy strategy_fsdp2 = {
     .end_backward = end_backward,
     .release = release,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
 };

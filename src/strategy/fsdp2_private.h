@@ -35,6 +35,7 @@ typedef struct {
   gint32 reduce_event;     /* post_reduce_event, -1: none */
   gint32 all_reduce_event; /* HSDP, -1: none */
   StorageId all_reduce_input;
+  StorageId partial;     /* reduced in earlier micro-batches, but not over the replicas */
   gint32 *on_host_event; /* by parameter: its gradient has come to the host; -1: none pending */
 } Group;
 

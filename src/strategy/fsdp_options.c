@@ -9,6 +9,8 @@ static const char *const moments[] = {"pre", "post", "none", NULL};
 static const OptionInfo options[] = {
     {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL,
      "blocks in one group; 0: everything in the root's"},
+    {"groups", OPTION_NAME_LISTS, "null", 0, 0, NULL,
+     "groups by paths of modules: a list is one group, a name alone one for each match"},
     {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
      "the embedding is in the root's group, or in its own (an output layer tied to it then isn't)"},
     {"head", OPTION_ENUM, "\"root\"", 0, 0, places,

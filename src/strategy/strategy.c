@@ -307,6 +307,8 @@ strategy_accept_unsharded(const PlanSpec *plan, GError **error)
                             "only FSDP2 reshards");
   if (plan->accumulation.set_last_backward)
     return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only FSDP2 has it");
+  if (plan->accumulation.all_reduce_every > 1)
+    return plan_spec_refuse(plan, error, "accumulation.all_reduce_every", "only FSDP2 has it");
   if (!plan->precision.autocast && plan->precision.compute != plan->precision.parameters)
     return plan_spec_refuse(plan, error, "precision.compute",
                             "without autocast, strategy %s computes in the parameters' dtype",

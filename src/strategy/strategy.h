@@ -85,6 +85,7 @@ struct _StrategyContext {
   gboolean no_grad;              /* autograd records nothing */
   gboolean recomputing;          /* a checkpointed region runs again, inside backward */
   gboolean output_requires_grad; /* what the module gave back for which after_forward is called */
+  gboolean evaluating;           /* the model is in eval() */
   GPtrArray *retained;           /* Retained *: groups that somebody else holds */
 };
 
@@ -106,6 +107,13 @@ typedef struct {
   gint64 parameter_bytes;      /* persistent, per rank */
   gint64 host_parameter_bytes; /* the same in the host's memory, by strategies of PyTorch */
 } ExpectedTotals;
+
+/* Over how many neighbouring ranks a copy of the model's parameters, and one of the optimizer's
+ * state, are spread: 1 when every rank has it whole, all when there is one copy.  Ranks r and r + n
+ * hold the same part. */
+typedef struct {
+  int parameters, optimizer_state;
+} StateSpread;
 
 /* What a framework's engine does to the loss before it runs backward. */
 typedef enum {
@@ -184,6 +192,8 @@ typedef struct {
   gboolean swaps_parameters;
   /* The ZeRO stage whose state this is, 0 to 3; NULL: 0. */
   int (*zero_stage)(StrategyContext *x);
+  /* Where persistent state is; NULL: whole on every rank. */
+  StateSpread (*spread)(const StrategyContext *x);
   ExpectedTotals (*expected)(StrategyContext *x); /* after setup */
   /* Where ranks differ by more than their rows of the parameters: the one that holds most, or -1 if
    * the plan makes all of them the same. */

@@ -1,6 +1,8 @@
 /* torch_optimizer.c - torch.optim.AdamW, Adam and SGD over a list of tensors (torch/optim/adam.py,
- * sgd.py). */
+ * sgd.py), and Composer's loops (composer/optim/decoupled_weight_decay.py). */
 #include "strategy/torch_optimizer.h"
+
+#include <string.h>
 
 /* The list that is updated. */
 typedef struct {
@@ -58,23 +60,22 @@ new_state(const Update *u, int i, gint64 bytes)
   return state;
 }
 
-/* Adam: two moments, and the step counter on the device when fused.  SGD with momentum: one buffer.
- * All where the parameters are, pageable on the host (zeros_like pins nothing). */
+/* Adam: two moments, and the step counter on the device when fused or Composer's.  SGD with
+ * momentum: one buffer.  All where the parameters are, pageable on the host (zeros_like pins
+ * nothing). */
 static void
-make_states(const Update *u)
+make_state(const Update *u, int i)
 {
   gboolean adam = u->x->plan->optimizer.name != OPTIMIZER_SGD;
-  gboolean fused = u->x->plan->optimizer.implementation == OPTIMIZER_FUSED;
-  for (int i = 0; i < u->n; i++) {
-    OptimizedTensor *t = &u->tensors[i];
-    if (!t->stepped || t->made)
-      continue;
-    t->made = TRUE;
-    if (adam && fused && !u->on_host)
-      t->step = new_state(u, i, 4);
-    for (int k = 0; k < (adam ? OPTIMIZER_MOMENTS : 1); k++)
-      t->moment[k] = new_state(u, i, bytes_of(u, i));
-  }
+  OptimizerCode code = u->x->plan->optimizer.implementation;
+  OptimizedTensor *t = &u->tensors[i];
+  if (!t->stepped || t->made)
+    return;
+  t->made = TRUE;
+  if (adam && !u->on_host && (code == OPTIMIZER_FUSED || code == OPTIMIZER_COMPOSER))
+    t->step = new_state(u, i, 4);
+  for (int k = 0; k < (adam ? OPTIMIZER_MOMENTS : 1); k++)
+    t->moment[k] = new_state(u, i, bytes_of(u, i));
 }
 
 /* ---- the update ---- */
@@ -125,6 +126,112 @@ forloop_temporaries(const Update *u)
   live_storage_drop(u->x->live, previous);
 }
 
+/* ---- Composer's DecoupledAdamW and DecoupledSGDW ---- */
+
+/* What a tensor's update touches. */
+typedef enum { VALUE, GRADIENT, FIRST, SECOND, ROOT, DENOMINATOR, TOUCHED } Touched;
+
+/* An eager op of the loop.  operands: p, g, m, v are the parameter, its gradient and its moments, r
+ * and d the root and the denominator; '+' is updated in place, '>' made. */
+typedef struct {
+  const char *name, *operands;
+} LoopOp;
+
+static const LoopOp decoupled_adamw[] = {
+    {"mul_", "+p"},         {"mul_", "+m"},   {"add_", "+m g"}, {"mul_", "+v"},
+    {"addcmul_", "+v g g"}, {"sqrt", "v >r"}, {"div", "r >d"},  {"add_", "+d"},
+    {"addcdiv_", "+p m d"}, {NULL, NULL},
+};
+static const LoopOp decoupled_sgdw[] = {
+    {"mul_", "+m"}, {"add_", "+m g"}, {"mul_", "+p"}, {"add_", "+p m"}, {NULL, NULL}};
+
+/* Bytes are those of the operands; what is updated in place is read and written. */
+static void
+launch_loop_op(const Update *u, int i, const LoopOp *op, const StorageId *touched)
+{
+  static const char letters[] = "pgmvrd";
+  double bytes = 0;
+  Role role = ROLE_READ;
+  for (const char *c = op->operands; *c != '\0'; c++) {
+    const char *letter = strchr(letters, *c);
+    if (letter == NULL) {
+      role = *c == '+' ? ROLE_ACCUMULATE : *c == '>' ? ROLE_WRITE : ROLE_READ;
+      continue;
+    }
+    operand(u, touched[letter - letters], role);
+    bytes += (role == ROLE_ACCUMULATE ? 2.0 : 1.0) * (double) bytes_of(u, i);
+  }
+  strategy_launch(u->x, STREAM_COMPUTE, op->name, bytes);
+  program_builder_host_work(u->x->builder, HOST_WORK_OP_FORWARD, 1);
+}
+
+/* state['step'] += 1, right after the states of a new tensor are made. */
+static void
+count_step(const Update *u, int i)
+{
+  StrategyContext *x = u->x;
+  program_builder_operand(x->builder, live_storage_tensor(x->live, u->tensors[i].step, DTYPE_FP32),
+                          ROLE_ACCUMULATE);
+  strategy_launch(x, STREAM_COMPUTE, "add_", 8);
+  program_builder_host_work(x->builder, HOST_WORK_OP_FORWARD, 1);
+}
+
+/* state_steps[i].item(): the host waits for the device, for every tensor. */
+static void
+read_step(const Update *u, int i)
+{
+  StrategyContext *x = u->x;
+  program_builder_operand(x->builder, live_storage_tensor(x->live, u->tensors[i].step, DTYPE_FP32),
+                          ROLE_READ);
+  strategy_copy(x, STREAM_COMPUTE, "item", 4);
+  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+}
+
+/* One tensor.  The denominator is a variable: it lives until the next one exists, in *previous. */
+static void
+loop_update(const Update *u, int i, StorageId *previous)
+{
+  gboolean adam = u->x->plan->optimizer.name != OPTIMIZER_SGD;
+  const OptimizedTensor *t = &u->tensors[i];
+  StorageId touched[TOUCHED] = {t->value,     t->gradient, t->moment[0],
+                                t->moment[1], NO_STORAGE,  NO_STORAGE};
+  for (const LoopOp *op = adam ? decoupled_adamw : decoupled_sgdw; op->name != NULL; op++) {
+    if (g_str_equal(op->name, "sqrt"))
+      touched[ROOT] = temporary(u, bytes_of(u, i), "sqrt");
+    if (g_str_equal(op->name, "div"))
+      touched[DENOMINATOR] = temporary(u, bytes_of(u, i), "denom");
+    if (t->elements > 0)
+      launch_loop_op(u, i, op, touched);
+    if (!g_str_equal(op->name, "div"))
+      continue;
+    live_storage_drop(u->x->live, touched[ROOT]);
+    live_storage_drop(u->x->live, *previous);
+    *previous = touched[DENOMINATOR];
+  }
+}
+
+static void
+composer_step(const Update *u)
+{
+  gboolean adam = u->x->plan->optimizer.name != OPTIMIZER_SGD;
+  StorageId previous = NO_STORAGE;
+  for (int i = 0; i < u->n; i++) {
+    make_state(u, i);
+    if (u->tensors[i].stepped && adam)
+      count_step(u, i);
+  }
+  for (int i = 0; i < u->n; i++) {
+    if (!u->tensors[i].stepped)
+      continue;
+    if (adam)
+      read_step(u, i);
+    loop_update(u, i, &previous);
+  }
+  live_storage_drop(u->x->live, previous);
+}
+
+/* ---- all ---- */
+
 /* The CPU goes over its memory as often as a device would; what it needs for the moment comes and
  * goes. */
 static void
@@ -132,7 +239,7 @@ update_on_host(const Update *u, double bytes_per_parameter_byte)
 {
   double bytes = 0;
   for (int i = 0; i < u->n; i++)
-    bytes += (double) bytes_of(u, i);
+    bytes += u->tensors[i].stepped ? (double) bytes_of(u, i) : 0;
   strategy_work_on_host(u->x, bytes_per_parameter_byte * bytes);
 }
 
@@ -146,6 +253,17 @@ are_on_host(const StrategyContext *x, int n, const OptimizedTensor *tensors)
   return FALSE;
 }
 
+/* Bytes moved for each byte of parameters.  Fused 28 / 4, foreach 84 / 4, for-loop like foreach;
+ * SGD reads gradient, buffer and parameter and writes two of them.  Composer's loops: the sums of
+ * their ops. */
+static double
+traffic(gboolean adam, OptimizerCode code)
+{
+  if (code == OPTIMIZER_COMPOSER)
+    return adam ? 23 : 10;
+  return !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
+}
+
 void
 torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors)
 {
@@ -156,17 +274,19 @@ torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *te
   for (int i = 0; i < n; i++)
     stepped += tensors[i].stepped;
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, stepped);
-  make_states(&u);
-  /* bytes moved per byte of parameter: fused 28 / 4, foreach 84 / 4, for-loop like foreach; SGD
-   * reads gradient, buffer and parameter and writes two of them */
-  double factor = !adam ? 5 : code == OPTIMIZER_FUSED ? 7 : 21;
+  if (code == OPTIMIZER_COMPOSER && !u.on_host) {
+    composer_step(&u);
+    return;
+  }
+  for (int i = 0; i < n; i++)
+    make_state(&u, i);
   if (u.on_host) {
-    update_on_host(&u, factor);
+    update_on_host(&u, traffic(adam, code));
     return;
   }
   if (adam && code == OPTIMIZER_FOREACH)
     foreach_temporaries(&u);
   else if (adam && code == OPTIMIZER_FORLOOP)
     forloop_temporaries(&u);
-  launch_update(&u, adam ? "adam" : "sgd", factor);
+  launch_update(&u, adam ? "adam" : "sgd", traffic(adam, code));
 }

@@ -105,6 +105,7 @@ const Strategy strategy_zero1 = {
     .after_graph = after_graph,
     .optimizer_step = optimizer_step,
     .zero_stage = zero_stage,
+    .spread = zero_stage12_spread,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = expected,
 };

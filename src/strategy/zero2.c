@@ -41,6 +41,7 @@ const Strategy strategy_zero2 = {
     .after_graph = zero_epilogue,
     .optimizer_step = zero_optimizer_step,
     .zero_stage = zero_stage,
+    .spread = zero_stage12_spread,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = zero_expected,
 };

@@ -292,6 +292,14 @@ zero_stage(StrategyContext *x)
   return zero3_of(x)->ds.ranks > 1 ? STAGE : 0;
 }
 
+/* hpZ's secondary shards are a second copy of the parameters, within neighbours. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  const DeepSpeed *d = &((const Zero3 *) x->state)->ds;
+  return (StateSpread){d->secondary_ranks > 1 ? d->secondary_ranks : d->ranks, d->ranks};
+}
+
 const Strategy strategy_zero3 = {
     .name = "zero3",
     .summary = "DeepSpeed ZeRO stage 3: parameters, gradients and optimizer state sharded",
@@ -315,5 +323,6 @@ const Strategy strategy_zero3 = {
     .optimizer_step = zero3_optimizer_step,
     .swaps_parameters = TRUE,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = zero3_expected,
 };

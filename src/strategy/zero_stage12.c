@@ -109,6 +109,12 @@ zero_stage12_initialize(StrategyContext *x)
   try_gradient(x, z);
 }
 
+StateSpread
+zero_stage12_spread(const StrategyContext *x)
+{
+  return (StateSpread){1, ((const Zero *) x->state)->d.ranks};
+}
+
 /* Trainable parameters are reduced once in every micro-batch of stage 2, in the last of stage 1;
  * then the overflow flag and the norm.  With a reduce for each owner only those two are
  * all-reduced.  The whole buffer is gathered. */

@@ -15,6 +15,8 @@ void zero_stage12_teardown(StrategyContext *x);
 int zero_stage12_heaviest_rank(const PlanSpec *plan, const Network *network);
 /* What a step of DeepSpeedZeroOptimizer sends and a rank holds. */
 ExpectedTotals zero_expected(StrategyContext *x);
+/* Whole 16-bit parameters everywhere, one copy of the optimizer's state. */
+StateSpread zero_stage12_spread(const StrategyContext *x);
 /* This rank's fp32 master partition, from the flat parameters. */
 void zero_make_master(StrategyContext *x, Zero *z);
 

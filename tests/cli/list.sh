@@ -23,6 +23,10 @@ for name in $(sed -n 's/^const Strategy strategy_\([a-z0-9_]*\) = {$/\1/p' "$top
   ok "strategy $name has a line" grep -qE "^  $name +[A-Za-z0-9]" out
 done
 ok "options have what is allowed and their default" prints "fsdp.embedding: root | own (default \"root\")"
+answers "algorithms are listed" 0 list algorithm
+for name in ring tree nvls nvls_tree pat p2p; do
+  ok "algorithm $name has a line" grep -qE "^  $name +[A-Za-z0-9]" out
+done
 answers "strategies can be JSON" 0 list strategy --json
 ok "the JSON has the options" prints '"ddp.bucket_cap_mb"'
 ok "no line is wider than a terminal" sh -c '! grep -qE "^.{101}" all'
@@ -42,4 +46,7 @@ HIGHWATER_MODELS=$scratch/models
 answers "a broken file does not hide the others" 0 list plan
 ok "the good preset has its line" grep -qE "^  good +mine" out
 ok "the broken one says why" grep -qE "^  broken +.*line" out
+HIGHWATER_MODELS=/nowhere
+refuses "a folder of presets that is not there is named" "HIGHWATER_MODELS: /nowhere: there is no such folder" list
+refuses "when a preset is asked for, too" "HIGHWATER_MODELS: /nowhere: there is no such folder" run tiny
 finish

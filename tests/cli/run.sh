@@ -17,6 +17,23 @@ refuses "a misspelt cluster is recognized" "did you mean 'h100-8'?" run tiny --c
 refuses "a missing network is named" "missing.json: cannot be read: No such file" run missing.json
 refuses "a missing plan is named" "missing.json: cannot be read: No such file" run tiny --plan missing.json
 refuses "a missing cluster is named" "missing.json: cannot be read: No such file" run tiny --cluster missing.json
+refuses "an empty name is no network" "a network is needed, not an empty name" run ""
+refuses "nor a plan" "a plan is needed, not an empty name" run tiny --plan ""
+refuses "numbers are decimal" "run: --steps: '0x10' is not a decimal number" run tiny --steps=0x10
+refuses "and not octal" "run: --rank: '010' is not a decimal number" run tiny --rank 010
+refuses "a folder is not standard output" "run: --output: a folder is needed" run tiny --output -
+ok "and none is made" test ! -e ./-
+refuses "half an object is no string" "--set 'mesh={': line 1: " run tiny --set 'mesh={'
+refuses "half an array neither" "--set 'retain=[1': line 1: " run tiny --set 'retain=[1'
+for command in run lower show; do
+  refuses "$command says that --set was wrong" "highwater: --set mesh.shard=0: " $command tiny --set mesh.shard=0
+  ok "and in which plan" grep -q "key 'mesh.shard': 0 is not in 1..1048576" err
+done
+refuses "below a section that was set, too" "--set mesh={\"shards\": 2}: " run tiny --set 'mesh={"shards": 2}'
+refuses "what the plan's own keys do is not blamed on --set" "highwater: $HIGHWATER_MODELS" \
+  run tiny --set strategy=ddp --set mesh.shard=1
+refuses "FSDP1's root is never resharded" "key 'fsdp.reshard_root': only fsdp2 has it" \
+  run tiny --plan fsdp1 --set fsdp.reshard_root=false
 mkdir folder.json
 refuses "a folder is no network" "folder.json: cannot be read" run folder.json
 printf '{"model_type": "llama"' >truncated.json
@@ -45,6 +62,28 @@ if [ -c /dev/full ]; then
   status=$?
   ok "a full disk is called by its name" grep -q '^highwater: /dev/full: cannot be written: No space left' err
 fi
+
+# Every plan has an equivalent stage; ZeRO-2 by default sends more than its paper says.
+for strategy in none ddp zero0 zero1 zero2 zero3 fsdp1 fsdp2; do
+  echo "{\"strategy\": \"$strategy\"}" >strategy.json
+  answers "$strategy runs" 0 run tiny --plan strategy.json
+  ok "its equivalent stage is said" grep -qE '(^|\. )Equivalent to ZeRO stage [0-3]\.' out
+done
+answers "stage 2 runs" 0 run tiny --plan zero2
+ok "what it sends is said, and what it should" \
+  grep -q '^A micro-batch sends 3.00 elements per parameter; by ZeRO.s paper 2\.' out
+
+# A failure ends the run, which is kept as far as it went.
+answers "a worker fails" 0 run tiny --output failed --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+ok "and the others hang" grep -q 'ranks 0-2, 4-7 wait, rank 3 never arrives' out
+ok "the run is kept up to then" grep -q '"rank":	3' failed/report.json
+answers "figures can be made of it" 0 plot timeline failed --terminal dumb
+refuses "an instant device has no moments" "key 'failure': has no moment on device instant" \
+  run tiny --cluster instant --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+refuses "a failure is in a step that is simulated" "step 2 is beyond the 1 steps of this run" \
+  run tiny --steps 1 --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+answers "memory may run out first" 1 run tiny --memory-limit 100MiB --set failure.rank=3 --set 'failure.at=step 2 clip 0'
+ok "and the failure is not reached" grep -q 'memory runs out before rank 3 fails' out
 
 # Ranks of ZeRO-2 differ by what falls into their partition: here the embedding does into rank 0's.
 answers "another rank that has no room is found" 1 run llama-3-8b --plan zero2 --rank 3 --memory-limit 36GiB \

@@ -1,0 +1,25 @@
+/* phases.h - what a plan does beyond its steps: evaluation, checkpoints. */
+#ifndef HIGHWATER_LOWER_PHASES_H
+#define HIGHWATER_LOWER_PHASES_H
+
+#include "lower/step_walk.h"
+
+typedef struct _Phases Phases;
+
+/* Refuses what the plan's phases ask for and cannot have.  evaluation: as in LowerInput. */
+gboolean phases_accept(const PlanSpec *plan, const Network *network, const Network *evaluation,
+                       GError **error);
+
+/* walk and evaluation are borrowed.  To be made before the construction. */
+Phases *phases_new(StepWalk *walk, const Network *evaluation);
+void phases_free(Phases *phases);
+
+/* LoweredPhase of lower.h; borrowed. */
+GArray *phases_moved(const Phases *phases);
+
+/* The model is built. */
+void phases_constructed(Phases *phases);
+/* Writes what follows a step (from 1) of so many. */
+void phases_after_step(Phases *phases, int step, int steps);
+
+#endif

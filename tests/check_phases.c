@@ -1,0 +1,305 @@
+/* check_phases.c - what a plan does beyond its steps.  An evaluation keeps nothing for a backward
+ * that does not come, gathers each group once, leaves memory and the steps as they are without it;
+ * recorded runs of PyTorch say the bytes. */
+#include "base/units.h"
+#include "recorded_config.h"
+#include "simulation.h"
+#include "tap_main.h"
+#include <cjson/cJSON.h>
+#include <string.h>
+
+#define WITHOUT_LIMIT ((gint64) 1 << 60)
+
+static const char network_format[] =
+    "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160, 'num_hidden_layers': %d,"
+    " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256,"
+    " 'implementation': 'torchtitan'}";
+static const char fsdp2[] = "{'strategy': 'fsdp2', 'mesh': {'shard': 8}, 'batch': {'micro_batch': "
+                            "2, 'sequence_length': 64},"
+                            " 'precision': {'compute': 'bf16', 'reduce': 'fp32'},"
+                            " 'fsdp': {'reshard_after_forward': true}}";
+
+static Simulated *
+execute(int layers, const char *plan, const char *const *set, int steps)
+{
+  g_autofree char *network = g_strdup_printf(network_format, layers);
+  return simulation_execute(&(Simulation){network, plan, set, 0}, steps, WITHOUT_LIMIT);
+}
+
+/* The range of a phase beyond step `step`; fails when there is none. */
+static const Range *
+beyond_range(const Recording *recording, const char *name, int step)
+{
+  for (guint i = 0; i < recording->beyond->len; i++) {
+    gint32 at = g_array_index(recording->beyond, BeyondRecord, i).range;
+    const Range *range = &g_array_index(recording->ranges, Range, at);
+    if (range->step == step && strcmp(recording_text(recording, range->name), name) == 0)
+      return range;
+  }
+  ck_abort_msg("no %s after step %d", name, step);
+  return NULL;
+}
+
+static const char *const evaluates[] = {"phases.evaluate.every=1", NULL};
+
+/* ---- evaluation */
+
+START_TEST(an_evaluation_leaves_memory_as_it_found_it)
+{
+  g_autoptr(Simulated) s = execute(3, fsdp2, evaluates, 3);
+  for (int step = 1; step <= 3; step++) {
+    const Range *range = beyond_range(s->recording, "evaluate", step);
+    ck_assert_int_eq(range->start_allocated, range->end_allocated);
+    ck_assert_int_gt(range->peak_allocated, range->start_allocated);
+  }
+}
+END_TEST
+
+START_TEST(steps_are_what_they_are_without_an_evaluation)
+{
+  g_autoptr(Simulated) with = execute(3, fsdp2, evaluates, 3);
+  g_autoptr(Simulated) without = execute(3, fsdp2, NULL, 3);
+  ck_assert_uint_eq(with->recording->steps->len, without->recording->steps->len);
+  for (guint i = 0; i < with->recording->steps->len; i++) {
+    const StepRecord *a = &g_array_index(with->recording->steps, StepRecord, i);
+    const StepRecord *b = &g_array_index(without->recording->steps, StepRecord, i);
+    ck_assert_int_eq(a->peak_allocated, b->peak_allocated);
+    ck_assert_int_eq(a->end_allocated, b->end_allocated);
+  }
+  ck_assert_uint_eq(without->recording->beyond->len, 0);
+  /* a step's time does not begin before the evaluation is over */
+  const BeyondRecord *last = &g_array_index(with->recording->beyond, BeyondRecord, 1);
+  const StepRecord *third = &g_array_index(with->recording->steps, StepRecord, 2);
+  ck_assert_int_eq(recording_step_duration(with->recording, 2), third->end - last->end);
+}
+END_TEST
+
+START_TEST(an_evaluation_keeps_nothing_of_a_layer)
+{
+  g_autoptr(Simulated) few = execute(2, fsdp2, evaluates, 2);
+  g_autoptr(Simulated) many = execute(7, fsdp2, evaluates, 2);
+  const Range *a = beyond_range(few->recording, "evaluate", 2);
+  const Range *b = beyond_range(many->recording, "evaluate", 2);
+  ck_assert_int_eq(a->peak_allocated - a->start_allocated, b->peak_allocated - b->start_allocated);
+}
+END_TEST
+
+/* reshard_after_forward's default keeps the root: it is there until the next backward, and the next
+ * forward need not gather it. */
+START_TEST(a_root_that_is_not_resharded_outlives_the_evaluation)
+{
+  const char *const set[] = {"phases.evaluate.every=1", "fsdp.reshard_after_forward=null", NULL};
+  g_autoptr(Simulated) s = execute(3, fsdp2, set, 3);
+  const Range *range = beyond_range(s->recording, "evaluate", 3);
+  /* the root in bf16: embedding and head of 256 x 64, a norm of 64 rounded up to 512 bytes */
+  ck_assert_int_eq(range->end_allocated - range->start_allocated, 2 * 256 * 64 * 2 + 512);
+}
+END_TEST
+
+/* Each group once: 4 groups hold all parameters, padded to 8 ranks, in bf16. */
+START_TEST(an_evaluation_gathers_each_group_once)
+{
+  g_autoptr(Simulated) s = execute(3, fsdp2, evaluates, 3);
+  gint32 first = g_array_index(s->recording->beyond, BeyondRecord, 2).range;
+  gint64 bytes = 0;
+  int gathers = 0, others = 0;
+  for (guint i = 0; i < s->recording->spans->len; i++) {
+    const Span *span = &g_array_index(s->recording->spans, Span, i);
+    if (span->phase - 1 != first || span->kind != SPAN_COLLECTIVE)
+      continue;
+    gboolean gather = strcmp(recording_text(s->recording, span->name), "all_gather") == 0;
+    gathers += gather;
+    others += !gather;
+    bytes += span->bytes;
+  }
+  gint64 layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 160 * 64 + 2 * 64;
+  ck_assert_int_eq(gathers, 4);
+  ck_assert_int_eq(others, 0);
+  ck_assert_int_eq(bytes, 2 * (3 * layer + 2 * 256 * 64 + 64));
+}
+END_TEST
+
+START_TEST(an_evaluation_has_batches_of_its_own)
+{
+  const char *const small[] = {"phases.evaluate.every=1", "phases.evaluate.micro_batch=1", NULL};
+  const char *const large[] = {"phases.evaluate.every=1", "phases.evaluate.micro_batch=8", NULL};
+  const char *const twice[] = {"phases.evaluate.every=1", "phases.evaluate.micro_batch=8",
+                               "phases.evaluate.batches=2", NULL};
+  gint64 peaks[3], ends[3];
+  const char *const *sets[] = {small, large, twice};
+  for (int i = 0; i < 3; i++) {
+    g_autoptr(Simulated) s = execute(2, fsdp2, sets[i], 2);
+    const Range *range = beyond_range(s->recording, "evaluate", 2);
+    peaks[i] = range->peak_allocated - range->start_allocated;
+    ends[i] = range->end_allocated - range->start_allocated;
+  }
+  ck_assert_int_gt(peaks[1], peaks[0]);
+  ck_assert_int_eq(peaks[1], peaks[2]);
+  for (int i = 0; i < 3; i++)
+    ck_assert_int_eq(ends[i], 0);
+}
+END_TEST
+
+START_TEST(an_evaluation_comes_after_each_so_many_steps)
+{
+  const char *const set[] = {"phases.evaluate.every=2", NULL};
+  g_autoptr(Simulated) s = execute(1, fsdp2, set, 5);
+  ck_assert_uint_eq(s->recording->beyond->len, 2);
+  beyond_range(s->recording, "evaluate", 2);
+  beyond_range(s->recording, "evaluate", 4);
+}
+END_TEST
+
+static const char *const strategies_tried[] = {
+    "{'strategy': 'none'}",
+    "{'strategy': 'ddp', 'mesh': {'replicate': 8}}",
+    "{'strategy': 'fsdp1', 'mesh': {'shard': 8}, 'precision': {'compute': 'bf16'}}",
+    "{'strategy': 'fsdp2', 'mesh': {'shard': 3}, 'activation_checkpointing': {'policy': 'full'}}",
+    "{'strategy': 'zero1', 'mesh': {'shard': 8}, 'precision': {'parameters': 'bf16'}}",
+    "{'strategy': 'zero2', 'mesh': {'shard': 8}, 'precision': {'parameters': 'bf16'}}",
+    "{'strategy': 'zero3', 'mesh': {'shard': 8}, 'precision': {'parameters': 'bf16'}}",
+};
+
+START_TEST(every_strategy_evaluates_and_keeps_the_rules_of_programs)
+{
+  g_autofree char *network = g_strdup_printf(network_format, 2);
+  const char *const set[] = {"phases.evaluate.every=1", "batch.sequence_length=64", NULL};
+  Simulation simulation = {network, strategies_tried[_i], set, 0};
+  g_autoptr(Simulated) s = simulation_lower(&simulation, 6);
+  g_autoptr(GError) error = NULL;
+  ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+}
+END_TEST
+
+START_TEST(memory_that_runs_out_in_an_evaluation_does_not_fit)
+{
+  const char *const set[] = {"phases.evaluate.every=1", "phases.evaluate.micro_batch=64", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, 2);
+  Simulation simulation = {network, fsdp2, set, 0};
+  g_autoptr(Simulated) free_run = simulation_execute(&simulation, 3, WITHOUT_LIMIT);
+  gint64 first = g_array_index(free_run->recording->steps, StepRecord, 0).peak_reserved;
+  ck_assert_int_gt(beyond_range(free_run->recording, "evaluate", 1)->peak_reserved, first);
+  g_autoptr(Simulated) s = simulation_execute(&simulation, 3, first);
+  const OutOfMemoryRecord *oom = &s->recording->out_of_memory;
+  ck_assert(oom->happened);
+  ck_assert_int_eq(oom->step, 1);
+  ck_assert_str_eq(recording_text(s->recording, oom->phase), "evaluate");
+}
+END_TEST
+
+/* ---- recorded runs: torch.distributed.fsdp.fully_shard of PyTorch 2.11 */
+
+static char *
+extra_plan(const cJSON *config)
+{
+  const char *reshard = recorded_text(config, "raf");
+  GString *plan = g_string_new(NULL);
+  g_string_printf(plan,
+                  "{'strategy': 'fsdp2', 'mesh': {'shard': %d},"
+                  " 'batch': {'micro_batch': %d, 'sequence_length': %d},"
+                  " 'precision': {'compute': 'bf16', 'reduce': 'fp32'},"
+                  " 'optimizer': {'implementation': 'fused'},"
+                  " 'activation_checkpointing': {'policy': '%s'},"
+                  " 'fsdp': {'reshard_after_forward': %s}, 'phases': {",
+                  recorded_int(config, "world"), recorded_int(config, "batch"),
+                  recorded_int(config, "seq"), recorded_text(config, "ac"),
+                  strcmp(reshard, "default") == 0 ? "null" : reshard);
+  if (recorded_flag(config, "eval_after"))
+    g_string_append(plan, "'evaluate': {}");
+  g_string_append(plan, "}}");
+  return g_string_free(plan, FALSE);
+}
+
+static gint64
+bytes_of(const cJSON *object, const char *key)
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+  ck_assert_msg(cJSON_IsNumber(item), "%s is no number", key);
+  return (gint64) item->valuedouble;
+}
+
+/* Peaks of a recorded phase after a step, and what is there at its end. */
+static void
+compare_phase(const Recording *recording, const cJSON *phase, int step)
+{
+  static const struct {
+    const char *theirs, *ours;
+  } names[] = {{"eval", "evaluate"}, {"save", "save"}};
+  const char *name = cJSON_GetObjectItemCaseSensitive(phase, "name")->valuestring;
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+    if (strcmp(name, names[i].theirs) != 0)
+      continue;
+    const Range *range = beyond_range(recording, names[i].ours, step);
+    ck_assert_int_eq(range->peak_allocated, bytes_of(phase, "peak"));
+    ck_assert_int_eq(range->peak_reserved, bytes_of(phase, "peak_reserved"));
+    ck_assert_int_eq(range->end_allocated, bytes_of(phase, "end"));
+  }
+}
+
+static void
+compare_run(const Recording *recording, const cJSON *steps)
+{
+  int step = 0;
+  const cJSON *recorded, *phase;
+  cJSON_ArrayForEach(recorded, steps)
+  {
+    gint64 peak = 0;
+    step++;
+    cJSON_ArrayForEach(phase, cJSON_GetObjectItemCaseSensitive(recorded, "phases"))
+    {
+      compare_phase(recording, phase, step);
+      peak = MAX(peak, bytes_of(phase, "peak"));
+    }
+    gint64 ours = g_array_index(recording->steps, StepRecord, step - 1).peak_allocated;
+    for (guint i = 0; i < recording->beyond->len; i++) {
+      gint32 at = g_array_index(recording->beyond, BeyondRecord, i).range;
+      const Range *range = &g_array_index(recording->ranges, Range, at);
+      ours = range->step == step ? MAX(ours, range->peak_allocated) : ours;
+    }
+    ck_assert_int_eq(ours, peak);
+  }
+  ck_assert_int_eq((int) recording->steps->len, step);
+}
+
+static const char *const recorded_runs[] = {"1b_base", "1b_eval", "7b_eval_raf_default"};
+
+START_TEST(recorded_runs_agree_to_the_byte)
+{
+  g_autofree char *file = g_strdup_printf("reference/extra/%s.json", recorded_runs[_i]);
+  g_autofree char *path = test_reference_path(file);
+  if (path == NULL) {
+    test_note("%s is not there: nothing compared", file);
+    return;
+  }
+  cJSON *document = recorded_document(path);
+  const cJSON *config = cJSON_GetObjectItemCaseSensitive(document, "config");
+  g_autofree char *network = recorded_network(config), *plan = extra_plan(config);
+  Simulation simulation = {network, plan, NULL, recorded_int(config, "rank")};
+  g_autoptr(Simulated) s =
+      simulation_execute(&simulation, recorded_int(config, "steps"), WITHOUT_LIMIT);
+  compare_run(s->recording, cJSON_GetObjectItemCaseSensitive(document, "steps"));
+  cJSON_Delete(document);
+}
+END_TEST
+
+Suite *
+test_suite(void)
+{
+  Suite *suite = suite_create("phases");
+  TCase *evaluation = tcase_create("evaluation");
+  tcase_add_test(evaluation, an_evaluation_leaves_memory_as_it_found_it);
+  tcase_add_test(evaluation, steps_are_what_they_are_without_an_evaluation);
+  tcase_add_test(evaluation, an_evaluation_keeps_nothing_of_a_layer);
+  tcase_add_test(evaluation, a_root_that_is_not_resharded_outlives_the_evaluation);
+  tcase_add_test(evaluation, an_evaluation_gathers_each_group_once);
+  tcase_add_test(evaluation, an_evaluation_has_batches_of_its_own);
+  tcase_add_test(evaluation, an_evaluation_comes_after_each_so_many_steps);
+  tcase_add_loop_test(evaluation, every_strategy_evaluates_and_keeps_the_rules_of_programs, 0,
+                      G_N_ELEMENTS(strategies_tried));
+  tcase_add_test(evaluation, memory_that_runs_out_in_an_evaluation_does_not_fit);
+  suite_add_tcase(suite, evaluation);
+  TCase *recorded = tcase_create("recorded");
+  tcase_add_loop_test(recorded, recorded_runs_agree_to_the_byte, 0, G_N_ELEMENTS(recorded_runs));
+  suite_add_tcase(suite, recorded);
+  return suite;
+}
