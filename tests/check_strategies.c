@@ -128,8 +128,10 @@ static const char *const directions[] = {"fsdp.backward_prefetch=pre",
                                          "fsdp.backward_prefetch=post",
                                          "fsdp.backward_prefetch=none fsdp.forward_prefetch=1"};
 static const char *const places_of_shards[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true"};
-static const Dimension of_fsdp1[] = {DIMENSION(wrappings), DIMENSION(shardings), DIMENSION(limits),
-                                     DIMENSION(directions), DIMENSION(places_of_shards)};
+static const char *const views[] = {"fsdp.use_orig_params=true", "fsdp.use_orig_params=false"};
+static const Dimension of_fsdp1[] = {DIMENSION(wrappings),        DIMENSION(shardings),
+                                     DIMENSION(limits),           DIMENSION(directions),
+                                     DIMENSION(places_of_shards), DIMENSION(views)};
 
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};

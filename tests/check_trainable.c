@@ -200,6 +200,26 @@ START_TEST(fsdp1_reduces_all_of_a_group_in_which_something_trains)
 }
 END_TEST
 
+/* Without use_orig_params the optimizer has the flat parameter, whose last share is padded: 10800
+ * elements over 7 ranks are 1543 each; FSDP1 raises where only some of it trains. */
+START_TEST(fsdp1_without_original_parameters_optimizes_flat_ones)
+{
+  g_autoptr(Simulated) s = lower_options(
+      pairs, "strategy=fsdp1 mesh.shard=7 fsdp.use_orig_params=false trainable=[\"layers.1.*\"]");
+  ck_assert_int_eq(simulated_bytes_alive(s, STEPS, CATEGORY_OPTIMIZER_STATE), 8 * 1543 + 4);
+  ck_assert_int_eq(simulated_bytes_alive(s, STEPS, CATEGORY_PARAMETER), 2 * 4 * 1543);
+  ck_assert_int_eq(simulated_collectives(s, 1, COLLECTIVE_REDUCE_SCATTER).elements, 7 * 1543);
+  static const char *const mixed[] = {"strategy=fsdp1", "mesh.shard=7",
+                                      "fsdp.use_orig_params=false", "trainable=[\"*.down.*\"]",
+                                      NULL};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(Simulated) refused =
+      simulation_try(&(Simulation){pairs, plan, mixed, 0}, STEPS, &error);
+  ck_assert_ptr_null(refused);
+  ck_assert(test_error_says(error, "key 'fsdp.use_orig_params': false, but 'layers.0.up.weight'"));
+}
+END_TEST
+
 START_TEST(ddp_has_buckets_for_what_trains)
 {
   g_autoptr(Simulated) s =
@@ -366,6 +386,7 @@ test_suite(void)
   tcase_add_test(tests, checkpointing_runs_again_what_backward_comes_to);
   tcase_add_test(tests, fsdp2_reduces_what_trains_of_a_group);
   tcase_add_test(tests, fsdp1_reduces_all_of_a_group_in_which_something_trains);
+  tcase_add_test(tests, fsdp1_without_original_parameters_optimizes_flat_ones);
   tcase_add_test(tests, ddp_has_buckets_for_what_trains);
   tcase_add_test(tests, a_reentrant_checkpoint_without_a_gradient_to_its_input_is_refused);
   tcase_add_test(tests, adapters_have_the_names_and_shapes_of_peft);

@@ -225,7 +225,8 @@ write_program(StrategyContext *x, const LowerInput *in)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
-  lowered->keeps_gradients = in->strategy->keeps_gradients;
+  lowered->keeps_gradients =
+      in->strategy->keeps_gradients != NULL && in->strategy->keeps_gradients(in->plan);
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   lowered->spread = in->strategy->spread != NULL ? in->strategy->spread(x) : (StateSpread){1, 1};
   if (in->strategy->teardown != NULL)

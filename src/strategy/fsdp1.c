@@ -1,6 +1,6 @@
 /* fsdp1.c - torch.distributed.fsdp.FullyShardedDataParallel: units, hooks and options
- * (_runtime_utils.py, _exec_order_utils.py, fully_sharded_data_parallel.py; use_orig_params=True,
- * one flat parameter per wrapped block and one for the rest). */
+ * (_runtime_utils.py, _exec_order_utils.py, fully_sharded_data_parallel.py; one flat
+ * parameter per wrapped block and one for the rest). */
 #include <string.h>
 
 #include "strategy/fsdp1_private.h"
@@ -32,6 +32,12 @@ shape(const PlanSpec *plan, NetworkShape *shape)
 {
   (void) plan;
   shape->flat_tensor = flat_tensor;
+}
+
+static gboolean
+keeps_gradients(const PlanSpec *plan)
+{
+  return plan_spec_number(plan, "use_orig_params") != 0;
 }
 
 /* In the order of modules(): the root comes first, and has what no block has. */
@@ -86,6 +92,7 @@ setup(StrategyContext *x)
   f->backward_prefetch = (BackwardPrefetch) plan_spec_number(plan, "backward_prefetch");
   f->forward_prefetch = plan_spec_number(plan, "forward_prefetch") > 0;
   f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
+  f->uses_original = plan_spec_number(plan, "use_orig_params") != 0;
   f->limits = plan_spec_number(plan, "limit_all_gathers") != 0;
   f->free_events = g_array_new(FALSE, FALSE, sizeof(gint32));
   f->pre_forward_order = g_array_new(FALSE, FALSE, sizeof(int));
@@ -186,13 +193,16 @@ begin_step(StrategyContext *x)
   }
 }
 
-/* .grad of the parameters are views: the flat gradient lives on until FSDP looks again. */
+/* .grad of original parameters are views: the flat gradient lives on until FSDP looks again. */
 static void
 zero_grad(StrategyContext *x)
 {
   Fsdp1 *f = fsdp1_of(x);
-  for (int i = 0; i < f->count; i++)
+  for (int i = 0; i < f->count; i++) {
     f->handles[i].has_gradients = FALSE;
+    if (!f->uses_original)
+      handle_reset_gradient(x, &f->handles[i]);
+  }
 }
 
 static void
@@ -455,7 +465,7 @@ const Strategy strategy_fsdp1 = {
     .summary =
         "PyTorch FullyShardedDataParallel: flat parameters, sharded as sharding_strategy says",
     .section = &fsdp_section,
-    .keeps_gradients = TRUE,
+    .keeps_gradients = keeps_gradients,
     .reentrant_outside = TRUE,
     .accept = fsdp1_accept,
     .setup = setup,

@@ -101,6 +101,21 @@ fsdp1_is_reentrant(const PlanSpec *plan, int block)
          plan_spec_checkpoints(plan, block);
 }
 
+/* FlatParamHandle's ValueError: some parameters of a flat one train, others do not. */
+static gboolean
+accept_uniform(const PlanSpec *plan, const Network *network, GError **error)
+{
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    if (p->requires_grad && !p->trainable)
+      return plan_spec_refuse(plan, error, "fsdp.use_orig_params",
+                              "false, but '%s' is frozen and others of its group train: FSDP1 "
+                              "raises \"both parameters with requires_grad=True and False\"",
+                              p->name);
+  }
+  return TRUE;
+}
+
 static gboolean
 any_requires_grad(const Network *network, int first, int count)
 {
@@ -146,6 +161,8 @@ fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
                             dtype_name(plan->precision.compute),
                             dtype_name(plan->precision.parameters));
   int cut_off = cut_off_block(plan, network);
+  if (!plan_spec_number(plan, "use_orig_params") && !accept_uniform(plan, network, error))
+    return FALSE;
   if (cut_off >= 0)
     return plan_spec_refuse(plan, error, "activation_checkpointing.around",
                             "checkpoint(FSDP(block)) is reentrant and the input of block %d "

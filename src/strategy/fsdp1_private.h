@@ -28,7 +28,8 @@ typedef struct {
   gboolean is_root;
   gboolean requires_grad;    /* one of the parameters does, and so do the views of all */
   GArray *pieces;            /* Piece: in order, padding for alignment and for the ranks included */
-  gint64 unsharded_elements; /* of all pieces */
+  gint64 flat_elements;      /* of all pieces */
+  gint64 unsharded_elements; /* padded to the ranks */
   gint64 shard_elements;     /* of one rank; all of them without sharding */
   int local_parameters;      /* of which this rank holds something */
   int local_trained;         /* those that train */
@@ -59,6 +60,7 @@ typedef struct {
   int replicas; /* that sum their gradients */
   ShardingStrategy strategy; /* NO_SHARD for one rank */
   BackwardPrefetch backward_prefetch;
+  gboolean uses_original; /* use_orig_params */
   gboolean forward_prefetch, limits;
   gboolean offloads; /* CPUOffload(offload_params=True) */
   DType stored, gathered, reduce;

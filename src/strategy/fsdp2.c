@@ -36,6 +36,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "only FSDP1 has it; fsdp2 shards fully");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
+  if (plan_spec_number(plan, "use_orig_params") == 0)
+    return plan_spec_refuse(plan, error, "fsdp.use_orig_params",
+                            "only FSDP1 has it; fsdp2 keeps the parameters");
   if (plan_spec_option(plan, "backward_prefetch")->is_name)
     return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
                             "only FSDP1 names a moment; fsdp2 takes a number of groups");

@@ -181,8 +181,9 @@ typedef struct {
   gboolean (*splits_tied)(const PlanSpec *plan);
   /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
   gboolean (*clip)(StrategyContext *x);
-  gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
-  gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
+  /* zero_grad frees nothing: the framework holds gradients too.  NULL: it does. */
+  gboolean (*keeps_gradients)(const PlanSpec *plan);
+  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */

@@ -223,6 +223,7 @@ fsdp2 "a smaller group that is larger" "16 does not divide mesh.shard 8" '"fsdp"
 fsdp2 "resharding a head that has no group" "key 'fsdp.reshard_head'" '"fsdp": {"reshard_head": true}'
 fsdp2 "groups of more blocks than there are" "3 is more than the network's 2 blocks" '"fsdp": {"blocks_per_group": 3}'
 fsdp2 "a sharding strategy of FSDP1" "key 'fsdp.sharding_strategy'" '"fsdp": {"sharding_strategy": "NO_SHARD"}'
+fsdp2 "flat parameters of FSDP1" "key 'fsdp.use_orig_params': only FSDP1 has it" '"fsdp": {"use_orig_params": false}'
 fsdp2 "a rate limiter of FSDP1" "key 'fsdp.limit_all_gathers'" '"fsdp": {"limit_all_gathers": false}'
 fsdp2 "autocast under mixed precision" "key 'precision.autocast'" '"precision": {"compute": "bf16", "autocast": true}'
 fsdp2 "autocast to fp32" "key 'precision.autocast'" '"precision": {"autocast": true}'
