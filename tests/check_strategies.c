@@ -93,9 +93,10 @@ static const char *const trained[] = {
     "lora={\"rank\":4,\"targets\":\"all-linear\"}",
     "lora={\"rank\":3,\"targets\":[\"*.1.*\"],\"dropout\":0.1} trainable=[\"*lora*\",\"*norm*\"]",
 };
+static const char *const compilations[] = {"compile=none", "compile=per_block"};
 static const Dimension common[] = {
-    DIMENSION(meshes),     DIMENSION(policies),   DIMENSION(accumulations),
-    DIMENSION(precisions), DIMENSION(optimizers), DIMENSION(trained),
+    DIMENSION(meshes),     DIMENSION(policies), DIMENSION(accumulations), DIMENSION(precisions),
+    DIMENSION(optimizers), DIMENSION(trained),  DIMENSION(compilations),
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
@@ -135,7 +136,12 @@ static const Dimension of_fsdp1[] = {DIMENSION(wrappings),        DIMENSION(shar
 
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};
-static const Dimension of_ddp[] = {DIMENSION(buckets)};
+static const char *const searches[] = {"ddp.find_unused_parameters=false",
+                                       "ddp.find_unused_parameters=true"};
+static const char *const partitions[] = {
+    "ddp.zero_redundancy_optimizer=false", "ddp.zero_redundancy_optimizer=true",
+    "ddp.zero_redundancy_optimizer=true ddp.parameters_as_bucket_view=true"};
+static const Dimension of_ddp[] = {DIMENSION(buckets), DIMENSION(searches), DIMENSION(partitions)};
 
 static const char *const gradient_buckets[] = {
     "deepspeed.reduce_bucket_size=500000000",
@@ -353,6 +359,10 @@ sends_what_was_expected(const Case *c, const Simulated *s)
   if (s->scenario->strategy->section == NULL ||
       strcmp(s->scenario->strategy->section->name, "deepspeed") == 0)
     return;
+  gint64 sent = simulated_collectives(s, STEPS - 1, COLLECTIVE_BROADCAST).elements;
+  CHECK_CASE(sent == expected->elements_broadcast, c,
+             "%" G_GINT64_FORMAT " elements broadcast, expected %" G_GINT64_FORMAT, sent,
+             expected->elements_broadcast);
   gint64 there = simulated_host_bytes_alive(s, STEPS, CATEGORY_PARAMETER);
   CHECK_CASE(there == expected->host_parameter_bytes, c,
              "%" G_GINT64_FORMAT " bytes of parameters on the host, expected %" G_GINT64_FORMAT,

@@ -100,6 +100,21 @@ clone(Builder *b, Val x)
   return shaped(b, OP_CLONE, x, info);
 }
 
+void
+receive_outputs(Builder *b, int n, Val *outputs)
+{
+  Val originals[STATEMENT_SLOTS];
+  if (!builder_shape(b)->clones_outputs)
+    return;
+  g_assert(n <= STATEMENT_SLOTS);
+  for (int i = 0; i < n; i++) { /* all are there before the first original goes */
+    originals[i] = outputs[i];
+    outputs[i] = clone(b, (Val){outputs[i].slot, FALSE});
+  }
+  for (int i = 0; i < n; i++)
+    builder_discard(b, originals[i]);
+}
+
 Val
 contiguous(Builder *b, Val x)
 {
@@ -400,6 +415,13 @@ cross_entropy(Builder *b, Val logits, Val labels)
     probabilities = to(b, probabilities, DTYPE_FP32);
   Val loss = builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){probabilities, labels});
   return builder_leave(b, loss);
+}
+
+/* Two reductions over each row, and a sum of one element of each; backward is one kernel. */
+Val
+compiled_cross_entropy(Builder *b, Val logits, Val labels)
+{
+  return fused_cross_entropy(b, logits, labels);
 }
 
 Val

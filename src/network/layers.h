@@ -29,6 +29,9 @@ Val transpose_last(Builder *b, Val x);
 Val to(Builder *b, Val x, DType dtype);
 /* x.contiguous(): x itself when it is. */
 Val contiguous(Builder *b, Val x);
+/* What a model gives back, as the training loop gets it: copies where NetworkShape.clones_outputs
+ * says so.  Takes the outputs. */
+void receive_outputs(Builder *b, int n, Val *outputs);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);
 Val unary(Builder *b, OpId op, Val x);
@@ -105,6 +108,8 @@ AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,
 
 /* F.cross_entropy(logits, labels): logits [tokens, vocabulary]. */
 Val cross_entropy(Builder *b, Val logits, Val labels);
+/* F.cross_entropy(logits.float(), labels) as compiled code computes it: no fp32 copies. */
+Val compiled_cross_entropy(Builder *b, Val logits, Val labels);
 /* flash_attn.losses.cross_entropy.CrossEntropyLoss: one kernel, and the mean of its losses. */
 Val fused_cross_entropy(Builder *b, Val logits, Val labels);
 

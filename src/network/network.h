@@ -91,6 +91,7 @@ typedef struct {
   int modules; /* how many modules, itself included: contiguous */
   int first_parameter, parameter_count;
   int function;
+  int compiled; /* into Network.compiled, or -1: it is computed op by op */
 } Block;
 
 /* Dtypes of a forward pass, derived from the plan's precision. */
@@ -113,15 +114,16 @@ typedef struct {
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
-  gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
   const NamePatterns
       *trainable;       /* parameters that are; NULL: all, with adapters those.  Borrowed */
   const LoraSpec *lora; /* adapters; NULL: none.  Borrowed */
   /* Parameters are views of flat tensors, one for the blocks (from 0) and the rest (-1) of each
    * number; NULL: they are tensors of their own. */
   int (*flat_tensor)(const PlanSpec *plan, int block);
-  const PlanSpec *plan; /* for that.  Borrowed */
-  gboolean evaluation;   /* the model is in eval(): nothing is dropped out */
+  const PlanSpec *plan;    /* for that.  Borrowed */
+  gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
+  gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;
@@ -138,6 +140,7 @@ typedef struct {
   GArray *buffers;      /* Buffer */
   GArray *blocks;       /* Block */
   GPtrArray *functions; /* Function * */
+  GPtrArray *compiled;  /* CompiledBlock *: network/compiled.h */
   int main;      /* function: one forward of the model and the loss.  Arguments: inputs, in order */
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
   int after_backward; /* function that the loop calls after each backward(), without a graph, or -1.
