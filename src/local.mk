@@ -3,7 +3,7 @@
 noinst_LIBRARIES += libhighwater.a
 bin_PROGRAMS += highwater
 highwater_SOURCES = src/cli/main.c
-PROGRAM_LIBS = $(CUDA_LIBS) $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) -lm
+PROGRAM_LIBS = $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) -lm
 highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 
 # ---- Registries: a file named in one of these lists is compiled and registered.
@@ -35,7 +35,8 @@ COMMANDS = \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
-  src/cli/cmd_replay.c
+  src/cli/cmd_replay.c \
+  src/cli/cmd_calibrate.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
 EXTRA_DIST += src/make-registry.sh
@@ -195,8 +196,15 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
+  src/strategy/fsdp2_prefetch.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
+  src/strategy/fsdp1_state.c \
+  src/strategy/fsdp2_init.c \
+  src/strategy/fsdp2_state.c \
+  src/strategy/state_dict.c src/strategy/state_dict.h \
+  src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
@@ -213,6 +221,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
   src/strategy/zero_offload.c src/strategy/zero_offload.h \
+  src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
@@ -226,6 +235,7 @@ libhighwater_a_SOURCES += \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/reentrant.c \
+  src/lower/phase_save.c src/lower/phase_save.h \
   src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
@@ -238,17 +248,22 @@ libhighwater_a_SOURCES += \
   src/exec/communicator.c src/exec/communicator.h \
   src/exec/device_memory.c src/exec/device_memory.h \
   src/exec/executor.c src/exec/executor.h \
+  src/exec/fiber.c src/exec/fiber.h \
   src/exec/gpu.c src/exec/gpu.h \
   src/exec/host_thread.c src/exec/host_thread.h \
+  src/exec/host_turns.c src/exec/host_turns.h \
   src/exec/labels.c src/exec/labels.h \
   src/exec/progress.c src/exec/progress.h \
   src/exec/rank.c src/exec/rank.h \
+  src/exec/rank_classes.c src/exec/rank_classes.h \
+  src/exec/rank_speed.c src/exec/rank_speed.h \
   src/exec/span_log.c src/exec/span_log.h \
   src/exec/timing.c src/exec/timing.h
 
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
   src/report/failure_text.c \
@@ -268,6 +283,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text.c src/report/summary_text.h \
   src/report/summary_text_explain.c \
   src/report/summary_text_parts.h \
+  src/report/summary_text_path.c \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
   src/report/timeline_table.c src/report/timeline_table.h
@@ -281,19 +297,70 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/nccl_tests_identity.c \
+  src/import/nccl_tests_internal.h \
+  src/import/nccl_tests_row.c \
+  src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
   src/import/trace_replay_internal.h
 
+# calibrate
+libhighwater_a_SOURCES += \
+  src/calibrate/calibration.c src/calibrate/calibration.h \
+  src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
+  src/calibrate/device_probe.h \
+  src/calibrate/device_probe_module.c \
+  src/calibrate/device_writer.c src/calibrate/device_writer.h \
+  src/calibrate/experiment.c src/calibrate/experiment.h \
+  src/calibrate/fit.c src/calibrate/fit.h \
+  src/calibrate/fit_device.c src/calibrate/fit_device.h \
+  src/calibrate/machine_profile.c src/calibrate/machine_profile.h \
+  src/calibrate/measure.c src/calibrate/measure.h \
+  src/calibrate/measured_collectives.c src/calibrate/measured_collectives.h \
+  src/calibrate/measurement_report.c src/calibrate/measurement_report.h \
+  src/calibrate/measurements_file.c src/calibrate/measurements_file.h \
+  src/calibrate/probe_group.c src/calibrate/probe_group.h \
+  src/calibrate/process_place.c src/calibrate/process_place.h \
+  src/calibrate/profile_writer.c src/calibrate/profile_writer.h \
+  src/calibrate/sample_stats.c src/calibrate/sample_stats.h \
+  src/calibrate/sweep.c src/calibrate/sweep.h \
+  src/calibrate/wire.c src/calibrate/wire.h
+
+# What needs CUDA, loaded when it is needed: its libraries take longer to load than a simulation takes.
+EXTRA_DIST += \
+  src/calibrate/cuda_collective.c \
+  src/calibrate/cuda_gpu.c src/calibrate/cuda_gpu.h \
+  src/calibrate/device_probe_cuda.c \
+  src/calibrate/probe_kernels.cu src/calibrate/probe_kernels.h
+if HAVE_CUDA
+pkglibexec_PROGRAMS = device_probe_cuda.so
+device_probe_cuda_so_SOURCES = \
+  src/calibrate/cuda_collective.c \
+  src/calibrate/cuda_gpu.c \
+  src/calibrate/device_probe_cuda.c
+device_probe_cuda_so_CFLAGS = -std=gnu11 $(WARNING_CFLAGS) -fPIC
+device_probe_cuda_so_LDFLAGS = -shared -Wl,-z,defs
+device_probe_cuda_so_LDADD = src/calibrate/probe_kernels.o $(CUDA_LIBS) $(GLIB_LIBS)
+device_probe_cuda_so_DEPENDENCIES = src/calibrate/probe_kernels.o
+src/calibrate/probe_kernels.o: src/calibrate/probe_kernels.cu src/calibrate/probe_kernels.h
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) $(NVCCFLAGS) -Xcompiler -fPIC -I$(top_srcdir)/src -c -o $@ \
+	  $(top_srcdir)/src/calibrate/probe_kernels.cu
+CLEANFILES += src/calibrate/probe_kernels.o
+endif
+
 # cli
 libhighwater_a_SOURCES += \
+  src/cli/calibrate_gpus.c src/cli/calibrate_gpus.h \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_failure.c src/cli/run_failure.h \
+  src/cli/prefetch_cost.c src/cli/prefetch_cost.h \
   src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
-  src/cli/scenario.c src/cli/scenario.h
+  src/cli/scenario.c src/cli/scenario.h \
+  src/cli/simulate_ranks.c src/cli/simulate_ranks.h

@@ -305,7 +305,6 @@ static const struct {
     {"{}", "a=null", "{\"a\":null}"},
     {"{}", "a=80GiB", "{\"a\":\"80GiB\"}"},
     {"{}", "a={\"b\":1}", "{\"a\":{\"b\":1}}"},
-    {"{}", "a={\"b\":1,\"b\":2}", "{\"a\":\"{\\\"b\\\":1,\\\"b\\\":2}\"}"},
 };
 
 START_TEST(set_puts_a_json_value_or_a_string_under_the_path)
@@ -330,6 +329,10 @@ static const struct {
     {"a.=1", "key=value"},
     {"n.x=1", "'n' in f.json is not a section"},
     {"a=\xff", "key=value"},
+    {"a={", "--set 'a={': line 1: "},
+    {"a=[1", "--set 'a=[1': line 1: "},
+    {"a=\"b", "--set 'a=\"b': line 1: "},
+    {"a={\"b\":1,\"b\":2}", "key 'b' stands twice"},
 };
 
 START_TEST(a_malformed_assignment_is_refused)

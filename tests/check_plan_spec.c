@@ -34,6 +34,7 @@ START_TEST(an_empty_plan_is_one_rank_with_pytorchs_defaults)
   ck_assert(p->micro_batch == 1 && p->sequence_length == 8192 && !p->sequence_length_given);
   ck_assert(p->accumulation.steps == 1 && p->accumulation.sync_every_step);
   ck_assert(p->accumulation.reshard_after_backward && !p->accumulation.set_last_backward);
+  ck_assert_int_eq(p->accumulation.all_reduce_every, 1);
   ck_assert(!p->accumulation.reshard_after_backward_given);
   ck_assert_int_eq(p->precision.parameters, DTYPE_FP32);
   ck_assert_int_eq(p->precision.compute, DTYPE_FP32);
@@ -246,7 +247,14 @@ static const struct {
     {"{\"offload\": {}}", "key 'offload': not yet supported"},
     {"{\"phases\": []}", "key 'phases': an object is needed, not an array"},
     {"{\"failure\": 1}", "key 'failure': an object is needed, not a number"},
-    {"{\"ranks\": 8}", "key 'ranks': not yet supported"},
+    /* ranks */
+    {"{\"ranks\": {\"slow\": [{\"rank\": 8, \"compute\": 1.1}]}, \"mesh\": {\"shard\": 8}}",
+     "key 'ranks.slow[0].rank': 8 is not in 0..7"},
+    {"{\"ranks\": {\"slow\": [{\"rank\": 0}]}}", "key 'ranks.slow[0].compute' is missing"},
+    {"{\"ranks\": {\"slow\": [{\"rank\": 1, \"compute\": 2}, {\"rank\": 1, \"compute\": 3}]},"
+     " \"mesh\": {\"shard\": 8}}",
+     "key 'ranks.slow[1].rank': 1 is given twice"},
+    {"{\"ranks\": {\"jitter\": 1}}", "key 'ranks.jitter': 1 is not in 0..0.3"},
     /* strategies and their sections */
     {"{\"strategy\": \"fsdp3\"}", "key 'strategy': 'fsdp3' is not one of none, ddp, fsdp1, fsdp2"},
     {"{\"strategy\": 2}", "key 'strategy': a string is needed, not a number"},
@@ -293,6 +301,9 @@ static const struct {
      "key 'activation_checkpointing.fraction' is missing"},
     {"{\"activation_checkpointing\": {\"policy\": \"fraction\", \"fraction\": 1.5}}",
      "key 'activation_checkpointing.fraction': 1.5 is not in 0..1"},
+    {"{\"activation_checkpointing\": {\"early_stop\": false}}",
+     "key 'activation_checkpointing.early_stop': has a meaning only with policy full, every_n, "
+     "fraction or selective_op"},
     {"{\"activation_checkpointing\": {\"around\": \"fsdp\"}}",
      "key 'activation_checkpointing.around': has a meaning only with policy full, every_n, "
      "fraction or selective_op"},
@@ -320,7 +331,7 @@ static const struct {
     {"{\"retain\": [\"root\"]}", "key 'retain[0]': an object is needed, not a string"},
     {"{\"retain\": [{\"as\": \"clone\"}]}", "key 'retain[0].group' is missing"},
     {"{\"retain\": [{\"group\": \"root\", \"as\": \"view\"}]}",
-     "key 'retain[0].as': 'view' is not one of clone, unsharded"},
+     "key 'retain[0].as': 'view' is not one of clone, unsharded, reference"},
     /* the text */
     {"{\"mesh\": {\"shard\": 8}", "line 1: the text ends where ',' or '}' is expected"},
 };

@@ -44,10 +44,20 @@ static const OptionInfo every_type[] = {
     {"width", OPTION_INT_OR_AUTO, "7", 1, 99, NULL, "a count that may be chosen"},
     {"inner.share", OPTION_REAL, "0.25", 0, 1, NULL, "a fraction in an object"},
     {"inner.path", OPTION_TEXT, "null", 0, 0, NULL, "a text in the same object"},
+    {"sets", OPTION_NAME_LISTS, "null", 0, 0, NULL, "lists of names"},
     {"gone", OPTION_ABSENT, "null", 0, 0, NULL, "not simulated"},
     {0},
 };
 static const OptionSection section = {"section", every_type};
+
+typedef OptionValue Values;
+
+static void
+values_free(Values *values)
+{
+  option_values_free(values, &section);
+}
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Values, values_free)
 
 /* Reads {"section": TEXT}; the message, or NULL.  Caller frees both. */
 static OptionValue *
@@ -68,7 +78,7 @@ read_section(const char *text, char **message)
 START_TEST(options_left_out_have_the_defaults_of_their_table)
 {
   g_autofree char *message = NULL;
-  g_autofree OptionValue *v = read_section("{}", &message);
+  g_autoptr(Values) v = read_section("{}", &message);
   ck_assert_ptr_null(message);
   for (guint i = 0; i < option_section_length(&section); i++)
     ck_assert(!v[i].given);
@@ -88,14 +98,14 @@ END_TEST
 START_TEST(options_may_be_left_to_the_strategy_or_stand_in_an_object)
 {
   g_autofree char *message = NULL;
-  g_autofree OptionValue *v = read_section(
+  g_autoptr(Values) v = read_section(
       "{\"width\": \"auto\", \"inner\": {\"share\": 0.5, \"path\": \"/tmp\"}, \"gone\": null}",
       &message);
   ck_assert_ptr_null(message);
   ck_assert(v[5].given && v[5].is_auto);
-  ck_assert(v[6].given && v[7].given && !v[8].given);
+  ck_assert(v[6].given && v[7].given && !v[9].given);
   ck_assert_double_eq(v[6].real, 0.5);
-  g_autofree OptionValue *number = read_section("{\"width\": 5e1, \"inner\": null}", &message);
+  g_autoptr(Values) number = read_section("{\"width\": 5e1, \"inner\": null}", &message);
   ck_assert_ptr_null(message);
   ck_assert(number[5].given && !number[5].is_auto && number[5].number == 50);
   ck_assert_double_eq(number[6].real, 0.25);
@@ -105,7 +115,7 @@ END_TEST
 START_TEST(options_are_read_by_their_type)
 {
   g_autofree char *message = NULL;
-  g_autofree OptionValue *v = read_section(
+  g_autoptr(Values) v = read_section(
       "{\"flag\": false, \"count\": 9, \"buffer\": \"1KiB\", \"colour\": \"red\", \"depth\": 4}",
       &message);
   ck_assert_ptr_null(message);
@@ -123,10 +133,25 @@ END_TEST
 START_TEST(an_option_may_be_a_flag_a_number_or_null)
 {
   g_autofree char *message = NULL;
-  g_autofree OptionValue *flag = read_section("{\"depth\": true}", &message);
+  g_autoptr(Values) flag = read_section("{\"depth\": true}", &message);
   ck_assert(!message && flag[4].given && flag[4].is_bool && flag[4].number == 1);
-  g_autofree OptionValue *null = read_section("{\"depth\": null}", &message);
+  g_autoptr(Values) null = read_section("{\"depth\": null}", &message);
   ck_assert(!message && null[4].given && null[4].is_null && !null[4].is_bool);
+}
+END_TEST
+
+START_TEST(an_option_may_list_names_and_lists_of_them)
+{
+  g_autofree char *message = NULL;
+  g_autoptr(Values) none = read_section("{\"sets\": null}", &message);
+  ck_assert(!message && none[8].is_null && none[8].lists == NULL);
+  g_autoptr(Values) v = read_section("{\"sets\": [[\"a\", \"b\"], \"c\"]}", &message);
+  ck_assert(!message && v[8].given && v[8].lists->len == 2);
+  const NameList *pair = g_ptr_array_index(v[8].lists, 0),
+                 *single = g_ptr_array_index(v[8].lists, 1);
+  ck_assert(!pair->is_single && single->is_single);
+  ck_assert(g_strv_equal((const char *const *) pair->names, (const char *const[]){"a", "b", NULL}));
+  ck_assert(g_strv_equal((const char *const *) single->names, (const char *const[]){"c", NULL}));
 }
 END_TEST
 
@@ -148,6 +173,8 @@ static const struct {
     {"{\"inner\": {\"shard\": 1}}",
      "plan.json: unknown key 'section.inner.shard'; did you mean 'share'?"},
     {"{\"inner\": 1}", "plan.json: key 'section.inner': an object is needed, not a number"},
+    {"{\"sets\": \"a\"}", "plan.json: key 'section.sets': must be a list of names and of lists of "
+                          "names, none of them empty"},
     {"{\"gone\": {}}", "plan.json: key 'section.gone': not yet supported"},
     {"{\"colur\": \"red\"}", "plan.json: unknown key 'section.colur'; did you mean 'colour'?"},
     {"[]", "plan.json: key 'section': an object is needed, not an array"},
@@ -156,7 +183,7 @@ static const struct {
 START_TEST(an_option_out_of_its_table_is_refused)
 {
   g_autofree char *message = NULL;
-  g_autofree OptionValue *values = read_section(bad_options[_i].text, &message);
+  g_autoptr(Values) values = read_section(bad_options[_i].text, &message);
   ck_assert_ptr_nonnull(values);
   ck_assert_str_eq(message, bad_options[_i].message);
 }
@@ -172,6 +199,7 @@ START_TEST(what_an_option_allows_is_told_from_its_table)
                                          "1..99 | auto",
                                          "0..1, fractions too",
                                          "text",
+                                         "null | list of names and of lists of names",
                                          "null"};
   for (guint i = 0; i < option_section_length(&section); i++) {
     g_autofree char *allowed = option_allowed(&every_type[i]);
@@ -209,8 +237,8 @@ START_TEST(an_unknown_preset_names_the_nearest)
                                    "did you mean 'llama-3-8b'?");
   g_clear_error(&error);
   ck_assert_ptr_null(preset_find("plan", "", &error));
-  ck_assert_str_eq(error->message, ": no such plan preset, and no file of that name; presets are "
-                                   "listed by 'highwater list plan'");
+  ck_assert_str_eq(error->message, "a plan is needed, not an empty name; presets are listed by "
+                                   "'highwater list plan'");
 }
 END_TEST
 
@@ -482,6 +510,7 @@ test_suite(void)
   tcase_add_test(types, options_left_out_have_the_defaults_of_their_table);
   tcase_add_test(types, options_are_read_by_their_type);
   tcase_add_test(types, an_option_may_be_a_flag_a_number_or_null);
+  tcase_add_test(types, an_option_may_list_names_and_lists_of_them);
   tcase_add_test(types, options_may_be_left_to_the_strategy_or_stand_in_an_object);
   tcase_add_loop_test(types, an_option_out_of_its_table_is_refused, 0, G_N_ELEMENTS(bad_options));
   tcase_add_test(types, what_an_option_allows_is_told_from_its_table);

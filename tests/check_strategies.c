@@ -75,6 +75,7 @@ static const char *const accumulations[] = {
     ("accumulation.steps=3 accumulation.sync_every_step=false"
      " accumulation.reshard_after_backward=false"),
     "accumulation.steps=2 accumulation.set_last_backward=true",
+    "accumulation.steps=4 accumulation.all_reduce_every=3",
 };
 static const char *const optimizers[] = {
     "optimizer.implementation=fused optimizer.clip_grad_norm=1.0",
@@ -91,7 +92,8 @@ static const Dimension common[] = {
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
-                                     "fsdp.blocks_per_group=2"};
+                                     "fsdp.blocks_per_group=2",
+                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]"};
 static const char *const places[] = {"fsdp.embedding=root", "fsdp.embedding=own fsdp.head=own",
                                      "fsdp.embedding=own", "fsdp.head=own fsdp.reshard_head=true"};
 static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
@@ -109,7 +111,8 @@ static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENS
                                     DIMENSION(prefetches), DIMENSION(memories)};
 
 static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.wrap=all",
-                                        "fsdp.blocks_per_group=0"};
+                                        "fsdp.blocks_per_group=0",
+                                        "fsdp.groups=[\"layers.1.*\",\"layers.1\"]"};
 static const char *const shardings[] = {
     "fsdp.sharding_strategy=FULL_SHARD", "fsdp.sharding_strategy=SHARD_GRAD_OP",
     "fsdp.sharding_strategy=NO_SHARD", "fsdp.sharding_strategy=HYBRID_SHARD",
@@ -124,7 +127,12 @@ static const Dimension of_fsdp1[] = {DIMENSION(wrappings), DIMENSION(shardings),
 
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};
-static const Dimension of_ddp[] = {DIMENSION(buckets)};
+static const char *const searches[] = {"ddp.find_unused_parameters=false",
+                                       "ddp.find_unused_parameters=true"};
+static const char *const partitions[] = {
+    "ddp.zero_redundancy_optimizer=false", "ddp.zero_redundancy_optimizer=true",
+    "ddp.zero_redundancy_optimizer=true ddp.parameters_as_bucket_view=true"};
+static const Dimension of_ddp[] = {DIMENSION(buckets), DIMENSION(searches), DIMENSION(partitions)};
 
 static const char *const gradient_buckets[] = {
     "deepspeed.reduce_bucket_size=500000000",
@@ -342,6 +350,10 @@ sends_what_was_expected(const Case *c, const Simulated *s)
   if (s->scenario->strategy->section == NULL ||
       strcmp(s->scenario->strategy->section->name, "deepspeed") == 0)
     return;
+  gint64 sent = simulated_collectives(s, STEPS - 1, COLLECTIVE_BROADCAST).elements;
+  CHECK_CASE(sent == expected->elements_broadcast, c,
+             "%" G_GINT64_FORMAT " elements broadcast, expected %" G_GINT64_FORMAT, sent,
+             expected->elements_broadcast);
   gint64 there = simulated_host_bytes_alive(s, STEPS, CATEGORY_PARAMETER);
   CHECK_CASE(there == expected->host_parameter_bytes, c,
              "%" G_GINT64_FORMAT " bytes of parameters on the host, expected %" G_GINT64_FORMAT,

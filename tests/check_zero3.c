@@ -570,6 +570,33 @@ START_TEST(offloaded_parameters_come_to_the_device_for_every_fetch)
 }
 END_TEST
 
+/* ---- pads */
+
+/* On more than a thousand ranks pads are counted and not listed: as many bytes, in blocks of 512,
+ * as there would be for each rank and gradient. */
+START_TEST(pads_of_many_ranks_take_what_they_would_one_by_one)
+{
+  static const int many[] = {1025, 1700, 4096, 65536};
+  g_autofree char *set = g_strdup_printf("mesh.shard=%d " NO_AHEAD, many[_i]);
+  g_autoptr(Simulated) s = lower_options(five, set);
+  const Network *network = s->scenario->network;
+  gint64 expected = 0;
+  for (int rank = 0; rank < many[_i]; rank++)
+    for (guint p = 0; p < network->parameters->len; p++) {
+      gint64 elements = network_parameter(network, (int) p)->elements;
+      gint64 shard = ceil_div(elements, many[_i]);
+      gint64 missing = shard - CLAMP(elements - rank * shard, 0, shard);
+      expected += round_up(2 * missing, 512);
+    }
+  Allocations one = allocations(s, 1, "padding of a gradient");
+  Allocations together = allocations(s, 1, "padding of gradients");
+  ck_assert_int_gt(together.count, 0);
+  ck_assert_int_lt(together.count + one.count, 100);
+  gint64 bytes = together.bytes + 512 * one.count;
+  ck_assert_int_eq(bytes, expected);
+}
+END_TEST
+
 /* ---- hpZ */
 
 /* Elements that the communicator of this many ranks gathers in a step. */
@@ -683,6 +710,7 @@ test_suite(void)
   tcase_add_test(host, the_host_reads_and_writes_what_its_optimizer_needs);
   tcase_add_test(host, a_part_of_the_optimizer_can_stay);
   tcase_add_test(host, offloaded_parameters_come_to_the_device_for_every_fetch);
+  tcase_add_loop_test(host, pads_of_many_ranks_take_what_they_would_one_by_one, 0, 4);
   tcase_add_test(host, backward_gathers_from_the_neighbours);
   tcase_add_test(known, llama_13b_on_eight_devices_with_stage_3);
   tcase_add_loop_test(known, what_stage_3_cannot_honour_is_refused, 0, G_N_ELEMENTS(refused));

@@ -41,6 +41,12 @@ knows "a network's summary"
 run estimate tiny --json
 keys <out >words
 knows "an estimate"
+printf '%s\n' '65536 2048 float none -1 40.00 1.64 1.43 0' '131072 4096 float none -1 50.00 2.62 2.29 0' >table.txt
+run calibrate --from table.txt --output cluster.json --json
+keys <out >words
+knows "a calibration"
+sed '/"_fit"/,/}/d' cluster.json | keys | grep -v '^_' >words
+knows "a calibrated cluster"
 run list --json
 keys <out >words
 knows "the list"

@@ -8,11 +8,15 @@ CHECKS = \
   tests/check_arithmetic \
   tests/check_builder \
   tests/check_caching_allocator \
+  tests/check_calibrate_measure \
+  tests/check_calibrate_profile \
   tests/check_cluster_spec \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
   tests/check_compile \
+  tests/check_ddp \
+  tests/check_critical_path \
   tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \
@@ -22,14 +26,17 @@ CHECKS = \
   tests/check_expandable_segments \
   tests/check_failure \
   tests/check_families \
+  tests/check_fit \
   tests/check_free_set \
   tests/check_fsdp1 \
   tests/check_fused_attention \
+  tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_nccl_tests \
   tests/check_measured \
   tests/check_op \
   tests/check_output \
@@ -40,6 +47,7 @@ CHECKS = \
   tests/check_program_fold \
   tests/check_program_order \
   tests/check_program_text \
+  tests/check_ranks \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
@@ -50,12 +58,15 @@ CHECKS = \
   tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
+  tests/check_throughput_timer \
   tests/check_trace_order \
   tests/check_units \
   tests/check_zero \
   tests/check_zero3
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_calibrate_measure_SOURCES = tests/check_calibrate_measure.c tests/stand_in_probe.c tests/stand_in_probe.h
+tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/stand_in_probe.c tests/stand_in_probe.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
@@ -64,6 +75,7 @@ tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
+  tests/cli/calibrate.sh \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
@@ -98,6 +110,8 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_measurements \
+  tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
@@ -105,6 +119,8 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
@@ -166,7 +182,7 @@ tests_libreplay_a_SOURCES = tests/fuzz/replay_main.c tests/fuzz/fuzz.h
 endif
 
 EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden tests/fuzz/corpus \
-  tests/bench/compare.sh tests/bench/recorded.txt
+  tests/bench/compare.sh tests/bench/recorded.txt tests/published/update.sh
 
 if HAVE_CHECK
 TESTS = $(CHECKS) $(SHELL_TESTS)
@@ -191,6 +207,10 @@ update-bench: all $(BENCHMARKS)
 score: all $(SCORES)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) $(SCORES)
 
+update-score: all $(SCORES)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
+	$(SHELL) $(top_srcdir)/tests/published/update.sh $(SCORES) $(top_srcdir)/doc/validation.md
+
 # Searches for new inputs; what it finds is kept in the build tree.
 FUZZ_SECONDS = 60
 fuzz: all $(FUZZERS)
@@ -211,4 +231,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden bench update-bench score fuzz check-format format
+.PHONY: need-check update-golden bench update-bench score update-score fuzz check-format format

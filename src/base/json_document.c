@@ -243,6 +243,22 @@ split_path(const char *path, gsize length)
   return g_steal_pointer(&keys);
 }
 
+/* JSON, or a string where it is none; what begins like an object, an array or a string is meant as
+ * one. */
+static cJSON *
+assigned_value(const char *assignment, const char *text, GError **error)
+{
+  g_autoptr(GError) wrong = NULL;
+  g_autofree char *name = g_strdup_printf("--set '%.80s'", assignment);
+  cJSON *value = parse_value(name, text, strlen(text), &wrong);
+  if (value)
+    return value;
+  if (!*text || !strchr("{[\"", *text))
+    return cJSON_CreateString(text);
+  g_set_error_literal(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, wrong->message);
+  return NULL;
+}
+
 gboolean
 json_document_set(JsonDocument *doc, const char *assignment, GError **error)
 {
@@ -253,6 +269,9 @@ json_document_set(JsonDocument *doc, const char *assignment, GError **error)
                 "--set '%.80s': key=value or section.key=value is expected", assignment);
     return FALSE;
   }
+  cJSON *value = assigned_value(assignment, equals + 1, error);
+  if (!value)
+    return FALSE;
   cJSON *object = doc->root;
   guint last = g_strv_length(keys) - 1;
   for (guint i = 0; i < last; i++) {
@@ -260,10 +279,10 @@ json_document_set(JsonDocument *doc, const char *assignment, GError **error)
     if (!object) {
       g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
                   "--set '%.80s': '%.60s' in %s is not a section", assignment, keys[i], doc->name);
+      cJSON_Delete(value);
       return FALSE;
     }
   }
-  cJSON *value = parse_value("--set", equals + 1, strlen(equals + 1), NULL);
-  object_put(object, keys[last], value ? value : cJSON_CreateString(equals + 1));
+  object_put(object, keys[last], value);
   return TRUE;
 }

@@ -28,8 +28,9 @@ void json_document_free(JsonDocument *doc);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(JsonDocument, json_document_free)
 
 /* Applies "--set a.b.c=value" to a document before it is read: value is JSON if it parses as such,
- * else a string. Missing sections (and null ones) are created.  FALSE and error when the text is
- * malformed or the path runs through a non-object. */
+ * else a string, unless it begins like an object, array or string. Missing sections (and null ones)
+ * are created.  FALSE and error when the text is malformed or the path runs through a non-object.
+ */
 gboolean json_document_set(JsonDocument *doc, const char *assignment, GError **error);
 
 /* Remembers an error; the first one stays.  The name of the document is put in front. */

@@ -38,7 +38,7 @@ check_options(const EstimateRequest *r, gboolean has_network, GError **error)
          (has_network ||
           (check_range("--parameters", r->parameters, 1, most, error) &&
            (r->largest_layer == NOT_GIVEN ||
-            check_range("--largest-layer", r->largest_layer, 0, r->parameters, error))));
+            check_range("--largest-layer", r->largest_layer, 1, r->parameters, error))));
 }
 
 static int
@@ -69,7 +69,7 @@ run(int argc, char **argv, GError **error)
       {"parameters", 0, 0, G_OPTION_ARG_INT64, &request.parameters,
        "So many parameters instead of a network", "N"},
       {"largest-layer", 0, 0, G_OPTION_ARG_INT64, &request.largest_layer,
-       "Parameters of its largest layer", "N"},
+       "Parameters of its largest layer, for stage 3", "N"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON instead of text", NULL},
       {0},
   };

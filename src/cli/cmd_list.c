@@ -302,7 +302,7 @@ cmd_list_run(int argc, char **argv, GError **error)
   if (!command_parse(&command_list, argc, argv, entries, 0, 1, &positionals, error))
     return EXIT_ANSWER_YES;
   const char *kind = positionals[0];
-  if (!check_kind(kind, error))
+  if (!check_kind(kind, error) || !preset_check_models(error))
     return EXIT_BAD_INPUT;
   if (json)
     print_all_json(kind);

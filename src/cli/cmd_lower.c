@@ -126,6 +126,7 @@ run(int argc, char **argv, GError **error)
     status = check_options(&o, error) && read_inputs(&o, positionals[0], &inputs, error)
                  ? lower_and_print(&o, &inputs, error)
                  : EXIT_BAD_INPUT;
+    scenario_name_assignment(o.assignments, error);
   }
   input_text_clear(&inputs.network);
   input_text_clear(&inputs.plan);

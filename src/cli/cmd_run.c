@@ -19,7 +19,7 @@ typedef struct {
   char *plan, *cluster, *memory_limit, *timeline, *output;
   char **assignments;
   int steps, rank;
-  gboolean json, verbose;
+  gboolean json, verbose, all_ranks;
 } RunOptions;
 
 static void
@@ -94,16 +94,28 @@ check_standard_input(const char *const *inputs, guint count, GError **error)
 }
 
 static gboolean
+check_output(const char *output, GError **error)
+{
+  if (output == NULL || !g_str_equal(output, "-"))
+    return TRUE;
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+              "run: --output: a folder is needed, not standard output");
+  return FALSE;
+}
+
+static gboolean
 fill_request(const RunOptions *options, const char *network, RunRequest *request, GError **error)
 {
   const char *plan = options->plan ? options->plan : "fsdp2";
   const char *cluster = options->cluster ? options->cluster : "h100-8";
   request->steps = options->steps;
   request->rank = options->rank;
+  request->all_ranks = options->all_ranks;
   request->inputs.assignments = options->assignments;
   request->keep_spans = options->output != NULL;
   return check_range("--steps", options->steps, 1, MAX_STEPS, error) &&
          check_range("--rank", options->rank, 0, G_MAXINT, error) &&
+         check_output(options->output, error) &&
          read_memory_limit(options->memory_limit, &request->memory_limit, error) &&
          check_standard_input((const char *const[]){network, plan, cluster}, 3, error) &&
          input_text_read("network", network, &request->inputs.network, error) &&
@@ -203,6 +215,8 @@ simulate_and_report(const RunOptions *options, const char *network, GError **err
     if (write_reports(options, &request, &result, model, error))
       status = model->verdict == VERDICT_DOES_NOT_FIT ? EXIT_ANSWER_NO : EXIT_ANSWER_YES;
   }
+  if (status == EXIT_BAD_INPUT)
+    scenario_name_assignment(options->assignments, error);
   result_clear(&result);
   request_clear(&request);
   return status;
@@ -221,6 +235,8 @@ run(int argc, char **argv, GError **error)
        "Override a key of the plan, e.g. mesh.shard=16; may be repeated", "K=V"},
       {"steps", 0, 0, G_OPTION_ARG_INT, &options.steps, "Steps to simulate (3)", "N"},
       {"rank", 0, 0, G_OPTION_ARG_INT, &options.rank, "The rank to report (0)", "R"},
+      {"all-ranks", 0, 0, G_OPTION_ARG_NONE, &options.all_ranks,
+       "Simulate every rank by itself, not one for all that are alike", NULL},
       {"memory-limit", 0, 0, G_OPTION_ARG_STRING, &options.memory_limit,
        "What the allocator may reserve, e.g. 40GiB (what the device has left)", "SIZE"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "Print JSON instead of text", NULL},
@@ -242,8 +258,9 @@ run(int argc, char **argv, GError **error)
 
 const Command command_run = {
     .name = "run",
-    .arguments = "NETWORK [--plan P] [--cluster C] [--set K=V]... [--steps N] [--rank R] "
-                 "[--memory-limit SIZE] [--json] [--timeline F] [--output DIR] [--verbose]",
+    .arguments =
+        "NETWORK [--plan P] [--cluster C] [--set K=V]... [--steps N] [--rank R] [--all-ranks] "
+        "[--memory-limit SIZE] [--json] [--timeline F] [--output DIR] [--verbose]",
     .summary = "Simulate training steps: do they fit, where is the peak, how long do they take",
     .run = run,
 };

@@ -91,10 +91,12 @@ run(int argc, char **argv, GError **error)
   };
   g_auto(GStrv) positionals = NULL;
   int status = EXIT_ANSWER_YES;
-  if (command_parse(&command_show, argc, argv, entries, 1, 1, &positionals, error))
+  if (command_parse(&command_show, argc, argv, entries, 1, 1, &positionals, error)) {
     status = read_inputs(&o, positionals[0], &inputs, error)
                  ? summarize_and_print(&o, &inputs, error)
                  : EXIT_BAD_INPUT;
+    scenario_name_assignment(o.assignments, error);
+  }
   input_text_clear(&inputs.network);
   input_text_clear(&inputs.plan);
   input_text_clear(&inputs.cluster);

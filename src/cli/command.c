@@ -40,6 +40,43 @@ check_count(const Command *command, int count, int min, int max, GError **error)
   return FALSE;
 }
 
+static gboolean
+is_decimal(const char *text)
+{
+  text += *text == '-';
+  gsize digits = strspn(text, "0123456789");
+  return digits > 0 && text[digits] == '\0' && !(text[0] == '0' && digits > 1);
+}
+
+/* The value of the option at argv[i], or NULL: "--steps=3", or "--steps" "3". */
+static const char *
+value_of(char **argv, int i, const char *name)
+{
+  gsize length = strlen(name);
+  if (!g_str_has_prefix(argv[i], "--") || strncmp(argv[i] + 2, name, length) != 0)
+    return NULL;
+  const char *end = argv[i] + 2 + length;
+  return *end == '=' ? end + 1 : *end == '\0' ? argv[i + 1] : NULL;
+}
+
+/* GOption takes 0x10 and 010, hexadecimal and octal, for numbers. */
+static gboolean
+check_numbers(const Command *command, char **argv, const GOptionEntry *entries, GError **error)
+{
+  for (; entries && entries->long_name; entries++)
+    for (int i = 1; argv[i] && !g_str_equal(argv[i], "--"); i++) {
+      const char *value = value_of(argv, i, entries->long_name);
+      if ((entries->arg != G_OPTION_ARG_INT && entries->arg != G_OPTION_ARG_INT64) || !value ||
+          is_decimal(value))
+        continue;
+      g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                  "%s: --%s: '%.60s' is not a decimal number (see highwater %s --help)",
+                  command->name, entries->long_name, value, command->name);
+      return FALSE;
+    }
+  return TRUE;
+}
+
 gboolean
 command_parse(const Command *command, int argc, char **argv, const GOptionEntry *entries, int min,
               int max, char ***positionals, GError **error)
@@ -50,6 +87,8 @@ command_parse(const Command *command, int argc, char **argv, const GOptionEntry 
   for (int i = 0; i < argc; i++)
     rest[i] = g_strdup(argv[i]);
 
+  if (!check_numbers(command, rest, entries, error))
+    return FALSE;
   g_autoptr(GError) wrong = NULL;
   gboolean ok = g_option_context_parse_strv(context, &rest, &wrong);
   if (help) {

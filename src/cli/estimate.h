@@ -8,7 +8,8 @@
 
 typedef struct {
   int ranks, gpus_per_node;
-  gint64 parameters, largest_layer; /* instead of a network: parameters > 0 */
+  gint64 parameters, largest_layer; /* instead of a network: parameters > 0; a layer of 0 is not
+                                       known */
 } EstimateRequest;
 
 /* What a strategy keeps between steps with its defaults, and sends in one. */

@@ -43,6 +43,13 @@ offload_name(const EstimatedOffload *o)
                                 : "nothing";
 }
 
+/* Stage 3 gathers the largest layer. */
+static gboolean
+can_be_estimated(const Estimate *e, const EstimatedOffload *o)
+{
+  return o->stage < 3 || e->size.largest_layer > 0;
+}
+
 /* ---- text ---- */
 
 /* A cell of GiB; strings live until the table has copied them. */
@@ -96,9 +103,12 @@ print_strategies(const Estimate *e, GString *out)
       row[1 + k] = g_ptr_array_index(cells, k);
     text_table_row_array(table, row);
   }
-  g_string_append(out, "\nWhat strategies keep between steps with their defaults, gradients set to"
-                       " None: GiB per rank\n");
+  g_string_append(out,
+                  "\nWhat strategies keep after a step and zero_grad() with their defaults: GiB"
+                  " per rank\n");
   text_table_print(table, 2, out);
+  g_string_append(out, "Gradients are shards that a framework holds on to: FSDP1 to"
+                       " the next forward, ZeRO-3 for ever\n");
 }
 
 static void
@@ -107,6 +117,8 @@ print_estimators(const Estimate *e, GString *out)
   g_autoptr(TextTable) table = text_table_new("llrr");
   text_table_row(table, "stage", "offloaded", "GPU", "host", NULL);
   for (guint i = 0; i < G_N_ELEMENTS(offloads); i++) {
+    if (!can_be_estimated(e, &offloads[i]))
+      continue;
     StateEstimate s = deepspeed_estimate(&e->size, &offloads[i]);
     g_autofree char *stage = g_strdup_printf("%d", offloads[i].stage);
     g_autofree char *device = gib((double) s.device), *host = gib((double) s.host);
@@ -115,6 +127,8 @@ print_estimators(const Estimate *e, GString *out)
   g_string_append(out, "\nWhat DeepSpeed's estimators say: GiB of a GPU, and of a node's host"
                        " memory\n");
   text_table_print(table, 2, out);
+  if (e->size.largest_layer == 0)
+    g_string_append(out, "Stage 3 gathers the largest layer: --largest-layer says its size\n");
 }
 
 void
@@ -124,8 +138,10 @@ estimate_text(const Estimate *e, GString *out)
   g_autofree char *largest = format_count(e->size.largest_layer);
   if (e->model != NULL)
     g_string_append_printf(out, "%s: ", e->model);
-  g_string_append_printf(out, "%s parameters, largest layer %s, %d ranks, %d GPUs per node\n\n",
-                         parameters, largest, e->ranks, e->size.gpus_per_node);
+  g_string_append_printf(out, "%s parameters, ", parameters);
+  if (e->size.largest_layer > 0)
+    g_string_append_printf(out, "largest layer %s, ", largest);
+  g_string_append_printf(out, "%d ranks, %d GPUs per node\n\n", e->ranks, e->size.gpus_per_node);
   print_accounting(e, out);
   print_strategies(e, out);
   print_estimators(e, out);
@@ -171,6 +187,8 @@ add_estimators(cJSON *root, const Estimate *e)
 {
   cJSON *array = cJSON_AddArrayToObject(root, "deepspeed_estimators");
   for (guint i = 0; i < G_N_ELEMENTS(offloads); i++) {
+    if (!can_be_estimated(e, &offloads[i]))
+      continue;
     StateEstimate s = deepspeed_estimate(&e->size, &offloads[i]);
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "stage", offloads[i].stage);
@@ -194,7 +212,10 @@ estimate_json(const Estimate *e, GString *out)
   cJSON_AddNumberToObject(root, "ranks", e->ranks);
   cJSON_AddNumberToObject(root, "gpus_per_node", e->size.gpus_per_node);
   cJSON_AddNumberToObject(root, "parameters", (double) e->size.parameters);
-  cJSON_AddNumberToObject(root, "largest_layer", (double) e->size.largest_layer);
+  if (e->size.largest_layer > 0)
+    cJSON_AddNumberToObject(root, "largest_layer", (double) e->size.largest_layer);
+  else
+    cJSON_AddNullToObject(root, "largest_layer");
   add_accounting(root, e);
   add_strategies(root, e);
   add_estimators(root, e);

@@ -3,8 +3,10 @@
 #include "cli/run_simulation.h"
 
 #include "base/units.h"
+#include "cli/prefetch_cost.h"
 #include "cli/run_facts.h"
 #include "cli/run_failure.h"
+#include "cli/simulate_ranks.h"
 #include "exec/executor.h"
 #include "strategy/shard.h"
 
@@ -22,12 +24,13 @@ outside_allocator(const Scenario *s, const Program *program)
 }
 
 static ExecutorConfig
-executor_config(const RunRequest *request, const Scenario *s, const Program *program)
+executor_config(const RunRequest *request, const Scenario *s, const Lowered *lowered)
 {
   ExecutorConfig config = {
       .cluster = s->cluster,
       .allocator = allocator_config_default(),
-      .outside_allocator_bytes = outside_allocator(s, program),
+      .outside_allocator_bytes = outside_allocator(s, lowered->program),
+      .keeps_gradients = lowered->keeps_gradients,
       .keep_spans = request->keep_spans,
       .title = s->network->name,
   };
@@ -51,8 +54,7 @@ simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **
   *lowered = scenario_lower(s, rank, request->steps, error);
   if (*lowered == NULL)
     return NULL;
-  ExecutorConfig config = executor_config(request, s, (*lowered)->program);
-  config.keeps_gradients = (*lowered)->keeps_gradients;
+  ExecutorConfig config = executor_config(request, s, *lowered);
   return executor_run((*lowered)->program, &config);
 }
 
@@ -64,8 +66,7 @@ simulate_failure(const RunRequest *request, const Scenario *s, Lowered **lowered
   *lowered = scenario_lower(s, request->rank, request->steps, error);
   if (*lowered == NULL)
     return NULL;
-  ExecutorConfig config = executor_config(request, s, (*lowered)->program);
-  config.keeps_gradients = (*lowered)->keeps_gradients;
+  ExecutorConfig config = executor_config(request, s, *lowered);
   return run_failure(s, *lowered, &config, failure, error);
 }
 
@@ -130,6 +131,17 @@ rank_without_room(const RunRequest *request, const Scenario *s, int rank)
   return -1;
 }
 
+static gboolean
+run_several(const RunRequest *request, const Scenario *s, RunResult *result, GError **error)
+{
+  g_autoptr(Lowered) lowered = scenario_lower(s, request->rank, request->steps, error);
+  if (lowered == NULL)
+    return FALSE;
+  ExecutorConfig config = executor_config(request, s, lowered);
+  result->info = run_facts(s, lowered, request->rank);
+  return simulate_ranks(request, s, lowered, &config, result, error);
+}
+
 gboolean
 run_simulation(const RunRequest *request, RunResult *result, GError **error)
 {
@@ -137,6 +149,12 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   if (s == NULL)
     return FALSE;
   s->memory_limit = request->memory_limit;
+  if (ranks_are_asked_for(request, s) && s->plan->failure.given)
+    return plan_spec_refuse(
+        s->plan, error, "failure",
+        "is simulated with equal ranks only: neither \"ranks\" nor --all-ranks");
+  if (ranks_are_asked_for(request, s))
+    return run_several(request, s, result, error);
   g_autoptr(Lowered) lowered = NULL;
   Failure *failure = NULL;
   result->recording = s->plan->failure.given
@@ -145,6 +163,7 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   if (result->recording == NULL)
     return FALSE;
   result->info = run_facts(s, lowered, request->rank);
+  prefetch_cost(request, s, result->info);
   result->info->failure = failure;
   if (s->plan->failure.given && failure == NULL)
     run_info_warn(result->info, "memory runs out before rank %d fails", s->plan->failure.rank);

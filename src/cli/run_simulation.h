@@ -10,6 +10,7 @@
 typedef struct {
   ScenarioInputs inputs;
   int steps, rank;
+  gboolean all_ranks;  /* each rank by itself */
   gboolean keep_spans; /* of all steps, not only of the last one */
   gint64 memory_limit; /* of the allocator, bytes; 0: what the device has left */
 } RunRequest;

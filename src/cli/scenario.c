@@ -1,6 +1,8 @@
 /* scenario.c - a network, a plan and a cluster, read and lowered. */
 #include "cli/scenario.h"
 
+#include <string.h>
+
 #include "base/json_document.h"
 #include "base/units.h"
 #include "spec/preset.h"
@@ -14,6 +16,29 @@ input_text_read(const char *kind, const char *preset_or_path, InputText *input, 
   input->name = g_strdup(json_text_name(path));
   input->text = json_text_load(path, &input->length, error);
   return input->text != NULL;
+}
+
+/* Is the message about the key of the assignment, or a key below it?  Messages say "key 'KEY'". */
+static gboolean
+is_about(const char *message, const char *assignment)
+{
+  const char *equals = strchr(assignment, '=');
+  if (equals == NULL)
+    return FALSE;
+  g_autofree char *key = g_strdup_printf("key '%.*s", (int) (equals - assignment), assignment);
+  const char *found = strstr(message, key);
+  return found != NULL && strchr("'.", found[strlen(key)]) != NULL;
+}
+
+void
+scenario_name_assignment(char *const *assignments, GError **error)
+{
+  guint n = assignments != NULL ? g_strv_length((char **) (gsize) assignments) : 0;
+  for (guint i = n; error != NULL && *error != NULL && i > 0; i--)
+    if (is_about((*error)->message, assignments[i - 1])) {
+      g_prefix_error(error, "--set %s: ", assignments[i - 1]);
+      return;
+    }
 }
 
 void

@@ -21,6 +21,9 @@ typedef struct {
 /* Finds a preset of a kind, or a file ("-": standard input), and reads it. */
 gboolean input_text_read(const char *kind, const char *preset_or_path, InputText *input,
                          GError **error);
+/* When the error names a key that an assignment gave, says so: "--set mesh.shard=0: FILE: key ...".
+ * The last such assignment counts. */
+void scenario_name_assignment(char *const *assignments, GError **error);
 /* Frees name and text. */
 void input_text_clear(InputText *input);
 

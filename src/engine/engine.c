@@ -149,6 +149,19 @@ step(Engine *engine)
   return TRUE;
 }
 
+gboolean
+engine_step(Engine *engine)
+{
+  return step(engine);
+}
+
+SimTime
+engine_next_time(Engine *engine)
+{
+  settle_before_moving(engine);
+  return event_queue_next_time(&engine->queue);
+}
+
 void
 engine_run(Engine *engine)
 {

@@ -30,6 +30,11 @@ SimTime engine_now(const Engine *engine);
 void engine_call_at(Engine *engine, SimTime time, EngineCallback callback, gpointer user,
                     guint64 tag);
 
+/* Runs one event.  FALSE when none is left. */
+gboolean engine_step(Engine *engine);
+/* When the next event is due; SIM_TIME_MAX when none is left. */
+SimTime engine_next_time(Engine *engine);
+
 /* Runs until no event is left. */
 void engine_run(Engine *engine);
 

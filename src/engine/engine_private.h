@@ -137,11 +137,14 @@ void sync_point_add_waiter(SyncPoint *point, Stream *stream);
 /* ---- rendezvous ---- */
 
 struct _Rendezvous {
+  Engine *engine;
   const char *prefix;
   gint64 number;
   int parties, arrived, over;
   SimTime duration; /* the longest of those arrived */
   Stream **party;   /* NULL: has not arrived */
+  SimTime *since;   /* when each arrived last */
+  SimTime *waited;  /* for others, all times together */
 };
 
 /* The stream's first item has come to its turn. */

@@ -7,10 +7,13 @@ rendezvous_new(Engine *engine, const char *prefix, gint64 number, int parties)
   Rendezvous *rendezvous = g_new0(Rendezvous, 1);
 
   g_assert(parties >= 1);
+  rendezvous->engine = engine;
   rendezvous->prefix = prefix;
   rendezvous->number = number;
   rendezvous->parties = parties;
   rendezvous->party = g_new0(Stream *, parties);
+  rendezvous->since = g_new0(SimTime, parties);
+  rendezvous->waited = g_new0(SimTime, parties);
   g_ptr_array_add(engine->meetings, rendezvous);
   return rendezvous;
 }
@@ -19,6 +22,8 @@ void
 rendezvous_free(Rendezvous *rendezvous)
 {
   g_free(rendezvous->party);
+  g_free(rendezvous->since);
+  g_free(rendezvous->waited);
   g_free(rendezvous);
 }
 
@@ -30,12 +35,27 @@ rendezvous_arrive(Rendezvous *rendezvous, Stream *stream)
   g_assert(work->party >= 0 && work->party < rendezvous->parties);
   g_assert(rendezvous->party[work->party] == NULL);
   rendezvous->party[work->party] = stream;
+  rendezvous->since[work->party] = engine_time(rendezvous->engine);
   rendezvous->duration = MAX(rendezvous->duration, work->duration);
   stream->state = STREAM_AT_MEETING;
   if (++rendezvous->arrived < rendezvous->parties)
     return;
-  for (int i = 0; i < rendezvous->parties; i++)
+  for (int i = 0; i < rendezvous->parties; i++) {
+    rendezvous->waited[i] += engine_time(rendezvous->engine) - rendezvous->since[i];
     stream_begin_work(rendezvous->party[i], rendezvous->duration);
+  }
+}
+
+SimTime
+rendezvous_arrived(const Rendezvous *rendezvous, int party)
+{
+  return rendezvous->since[party];
+}
+
+SimTime
+rendezvous_waited(const Rendezvous *rendezvous, int party)
+{
+  return rendezvous->waited[party];
 }
 
 void

@@ -9,11 +9,18 @@
 
 #include <glib.h>
 
+#include "base/units.h"
+
 typedef struct _Engine Engine;
 typedef struct _Rendezvous Rendezvous;
 
 /* For that many parties, at least 1.  Named "PREFIX NUMBER" in reports, or "PREFIX" when number <
  * 0. prefix is not copied: it must outlive the engine. */
 Rendezvous *rendezvous_new(Engine *engine, const char *prefix, gint64 number, int parties);
+
+/* When the party arrived last. */
+SimTime rendezvous_arrived(const Rendezvous *rendezvous, int party);
+/* How long a party has waited for others to arrive, all times together. */
+SimTime rendezvous_waited(const Rendezvous *rendezvous, int party);
 
 #endif

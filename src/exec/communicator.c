@@ -1,9 +1,6 @@
 /* communicator.c - queues of collectives, and the links they share. */
 #include "exec/communicator.h"
 
-/* Ranks that issue the same program at the same speed are simulated once. */
-#define RANK_CLASSES 1
-
 /* What communicators share: the fabric inside a node, or the network between nodes. */
 enum { LINK_NODE, LINK_NETWORK, LINK_COUNT };
 
@@ -37,18 +34,17 @@ share_links(Communicators *set, guint n)
 }
 
 void
-communicators_init(Communicators *set, Engine *engine, SpanLog *spans, const Timing *timing)
+communicators_init(Communicators *set, const Seat *seats, const char *name_suffix)
 {
-  const Program *program = timing->program;
+  const Program *program = set->timing->program;
   guint n = program->communicators->len;
-  *set = (Communicators){.engine = engine, .spans = spans, .timing = timing};
   set->queues = g_new0(CommunicatorQueue, n);
   for (guint i = 0; i < n; i++) {
     const Communicator *communicator = &g_array_index(program->communicators, Communicator, i);
-    const char *name = g_ptr_array_index(program->names, communicator->name);
-    CommunicatorQueue *queue = &set->queues[i];
-    queue->queue = stream_new(engine, name);
-    queue->rendezvous = rendezvous_new(engine, name, -1, RANK_CLASSES);
+    g_autofree char *name =
+        g_strconcat(g_ptr_array_index(program->names, communicator->name), name_suffix, NULL);
+    set->queues[i].queue = stream_new(set->engine, name);
+    set->queues[i].seat = seats[i];
   }
   share_links(set, n);
 }
@@ -67,11 +63,12 @@ collective_work(const Communicators *set, const Gpu *gpu, gint32 collective)
       g_array_index(set->timing->program->collectives, Collective, collective).communicator;
   const CommunicatorQueue *queue = &set->queues[communicator];
   const CollectiveTiming *timing = &set->timing->collectives[collective];
-  Work work = {.duration = timing->alone, .rendezvous = queue->rendezvous};
+  Work work = {
+      .duration = timing->alone, .rendezvous = queue->seat.rendezvous, .party = queue->seat.party};
   if (set->timing->shapes[communicator].ranks <= 1)
     return work;
   work.group = gpu->group;
-  work.rate_class = timing_collective_class(collective);
+  work.rate_class = timing_collective_class(set->timing, collective);
   if (queue->link != NULL) {
     work.duration = timing->latency;
     work.link = queue->link;
@@ -90,7 +87,7 @@ communicators_issue(Communicators *set, Gpu *gpu, SimTime now, const ProgramOp *
   SyncPoint *ready = sync_point_new(set->engine, "operands of collective", op->a);
   SyncPoint *done = sync_point_new(set->engine, "end of collective", op->a);
   Work work = collective_work(set, gpu, op->a);
-  span_log_observe(set->spans, op, &work);
+  span_log_observe(set->spans, now, op, &work);
 
   stream_record(stream, now, ready);
   stream_wait(queue->queue, now, ready);

@@ -10,10 +10,11 @@
 
 typedef struct {
   Stream *queue;
-  Rendezvous *rendezvous; /* of all rank classes */
-  SharedLink *link;       /* NULL: no other communicator uses the same */
+  Seat seat;
+  SharedLink *link; /* NULL: no other communicator uses the same */
 } CommunicatorQueue;
 
+/* engine, spans and timing are set before the rest is filled in. */
 typedef struct {
   Engine *engine;
   SpanLog *spans;
@@ -21,7 +22,9 @@ typedef struct {
   CommunicatorQueue *queues; /* of each communicator of the Program */
 } Communicators;
 
-void communicators_init(Communicators *set, Engine *engine, SpanLog *spans, const Timing *timing);
+/* seats: of each communicator of the Program.  Queues are called as the communicators, and what
+ * follows. */
+void communicators_init(Communicators *set, const Seat *seats, const char *name_suffix);
 void communicators_clear(Communicators *set);
 
 /* Issues a COLLECTIVE on its stream of the device; now is the host's time. */

@@ -12,8 +12,10 @@ typedef struct {
   const ExecutorConfig *config;
   Recording *recording;
   Engine *engine;
+  HostTurn *turn; /* NULL: the only rank */
   Rank rank;
-  GPtrArray *ends;   /* SyncPoint *: STREAM_COUNT a step, that say when it is done */
+  gboolean keeps_spans; /* of any step */
+  GPtrArray *ends;      /* SyncPoint *: STREAM_COUNT a step, that say when it is done */
   GPtrArray *beyond; /* SyncPoint *: twice STREAM_COUNT a phase beyond: what came before it, and its
                         own */
   int step;
@@ -37,7 +39,8 @@ check_program_rules(const Program *program)
 static gboolean
 keeps_spans(const Executor *executor, int step)
 {
-  return executor->config->keep_spans || step == executor->program->steps;
+  return executor->keeps_spans &&
+         (executor->config->keep_spans || step == executor->program->steps);
 }
 
 /* What the steps will leave in the Recording is known beforehand. */
@@ -78,14 +81,16 @@ wait_for_device(Executor *executor)
   return host_thread_wait(&rank->host, ends, STREAM_COUNT);
 }
 
-/* The model was built as if memory had no end. */
 static gboolean
 end_construction(Executor *executor)
 {
   gboolean goes_on = wait_for_device(executor);
+  if (executor->recording->out_of_memory.happened)
+    recorder_close_ranges(executor->rank.recorder, executor->rank.host.now);
   recorder_end_construction(executor->rank.recorder);
-  caching_allocator_set_limit(executor->rank.memory.allocator,
-                              executor->config->allocator.memory_limit);
+  if (executor->config->built_elsewhere)
+    caching_allocator_set_limit(executor->rank.memory.allocator,
+                                executor->config->allocator.memory_limit);
   return goes_on;
 }
 
@@ -109,7 +114,7 @@ static gboolean
 run_construction(Executor *executor)
 {
   Rank *rank = &executor->rank;
-  span_log_begin(&rank->spans, 0, executor->config->keep_spans);
+  rank_begin(rank, 0, keeps_spans(executor, 0));
   gboolean goes_on = rank_run(rank, g_ptr_array_index(executor->program->lists, 0));
   if (executor->is_over)
     return wait_for_device(executor) && goes_on;
@@ -138,7 +143,7 @@ run_step(Executor *executor, int step)
   Rank *rank = &executor->rank;
   executor->step = step;
   executor->is_over = FALSE;
-  span_log_begin(&rank->spans, step, keeps_spans(executor, step));
+  rank_begin(rank, step, keeps_spans(executor, step));
   recorder_begin_step(rank->recorder, rank->host.now);
   gboolean goes_on = issue_step(executor, step);
   recorder_end_step(rank->recorder, rank->host.now);
@@ -212,6 +217,7 @@ finish(Executor *executor)
     gint64 bytes = caching_allocator_cached_bytes(executor->rank.memory.allocator, i);
     g_array_append_val(executor->recording->cached, bytes);
   }
+  span_log_finish(&executor->rank.spans);
   recorder_finish(executor->rank.recorder);
 }
 
@@ -228,35 +234,183 @@ describe_run(const ExecutorConfig *config)
   return recording;
 }
 
-Recording *
-executor_run(const Program *program, const ExecutorConfig *config)
+/* All that one rank does; the body of its host. */
+static void
+play(gpointer user)
+{
+  Executor *executor = user;
+  gboolean goes_on = run_construction(executor);
+  if (executor->keeps_spans)
+    reserve_recording(executor);
+  for (int step = 1; step <= executor->program->steps && goes_on; step++)
+    goes_on = run_step(executor, step);
+}
+
+/* setup has what is the rank's own; the rest is filled in. */
+static void
+begin(Executor *executor, RankSetup *setup)
+{
+  AllocatorConfig allocator = executor->config->allocator;
+  if (executor->config->built_elsewhere)
+    allocator.memory_limit = G_MAXINT64;
+  setup->allocator = &allocator;
+  setup->engine = executor->engine;
+  setup->recording = executor->recording;
+  setup->turn = executor->turn;
+  setup->only_peaks = !executor->keeps_spans;
+  rank_init(&executor->rank, setup);
+  if (executor->config->keeps_gradients)
+    recorder_keep_gradients(executor->rank.recorder);
+  if (checks_asked_for())
+    executor->rank.check_every = CHECK_EVERY;
+  executor->rank.on_beyond = on_beyond;
+  executor->rank.user = executor;
+  executor->ends = g_ptr_array_new();
+  executor->beyond = g_ptr_array_new();
+}
+
+static void
+end(Executor *executor)
+{
+  rank_clear(&executor->rank);
+  g_ptr_array_unref(executor->ends);
+  g_ptr_array_unref(executor->beyond);
+}
+
+static void
+check_program(const Program *program)
 {
   g_assert(program->steps <= G_MAXINT16); /* as wide as a step's number is in the Recording */
   if (checks_asked_for())
     check_program_rules(program);
+}
+
+Recording *
+executor_run(const Program *program, const ExecutorConfig *config)
+{
+  check_program(program);
   g_autoptr(Engine) engine = engine_new();
   Executor executor = {.program = program,
                        .config = config,
                        .recording = describe_run(config),
                        .engine = engine,
-                       .ends = g_ptr_array_new(),
-                       .beyond = g_ptr_array_new()};
-  AllocatorConfig allocator = config->allocator;
-  allocator.memory_limit = G_MAXINT64;
-  rank_init(&executor.rank, program, config->cluster, &allocator, engine, executor.recording);
-  executor.rank.on_beyond = on_beyond;
-  executor.rank.user = &executor;
-  if (config->keeps_gradients)
-    recorder_keep_gradients(executor.rank.recorder);
-  if (checks_asked_for())
-    executor.rank.check_every = CHECK_EVERY;
-  gboolean goes_on = run_construction(&executor);
-  reserve_recording(&executor);
-  for (int step = 1; step <= program->steps && goes_on; step++)
-    goes_on = run_step(&executor, step);
+                       .keeps_spans = TRUE};
+  guint n = program->communicators->len;
+  g_autofree Seat *seats = g_new0(Seat, n);
+  for (guint i = 0; i < n; i++) {
+    gint32 name = g_array_index(program->communicators, Communicator, i).name;
+    seats[i].rendezvous = rendezvous_new(engine, program_text(program, name), -1, 1);
+  }
+  Timing timing;
+  timing_init(&timing, program, config->cluster);
+  begin(&executor, &(RankSetup){.timing = &timing, .seats = seats, .name_suffix = ""});
+  play(&executor);
   finish(&executor);
-  rank_clear(&executor.rank);
-  g_ptr_array_unref(executor.ends);
-  g_ptr_array_unref(executor.beyond);
+  end(&executor);
+  timing_clear(&timing);
   return executor.recording;
+}
+
+/* ---- several ranks ---- */
+
+/* One for each distinct Program, in order of appearance. */
+typedef struct {
+  Timing *timings;
+  int n;
+} Timings;
+
+static Timing *
+timing_of(Timings *all, const Program *program, const ClusterSpec *cluster)
+{
+  for (int i = 0; i < all->n; i++)
+    if (all->timings[i].program == program)
+      return &all->timings[i];
+  check_program(program);
+  timing_init(&all->timings[all->n], program, cluster);
+  return &all->timings[all->n++];
+}
+
+/* A rendezvous for each meeting, under the name of its communicator. */
+static Rendezvous **
+make_meetings(Engine *engine, const RankClasses *classes, const Program *program)
+{
+  Rendezvous **meetings = g_new0(Rendezvous *, classes->meetings->len);
+  for (int c = 0; c < classes->n; c++)
+    for (int k = 0; k < classes->communicators; k++) {
+      int meeting = classes->seats[c * classes->communicators + k].meeting;
+      gint32 name = g_array_index(program->communicators, Communicator, k).name;
+      if (meetings[meeting] == NULL)
+        meetings[meeting] = rendezvous_new(engine, program_text(program, name), -1,
+                                           g_array_index(classes->meetings, int, meeting));
+    }
+  return meetings;
+}
+
+static Seat *
+seats_of(const RankClasses *classes, int class_number, Rendezvous *const *meetings)
+{
+  int n = classes->communicators;
+  Seat *seats = g_new(Seat, n);
+  for (int k = 0; k < n; k++) {
+    const ClassSeat *seat = &classes->seats[class_number * n + k];
+    seats[k] = (Seat){meetings[seat->meeting], seat->party};
+  }
+  return seats;
+}
+
+static RankOutcome
+outcome_of(const Executor *executor, const Seat *seats, int communicators)
+{
+  const Recording *recording = executor->recording;
+  RankOutcome outcome = {.out_of_memory = recording->out_of_memory.happened};
+  for (int k = 0; k < communicators; k++)
+    outcome.waited += rendezvous_waited(seats[k].rendezvous, seats[k].party);
+  for (guint i = 0; i < recording->steps->len; i++) {
+    outcome.last_step = recording_step_duration(recording, i);
+    outcome.peak_reserved =
+        MAX(outcome.peak_reserved, g_array_index(recording->steps, StepRecord, i).peak_reserved);
+  }
+  return outcome;
+}
+
+Recording *
+executor_run_ranks(const RankClasses *classes, const SimulatedRank *ranks, int described,
+                   const ExecutorConfig *config, RankOutcome *outcomes)
+{
+  int n = classes->n;
+  g_autoptr(Engine) engine = engine_new();
+  g_autoptr(HostTurns) turns = host_turns_new(engine);
+  g_autofree Executor *executors = g_new0(Executor, n);
+  g_autofree Seat **seats = g_new(Seat *, n);
+  g_autofree Rendezvous **meetings = make_meetings(engine, classes, ranks[0].program);
+  Timings timings = {.timings = g_new(Timing, n)};
+  for (int i = 0; i < n; i++) {
+    g_autofree char *suffix = g_strdup_printf(" of rank %d", classes->first[i]);
+    g_autofree char *host = g_strconcat("host", suffix, NULL);
+    executors[i] = (Executor){.program = ranks[i].program,
+                              .config = config,
+                              .recording = describe_run(config),
+                              .engine = engine,
+                              .keeps_spans = i == described};
+    executors[i].turn = host_turns_add(turns, host, play, &executors[i]);
+    seats[i] = seats_of(classes, i, meetings);
+    begin(&executors[i],
+          &(RankSetup){.timing = timing_of(&timings, ranks[i].program, config->cluster),
+                       .seats = seats[i],
+                       .speed = ranks[i].speed,
+                       .name_suffix = suffix});
+  }
+  host_turns_run(turns);
+  for (int i = 0; i < n; i++) {
+    finish(&executors[i]);
+    outcomes[i] = outcome_of(&executors[i], seats[i], classes->communicators);
+    end(&executors[i]);
+    if (i != described)
+      recording_free(executors[i].recording);
+    g_free(seats[i]);
+  }
+  for (int i = 0; i < timings.n; i++)
+    timing_clear(&timings.timings[i]);
+  g_free(timings.timings);
+  return executors[described].recording;
 }

@@ -2,6 +2,8 @@
 #ifndef HIGHWATER_EXEC_EXECUTOR_H
 #define HIGHWATER_EXEC_EXECUTOR_H
 
+#include "exec/rank_classes.h"
+#include "exec/rank_speed.h"
 #include "memory/caching_allocator.h"
 #include "program/program.h"
 #include "record/recording.h"
@@ -15,7 +17,8 @@ typedef struct {
 
 typedef struct {
   const ClusterSpec *cluster;
-  AllocatorConfig allocator; /* memory_limit applies after construction */
+  AllocatorConfig allocator;
+  gboolean built_elsewhere; /* memory_limit holds from the first step on */
   gint64 outside_allocator_bytes;
   gboolean keep_spans;      /* FALSE: of the last step asked for; none if the run ends before */
   gboolean keeps_gradients; /* zero_grad frees nothing: gradients are there at rest */
@@ -30,5 +33,25 @@ typedef struct {
  * Recording.  With HIGHWATER_CHECK=1 in the environment a Program that breaks its rules, or an
  * allocator that breaks its own, ends the process with a message. */
 Recording *executor_run(const Program *program, const ExecutorConfig *config);
+
+/* A class of ranks that is simulated once. */
+typedef struct {
+  const Program *program; /* all of the same communicators */
+  RankSpeed speed;
+} SimulatedRank;
+
+/* What became of it. */
+typedef struct {
+  gboolean out_of_memory;
+  SimTime waited; /* in the whole run for other ranks to arrive in collectives */
+  SimTime last_step;
+  gint64 peak_reserved; /* bytes, of all steps */
+} RankOutcome;
+
+/* The same for several classes of ranks, which meet in their collectives.  ranks and outcomes have
+ * one row for each class; the Recording is that of class `described`.  When memory runs out for one
+ * of them the others end where they wait for it. */
+Recording *executor_run_ranks(const RankClasses *classes, const SimulatedRank *ranks, int described,
+                              const ExecutorConfig *config, RankOutcome *outcomes);
 
 #endif

@@ -2,12 +2,15 @@
 #include "exec/gpu.h"
 
 void
-gpu_init(Gpu *gpu, const Program *program)
+gpu_init(Gpu *gpu, const char *name_suffix)
 {
-  gpu->n_events = program->events;
-  for (int i = 0; i < STREAM_COUNT; i++)
-    gpu->streams[i] = stream_new(gpu->engine, program_stream_name((StreamId) i));
-  gpu->events = g_new0(SyncPoint *, (gsize) program->events);
+  gpu->slowness = 1;
+  gpu->n_events = gpu->timing->program->events;
+  for (int i = 0; i < STREAM_COUNT; i++) {
+    g_autofree char *name = g_strconcat(program_stream_name((StreamId) i), name_suffix, NULL);
+    gpu->streams[i] = stream_new(gpu->engine, name);
+  }
+  gpu->events = g_new0(SyncPoint *, (gsize) gpu->n_events);
 }
 
 void
@@ -22,10 +25,12 @@ gpu_launch(Gpu *gpu, SimTime now, const ProgramOp *op)
   const Kernel *kernel = &g_array_index(gpu->timing->program->kernels, Kernel, op->a);
   Work work = {.duration = gpu->timing->kernels[op->a]};
   if (kernel->kind != KERNEL_COPY) { /* what moves over the host's link takes no SMs */
+    if (gpu->slowness != 1)
+      work.duration = (SimTime) ((double) work.duration * gpu->slowness + 0.5);
     work.group = gpu->group;
     work.rate_class = timing_kernel_class(gpu->timing, op->a);
   }
-  span_log_observe(gpu->spans, op, &work);
+  span_log_observe(gpu->spans, now, op, &work);
   stream_submit(gpu->streams[op->stream], now, &work);
 }
 

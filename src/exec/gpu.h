@@ -14,13 +14,15 @@ typedef struct {
   Progress *progress;
   Stream *streams[STREAM_COUNT];
   const Timing *timing;
+  double slowness;    /* kernels take so many times as long */
   RateGroup *group;   /* kernels and collectives that slow each other down; NULL: nothing does */
   SyncPoint **events; /* what each event was last recorded as; NULL: never */
   int n_events;
 } Gpu;
 
-/* engine, spans, progress, timing and group are set already; the rest is filled in. */
-void gpu_init(Gpu *gpu, const Program *program);
+/* engine, spans, progress, timing and group are set already; the rest is filled in.  Streams are
+ * called as the Program's, and what follows. */
+void gpu_init(Gpu *gpu, const char *name_suffix);
 void gpu_clear(Gpu *gpu);
 
 /* Issues a LAUNCH or COPY; now is the host's time. */

@@ -32,7 +32,10 @@ host_thread_init(HostThread *host, const DeviceProfile *device)
 void
 host_thread_look(HostThread *host)
 {
-  engine_run_to(host->engine, host->now);
+  if (host->turn != NULL)
+    host_turn_look(host->turn, host->now);
+  else
+    engine_run_to(host->engine, host->now);
 }
 
 gboolean
@@ -42,12 +45,19 @@ host_thread_sees(HostThread *host, SyncPoint *point)
   return progress_is_done(host->progress, point);
 }
 
+static gboolean
+wait_for(HostThread *host, SyncPoint *point)
+{
+  return host->turn != NULL ? host_turn_wait(host->turn, host->now, point)
+                            : engine_run_until(host->engine, point);
+}
+
 gboolean
 host_thread_stall(HostThread *host, SyncPoint *const *points, guint n)
 {
   gboolean all = TRUE;
   for (guint i = 0; i < n; i++) {
-    if (engine_run_until(host->engine, points[i]))
+    if (wait_for(host, points[i]))
       host->now = MAX(host->now, sync_point_time(points[i]));
     else
       all = FALSE;

@@ -3,6 +3,7 @@
 #define HIGHWATER_EXEC_HOST_THREAD_H
 
 #include "engine/engine.h"
+#include "exec/host_turns.h"
 #include "exec/progress.h"
 #include "exec/span_log.h"
 #include "spec/device_profile.h"
@@ -12,11 +13,12 @@ typedef struct {
   Engine *engine;
   SpanLog *spans;
   Progress *progress;
+  HostTurn *turn; /* NULL: it is the only host */
   SimTime now;
   double work_ns[HOST_WORK_COUNT]; /* of one */
 } HostThread;
 
-/* engine, spans and progress are set already; the rest is filled in. */
+/* engine, spans, progress and turn are set already; the rest is filled in. */
 void host_thread_init(HostThread *host, const DeviceProfile *device);
 
 /* Passes the time of count works. */

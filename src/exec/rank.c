@@ -146,36 +146,44 @@ static gboolean (*const run_op[PROGRAM_OP_COUNT])(Rank *rank, const ProgramOp *o
 };
 
 void
-rank_init(Rank *rank, const Program *program, const ClusterSpec *cluster,
-          const AllocatorConfig *allocator, Engine *engine, Recording *recording)
+rank_init(Rank *rank, const RankSetup *setup)
 {
-  *rank = (Rank){.program = program};
-  labels_init(&rank->labels, program, recording);
-  rank->recorder = recorder_new(recording, device_memory_level, &rank->memory);
-  timing_init(&rank->timing, program, cluster);
+  const Program *program = setup->timing->program;
+  const DeviceProfile *device = setup->timing->cluster->device;
+  Engine *engine = setup->engine;
+  *rank = (Rank){.program = program, .speed = setup->speed};
+  labels_init(&rank->labels, program, setup->recording);
+  rank->recorder = recorder_new(setup->recording, device_memory_level, &rank->memory);
+  if (setup->only_peaks)
+    recorder_keep_only_peaks(rank->recorder);
   rank->spans = (SpanLog){.program = program,
-                          .timing = &rank->timing,
+                          .timing = setup->timing,
                           .labels = &rank->labels,
                           .engine = engine,
-                          .recording = recording,
-                          .recorder = rank->recorder};
+                          .recording = setup->recording,
+                          .recorder = rank->recorder,
+                          .speed = &rank->speed,
+                          .seats = setup->seats};
   span_log_init(&rank->spans);
-  progress_init(&rank->progress, cluster->device->clock == CLOCK_ENDLESS);
-  rank->host = (HostThread){.engine = engine, .spans = &rank->spans, .progress = &rank->progress};
-  host_thread_init(&rank->host, cluster->device);
+  progress_init(&rank->progress, device->clock == CLOCK_ENDLESS);
+  rank->host = (HostThread){
+      .engine = engine, .spans = &rank->spans, .progress = &rank->progress, .turn = setup->turn};
+  host_thread_init(&rank->host, device);
   rank->gpu = (Gpu){.engine = engine,
                     .spans = &rank->spans,
                     .progress = &rank->progress,
-                    .timing = &rank->timing,
-                    .group = timing_group_new(&rank->timing, engine)};
-  gpu_init(&rank->gpu, program);
-  communicators_init(&rank->communicators, engine, &rank->spans, &rank->timing);
+                    .timing = setup->timing,
+                    .group = timing_group_new(setup->timing, engine)};
+  gpu_init(&rank->gpu, setup->name_suffix);
+  rank->communicators =
+      (Communicators){.engine = engine, .spans = &rank->spans, .timing = setup->timing};
+  communicators_init(&rank->communicators, setup->seats, setup->name_suffix);
   rank->memory = (DeviceMemory){.program = program,
                                 .labels = &rank->labels,
                                 .host = &rank->host,
                                 .gpu = &rank->gpu,
                                 .recorder = rank->recorder};
-  device_memory_init(&rank->memory, allocator, cluster->device);
+  device_memory_init(&rank->memory, setup->allocator, device);
 }
 
 void
@@ -186,10 +194,16 @@ rank_clear(Rank *rank)
   gpu_clear(&rank->gpu);
   progress_clear(&rank->progress);
   span_log_clear(&rank->spans);
-  timing_clear(&rank->timing);
   recorder_free(rank->recorder);
   labels_clear(&rank->labels);
   g_free(rank->waits);
+}
+
+void
+rank_begin(Rank *rank, int step, gboolean keeps_spans)
+{
+  span_log_begin(&rank->spans, step, keeps_spans);
+  rank->gpu.slowness = rank_speed_factor(&rank->speed, step);
 }
 
 /* A list that repeats itself does so under new names. */

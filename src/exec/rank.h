@@ -13,7 +13,7 @@
 typedef struct {
   const Program *program;
   Labels labels;
-  Timing timing;
+  RankSpeed speed;
   SpanLog spans;
   Progress progress;
   HostThread host;
@@ -31,10 +31,24 @@ typedef struct {
   int depth, beyond_depth; /* open ranges; where among them a phase beyond the step is, or 0 */
 } Rank;
 
-/* The engine and the Recording are borrowed and outlive the rank. */
-void rank_init(Rank *rank, const Program *program, const ClusterSpec *cluster,
-               const AllocatorConfig *allocator, Engine *engine, Recording *recording);
+/* What a rank is made of; all borrowed, and outlives it. */
+typedef struct {
+  Timing *timing; /* of its Program */
+  const AllocatorConfig *allocator;
+  Engine *engine;
+  Recording *recording;
+  const Seat *seats; /* in each communicator of the Program */
+  HostTurn *turn;    /* NULL: it is the only rank */
+  RankSpeed speed;
+  const char *name_suffix; /* "", or " of rank 5" */
+  gboolean only_peaks;     /* the Recording gets no events, spans or ranges */
+} RankSetup;
+
+void rank_init(Rank *rank, const RankSetup *setup);
 void rank_clear(Rank *rank);
+
+/* The ops that follow belong to this step (0: the construction). */
+void rank_begin(Rank *rank, int step, gboolean keeps_spans);
 
 /* Issues all ops of a list.  FALSE when the run ends in it: out of memory, or the host waits for
  * ever. */

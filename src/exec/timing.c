@@ -40,6 +40,17 @@ collective_timing(const Timing *timing, const Collective *collective)
   return result;
 }
 
+/* The collective's load, new when none before it takes the same. */
+static int
+find_load(Timing *timing, const CollectiveTiming *collective)
+{
+  for (int i = 0; i < timing->n_loads; i++)
+    if (timing->loads[i].sms == collective->sms && timing->loads[i].memory == collective->memory)
+      return i;
+  timing->loads[timing->n_loads] = (CollectiveLoad){collective->sms, collective->memory};
+  return timing->n_loads++;
+}
+
 /* How many ranks work on the Program: a communicator's members lie `stride` apart. */
 static int
 ranks_of(const Program *program)
@@ -80,9 +91,12 @@ timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster)
     timing->shapes[i] = group_shape(cluster, c->ranks, c->stride);
   }
   timing->collectives = g_new(CollectiveTiming, collectives);
-  for (guint i = 0; i < collectives; i++)
+  timing->loads = g_new(CollectiveLoad, collectives);
+  for (guint i = 0; i < collectives; i++) {
     timing->collectives[i] =
         collective_timing(timing, &g_array_index(program->collectives, Collective, i));
+    timing->collectives[i].load = find_load(timing, &timing->collectives[i]);
+  }
   init_kernels(timing, program, cluster);
 }
 
@@ -91,6 +105,7 @@ timing_clear(Timing *timing)
 {
   g_free(timing->shapes);
   g_free(timing->collectives);
+  g_free(timing->loads);
   g_free(timing->kernels);
   g_free(timing->parts);
   g_free(timing->known);
@@ -108,12 +123,10 @@ static Load
 running_load(const Timing *timing, const int *running)
 {
   Load load = {0};
-  for (guint i = 0; i < timing->program->collectives->len; i++) {
-    if (running[i] == 0)
-      continue;
+  for (int i = 0; i < timing->n_loads; i++) {
     load.count += running[i];
-    load.sms += running[i] * timing->collectives[i].sms;
-    load.memory += running[i] * timing->collectives[i].memory;
+    load.sms += running[i] * timing->loads[i].sms;
+    load.memory += running[i] * timing->loads[i].memory;
   }
   return load;
 }
@@ -141,20 +154,19 @@ static double
 rate_beside(gpointer user, int rate_class, const int *running, int total)
 {
   Timing *timing = user;
-  int collectives = (int) timing->program->collectives->len;
   if (total == 1)
     return 1;
   Load load = running_load(timing, running);
-  if (rate_class < collectives)
+  if (rate_class < timing->n_loads)
     return load.count < total ? 1 / timing->cluster->contention.collective_slowdown : 1;
-  return load.count > 0 ? kernel_rate(timing, rate_class - collectives, &load) : 1;
+  return load.count > 0 ? kernel_rate(timing, rate_class - timing->n_loads, &load) : 1;
 }
 
 RateGroup *
 timing_group_new(Timing *timing, Engine *engine)
 {
-  int classes = (int) (timing->program->collectives->len + timing->program->kernels->len);
-  if (!timing->contends || timing->program->collectives->len == 0)
+  int classes = timing->n_loads + (int) timing->program->kernels->len;
+  if (!timing->contends || timing->n_loads == 0)
     return NULL;
   return rate_group_new(engine, classes, rate_beside, timing);
 }

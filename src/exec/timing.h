@@ -14,7 +14,13 @@ typedef struct {
   SimTime latency; /* of it; nobody shares that */
   double sms;      /* that its channels hold */
   double memory;   /* fraction of the memory's bandwidth */
+  int load;        /* which of the Timing's loads that is */
 } CollectiveTiming;
+
+/* What collectives take from kernels: those that take the same are of one load. */
+typedef struct {
+  double sms, memory;
+} CollectiveLoad;
 
 /* A kernel's slowdown under the load that it met last. */
 typedef struct {
@@ -28,8 +34,10 @@ typedef struct {
   GroupShape *shapes;            /* of each communicator of the Program */
   SimTime *kernels;              /* of each kernel, alone */
   CollectiveTiming *collectives; /* of each collective */
-  gboolean contends;             /* FALSE: nothing slows anything down */
-  KernelParts *parts;            /* of each kernel; only if it contends */
+  CollectiveLoad *loads;         /* distinct ones, of collectives among several ranks */
+  int n_loads;
+  gboolean contends;  /* FALSE: nothing slows anything down */
+  KernelParts *parts; /* of each kernel; only if it contends */
   KnownRate *known;
 } Timing;
 
@@ -41,15 +49,15 @@ void timing_clear(Timing *timing);
 RateGroup *timing_group_new(Timing *timing, Engine *engine);
 
 static inline int
-timing_collective_class(gint32 collective)
+timing_collective_class(const Timing *timing, gint32 collective)
 {
-  return collective;
+  return timing->collectives[collective].load;
 }
 
 static inline int
 timing_kernel_class(const Timing *timing, gint32 kernel)
 {
-  return (int) timing->program->collectives->len + kernel;
+  return timing->n_loads + kernel;
 }
 
 #endif

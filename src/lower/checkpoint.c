@@ -81,7 +81,8 @@ checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   return result;
 }
 
-/* Runs the region again until every tensor that was promised is there. */
+/* Runs the region again until every tensor that was promised is there, or without early stop to its
+ * end. */
 static void
 recompute(Tape *t, CheckpointFrame *frame)
 {
@@ -133,7 +134,7 @@ checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved)
     tape_hold(t, &kept);
     live_storage_promote(t->live, kept.storage, CATEGORY_ACTIVATION);
     g_array_index(frame->recomputed, TensorRef, frame->packed++) = kept;
-    return frame->packed < frame->holders;
+    return frame->packed < frame->holders || !t->x->plan->checkpointing.early_stop;
   }
   *saved = (SavedVariable){.ref = kept_tensor(t, ref), .frame = -1};
   frame = t->recording;

@@ -5,6 +5,7 @@
 #include "lower/phases.h"
 #include "lower/step_walk.h"
 #include "network/compiled.h"
+#include "strategy/retain.h"
 
 NetworkPrecision
 lower_precision(const PlanSpec *plan)
@@ -76,23 +77,6 @@ lower_compile(const PlanSpec *plan, Network *network)
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */
 
-/* A root whose parameters all are in other groups has none. */
-static gboolean
-has_parameters(const StrategyContext *x, guint unit)
-{
-  return ((const Unit *) g_ptr_array_index(x->units, unit))->parameters->len > 0;
-}
-
-static gboolean
-unit_exists(const StrategyContext *x, const char *name)
-{
-  for (guint i = 0; i < x->units->len; i++)
-    if (has_parameters(x, i) &&
-        g_str_equal(((const Unit *) g_ptr_array_index(x->units, i))->name, name))
-      return TRUE;
-  return FALSE;
-}
-
 /* A compiled block is one call for its hooks and checkpoints. */
 static gboolean
 accept_compile(const LowerInput *in, GError **error)
@@ -113,25 +97,23 @@ accept_plan(const LowerInput *in, GError **error)
   const PlanSpec *plan = in->plan;
   if (plan->compile_per_block && !accept_compile(in, error))
     return FALSE;
-  if (!phases_accept(plan, in->network, in->evaluation, error))
+  if (!phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
 }
 
+/* Hooks inside of a compiled block would be called by nobody. */
 static gboolean
-accept_retained(const StrategyContext *x, GError **error)
+accept_hooks(const StrategyContext *x, GError **error)
 {
-  for (guint i = 0; i < x->plan->retain->len; i++) {
-    const RetainSpec *spec = g_ptr_array_index(x->plan->retain, i);
-    if (unit_exists(x, spec->group))
-      continue;
-    g_autoptr(GString) names = g_string_new(NULL);
-    for (guint k = 0; k < x->units->len; k++)
-      if (has_parameters(x, k))
-        g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "",
-                               ((const Unit *) g_ptr_array_index(x->units, k))->name);
-    return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s",
-                            spec->group, names->str);
+  for (guint i = 0; i < x->network->modules->len; i++) {
+    int block = network_module(x->network, (int) i)->block;
+    gboolean inside = block >= 0 && network_block(x->network, block)->compiled >= 0 &&
+                      network_block(x->network, block)->module != (int) i;
+    if (inside && g_array_index(x->unit_begins, int, i) >= 0)
+      return plan_spec_refuse(x->plan, error, "compile",
+                              "%s is a group inside of a block, which per_block compiles whole",
+                              network_module(x->network, (int) i)->path);
   }
   return TRUE;
 }
@@ -167,6 +149,8 @@ context_init(StrategyContext *x, const LowerInput *in)
       .plan = in->plan,
       .device = in->device,
       .rank = in->rank % in->plan->shard,
+      .global_rank = in->rank,
+      .replica = in->rank / in->plan->shard,
       .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };
@@ -174,7 +158,7 @@ context_init(StrategyContext *x, const LowerInput *in)
   x->units = g_ptr_array_new_with_free_func(unit_free);
   x->unit_begins = no_units(modules);
   x->unit_ends = no_units(modules);
-  x->retained = g_ptr_array_new();
+  x->retained = g_ptr_array_new_with_free_func(retain_free);
   x->parameters = g_new(ParameterState, parameters);
   for (guint i = 0; i < parameters; i++)
     x->parameters[i] = (ParameterState){.sharded = NO_STORAGE,
@@ -274,7 +258,7 @@ lower(const LowerInput *in, GError **error)
   context_init(&x, in);
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
-  if (accept_retained(&x, error)) {
+  if (accept_hooks(&x, error) && retain_accept(&x, error)) {
     lowered = write_program(&x, in);
   } else {
     if (in->strategy->teardown != NULL)

@@ -18,10 +18,9 @@ typedef struct {
 
 /* What a phase beyond the steps writes to storage, or reads from there. */
 typedef struct {
-  const char *name;   /* "save": static */
-  gint64 state_bytes; /* this rank's part */
-  gint64 rank_0_bytes,
-      others_bytes; /* held by rank 0, and by each other rank of its group at most */
+  const char *name;                  /* "save": static */
+  gint64 state_bytes;                /* this rank's part */
+  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and by each other one; -1: each its part */
 } LoweredPhase;
 
 /* What a Program does not say about itself. */

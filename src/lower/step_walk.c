@@ -2,6 +2,8 @@
  * optimizer. */
 #include "lower/step_walk.h"
 
+#include "strategy/retain.h"
+
 static void
 begin_phase(StrategyContext *x, const char *name)
 {
@@ -62,6 +64,8 @@ step_walk_construct(StepWalk *w)
   if (w->strategy->initialize != NULL)
     w->strategy->initialize(x);
   program_builder_empty_cache(x->builder);
+  if (w->strategy->construct_optimizer != NULL && x->plan->optimizer.name != OPTIMIZER_NONE)
+    w->strategy->construct_optimizer(x);
   make_inputs(w);
   end_phase(x);
 }
@@ -134,6 +138,7 @@ backward(StepWalk *w, TensorRef loss)
   live_storage_drop(x->live, ones.storage);
   if (w->strategy->after_graph != NULL)
     w->strategy->after_graph(x);
+  retain_loss(x, loss.storage);
   for (int i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, losses[i].storage);
   strategy_release_retained(x, w->strategy, RETAIN_END_OF_BACKWARD);
@@ -181,7 +186,7 @@ optimize(StepWalk *w)
   begin_phase(x, "optimizer");
   if (whole)
     w->strategy->optimizer_step(x);
-  else
+  else if (w->strategy->update == NULL || !w->strategy->update(x))
     optimizer_step(x, w->optimizer);
   end_phase(x);
 }

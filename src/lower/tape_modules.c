@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lower/tape_private.h"
+#include "strategy/retain.h"
 
 /* The unit that begins (or ends) with a module, or -1. */
 static int
@@ -109,6 +110,8 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args)
 void
 tape_exit_module(Tape *t, int module, TensorRef *output)
 {
+  if (t->x->plan->retain->len > 0)
+    retain_module(t->x, module);
   after_module(t, module, output);
   int unit = unit_at(t->x->unit_ends, module);
   if (unit < 0 || t->recomputing != NULL)

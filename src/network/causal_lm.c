@@ -178,6 +178,7 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   builder_discard(b, received);
   builder_module_exit(b, 0, logits);
   logits = causal_lm_forward_end(b, logits);
+  receive_outputs(b, 1, &logits);
   logits = let(b, "logits", logits);
   Val (*loss_of)(Builder *, const CausalLm *, Val, Val) =
       lm->loss != NULL ? lm->loss : causal_lm_loss;

@@ -588,6 +588,7 @@ write_main(Builder *b, const Blocks *m, const Parts *p)
   if (shape->precision.has_output)
     out = to(b, out, shape->precision.output);
   builder_forward_end(b);
+  receive_outputs(b, 1, &out);
   out = let(b, "output", out);
   Val loss = let(b, "loss", loss_of(b, m, out, n > 1 ? args[1] : NO_VAL));
   unlet(b, "output");

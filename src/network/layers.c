@@ -99,6 +99,21 @@ clone(Builder *b, Val x)
   return shaped(b, OP_CLONE, x, info);
 }
 
+void
+receive_outputs(Builder *b, int n, Val *outputs)
+{
+  Val originals[STATEMENT_SLOTS];
+  if (!builder_shape(b)->clones_outputs)
+    return;
+  g_assert(n <= STATEMENT_SLOTS);
+  for (int i = 0; i < n; i++) { /* all are there before the first original goes */
+    originals[i] = outputs[i];
+    outputs[i] = clone(b, (Val){outputs[i].slot, FALSE});
+  }
+  for (int i = 0; i < n; i++)
+    builder_discard(b, originals[i]);
+}
+
 Val
 contiguous(Builder *b, Val x)
 {

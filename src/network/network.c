@@ -51,3 +51,31 @@ parameter_short_name(const Parameter *parameter)
   const char *dot = strrchr(parameter->name, '.');
   return dot != NULL ? dot + 1 : parameter->name;
 }
+
+/* calls: of modules so far. */
+static void
+order_calls(const Network *network, const Function *f, int first_module, int *order, int *calls)
+{
+  for (guint i = 0; i < f->statements->len; i++) {
+    const Statement *s = &g_array_index(f->statements, Statement, i);
+    int module = first_module + s->a;
+    if (s->kind == STATEMENT_CALL)
+      module = network_block(network, s->b)->module;
+    else if (s->kind != STATEMENT_ENTER)
+      continue;
+    if (order[module] < 0)
+      order[module] = (*calls)++;
+    if (s->kind == STATEMENT_CALL)
+      order_calls(network, network_function(network, s->a), module, order, calls);
+  }
+}
+
+int *
+network_call_order(const Network *network)
+{
+  int *order = g_new(int, network->modules->len), calls = 0;
+  for (guint i = 0; i < network->modules->len; i++)
+    order[i] = -1;
+  order_calls(network, network_function(network, network->main), 0, order, &calls);
+  return order;
+}

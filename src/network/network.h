@@ -111,8 +111,9 @@ typedef struct {
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
-  gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
-  gboolean evaluation;   /* the model is in eval(): nothing is dropped out */
+  gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
+  gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;
@@ -159,6 +160,9 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+/* By module: how many calls of modules begin before its first one in a forward; -1: it is never
+ * called (a container).  Caller frees. */
+int *network_call_order(const Network *network);
 /* The last part of a parameter's name: "weight".  Borrowed. */
 const char *parameter_short_name(const Parameter *parameter);
 

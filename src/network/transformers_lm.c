@@ -348,6 +348,7 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   builder_discard(b, received);
   builder_module_exit(b, 0, results[0]);
   results[1] = causal_lm_forward_end(b, results[1]);
+  receive_outputs(b, 2, results);
   Val loss = let(b, "loss", results[0]);
   builder_discard(b, results[1]); /* del out */
   if (shape->micro_batches > 1)

@@ -18,7 +18,8 @@ struct _Recorder {
   GArray *births;                    /* guint: memory event that began allocation i */
   gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
   gboolean keeps_gradients;          /* between steps */
-  guint peak_events;                 /* how many memory events led to the peak */
+  gboolean only_peaks;
+  guint peak_events; /* how many memory events led to the peak */
   gboolean has_peak;
   gboolean beyond; /* the step (or construction) is over, a phase beyond it has begun */
 };
@@ -122,7 +123,7 @@ static void
 mark_peak(Recorder *recorder, const MemoryEvent *now)
 {
   PeakRecord *peak = &recorder->recording->peak;
-  if ((recorder->step == 0 && !recorder->beyond) ||
+  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond) ||
       (recorder->has_peak && now->allocated_after <= peak->allocated))
     return;
   Frame frame = current_frame(recorder);
@@ -135,6 +136,12 @@ mark_peak(Recorder *recorder, const MemoryEvent *now)
   peak->time = now->time;
   peak->allocated = now->allocated_after;
   peak->reserved = now->reserved_after;
+}
+
+void
+recorder_keep_only_peaks(Recorder *recorder)
+{
+  recorder->only_peaks = TRUE;
 }
 
 void
@@ -152,6 +159,13 @@ at_rest_bytes(const Recorder *recorder, gint64 allocated)
     return allocated;
   return allocated - recorder->live_bytes[CATEGORY_SHARDED_GRADIENT] -
          recorder->live_bytes[CATEGORY_UNSHARDED_GRADIENT];
+}
+
+void
+recorder_close_ranges(Recorder *recorder, SimTime time)
+{
+  while (recorder->frames->len > 0)
+    recorder_pop(recorder, time);
 }
 
 void
@@ -176,6 +190,8 @@ recorder_begin_step(Recorder *recorder, SimTime time)
                      .peak_allocated = level.allocated,
                      .peak_reserved = level.reserved};
   g_array_append_val(recorder->recording->steps, step);
+  if (recorder->only_peaks) /* no range is open between steps */
+    g_array_set_size(recorder->recording->ranges, 0);
   recorder->retries_before = level.retries;
   MemoryEvent now = {.time = time,
                      .allocated_after = level.allocated,
@@ -285,6 +301,8 @@ gint32
 recorder_allocate(Recorder *recorder, const MemoryEvent *event)
 {
   GArray *memory = recorder->recording->memory;
+  if (recorder->only_peaks)
+    return 0;
   guint birth = memory->len;
   gint32 allocation = (gint32) recorder->births->len;
   APPEND(memory, MemoryEvent, *event);
@@ -303,6 +321,8 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
                  gint64 reserved)
 {
   GArray *memory = recorder->recording->memory;
+  if (recorder->only_peaks)
+    return;
   MemoryEvent event =
       g_array_index(memory, MemoryEvent, g_array_index(recorder->births, guint, allocation));
   if (event.step > 0)
@@ -319,7 +339,8 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
 void
 recorder_segment(Recorder *recorder, const SegmentEvent *event)
 {
-  g_array_append_vals(recorder->recording->segments, event, 1);
+  if (!recorder->only_peaks)
+    g_array_append_vals(recorder->recording->segments, event, 1);
 }
 
 void
@@ -328,6 +349,25 @@ recorder_span(Recorder *recorder, const Span *span)
   GArray *spans = recorder->recording->spans;
   g_assert(spans->len == 0 || g_array_index(spans, Span, spans->len - 1).end <= span->end);
   APPEND(spans, Span, *span);
+}
+
+/* When memory runs out before the first step, the construction's highest moment is the run's. */
+static void
+mark_construction_peak(Recorder *recorder)
+{
+  PeakRecord *peak = &recorder->recording->peak;
+  const GArray *memory = recorder->recording->memory;
+  for (guint i = 0; i < memory->len; i++) {
+    const MemoryEvent *event = &g_array_index(memory, MemoryEvent, i);
+    if (event->allocated_after <= peak->allocated)
+      continue;
+    recorder->has_peak = TRUE;
+    recorder->peak_events = i + 1;
+    peak->module = event->module;
+    peak->time = event->time;
+    peak->allocated = event->allocated_after;
+    peak->reserved = event->reserved_after;
+  }
 }
 
 void
@@ -341,6 +381,8 @@ recorder_out_of_memory(Recorder *recorder, const OutOfMemoryRecord *record)
   out->phase = frame.phase;
   if (frame.module >= 0)
     out->module = frame.module;
+  if (!recorder->has_peak)
+    mark_construction_peak(recorder);
 }
 
 void

@@ -26,12 +26,18 @@ Recorder *recorder_new(Recording *recording, RecorderLevel level, gpointer user)
 void recorder_free(Recorder *recorder);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recorder, recorder_free)
 
+/* The Recording gets what is known of steps and of the construction, and no rows for events, ranges
+ * and spans: for ranks that nobody looks at one by one.  It has no peak then. */
+void recorder_keep_only_peaks(Recorder *recorder);
+
 /* Gradients are not dropped between steps: they count in at_rest_bytes. */
 void recorder_keep_gradients(Recorder *recorder);
 
 /* About so many memory events, ranges and spans are to come: saves growing. */
 void recorder_reserve(Recorder *recorder, guint memory, guint ranges, guint spans);
 
+/* Closes all ranges that are open: the run ends in them. */
+void recorder_close_ranges(Recorder *recorder, SimTime time);
 /* Construction is over: its levels, and at_rest_bytes if no step follows. */
 void recorder_end_construction(Recorder *recorder);
 /* Steps count from 1; the host begins to issue this one. */

@@ -18,7 +18,8 @@ ZeroStates zero_states(int stage, gint64 parameters, int ranks);
 
 typedef struct {
   gint64 parameters;
-  gint64 largest_layer; /* the most elements that one module has itself */
+  gint64 largest_layer; /* the most elements that one module has itself; 0: not known, and stage 3
+                           cannot be estimated */
   int gpus_per_node, nodes;
 } EstimatedModel;
 

@@ -155,6 +155,7 @@ print_bound(const Screen *screen)
   const TimeSummary *time = &screen->model->time;
   SimTime shares[] = {[BOUND_COMPUTE] = time->compute,
                       [BOUND_COMMUNICATION] = time->exposed,
+                      [BOUND_RANKS] = time->rank_wait,
                       [BOUND_HOST] = time->host_bound};
   g_string_append_printf(screen->out, "%sbound by %s (%.0f %%), ", screen->glyphs->separator,
                          report_bound_name(time->bound),
@@ -212,6 +213,34 @@ print_step(const Screen *screen)
   g_string_append_c(screen->out, '\n');
 }
 
+/* Which ranks were simulated, and for whom the others wait. */
+static void
+print_ranks(const Screen *screen)
+{
+  const RunInfo *info = screen->model->info;
+  const RanksInfo *ranks = &info->ranks;
+  const char *separator = screen->glyphs->separator;
+  if (ranks->ranks == 0)
+    return;
+  print_label(screen, "RANKS", NULL);
+  g_autofree char *waited = format_duration(ranks->waited);
+  g_string_append_printf(screen->out, "%d of %d simulated%sthis is rank %d", ranks->simulated,
+                         ranks->ranks, separator, info->rank);
+  if (ranks->described_class > 1)
+    g_string_append_printf(screen->out, " and %d like it", ranks->described_class - 1);
+  if (ranks->simulated > 1)
+    g_string_append_printf(screen->out, "%sslowest is rank %d", separator, ranks->slowest);
+  if (ranks->slowest_compute != 1)
+    g_string_append_printf(screen->out, " (compute %g times as long)", ranks->slowest_compute);
+  g_string_append_printf(screen->out, "%swaits %s a step for others", separator, waited);
+  SimTime cost = screen->model->time.step - ranks->step_of_equals;
+  if (ranks->step_of_equals > 0 && screen->model->time.known && cost > 0) {
+    g_autofree char *longer = format_duration(cost);
+    g_string_append_printf(screen->out, "%s%s longer than with equal ranks", separator, longer);
+  }
+  g_string_append_c(screen->out, '\n');
+}
+
 void
 summary_text(const ReportModel *model, const TextStyle *style, GString *out)
 {
@@ -225,6 +254,7 @@ summary_text(const ReportModel *model, const TextStyle *style, GString *out)
   print_verdict(&screen);
   print_peak(&screen);
   print_step(&screen);
+  print_ranks(&screen);
   text_explain(&screen);
   if (style->verbose)
     text_tables(&screen);

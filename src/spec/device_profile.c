@@ -144,14 +144,11 @@ device_profile_runs(const DeviceProfile *profile, FusedAttention kernel)
   return FALSE;
 }
 
-/* Takes name and document. */
-static DeviceProfile *
-device_profile_from_document(char *name, JsonDocument *owned, GError **error)
+DeviceProfile *
+device_profile_read(JsonReader *reader, const char *name)
 {
-  g_autoptr(JsonDocument) document = owned;
-  g_autoptr(JsonReader) reader = json_reader_new(document);
-  g_autoptr(DeviceProfile) profile = g_new0(DeviceProfile, 1);
-  profile->name = name;
+  DeviceProfile *profile = g_new0(DeviceProfile, 1);
+  profile->name = g_strdup(name);
   profile_fields_read(reader, fields, profile);
   read_tiles(reader, profile);
   read_attention(reader, profile);
@@ -159,6 +156,17 @@ device_profile_from_document(char *name, JsonDocument *owned, GError **error)
     json_reader_fail(reader, "power_idle_w", "is not below power_limit_w and power_reference_w");
   profile->clock = (DeviceClock) json_reader_enum(reader, "clock", clock_names, CLOCK_RUNNING);
   profile->source = g_strdup(json_reader_required_string(reader, "source"));
+  return profile;
+}
+
+/* Takes name and document. */
+static DeviceProfile *
+device_profile_from_document(char *own_name, JsonDocument *owned, GError **error)
+{
+  g_autofree char *name = own_name;
+  g_autoptr(JsonDocument) document = owned;
+  g_autoptr(JsonReader) reader = json_reader_new(document);
+  g_autoptr(DeviceProfile) profile = device_profile_read(reader, name);
   if (!json_reader_finish(reader, error))
     return NULL;
   return g_steal_pointer(&profile);

@@ -5,6 +5,8 @@
 
 #include <glib.h>
 
+#include "base/json_reader.h"
+
 #include "spec/dtype.h"
 #include "spec/fused_attention.h"
 
@@ -84,6 +86,8 @@ DeviceProfile *device_profile_parse(const char *name, const char *text, gsize le
 double device_profile_peak(const DeviceProfile *profile, DType dtype);
 /* Does it have rates of an attention kernel? */
 gboolean device_profile_runs(const DeviceProfile *profile, FusedAttention kernel);
+/* The same from an object of another file; wrong values are errors of its document. */
+DeviceProfile *device_profile_read(JsonReader *reader, const char *name);
 void device_profile_free(DeviceProfile *profile);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(DeviceProfile, device_profile_free)
 

@@ -127,6 +127,48 @@ read_int_or_auto(JsonReader *reader, const OptionInfo *option, const char *key, 
                      option->min, option->max);
 }
 
+static void
+name_list_free(gpointer data)
+{
+  NameList *list = data;
+  g_strfreev(list->names);
+  g_free(list);
+}
+
+/* FALSE unless it is a name, or a list of at least one name. */
+static gboolean
+add_name_list(GPtrArray *lists, const cJSON *item)
+{
+  g_autoptr(GStrvBuilder) names = g_strv_builder_new();
+  const cJSON *name;
+  if (cJSON_IsString(item))
+    g_strv_builder_add(names, item->valuestring);
+  else if (!cJSON_IsArray(item) || cJSON_GetArraySize(item) == 0)
+    return FALSE;
+  cJSON_ArrayForEach(name, item)
+  {
+    if (!cJSON_IsString(name))
+      return FALSE;
+    g_strv_builder_add(names, name->valuestring);
+  }
+  NameList *list = g_new(NameList, 1);
+  *list = (NameList){g_strv_builder_end(names), cJSON_IsString(item)};
+  g_ptr_array_add(lists, list);
+  return TRUE;
+}
+
+static void
+read_name_lists(JsonReader *reader, const char *key, OptionValue *value)
+{
+  const cJSON *raw = json_reader_raw(reader, key), *item;
+  gboolean right = cJSON_IsArray(raw) && cJSON_GetArraySize(raw) > 0;
+  value->lists = g_ptr_array_new_with_free_func(name_list_free);
+  cJSON_ArrayForEach(item, raw) right = right && add_name_list(value->lists, item);
+  if (!right)
+    json_reader_fail(reader, key,
+                     "must be a list of names and of lists of names, none of them empty");
+}
+
 /* The key inside its object: what follows the dot. */
 static const char *
 inner_key(const char *key)
@@ -172,6 +214,9 @@ read_option(JsonReader *reader, const OptionInfo *option)
   case OPTION_TEXT:
     json_reader_string(reader, key, NULL);
     break;
+  case OPTION_NAME_LISTS:
+    read_name_lists(reader, key, &value);
+    break;
   case OPTION_ABSENT:
     json_reader_fail(reader, key, "not yet supported");
     break;
@@ -215,6 +260,14 @@ option_section_read(JsonReader *reader, const OptionSection *section)
   return values;
 }
 
+void
+option_values_free(OptionValue *values, const OptionSection *section)
+{
+  for (guint i = 0; values != NULL && i < option_section_length(section); i++)
+    g_clear_pointer(&values[i].lists, g_ptr_array_unref);
+  g_free(values);
+}
+
 static char *
 join_names(const char *const *names)
 {
@@ -252,6 +305,8 @@ option_allowed(const OptionInfo *option)
                            option->max);
   case OPTION_TEXT:
     return g_strdup("text");
+  case OPTION_NAME_LISTS:
+    return g_strdup("null | list of names and of lists of names");
   case OPTION_ABSENT:
     return g_strdup("null");
   }

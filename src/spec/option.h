@@ -16,7 +16,8 @@ typedef enum {
   OPTION_NAME_OR_INT, /* one of `names`, or a whole number in [min, max] */
   OPTION_INT_OR_AUTO, /* whole number in [min, max], or "auto": the strategy chooses */
   OPTION_REAL,        /* number in [min, max] */
-  OPTION_TEXT,   /* a string that changes nothing here (a path): only whether it is given counts */
+  OPTION_TEXT, /* a string that changes nothing here (a path): only whether it is given counts */
+  OPTION_NAME_LISTS, /* a list of names and of lists of names, or null */
   OPTION_ABSENT, /* part of the framework's own format, but nothing simulates it: null, or left out
                   */
 } OptionType;
@@ -39,6 +40,12 @@ typedef struct {
   const OptionInfo *options; /* ends with a NULL key */
 } OptionSection;
 
+/* A list of OPTION_NAME_LISTS, or a name that stands in one's place. */
+typedef struct {
+  char **names; /* NULL-terminated, at least one */
+  gboolean is_single;
+} NameList;
+
 typedef struct {
   gboolean given; /* written in the plan */
   gboolean
@@ -48,6 +55,7 @@ typedef struct {
   gboolean is_auto; /* OPTION_INT_OR_AUTO: "auto" */
   gint64 number;    /* bool, int, size, or index into names */
   double real;      /* OPTION_REAL */
+  GPtrArray *lists; /* NameList *, OPTION_NAME_LISTS; NULL: null */
 } OptionValue;
 
 /* Number of options in a section's table. */
@@ -57,9 +65,11 @@ int option_section_index(const OptionSection *section, const char *key);
 
 /* Reads every option of the section from the reader of that section (an empty one gives the
  * defaults).  Wrong values are left in the reader's document as its error; unknown keys are not:
- * finish the reader.  The array is parallel to section->options; the caller frees it with g_free.
+ * finish the reader.  The array is parallel to section->options; free it with option_values_free.
  */
 OptionValue *option_section_read(JsonReader *reader, const OptionSection *section);
+/* values may be NULL. */
+void option_values_free(OptionValue *values, const OptionSection *section);
 
 /* What may be written: "true | false", "0 to 16", "bytes or \"25MiB\"", "root | own".  Caller
  * frees. */

@@ -13,6 +13,9 @@
 #define ACCUMULATION_MAX 1024 /* every micro-batch is simulated */
 #define EVERY_MAX (1 << 20)
 #define CLIP_MAX 1e9
+#define SLOWNESS_MIN 0.1
+#define SLOWNESS_MAX 100
+#define JITTER_MAX 0.3
 #define SEQUENCE_LENGTH_DEFAULT 8192
 #define EVERY_DEFAULT 2
 /* PyTorch's CUDAAllocatorConfig: max_split_size_mb must be larger than kLargeBuffer (20 MiB). */
@@ -26,13 +29,13 @@ static const char *const around_names[] = {"module", "fsdp", NULL};
 static const char *const optimizer_names[] = {"adamw", "adam", "sgd", "none", NULL};
 static const char *const optimizer_code_names[] = {"fused", "foreach", "forloop", "composer", NULL};
 static const char *const zero_grad_names[] = {"start", "end", NULL};
-static const char *const retain_as_names[] = {"clone", "unsharded", NULL};
+static const char *const retain_as_names[] = {"clone", "unsharded", "reference", NULL};
 static const char *const retain_until_names[] = {"end_of_forward", "end_of_backward", "end_of_step",
-                                                 NULL};
+                                                 "end_of_run", NULL};
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
-static const char *const reserved_keys[] = {"trainable", "offload", "ranks"};
+static const char *const reserved_keys[] = {"trainable", "offload"};
 
 const char *
 plan_checkpoint_policy_name(CheckpointPolicy policy)
@@ -92,6 +95,8 @@ read_accumulation(JsonReader *reader, PlanSpec *spec)
       json_reader_bool(section, "reshard_after_backward", TRUE);
   spec->accumulation.set_last_backward_given = json_reader_has(section, "set_last_backward");
   spec->accumulation.set_last_backward = json_reader_bool(section, "set_last_backward", FALSE);
+  spec->accumulation.all_reduce_every =
+      (int) json_reader_int(section, "all_reduce_every", 1, 1, ACCUMULATION_MAX);
   json_reader_finish(section, NULL);
 }
 
@@ -151,6 +156,7 @@ read_checkpointing(JsonReader *reader, PlanSpec *spec)
   spec->checkpointing.fraction = json_reader_double(section, "fraction", 0, 0, 1);
   spec->checkpointing.around =
       (CheckpointAround) json_reader_enum(section, "around", around_names, AROUND_MODULE);
+  spec->checkpointing.early_stop = json_reader_bool(section, "early_stop", TRUE);
   refuse_without_policy(section, "every",
                         policy != CHECKPOINT_EVERY_N && spec->checkpointing.every != EVERY_DEFAULT,
                         "every_n");
@@ -158,6 +164,9 @@ read_checkpointing(JsonReader *reader, PlanSpec *spec)
                         "fraction");
   refuse_without_policy(section, "around",
                         policy == CHECKPOINT_NONE && spec->checkpointing.around != AROUND_MODULE,
+                        "full, every_n, fraction or selective_op");
+  refuse_without_policy(section, "early_stop",
+                        policy == CHECKPOINT_NONE && !spec->checkpointing.early_stop,
                         "full, every_n, fraction or selective_op");
   if (policy == CHECKPOINT_FRACTION)
     json_reader_require(section, "fraction");
@@ -199,6 +208,34 @@ read_allocator(JsonReader *reader, PlanSpec *spec)
   json_reader_finish(section, NULL);
 }
 
+/* Which ranks are not as fast as the others.  A rank is named once. */
+static void
+read_slow_rank(JsonReader *ranks, PlanSpec *spec, guint i)
+{
+  g_autoptr(JsonReader) element = json_reader_element(ranks, "slow", i);
+  gint64 last = (gint64) spec->shard * spec->replicate - 1;
+  SlowRank slow = {.rank = (int) json_reader_required_int(element, "rank", 0, MAX(last, 0))};
+  slow.compute = json_reader_double(element, "compute", 1, SLOWNESS_MIN, SLOWNESS_MAX);
+  json_reader_require(element, "compute");
+  for (guint k = 0; k < spec->ranks.slow->len; k++)
+    if (g_array_index(spec->ranks.slow, SlowRank, k).rank == slow.rank)
+      json_reader_fail(element, "rank", "%d is given twice", slow.rank);
+  g_array_append_val(spec->ranks.slow, slow);
+  json_reader_finish(element, NULL);
+}
+
+static void
+read_ranks(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) section = json_reader_section(reader, "ranks");
+  guint n = json_reader_array_length(section, "slow");
+  for (guint i = 0; i < n; i++)
+    read_slow_rank(section, spec, i);
+  spec->ranks.jitter = json_reader_double(section, "jitter", 0, 0, JITTER_MAX);
+  spec->ranks.seed = json_reader_int(section, "seed", 1, 0, (gint64) 1 << 53);
+  json_reader_finish(section, NULL);
+}
+
 static void
 retain_spec_free(gpointer data)
 {
@@ -221,6 +258,8 @@ read_retain(JsonReader *reader, PlanSpec *spec)
     retain->as = (RetainAs) json_reader_enum(element, "as", retain_as_names, RETAIN_CLONE);
     retain->until =
         (RetainUntil) json_reader_enum(element, "until", retain_until_names, RETAIN_END_OF_STEP);
+    if (retain->as == RETAIN_UNSHARDED && retain->until == RETAIN_END_OF_RUN)
+      json_reader_fail(element, "until", "an unshard ends with its step");
     g_ptr_array_add(spec->retain, retain);
     json_reader_finish(element, NULL);
   }
@@ -321,6 +360,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   spec->name = name;
   spec->file = g_strdup(json_document_name(document));
   spec->retain = g_ptr_array_new_with_free_func(retain_spec_free);
+  spec->ranks.slow = g_array_new(FALSE, FALSE, sizeof(SlowRank));
   for (; assignments && *assignments; assignments++)
     if (!json_document_set(document, *assignments, error))
       return NULL;
@@ -336,6 +376,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   read_allocator(reader, spec);
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
   read_retain(reader, spec);
+  read_ranks(reader, spec);
   read_phases(reader, spec, strategies);
   gint64 ranks = (gint64) spec->shard * spec->replicate;
   failure_spec_read(reader, (int) MIN(ranks, MESH_RANKS_MAX), spec->accumulation.steps,
@@ -377,8 +418,9 @@ plan_spec_free(PlanSpec *spec)
   if (!spec)
     return;
   g_ptr_array_unref(spec->retain);
+  g_array_unref(spec->ranks.slow);
+  option_values_free(spec->options, spec->section);
   phase_spec_clear(&spec->phases);
-  g_free(spec->options);
   g_free(spec->strategy);
   g_free(spec->file);
   g_free(spec->name);

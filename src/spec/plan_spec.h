@@ -27,15 +27,30 @@ typedef enum {
   OPTIMIZER_COMPOSER
 } OptimizerCode;
 typedef enum { ZERO_GRAD_START, ZERO_GRAD_END } ZeroGradAt;
-typedef enum { RETAIN_CLONE, RETAIN_UNSHARDED } RetainAs;
-typedef enum { RETAIN_END_OF_FORWARD, RETAIN_END_OF_BACKWARD, RETAIN_END_OF_STEP } RetainUntil;
+typedef enum { RETAIN_CLONE, RETAIN_UNSHARDED, RETAIN_REFERENCE } RetainAs;
+typedef enum {
+  RETAIN_END_OF_FORWARD,
+  RETAIN_END_OF_BACKWARD,
+  RETAIN_END_OF_STEP,
+  RETAIN_END_OF_RUN
+} RetainUntil;
 
-/* A group's full parameters kept beyond their module, as a debugging hook would. */
+/* What plans call the loss of a micro-batch among what they retain. */
+#define RETAIN_LOSS "loss"
+
+/* Full parameters of a group (or of a module), or a loss, kept as a debugging hook or a list of the
+ * training script would. */
 typedef struct {
-  char *group; /* "layers.15" */
+  char *group; /* "layers.15", the path of a module in a group, or RETAIN_LOSS */
   RetainAs as;
   RetainUntil until;
 } RetainSpec;
+
+/* A rank that computes more slowly (or faster) than the others. */
+typedef struct {
+  int rank;
+  double compute; /* its kernels take so many times as long */
+} SlowRank;
 
 typedef struct {
   char *name;           /* preset name, or file name without folder and .json */
@@ -48,6 +63,7 @@ typedef struct {
   struct {
     int steps;
     gboolean sync_every_step, reshard_after_backward, set_last_backward;
+    int all_reduce_every; /* micro-batches: of HSDP's replicas */
     gboolean reshard_after_backward_given, set_last_backward_given, sync_every_step_given;
   } accumulation;
   struct {
@@ -61,6 +77,7 @@ typedef struct {
     int every;
     double fraction;
     CheckpointAround around;
+    gboolean early_stop; /* a recomputation ends when backward has what it needs */
   } checkpointing;
   struct {
     OptimizerName name;
@@ -74,6 +91,11 @@ typedef struct {
     double garbage_collection_threshold;
     int roundup_power2_divisions;
   } allocator;
+  struct {
+    GArray *slow;  /* SlowRank */
+    double jitter; /* standard deviation of every rank's compute time, step by step; 0: none */
+    gint64 seed;
+  } ranks;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
   PhaseSpec phases;
@@ -92,8 +114,8 @@ typedef struct {
 
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
- * out of range, a section that the strategy does not use, reserved keys (trainable, offload,
- * ranks), a mesh that overflows. */
+ * out of range, a section that the strategy does not use, reserved keys (trainable,
+ * offload), a mesh that overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,

@@ -44,6 +44,17 @@ preset_names(const char *kind)
   return (char **) g_ptr_array_free(g_steal_pointer(&names), FALSE);
 }
 
+gboolean
+preset_check_models(GError **error)
+{
+  const char *models = g_getenv("HIGHWATER_MODELS");
+  if (!models || !*models || g_file_test(models, G_FILE_TEST_IS_DIR))
+    return TRUE;
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+              "HIGHWATER_MODELS: %s: there is no such folder", models);
+  return FALSE;
+}
+
 static gboolean
 is_path(const char *text)
 {
@@ -64,11 +75,19 @@ preset_find(const char *kind, const char *preset_or_path, GError **error)
   if (g_file_test(preset_or_path, G_FILE_TEST_IS_REGULAR))
     return g_strdup(preset_or_path);
 
+  if (!preset_check_models(error))
+    return NULL;
   g_auto(GStrv) names = preset_names(kind);
   const char *nearest = nearest_name(preset_or_path, (const char *const *) names);
   g_autofree char *hint = nearest
                               ? g_strdup_printf("did you mean '%s'?", nearest)
                               : g_strdup_printf("presets are listed by 'highwater list %s'", kind);
+  if (!*preset_or_path) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "a %s is needed, not an empty name; presets are listed by 'highwater list %s'",
+                kind, kind);
+    return NULL;
+  }
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
               "%s: no such %s preset, and no file of that name; %s", preset_or_path, kind, hint);
   return NULL;

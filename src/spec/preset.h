@@ -8,6 +8,8 @@
  * that is set, else the installed PKGDATADIR/KIND if it exists, else models/KIND of the source tree
  * the program was built from.  Caller frees. */
 char *preset_folder(const char *kind);
+/* FALSE and error when $HIGHWATER_MODELS is set and names no folder. */
+gboolean preset_check_models(GError **error);
 /* Path of a preset, or of the file itself when it has a '/', ends in ".json", or is "-", or when a
  * file of that name is there and no preset.  NULL and an error that names the nearest preset when
  * there is neither.  Caller frees. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "strategy/fsdp1_private.h"
+#include "strategy/fsdp_groups.h"
 
 /* ---- units ---- */
 
@@ -26,7 +27,10 @@ make_units(StrategyContext *x)
   g_autofree int *owner = g_new(int, n->parameters->len);
   memset(owner, -1, sizeof(int) * n->parameters->len);
   int root = strategy_new_unit(x, "root");
-  gboolean wraps = plan_spec_number(x->plan, "blocks_per_group") > 0;
+  gboolean listed = fsdp_groups_given(x->plan);
+  gboolean wraps = plan_spec_number(x->plan, "blocks_per_group") > 0 && !listed;
+  if (listed)
+    fsdp_groups_make_units(x, owner);
   for (int i = 0; i < (int) n->blocks->len && wraps; i++) {
     const Block *b = network_block(n, i);
     if (!is_wrapped(x->plan, i))
@@ -93,16 +97,57 @@ teardown(StrategyContext *x)
   g_free(f);
 }
 
-/* The whole model is made on the device; then its blocks are wrapped one after another, the root
- * last. */
+static int
+depth_of(const Network *network, int parameter)
+{
+  int depth = 0;
+  for (int m = network_parameter(network, parameter)->module; m > 0;
+       m = network_module(network, m)->parent)
+    depth++;
+  return depth;
+}
+
+/* _move_module_to_device (_init_utils.py): breadth first. */
+static void
+move_unit(StrategyContext *x, const Handle *h)
+{
+  int deepest = 0;
+  for (int i = 0; i < h->count; i++)
+    deepest = MAX(deepest, depth_of(x->network, h->parameter[i]));
+  for (int depth = 0; depth <= deepest; depth++)
+    for (int i = 0; i < h->count; i++)
+      if (depth_of(x->network, h->parameter[i]) == depth)
+        strategy_move_to_device(x, h->parameter[i]);
+}
+
+/* A unit after those inside of it (_recursive_wrap).  Returns the first one outside. */
+static int
+construct_unit(StrategyContext *x, int index)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  int module = g_array_index(f->handles[index].unit->modules, int, 0), next = index + 1;
+  while (next < f->count &&
+         strategy_module_contains(x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = construct_unit(x, next);
+  Handle *h = &f->handles[index];
+  if (h->count > 0 && x->plan->phases.initialize.on == INITIALIZE_ON_CPU)
+    move_unit(x, h);
+  if (h->count > 0)
+    handle_construct(x, h);
+  return next;
+}
+
+/* The whole model is made on the device, or in the host's memory; then its blocks are wrapped one
+ * after another, the root last. */
 static void
 construct(StrategyContext *x)
 {
-  Fsdp1 *f = fsdp1_of(x);
-  strategy_construct_whole(x);
-  for (int i = 1; i <= f->count; i++)
-    if (f->handles[i % f->count].count > 0)
-      handle_construct(x, &f->handles[i % f->count]);
+  if (x->plan->phases.initialize.on == INITIALIZE_ON_CPU)
+    strategy_construct_on_host(x);
+  else
+    strategy_construct_whole(x);
+  construct_unit(x, 0);
 }
 
 /* ---- prefetching ---- */
@@ -417,4 +462,6 @@ const Strategy strategy_fsdp1 = {
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = expected,
+    .save_model = fsdp1_save_model,
+    .initializes = INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

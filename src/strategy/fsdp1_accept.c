@@ -1,5 +1,6 @@
 /* fsdp1_accept.c - which plans FSDP1 can honour. */
 #include "strategy/fsdp1_private.h"
+#include "strategy/fsdp_groups.h"
 
 static gboolean
 accept_mesh(const PlanSpec *plan, GError **error)
@@ -22,6 +23,11 @@ static gboolean
 accept_groups(const PlanSpec *plan, GError **error)
 {
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
+  const GPtrArray *lists = plan_spec_option(plan, "groups")->lists;
+  for (guint i = 0; lists != NULL && i < lists->len; i++)
+    if (!((const NameList *) g_ptr_array_index(lists, i))->is_single)
+      return plan_spec_refuse(plan, error, "fsdp.groups",
+                              "fsdp1 wraps single modules: a name or pattern without a list");
   if (plan_spec_number(plan, "blocks_per_group") > 1)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "fsdp1 wraps each block (1) or the whole model alone (0)");
@@ -66,6 +72,8 @@ static gboolean
 accept_prefetch(const PlanSpec *plan, GError **error)
 {
   const OptionValue *backward = plan_spec_option(plan, "backward_prefetch");
+  if (!plan_spec_option(plan, "prefetch_budget")->is_null)
+    return plan_spec_refuse(plan, error, "fsdp.prefetch_budget", "only fsdp2 has it");
   if (!backward->is_name && backward->number != 0)
     return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
                             "fsdp1 takes pre (or 0), post or none, no number of groups");
@@ -105,13 +113,15 @@ gboolean
 fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error) ||
-      !accept_memory(plan, error))
+      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, error))
     return FALSE;
   if (!plan->accumulation.reshard_after_backward)
     return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",
                             "only fsdp2 has it");
   if (plan->accumulation.set_last_backward)
     return plan_spec_refuse(plan, error, "accumulation.set_last_backward", "only fsdp2 has it");
+  if (plan->accumulation.all_reduce_every > 1)
+    return plan_spec_refuse(plan, error, "accumulation.all_reduce_every", "only fsdp2 has it");
   if (loses_tied_gradient(plan, network))
     return plan_spec_refuse(plan, error, "accumulation.sync_every_step",
                             "without sharding, FSDP1 cannot keep a tied weight's gradient in %s "

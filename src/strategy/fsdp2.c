@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "strategy/fsdp2_private.h"
+#include "strategy/fsdp_groups.h"
 #include "strategy/fsdp_options.h"
 
 /* Elements that all ranks hold together, far below what sums over a step could overflow. */
@@ -40,6 +41,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_option(plan, "backward_prefetch")->is_name)
     return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
                             "only FSDP1 names a moment; fsdp2 takes a number of groups");
+  if (!plan_spec_option(plan, "prefetch_budget")->is_null &&
+      (plan_spec_number(plan, "forward_prefetch") || plan_spec_number(plan, "backward_prefetch")))
+    return plan_spec_refuse(plan, error, "fsdp.prefetch_budget",
+                            "takes the place of forward_prefetch and backward_prefetch");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "fsdp2 casts by its mixed precision policy, not by autocast");
@@ -47,6 +52,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.reshard_after_forward",
                             "%" G_GINT64_FORMAT " does not divide mesh.shard %d", reshard->number,
                             plan->shard);
+  if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
+    return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
+                            "needs replicas: mesh.replicate is 1");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
@@ -56,7 +64,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return accept_padding(plan, network, error);
+  return fsdp_groups_accept(plan, network, error) && accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -84,16 +92,11 @@ add_blocks(StrategyContext *x, int per_group, int *owner)
   }
 }
 
-/* Units in the order of named_modules(): root, embedding, blocks, head.  The root's comes first but
- * takes what is left. */
+/* Embedding, blocks and head. */
 static void
-make_units(StrategyContext *x)
+make_usual_units(StrategyContext *x, int *owner)
 {
   const Network *n = x->network;
-  int modules = (int) n->modules->len;
-  g_autofree int *owner = g_new(int, n->parameters->len);
-  memset(owner, -1, sizeof(int) * n->parameters->len);
-  int root = strategy_new_unit(x, "root");
   if (plan_spec_number(x->plan, "embedding") == 1)
     for (guint i = 0; i < n->embedding_modules->len; i++) {
       int module = g_array_index(n->embedding_modules, int, i);
@@ -109,7 +112,21 @@ make_units(StrategyContext *x)
       strategy_add_module(x, head, module, module, owner);
     }
   }
-  strategy_add_module(x, root, 0, modules - 1, owner);
+}
+
+/* Units in the order of named_modules().  The root's comes first but takes what is left. */
+static void
+make_units(StrategyContext *x)
+{
+  const Network *n = x->network;
+  g_autofree int *owner = g_new(int, n->parameters->len);
+  memset(owner, -1, sizeof(int) * n->parameters->len);
+  int root = strategy_new_unit(x, "root");
+  if (fsdp_groups_given(x->plan))
+    fsdp_groups_make_units(x, owner);
+  else
+    make_usual_units(x, owner);
+  strategy_add_module(x, root, 0, (int) n->modules->len - 1, owner);
 }
 
 static void
@@ -136,7 +153,7 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
   for (guint i = 0; i < unit->modules->len; i++)
     f->group_of_module[g_array_index(unit->modules, int, i)] = index;
   g->gathered_elements = f->ranks * g->shard_elements;
-  g->gathered = g->all_reduce_input = NO_STORAGE;
+  g->gathered = g->all_reduce_input = g->partial = NO_STORAGE;
   g->reshard_event = g->reduce_event = g->all_reduce_event = -1;
   unit->unsharded_bytes = g->gathered_elements * dtype_size(f->gathered);
   unit->shard_bytes = g->shard_elements * dtype_size(f->stored);
@@ -149,8 +166,9 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   const OptionValue *v = plan_spec_option(x->plan, "reshard_after_forward");
   const Group *g = &f->groups[index];
   int first = g->unit->modules->len > 0 ? g_array_index(g->unit->modules, int, 0) : 0;
-  gboolean is_block = network_module(x->network, first)->block >= 0;
-  gboolean is_head = !is_block && x->network->head_modules->len > 0 &&
+  gboolean is_block = network_module(x->network, first)->block >= 0 && !fsdp_groups_given(x->plan);
+  gboolean is_head = !is_block && !fsdp_groups_given(x->plan) &&
+                     x->network->head_modules->len > 0 &&
                      first == g_array_index(x->network->head_modules, int, 0) && index > 0;
   if (index == 0 && !plan_spec_number(x->plan, "reshard_root"))
     return RESHARD_NO;
@@ -167,30 +185,6 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   if (v->number == 1)
     return RESHARD_NO;
   return v->number == f->ranks ? RESHARD_YES : RESHARD_SLICE;
-}
-
-/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks in
- * either direction. */
-static void
-set_prefetch(StrategyContext *x, Fsdp2 *f)
-{
-  int forward = (int) plan_spec_number(x->plan, "forward_prefetch");
-  int backward = (int) plan_spec_number(x->plan, "backward_prefetch");
-  g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(int));
-  for (int i = 0; i < f->count; i++) {
-    int module = g_array_index(f->groups[i].unit->modules, int, 0);
-    if (network_module(x->network, module)->block >= 0)
-      g_array_append_val(blocks, i);
-  }
-  for (int k = 0; k < (int) blocks->len; k++) {
-    Group *g = &f->groups[g_array_index(blocks, int, k)];
-    g->forward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));
-    for (int j = k + 1; j <= k + forward && j < (int) blocks->len; j++)
-      g_array_append_val(g->forward_prefetch, g_array_index(blocks, int, j));
-    g->backward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));
-    for (int j = k - 1; j >= k - backward && j >= 0; j--)
-      g_array_append_val(g->backward_prefetch, g_array_index(blocks, int, j));
-  }
 }
 
 static void
@@ -227,7 +221,7 @@ setup(StrategyContext *x)
     if (g->reshard_after_forward == RESHARD_SLICE)
       f->slice_communicator = program_builder_communicator(x->builder, "slice", g->slice_ranks, 1);
   }
-  set_prefetch(x, f);
+  fsdp2_set_prefetch(x, f);
 }
 
 static void
@@ -299,6 +293,10 @@ construct_module_end(StrategyContext *x, int module)
 static void
 construct(StrategyContext *x)
 {
+  if (x->plan->phases.initialize.from == INITIALIZE_FULL) {
+    fsdp2_construct_from_full(x);
+    return;
+  }
   strategy_visit_construction(x, construct_parameter, construct_module_end);
 }
 
@@ -473,7 +471,8 @@ misled_prefetch(const Fsdp2 *f, const PlanSpec *plan)
 }
 
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
- * gradients are reduced once in every micro-batch that synchronizes. */
+ * gradients are reduced once in every micro-batch that synchronizes, and summed over replicas in
+ * every n-th of them and the last. */
 static ExpectedTotals
 expected(StrategyContext *x)
 {
@@ -482,6 +481,7 @@ expected(StrategyContext *x)
   ExpectedTotals total = {0};
   int steps = plan->accumulation.steps,
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
+  gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
   int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
   for (int i = 0; i < f->count; i++) {
     const Group *g = &f->groups[i];
@@ -492,7 +492,7 @@ expected(StrategyContext *x)
       total.elements_gathered += gathers * g->gathered_elements;
     if (f->ranks > 1)
       total.elements_reduced += synchronized * g->gathered_elements;
-    total.elements_all_reduced += f->replicas > 1 ? synchronized * g->shard_elements : 0;
+    total.elements_all_reduced += f->replicas > 1 ? summed * g->shard_elements : 0;
     *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         g->shard_elements * dtype_size(f->stored);
   }
@@ -533,7 +533,11 @@ const Strategy strategy_fsdp2 = {
     .after_backward = after_backward,
     .end_backward = end_backward,
     .release = release,
+    .saves_states = TRUE,
+    .begin_state = fsdp2_begin_state,
+    .full_tensor = fsdp2_full_tensor,
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = expected,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

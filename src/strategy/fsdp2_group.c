@@ -453,6 +453,54 @@ all_reduce(StrategyContext *x, Group *g, StorageId output)
   live_storage_hold(x->live, output);
 }
 
+/* set_requires_all_reduce: every n-th micro-batch and the last one. */
+static gboolean
+sums_over_replicas(const StrategyContext *x)
+{
+  return x->last_micro_batch || (x->micro_batch + 1) % x->plan->accumulation.all_reduce_every == 0;
+}
+
+static void
+add_partial(StrategyContext *x, const Group *g, StorageId from, StorageId to)
+{
+  DType reduce = fsdp2_of(x)->reduce;
+  group_operand(x, from, reduce, ROLE_READ);
+  group_operand(x, to, reduce, ROLE_ACCUMULATE);
+  strategy_launch(x, STREAM_REDUCE_SCATTER, "add",
+                  3.0 * (double) g->shard_elements * dtype_size(reduce));
+}
+
+/* Without an all-reduce the shard is kept, or added to what is kept.  Takes the output. */
+static void
+keep_partial(StrategyContext *x, Group *g, StorageId output, StorageId *last_gradient)
+{
+  if (g->partial != NO_STORAGE)
+    add_partial(x, g, output, g->partial);
+  else
+    live_storage_hold(x->live, g->partial = output);
+  g->reduce_event = record(x, STREAM_REDUCE_SCATTER);
+  live_storage_clear(x->live, last_gradient);
+  live_storage_drop(x->live, output);
+}
+
+/* With the shards kept in earlier micro-batches, summed over the replicas, it is the sharded
+ * gradient.  Takes the output. */
+static void
+finish_gradient(StrategyContext *x, Group *g, StorageId output, StorageId *last_gradient)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  StreamId stream = f->replicas > 1 ? STREAM_ALL_REDUCE : STREAM_REDUCE_SCATTER;
+  if (g->partial != NO_STORAGE)
+    add_partial(x, g, g->partial, output);
+  if (f->replicas > 1)
+    all_reduce(x, g, output);
+  StorageId flat = store_gradient(x, g, output, stream);
+  g->reduce_event = record(x, stream);
+  live_storage_clear(x->live, last_gradient);
+  live_storage_drop(x->live, flat);
+  live_storage_clear(x->live, &g->partial);
+}
+
 /* Sums the input over the shard group; a group of one copies. */
 static void
 scatter(StrategyContext *x, Group *g, StorageId input, StorageId output)
@@ -489,13 +537,10 @@ reduce(StrategyContext *x, Group *g, StorageId *gradients, int count)
                      CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter output");
   scatter(x, g, input, output);
   gint32 scattered = record(x, STREAM_REDUCE_SCATTER);
-  if (f->replicas > 1)
-    all_reduce(x, g, output);
-  StreamId stream = f->replicas > 1 ? STREAM_ALL_REDUCE : STREAM_REDUCE_SCATTER;
-  StorageId flat = store_gradient(x, g, output, stream);
-  g->reduce_event = record(x, stream);
-  live_storage_clear(x->live, &gradients[count - 1]);
-  live_storage_drop(x->live, flat);
+  if (f->replicas == 1 || sums_over_replicas(x))
+    finish_gradient(x, g, output, &gradients[count - 1]);
+  else
+    keep_partial(x, g, output, &gradients[count - 1]);
   f->reduce_input = input;
   f->reduce_input_event = scattered;
 }

@@ -34,6 +34,7 @@ typedef struct {
   gint32 reduce_event;     /* post_reduce_event, -1: none */
   gint32 all_reduce_event; /* HSDP, -1: none */
   StorageId all_reduce_input;
+  StorageId partial;     /* reduced in earlier micro-batches, but not over the replicas */
   gint32 *on_host_event; /* by parameter: its gradient has come to the host; -1: none pending */
 } Group;
 
@@ -60,6 +61,9 @@ fsdp2_of(const StrategyContext *x)
 {
   return x->state;
 }
+
+/* Which groups each group gathers ahead (fsdp2_prefetch.c). */
+void fsdp2_set_prefetch(StrategyContext *x, Fsdp2 *f);
 
 /* Issues the group's all-gather unless it is unsharded or one is pending. */
 void group_unshard(StrategyContext *x, Group *g);
@@ -95,5 +99,16 @@ void offload_wait(StrategyContext *x, Group *g);
 
 /* A wait for everything issued on another stream so far. */
 void wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
+
+/* ---- fsdp2_state.c: state dicts ---- */
+
+void fsdp2_begin_state(StrategyContext *x);
+StorageId fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtype,
+                            Category category);
+
+/* ---- fsdp2_init.c ---- */
+
+/* fully_shard of a model with parameters (the plan's initialize.from is full). */
+void fsdp2_construct_from_full(StrategyContext *x);
 
 #endif

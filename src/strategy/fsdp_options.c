@@ -10,6 +10,8 @@ static const char *const moments[] = {"pre", "post", "none", NULL};
 static const OptionInfo options[] = {
     {"blocks_per_group", OPTION_INT, "1", 0, 1 << 20, NULL,
      "blocks in one group; 0: everything in the root's"},
+    {"groups", OPTION_NAME_LISTS, "null", 0, 0, NULL,
+     "groups by paths of modules: a list is one group, a name alone one for each match"},
     {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
      "the embedding is in the root's group, or in its own (an output layer tied to it then isn't)"},
     {"head", OPTION_ENUM, "\"root\"", 0, 0, places,
@@ -29,6 +31,8 @@ static const OptionInfo options[] = {
      "groups gathered ahead explicitly in forward; 0: implicit; FSDP1: 1 is True"},
     {"backward_prefetch", OPTION_NAME_OR_INT, "0", 0, 1 << 20, moments,
      "the same in backward; FSDP1: before or after a group's gradients are computed, 0 is pre"},
+    {"prefetch_budget", OPTION_SIZE, "null", 1, 0, NULL,
+     "FSDP2 only: gathers ahead as many groups as fit into so many bytes, instead of a number"},
     {"sharding_strategy", OPTION_ENUM, "\"FULL_SHARD\"", 0, 0, sharding_strategies,
      "FSDP1 only: what is sharded, and when parameters are freed"},
     {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL,

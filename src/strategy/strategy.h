@@ -55,6 +55,9 @@ typedef struct {
   gint64 elements;                     /* unpadded */
   gint64 unsharded_bytes, shard_bytes; /* as gathered; of this rank, as stored */
   int all_gathers, reduce_scatters;    /* issued in the step being written */
+  /* with a budget for prefetching: how many groups it gathers ahead, and what those take */
+  int forward_prefetches, backward_prefetches;
+  gint64 forward_prefetched_bytes, backward_prefetched_bytes;
 } Unit;
 
 typedef struct _StrategyContext StrategyContext;
@@ -64,6 +67,8 @@ struct _StrategyContext {
   const PlanSpec *plan;
   const DeviceProfile *device;
   int rank;            /* this rank's place in the shard group */
+  int global_rank;     /* and among all */
+  int replica;         /* and among the replicas */
   gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
@@ -87,11 +92,11 @@ struct _StrategyContext {
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
-/* A unit's full parameters held beyond their module (the plan's "retain"). */
+/* What is held beyond its time: a unit's or a module's full parameters, a loss (retain.h). */
 typedef struct {
   const RetainSpec *spec;
-  int unit;
-  GArray *clones; /* StorageId */
+  int unit;       /* -1: no unit's */
+  GArray *clones; /* StorageId: what is held */
 } Retained;
 
 /* Elements and bytes that a step should send and hold, in closed form: what conformance tests
@@ -102,6 +107,7 @@ typedef struct {
   gint64 elements_gathered; /* sum over all-gathers of the gathered buffer's elements */
   gint64 elements_reduced;  /* sum over reduce-scatters of the reduced buffer's elements */
   gint64 elements_all_reduced;
+  gint64 elements_broadcast;   /* by strategies of PyTorch */
   gint64 parameter_bytes;      /* persistent, per rank */
   gint64 host_parameter_bytes; /* the same in the host's memory, by strategies of PyTorch */
 } ExpectedTotals;
@@ -120,10 +126,18 @@ typedef enum {
   LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
 } LossScaling;
 
+/* From the meta device; whole on the device; whole in the host's memory. */
+enum { INITIALIZES_META = 1, INITIALIZES_ON_DEVICE = 2, INITIALIZES_ON_CPU = 4 };
+
+/* state_dict.h */
+typedef struct _StateDict StateDict;
+
 typedef struct {
   const char *name;             /* "fsdp2" */
   const char *summary;          /* one line for `list` */
   const OptionSection *section; /* its section of the plan; NULL: none */
+  /* How models can be made (the plan's initialize): INITIALIZES_ flags. */
+  guint initializes;
   /* Refuses plans it cannot honour. */
   gboolean (*accept)(const PlanSpec *plan, const Network *network, GError **error);
   /* Sets up units and state; issues nothing. */
@@ -133,6 +147,8 @@ typedef struct {
   /* What wraps the finished model in a phase of its own, before the training loop makes anything
    * (deepspeed.initialize). */
   void (*initialize)(StrategyContext *x);
+  /* What constructing the optimizer does besides, after `initialize`. */
+  void (*construct_optimizer)(StrategyContext *x);
   void (*teardown)(StrategyContext *x);
   /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
   LossScaling (*loss)(const PlanSpec *plan);
@@ -160,6 +176,8 @@ typedef struct {
   /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
    * parameter. */
   void (*optimizer_step)(StrategyContext *x);
+  /* An optimizer.step() of its own, after clipping; FALSE (or NULL): every parameter is updated. */
+  gboolean (*update)(StrategyContext *x);
   /* Hooks on every module's call, for frameworks that have them there; a recomputation runs the
    * forward ones again.  The module is an index, or network_wrapper() of a block.  Its backward
    * begins when a gradient reaches its output, and ends when those of all its inputs are there:
@@ -168,6 +186,16 @@ typedef struct {
   void (*after_module)(StrategyContext *x, int module);
   void (*before_module_backward)(StrategyContext *x, int module);
   void (*after_module_backward)(StrategyContext *x, int module);
+  /* Checkpoints.  saves_states: each parameter's shard and optimizer states are tensors of their
+   * own, which the state dict takes as they are, or as full_tensor makes them. */
+  gboolean saves_states;
+  /* model.state_dict() of its own, without the optimizer's. */
+  void (*save_model)(StrategyContext *x, StateDict *dict);
+  void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
+  /* A tensor that is sharded as the parameter is, gathered: a new storage, or a reference to the
+   * same one.  NULL: tensors are whole. */
+  StorageId (*full_tensor)(StrategyContext *x, int parameter, StorageId local, DType dtype,
+                           Category category);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
                           than the model takes */
@@ -176,6 +204,7 @@ typedef struct {
   gboolean (*splits_tied)(const PlanSpec *plan);
   /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
   gboolean (*clip)(StrategyContext *x);
+  gboolean only_replicas;   /* its ranks are the mesh's replicas, and mesh.shard is 1 */
   gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
   gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
@@ -221,6 +250,9 @@ void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyC
 gboolean strategy_module_contains(const Network *network, int module, int other);
 /* The whole model on every rank, parameter by parameter. */
 void strategy_construct_whole(StrategyContext *x);
+/* The whole model in pageable memory, and a parameter's way from there to the device. */
+void strategy_construct_on_host(StrategyContext *x);
+void strategy_move_to_device(StrategyContext *x, int parameter);
 /* Refuses what needs sharded groups: for strategies that have none. */
 gboolean strategy_accept_unsharded(const PlanSpec *plan, GError **error);
 /* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not

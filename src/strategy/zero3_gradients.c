@@ -1,7 +1,13 @@
 /* zero3_gradients.c - gradients are copied into one bucket as they come; when it is full they are
  * reduced and each rank adds its part to the buffer that the optimizer reads (stage3.py,
  * __add_grad_to_ipg_bucket to partition_grads; coalesced_collectives.py). */
+#include "base/units.h"
 #include "strategy/zero3_private.h"
+
+/* The caching allocator's smallest block, bytes. */
+#define ALLOCATOR_BLOCK 512
+/* Up to so many ranks every pad is a block of its own. */
+#define RANKS_PADDED_ONE_BY_ONE 1024
 
 /* ---- the bucket ---- */
 
@@ -94,7 +100,7 @@ launch(StrategyContext *x, const char *name, gint64 bytes)
 
 /* Elements of a parameter that a rank's chunk has, without padding. */
 static gint64
-chunk_elements(const Zero3Parameter *p, int rank)
+chunk_elements(const Zero3Parameter *p, gint64 rank)
 {
   return CLAMP(p->elements - rank * p->shard, 0, p->shard);
 }
@@ -118,19 +124,77 @@ issue_collective(StrategyContext *x, CollectiveKind kind, gint64 elements)
   z->reduced_elements += elements;
 }
 
+/* Zeros for the ranks from first to before end, which all lack the same: so many of these blocks.
+ */
+static void
+pad_ranks(StrategyContext *x, Results *padding, gint64 first, gint64 end)
+{
+  const Zero3 *z = zero3_of(x);
+  gboolean one_block = end - first > 1;
+  gint64 together = 0;
+  for (guint i = 0; i < z->bucketed->len; i++) {
+    const Zero3Parameter *p = &z->parameter[bucketed_at(z, (int) i)->parameter];
+    gint64 missing = (p->shard - chunk_elements(p, first)) * z->ds.element;
+    if (missing > 0 && !one_block)
+      make(x, padding, missing, "padding of a gradient");
+    together += round_up(missing, ALLOCATOR_BLOCK);
+  }
+  if (one_block && together > 0)
+    make(x, padding, (end - first) * together, "padding of gradients");
+}
+
+static int
+compare_ranks(gconstpointer a, gconstpointer b)
+{
+  gint64 x = *(const gint64 *) a, y = *(const gint64 *) b;
+  return (x > y) - (x < y);
+}
+
+/* Ranks at which a chunk of some gradient is the first to be short, or to be missing.  Between them
+ * all lack the same. */
+static GArray *
+ranks_where_padding_changes(const Zero3 *z)
+{
+  GArray *ranks = g_array_new(FALSE, FALSE, sizeof(gint64));
+  const gint64 ends[] = {0, z->ds.ranks};
+  g_array_append_vals(ranks, ends, G_N_ELEMENTS(ends));
+  for (guint i = 0; i < z->bucketed->len; i++) {
+    const Zero3Parameter *p = &z->parameter[bucketed_at(z, (int) i)->parameter];
+    gint64 whole = p->elements / p->shard;
+    const gint64 changes[] = {MIN(whole, z->ds.ranks), MIN(whole + 1, z->ds.ranks)};
+    g_array_append_vals(ranks, changes, G_N_ELEMENTS(changes));
+  }
+  g_array_sort(ranks, compare_ranks);
+  return ranks;
+}
+
+/* For each rank and each gradient of which its chunk is short, zeros of their own.  On thousands of
+ * ranks these are millions of blocks of 512 bytes: there neighbours that lack the same get one
+ * block as large as theirs together. */
+static void
+make_padding(StrategyContext *x, Results *padding)
+{
+  const Zero3 *z = zero3_of(x);
+  if (z->ds.ranks <= RANKS_PADDED_ONE_BY_ONE) {
+    for (int rank = 0; rank < z->ds.ranks; rank++)
+      pad_ranks(x, padding, rank, rank + 1);
+    return;
+  }
+  g_autoptr(GArray) ranks = ranks_where_padding_changes(z);
+  for (guint i = 1; i < ranks->len; i++) {
+    gint64 first = g_array_index(ranks, gint64, i - 1), end = g_array_index(ranks, gint64, i);
+    if (first < end)
+      pad_ranks(x, padding, first, end);
+  }
+}
+
 /* Chunks of all gradients for rank 0, then for rank 1 and so on; short ones are padded. */
 static StorageId
 interleave(StrategyContext *x, Results *r, gint64 elements)
 {
   Zero3 *z = zero3_of(x);
   Results padding = {g_array_new(FALSE, FALSE, sizeof(StorageId))};
-  for (int rank = 0; rank < z->ds.ranks; rank++)
-    for (guint i = 0; i < z->bucketed->len; i++) {
-      const Zero3Parameter *p = &z->parameter[bucketed_at(z, (int) i)->parameter];
-      gint64 missing = p->shard - chunk_elements(p, rank);
-      if (missing > 0)
-        make(x, &padding, missing * z->ds.element, "padding of a gradient");
-    }
+  make_padding(x, &padding);
   StorageId all = make(x, r, elements * z->ds.element, "reduce-scatter input");
   for (guint i = 0; i < z->bucketed->len; i++)
     gradient_operand(x, bucketed_at(z, (int) i), ROLE_READ);

@@ -203,7 +203,7 @@ plan "a threshold above all memory" "key 'allocator.garbage_collection_threshold
   '{"allocator": {"garbage_collection_threshold": 2}}'
 plan "divisions that are no power of two" "3 is not a power of 2" '{"allocator": {"roundup_power2_divisions": 3}}'
 plan "a split size beyond 2^63" "is beyond 8 EiB" '{"allocator": {"max_split_size": "99999999TiB"}}'
-for key in trainable offload ranks; do
+for key in trainable offload; do
   plan "the reserved key $key" "key '$key': not yet supported" '{"'$key'": 1}'
 done
 

@@ -46,4 +46,7 @@ HIGHWATER_MODELS=$scratch/models
 answers "a broken file does not hide the others" 0 list plan
 ok "the good preset has its line" grep -qE "^  good +mine" out
 ok "the broken one says why" grep -qE "^  broken +.*line" out
+HIGHWATER_MODELS=/nowhere
+refuses "a folder of presets that is not there is named" "HIGHWATER_MODELS: /nowhere: there is no such folder" list
+refuses "when a preset is asked for, too" "HIGHWATER_MODELS: /nowhere: there is no such folder" run tiny
 finish

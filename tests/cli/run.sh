@@ -17,6 +17,23 @@ refuses "a misspelt cluster is recognized" "did you mean 'h100-8'?" run tiny --c
 refuses "a missing network is named" "missing.json: cannot be read: No such file" run missing.json
 refuses "a missing plan is named" "missing.json: cannot be read: No such file" run tiny --plan missing.json
 refuses "a missing cluster is named" "missing.json: cannot be read: No such file" run tiny --cluster missing.json
+refuses "an empty name is no network" "a network is needed, not an empty name" run ""
+refuses "nor a plan" "a plan is needed, not an empty name" run tiny --plan ""
+refuses "numbers are decimal" "run: --steps: '0x10' is not a decimal number" run tiny --steps=0x10
+refuses "and not octal" "run: --rank: '010' is not a decimal number" run tiny --rank 010
+refuses "a folder is not standard output" "run: --output: a folder is needed" run tiny --output -
+ok "and none is made" test ! -e ./-
+refuses "half an object is no string" "--set 'mesh={': line 1: " run tiny --set 'mesh={'
+refuses "half an array neither" "--set 'retain=[1': line 1: " run tiny --set 'retain=[1'
+for command in run lower show; do
+  refuses "$command says that --set was wrong" "highwater: --set mesh.shard=0: " $command tiny --set mesh.shard=0
+  ok "and in which plan" grep -q "key 'mesh.shard': 0 is not in 1..1048576" err
+done
+refuses "below a section that was set, too" "--set mesh={\"shards\": 2}: " run tiny --set 'mesh={"shards": 2}'
+refuses "what the plan's own keys do is not blamed on --set" "highwater: $HIGHWATER_MODELS" \
+  run tiny --set strategy=ddp --set mesh.shard=1
+refuses "FSDP1's root is never resharded" "key 'fsdp.reshard_root': only fsdp2 has it" \
+  run tiny --plan fsdp1 --set fsdp.reshard_root=false
 mkdir folder.json
 refuses "a folder is no network" "folder.json: cannot be read" run folder.json
 printf '{"model_type": "llama"' >truncated.json
@@ -68,10 +85,25 @@ refuses "a failure is in a step that is simulated" "step 2 is beyond the 1 steps
 answers "memory may run out first" 1 run tiny --memory-limit 100MiB --set failure.rank=3 --set 'failure.at=step 2 clip 0'
 ok "and the failure is not reached" grep -q 'memory runs out before rank 3 fails' out
 
+# The model is built under the same limit.
+answers "a model that cannot be built does not fit" 1 run llama-3-8b --plan fsdp1 --memory-limit 20GiB
+ok "and the construction is named" grep -q '^DOES NOT FIT  construction of layers.22' out
+ok "with its peak" grep -q '^PEAK    20.0 GiB allocated in construction' out
+answers "it is a run like others" 1 run llama-3-8b --plan fsdp1 --memory-limit 20GiB --output unbuilt --json
+answers "of which figures can be made" 0 plot timeline unbuilt --terminal dumb
+
 # Ranks of ZeRO-2 differ by what falls into their partition: here the embedding does into rank 0's.
 answers "another rank that has no room is found" 1 run llama-3-8b --plan zero2 --rank 3 --memory-limit 36GiB \
   --set batch.sequence_length=2048
 ok "and named" grep -q 'rank 0' out
+# ZeroRedundancyOptimizer deals three equal layers to two ranks: rank 0 has the states of two.
+printf '%s' '{"family": "blocks", "hidden": 2048, "embedding": false, "head": false, "loss": "sum",
+  "blocks": [{"repeat": 3, "ops": [{"op": "linear", "out": 2048}]}]}' >three.json
+answers "a rank that updates more than this one decides" 1 run three.json --rank 1 --memory-limit 260MiB --plan ddp \
+  --set mesh.replicate=2 --set batch.sequence_length=64 --set precision=null --set ddp.zero_redundancy_optimizer=true
+ok "and is named too" grep -q 'rank 0' out
+answers "with room for both it fits" 0 run three.json --rank 1 --memory-limit 280MiB --plan ddp \
+  --set mesh.replicate=2 --set batch.sequence_length=64 --set precision=null --set ddp.zero_redundancy_optimizer=true
 
 # A tied weight that groups cannot share counts twice, and the report says so.
 answers "a tied model in groups of their own" 0 run llama-3.2-1b --verbose

@@ -141,7 +141,8 @@ fms_row(const Csv *csv, guint i, PublishedRow *row)
 
 /* ---- llm-foundry: scripts/train/benchmarking: Composer's FSDP by block, a reduction in every
  * micro-batch, Composer's own AdamW, clipping at 1; attn_impl triton on both devices
- * (submit_benchmarks.py) ---- */
+ * (submit_benchmarks.py).  The A100 ran PyTorch 1.13.1 (its default image), whose checkpoints
+ * recompute a block to its end; the H100 2.1.0 ---- */
 
 static gboolean
 foundry_row(const Csv *csv, guint i, PublishedRow *row, const char *gpu)
@@ -167,12 +168,14 @@ foundry_row(const Csv *csv, guint i, PublishedRow *row, const char *gpu)
                    " 'batch': {'micro_batch': %d, 'sequence_length': %d},"
                    " 'accumulation': {'steps': %d, 'sync_every_step': true},"
                    " 'optimizer': {'implementation': 'composer', 'clip_grad_norm': 1.0},"
-                   " 'activation_checkpointing': {'policy': '%s'},"
+                   " 'activation_checkpointing': {%s},"
                    " 'fsdp': {'sharding_strategy': '%s'}}",
                    csv_int(csv, i, "gpus"), pure ? "bf16" : "fp32",
                    csv_int(csv, i, "micro_batch_per_gpu"), length, csv_int(csv, i, "grad_accum"),
-                   full ? "full" : "none", csv_text(csv, i, "sharding"));
-  row->cluster = a100 ? nodes_of_8("a100-sxm-40gb", "infiniband", 8, 200)
+                   full ? (a100 ? "'policy': 'full', 'early_stop': false" : "'policy': 'full'")
+                        : "'policy': 'none'",
+                   csv_text(csv, i, "sharding"));
+  row->cluster = a100 ? nodes_of_8("a100-sxm-40gb", "roce", 8, 200)
                       : nodes_of_8("h100-sxm-80gb", "infiniband", 8, 400);
   return TRUE;
 }
@@ -189,8 +192,9 @@ foundry_a100_row(const Csv *csv, guint i, PublishedRow *row)
   return foundry_row(csv, i, row, "a100_40gb");
 }
 
-/* ---- InternEvo: configs/7B_sft.py: ZeRO-1 over zero1 ranks (-1: all; on 8 GPUs 8 is all), fused norms and rotary
- * embeddings, FlashAttention 1, Adam as one kernel ---- */
+/* ---- InternEvo: configs/7B_sft.py: ZeRO-1 over zero1 ranks (-1: all; on 8 GPUs 8 is all), fused
+ * norms and rotary embeddings, FlashAttention 1, Adam as one kernel; a reentrant checkpoint
+ * (internlm/solver/activation_checkpoint.py) ---- */
 
 static gboolean
 internevo_row(const Csv *csv, guint i, PublishedRow *row)
@@ -210,9 +214,10 @@ internevo_row(const Csv *csv, guint i, PublishedRow *row)
                    " 'precision': {'parameters': 'bf16'},"
                    " 'batch': {'micro_batch': %d, 'sequence_length': %d},"
                    " 'accumulation': {'steps': %d}, 'optimizer': {'implementation': 'fused',"
-                   " 'clip_grad_norm': 1.0}, 'activation_checkpointing': {'policy': '%s'}}",
+                   " 'clip_grad_norm': 1.0}, 'activation_checkpointing': {%s}}",
                    shard, gpus / shard, csv_int(csv, i, "micro_bsz"), csv_int(csv, i, "seq_len"),
-                   csv_int(csv, i, "micro_num"), full ? "full" : "none");
+                   csv_int(csv, i, "micro_num"),
+                   full ? "'policy': 'full', 'early_stop': false" : "'policy': 'none'");
   row->cluster = nodes_of_8("a100-sxm-80gb", "roce", 4, 100);
   return TRUE;
 }
@@ -230,12 +235,17 @@ const PublishedSource published_sources[] = {
      "compiled; p of the blocks checkpointed, from the published hfu / mfu; loss of bf16 logits",
      15, 0, 25},
     {"llm-foundry H100", "llm_foundry_mpt.csv",
-     "eager; Triton attention of 2023; fp32 reductions; 8 x 400 Gbit", 12, 20, 0},
+     "eager; Triton attention of 2023; fp32 reductions; PyTorch 2.1; the network is not published: "
+     "8 x 400 Gbit",
+     12, 20, 0},
     {"llm-foundry A100", "llm_foundry_mpt.csv",
-     "eager; A100 40 GB; Triton attention of 2023; bf16 reductions; 8 x 200 Gbit", 10, 18, 0},
+     "eager; A100 40 GB; Triton attention of 2023; bf16 reductions; PyTorch 1.13, so no early "
+     "stop; 8 x 200 Gbit RoCE",
+     10, 18, 0},
     {"InternEvo", "internevo.csv",
-     "eager; FlashAttention 1; fused norms; 4 x 100 Gbit RoCE; packed rows as unpacked ones", 12,
-     25, 0},
+     "eager; FlashAttention 1; fused norms; reentrant checkpoints; 4 x 100 Gbit RoCE; packed rows "
+     "as unpacked ones",
+     12, 25, 0},
     {0},
 };
 

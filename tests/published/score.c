@@ -241,6 +241,8 @@ static const Ratio ratios[] = {
      "llama2-13b, batch 2, selective layer", 0.04},
     {"no checkpointing over selective op, 13B", "torchtitan 2024", "llama2-13b, batch 2, none",
      "llama2-13b, batch 2, selective op", 0.04},
+    {"1024 over 8 GPUs, zero1 8", "InternEvo", "1024 GPUs, zero1 8, batch 2 x 4",
+     "8 GPUs, zero1 8, batch 2 x 4", 0.08},
     {"7B of 65,536 over 1,024 tokens", "llm-foundry H100", "7b, 8 GPUs, 65536 tokens",
      "7b, 8 GPUs, 1024 tokens", 0.03},
 };

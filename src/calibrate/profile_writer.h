@@ -1,0 +1,17 @@
+/* profile_writer.h - a cluster file from a known cluster and what was measured. */
+#ifndef HIGHWATER_CALIBRATE_PROFILE_WRITER_H
+#define HIGHWATER_CALIBRATE_PROFILE_WRITER_H
+
+#include "calibrate/calibration.h"
+
+/* The preset of a cluster whose GPU nccl-tests calls so ("NVIDIA H100 80GB HBM3"), with nodes of at
+ * least so many GPUs if there is one; NULL: none.  Static. */
+const char *profile_base_for(const char *gpu, int gpus_per_node);
+
+/* The text of a cluster file: the one of base (preset or file), with the measured times of
+ * collectives (CalibratedCollective) as tables, and the bandwidths that follow from them for groups
+ * of other shapes.  Where two measure the same, the smaller time of each size counts.  NULL and
+ * error when base cannot be read.  Caller frees. */
+char *profile_write(const char *base, const GPtrArray *collectives, GError **error);
+
+#endif

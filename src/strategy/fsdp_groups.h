@@ -1,0 +1,16 @@
+/* fsdp_groups.h - the plan's own groups of modules ("fsdp.groups"). */
+#ifndef HIGHWATER_STRATEGY_FSDP_GROUPS_H
+#define HIGHWATER_STRATEGY_FSDP_GROUPS_H
+
+#include "strategy/strategy.h"
+
+/* Does the plan list groups?  Then blocks, embedding and head have none of their own. */
+gboolean fsdp_groups_given(const PlanSpec *plan);
+/* Can they be honoured?  Errors name what matches nothing, what is in two groups or inside of
+ * another, and options that say something else about groups. */
+gboolean fsdp_groups_accept(const PlanSpec *plan, const Network *network, GError **error);
+/* Makes a unit of each accepted group, in the order of their first modules; owner as in
+ * strategy_add_module. */
+void fsdp_groups_make_units(StrategyContext *x, int *owner);
+
+#endif
