@@ -95,15 +95,46 @@ accept_compile(const LowerInput *in, GError **error)
   return TRUE;
 }
 
+/* Composer's optimizer has states of flat parameters, which no state dict here speaks of. */
+static gboolean
+accept_composer(const LowerInput *in, GError **error)
+{
+  const PlanSpec *plan = in->plan;
+  gboolean saves = plan->phases.save.given && plan->phases.save.optimizer;
+  gboolean loads = plan->phases.load.given && plan->phases.load.optimizer;
+  if (in->strategy->flatten == NULL || (!saves && !loads))
+    return TRUE;
+  return plan_spec_refuse(plan, error, saves ? "phases.save.optimizer" : "phases.load.optimizer",
+                          "not yet supported for composer's flat parameters");
+}
+
 static gboolean
 accept_plan(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
   if (plan->compile_per_block && !accept_compile(in, error))
     return FALSE;
+  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER && !accept_composer(in, error))
+    return FALSE;
   if (!plan_names_check(plan, in->network, error) || !phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
+}
+
+/* Hooks inside of a compiled block would be called by nobody. */
+static gboolean
+accept_hooks(const StrategyContext *x, GError **error)
+{
+  for (guint i = 0; i < x->network->modules->len; i++) {
+    int block = network_module(x->network, (int) i)->block;
+    gboolean inside = block >= 0 && network_block(x->network, block)->compiled >= 0 &&
+                      network_block(x->network, block)->module != (int) i;
+    if (inside && g_array_index(x->unit_begins, int, i) >= 0)
+      return plan_spec_refuse(x->plan, error, "compile",
+                              "%s is a group inside of a block, which per_block compiles whole",
+                              network_module(x->network, (int) i)->path);
+  }
+  return TRUE;
 }
 
 /* ---- the context ---- */
@@ -282,7 +313,7 @@ lower(const LowerInput *in, GError **error)
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
   LoadMap *load = NULL;
-  if (retain_accept(&x, error) && load_map_new(in, &load, error)) {
+  if (accept_hooks(&x, error) && retain_accept(&x, error) && load_map_new(in, &load, error)) {
     lowered = write_program(&x, in, load);
   } else {
     if (in->strategy->teardown != NULL)

@@ -34,6 +34,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_number(plan, "sharding_strategy") != 0)
     return plan_spec_refuse(plan, error, "fsdp.sharding_strategy",
                             "only FSDP1 has it; fsdp2 shards fully");
+  if (plan_spec_number(plan, "wrap") != 0)
+    return plan_spec_refuse(plan, error, "fsdp.wrap", "only FSDP1 has it: FSDP2 groups all blocks");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
   if (plan_spec_number(plan, "use_orig_params") == 0)
