@@ -71,7 +71,8 @@ machine_profile_text(const MachineProfile *p, GError **error)
   cJSON *device = device_json(p, error);
   if (device == NULL)
     return NULL;
-  g_autofree char *text = profile_write(p->cluster, p->collectives, error);
+  const ProfileInput input = {.base = p->cluster, .collectives = p->collectives};
+  g_autofree char *text = profile_write(&input, error);
   if (text == NULL) {
     cJSON_Delete(device);
     return NULL;
