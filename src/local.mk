@@ -90,6 +90,8 @@ libhighwater_a_SOURCES += \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/lora_spec.c src/spec/lora_spec.h \
+  src/spec/name_patterns.c src/spec/name_patterns.h \
   src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
@@ -160,6 +162,7 @@ libhighwater_a_SOURCES += \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
+  src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
   src/network/network.c src/network/network.h \
   src/network/network_flops.c src/network/network_flops.h \
@@ -236,6 +239,7 @@ libhighwater_a_SOURCES += \
   src/lower/compiled.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/plan_names.c src/lower/plan_names.h \
   src/lower/reentrant.c \
   src/lower/phase_load.c src/lower/phase_load.h \
   src/lower/phase_save.c src/lower/phase_save.h \

@@ -61,6 +61,7 @@ CHECKS = \
   tests/check_strides \
   tests/check_throughput_timer \
   tests/check_trace_order \
+  tests/check_trainable \
   tests/check_units \
   tests/check_zero \
   tests/check_zero3

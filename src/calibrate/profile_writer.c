@@ -253,10 +253,10 @@ write_root(cJSON *root, const ClusterSpec *cluster, const GPtrArray *collectives
       cJSON_AddItemToArray(tables, table_json(collectives, g_ptr_array_index(collectives, i)));
 }
 
-char *
-profile_write(const ProfileInput *input, GError **error)
+static char *
+write_text(const char *base, const GPtrArray *collectives, gboolean resize, GError **error)
 {
-  g_autofree char *path = preset_find("cluster", input->base, error);
+  g_autofree char *path = preset_find("cluster", base, error);
   if (!path)
     return NULL;
   gsize length;
@@ -269,8 +269,20 @@ profile_write(const ProfileInput *input, GError **error)
   if (!document)
     return NULL;
   cJSON *root = cJSON_Duplicate(json_document_root(document), TRUE);
-  if (input->nodes_follow)
-    resize_nodes(root, cluster, input->collectives);
-  write_root(root, cluster, input->collectives);
+  if (resize)
+    resize_nodes(root, cluster, collectives);
+  write_root(root, cluster, collectives);
   return json_finish(root);
+}
+
+char *
+profile_write(const char *base, const GPtrArray *collectives, GError **error)
+{
+  return write_text(base, collectives, FALSE, error);
+}
+
+char *
+profile_write_resized(const char *base, const GPtrArray *collectives, GError **error)
+{
+  return write_text(base, collectives, TRUE, error);
 }

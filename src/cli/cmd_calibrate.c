@@ -178,8 +178,8 @@ static gboolean
 write_profile(const CalibrateArguments *arguments, const char *base, const GPtrArray *collectives,
               GError **error)
 {
-  const ProfileInput input = {base, arguments->cluster == NULL, collectives};
-  g_autofree char *text = profile_write(&input, error);
+  g_autofree char *text = arguments->cluster ? profile_write(base, collectives, error)
+                                             : profile_write_resized(base, collectives, error);
   return text && output_file_write(arguments->output, text, strlen(text), error);
 }
 

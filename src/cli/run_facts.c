@@ -240,7 +240,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   RunInfo *info = run_info_new();
   info->model = g_strdup(s->network->name);
   info->parameters = network_parameter_count(s->network);
-  info->trainable_parameters = info->parameters;
+  info->trainable_parameters = network_trainable_count(s->network);
   info->rank = rank;
   info->equivalent_zero_stage = lowered->zero_stage;
   info->split_tied = s->network->split;

@@ -3,6 +3,7 @@
 #include "lower/lower.h"
 
 #include "lower/phases.h"
+#include "lower/plan_names.h"
 #include "lower/step_walk.h"
 #include "network/compiled.h"
 #include "strategy/retain.h"
@@ -37,6 +38,9 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .precision = lower_precision(plan),
       .dispatch_mode =
           plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP && !plan->compile_per_block,
+      .trainable = plan->trainable,
+      .lora = plan->lora,
+      .plan = plan,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
@@ -97,7 +101,7 @@ accept_plan(const LowerInput *in, GError **error)
   const PlanSpec *plan = in->plan;
   if (plan->compile_per_block && !accept_compile(in, error))
     return FALSE;
-  if (!phases_accept(in, error))
+  if (!plan_names_check(plan, in->network, error) || !phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
 }
@@ -251,7 +255,8 @@ write_program(StrategyContext *x, const LowerInput *in, LoadMap *load)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
-  lowered->keeps_gradients = in->strategy->keeps_gradients;
+  lowered->keeps_gradients =
+      in->strategy->keeps_gradients != NULL && in->strategy->keeps_gradients(in->plan);
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   lowered->spread = in->strategy->spread != NULL ? in->strategy->spread(x) : (StateSpread){1, 1};
   if (in->strategy->teardown != NULL)

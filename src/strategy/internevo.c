@@ -52,6 +52,9 @@ static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   (void) network;
+  if (plan->trainable != NULL || plan->lora != NULL)
+    return plan_spec_refuse(plan, error, plan->trainable != NULL ? "trainable" : "lora",
+                            "not yet supported under internevo");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "internevo computes in the parameters' dtype");
