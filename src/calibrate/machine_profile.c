@@ -71,8 +71,7 @@ machine_profile_text(const MachineProfile *p, GError **error)
   cJSON *device = device_json(p, error);
   if (device == NULL)
     return NULL;
-  g_autofree char *text =
-      profile_write(&(ProfileInput){.base = p->cluster, .collectives = p->collectives}, error);
+  g_autofree char *text = profile_write(p->cluster, p->collectives, error);
   if (text == NULL) {
     cJSON_Delete(device);
     return NULL;
