@@ -289,6 +289,30 @@ START_TEST(steps_do_not_notice_a_checkpoint)
 }
 END_TEST
 
+/* Steps before a checkpoint repeat one that is written once. */
+START_TEST(steps_before_a_checkpoint_repeat_each_other)
+{
+  const char *const set[] = {"phases.save.state=full", "phases.save.every=20", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(Simulated) s =
+      simulation_execute(&(Simulation){network, fsdp2, set, 0}, 50, WITHOUT_LIMIT);
+  const Program *program = s->lowered->program;
+  g_autoptr(GError) error = NULL;
+  ck_assert_int_eq(program->steps, 50);
+  ck_assert_uint_eq(program->step_list->len, 50);
+  /* the construction; 1, 2, 3 and 20; 21, 22 and 40; 41, of which 42 is the same */
+  ck_assert_uint_le(program->lists->len, 10);
+  ck_assert_msg(program_check(program, &error), "%s", error ? error->message : "");
+  ck_assert_uint_eq(s->recording->steps->len, 50);
+  ck_assert_uint_eq(s->recording->beyond->len, 2);
+  beyond_range(s->recording, "save", 20);
+  beyond_range(s->recording, "save", 40);
+  gint64 peak = g_array_index(s->recording->steps, StepRecord, 2).peak_allocated;
+  for (guint i = 2; i < 50; i++)
+    ck_assert_int_eq(g_array_index(s->recording->steps, StepRecord, i).peak_allocated, peak);
+}
+END_TEST
+
 /* _StateDictInfo's default state: parameters that are not sharded are what they are. */
 START_TEST(whole_parameters_are_not_copied_on_the_device)
 {
@@ -624,6 +648,7 @@ test_suite(void)
   tcase_add_test(saving, a_full_state_dict_on_the_host_takes_one_parameter_of_the_device);
   tcase_add_test(saving, a_sharded_state_dict_takes_nothing_and_writes_each_part_once);
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
+  tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
   tcase_add_test(saving, whole_parameters_are_not_copied_on_the_device);
   tcase_add_test(saving, what_is_kept_to_the_end_of_the_run_grows_with_each_step);
   suite_add_tcase(suite, saving);
