@@ -325,6 +325,40 @@ START_TEST(whole_parameters_are_not_copied_on_the_device)
 }
 END_TEST
 
+/* Bytes that 8 ranks write together; peaks are those of a moment before. */
+static gint64
+written(const char *strategy, const char *const *set)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *plan =
+      g_strdup_printf("{'strategy': '%s', 'mesh': {'shard': 8}, 'batch': {'sequence_length': 64},"
+                      " 'precision': {'parameters': 'bf16'}}",
+                      strategy);
+  gint64 sum = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s =
+        simulation_execute(&(Simulation){network, plan, set, rank}, 2, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "save", 2);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    sum += moved_by(s, "save")->state_bytes;
+  }
+  return sum;
+}
+
+/* engine.save_checkpoint: fp32 weights and moments once, 12 bytes a parameter; the bf16 weights by
+ * rank 0, but in stage 3.  save_16bit_model: these alone. */
+START_TEST(deepspeed_writes_each_part_of_its_state_once)
+{
+  static const char *const strategies[] = {"zero0", "zero1", "zero2", "zero3"};
+  for (guint i = 0; i < G_N_ELEMENTS(strategies); i++) {
+    gint64 weights = 2 * MODEL_ELEMENTS;
+    ck_assert_int_eq(written(strategies[i], saves_shards),
+                     12 * MODEL_ELEMENTS + (i < 3 ? weights : 0));
+    ck_assert_int_eq(written(strategies[i], saves_full), weights);
+  }
+}
+END_TEST
+
 /* ---- initialization */
 
 /* Of a layer, in fp32: whole, and a shard of each parameter rounded up to 512 bytes. */
@@ -649,6 +683,7 @@ test_suite(void)
   tcase_add_test(saving, a_sharded_state_dict_takes_nothing_and_writes_each_part_once);
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
   tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
+  tcase_add_test(saving, deepspeed_writes_each_part_of_its_state_once);
   tcase_add_test(saving, whole_parameters_are_not_copied_on_the_device);
   tcase_add_test(saving, what_is_kept_to_the_end_of_the_run_grows_with_each_step);
   suite_add_tcase(suite, saving);

@@ -181,8 +181,11 @@ typedef struct {
   /* Checkpoints.  saves_states: each parameter's shard and optimizer states are tensors of their
    * own, which the state dict takes as they are, or as full_tensor makes them. */
   gboolean saves_states;
-  /* model.state_dict() of its own, without the optimizer's. */
+  /* model.state_dict() of its own, without the optimizer's; or (saves_with_engine) the whole of
+   * what this rank writes: with a sharded state the optimizer's too, with a full one the weights
+   * alone. */
   void (*save_model)(StrategyContext *x, StateDict *dict);
+  gboolean saves_with_engine;
   void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
   /* A tensor that is sharded as the parameter is, gathered: a new storage, or a reference to the
    * same one.  NULL: tensors are whole. */
