@@ -481,6 +481,27 @@ START_TEST(another_number_of_shards_is_read_once)
 }
 END_TEST
 
+/* FSDP1 gathers each parameter of a unit by rows, and its flat parameter to copy them into, while
+ * the root's are there: it ends with what it began with, and reads its rows. */
+START_TEST(fsdp1_reads_rows_and_spreads_them_over_flat_parameters)
+{
+  const char *const set[] = {"phases.load.optimizer=false", "phases.load.from.strategy=zero1",
+                             "phases.load.from.shard=3", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  gint64 read = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], set, rank}, 1, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_gt(range->peak_allocated - range->start_allocated,
+                     2 * 4 * (LAYER_ELEMENTS + 2 * 256 * 64));
+    read += moved_by(s, "load")->state_bytes;
+  }
+  ck_assert_int_eq(read, 4 * MODEL_ELEMENTS);
+}
+END_TEST
+
 START_TEST(after_a_restore_the_first_step_is_like_the_others)
 {
   const char *const set[] = {"phases.load.from.strategy=zero3", "phases.load.from.shard=3", NULL};
@@ -699,6 +720,7 @@ test_suite(void)
   tcase_add_test(restoring, without_the_optimizer_shards_are_read_in_place);
   tcase_add_test(restoring, a_whole_checkpoint_takes_one_parameter_of_the_device);
   tcase_add_test(restoring, another_number_of_shards_is_read_once);
+  tcase_add_test(restoring, fsdp1_reads_rows_and_spreads_them_over_flat_parameters);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
   suite_add_tcase(suite, restoring);
   TCase *recorded = tcase_create("recorded");

@@ -186,6 +186,9 @@ typedef struct {
    * alone. */
   void (*save_model)(StrategyContext *x, StateDict *dict);
   gboolean saves_with_engine;
+  /* Reads a sharded state of the model, each rank its rows of every parameter, and spreads it as
+   * the strategy holds it.  Returns the bytes that this rank reads. */
+  gint64 (*load_model)(StrategyContext *x);
   void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
   /* A tensor that is sharded as the parameter is, gathered: a new storage, or a reference to the
    * same one.  NULL: tensors are whole. */
@@ -251,6 +254,8 @@ void strategy_construct_whole(StrategyContext *x);
 /* The whole model in pageable memory, and a parameter's way from there to the device. */
 void strategy_construct_on_host(StrategyContext *x);
 void strategy_move_to_device(StrategyContext *x, int parameter);
+/* Adds a parameter's rows to the layout, as torch.chunk cuts them for its ranks. */
+void strategy_add_rows(const Network *network, int parameter, StateLayout *layout);
 /* Strategy.state_ranges where every rank has all. */
 void strategy_state_whole(const StrategyContext *x, StateLayout *layout);
 /* Refuses what needs sharded groups: for strategies that have none. */
