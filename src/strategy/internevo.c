@@ -488,6 +488,8 @@ expected(StrategyContext *x)
   ExpectedTotals total = {.parameter_bytes = n * of(x)->element, .elements_all_reduced = norm};
   if (x->plan->shard * x->plan->replicate > 1)
     total.elements_all_reduced += n;
+  if (x->plan->shard > 1)
+    total.elements_broadcast = n;
   return total;
 }
 

@@ -151,7 +151,10 @@ typedef struct {
   /* Returns a token that comes back with before_backward of the same call. */
   int (*after_forward)(StrategyContext *x, int unit);
   void (*end_forward)(StrategyContext *x); /* after the root module's own hooks */
+  /* In a recomputation in place of before_forward and after_forward; the second one not if that
+   * stops inside of the unit. */
   void (*before_recompute)(StrategyContext *x, int unit);
+  void (*after_recompute)(StrategyContext *x, int unit);
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
