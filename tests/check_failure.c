@@ -287,6 +287,20 @@ START_TEST(an_update_without_its_gather_is_no_state)
 }
 END_TEST
 
+/* InternEvo's zero1 groups are neighbours: rank 1's owner part is also rank 3's. */
+START_TEST(owners_in_another_zero_group_hold_the_same_part)
+{
+  g_auto(Failed) f = failed_by("strategy=internevo|optimizer.name=adamw|mesh.shard=2|"
+                               "mesh.replicate=2|precision.parameters=bf16|failure.rank=1|"
+                               "failure.at=step 2 forward 0");
+  assert_ranks(&f.failure->held[HELD_PARAMETERS].copies, "ranks 0, 2-3");
+  assert_ranks(&f.failure->held[HELD_OPTIMIZER_STATE].copies, "rank 3");
+  assert_ranks(&f.failure->held[HELD_OPTIMIZER_STATE].others, "ranks 0, 2");
+  ck_assert(f.failure->from_others);
+  ck_assert_int_eq(f.failure->last_step, 1);
+}
+END_TEST
+
 START_TEST(zero_0_has_everything_everywhere)
 {
   g_auto(Failed) f = failed_by("strategy=zero0|mesh.shard=4|failure.rank=1|"
@@ -532,6 +546,7 @@ test_suite(void)
   tcase_add_test(tests, alone_nobody_waits_and_nothing_survives);
   tcase_add_loop_test(tests, zero_1_and_2_keep_the_parameters_alone, 0, 2);
   tcase_add_test(tests, an_update_without_its_gather_is_no_state);
+  tcase_add_test(tests, owners_in_another_zero_group_hold_the_same_part);
   tcase_add_test(tests, zero_0_has_everything_everywhere);
   tcase_add_test(tests, zero_2_has_reduced_the_first_micro_batch);
   tcase_add_test(tests, zero_3_loses_shards_and_hpz_keeps_the_parameters);

@@ -270,6 +270,7 @@ static const struct {
 } refused[] = {
     {"mesh.replicate=1 accumulation.all_reduce_every=2", "accumulation.all_reduce_every"},
     {"accumulation.all_reduce_every=0", "accumulation.all_reduce_every"},
+    {"optimizer.name=sgd", "fused SGD has no sharding strategy"},
     {"strategy=fsdp1 mesh.replicate=1 fsdp.reshard_after_forward=null"
      " accumulation.all_reduce_every=2",
      "accumulation.all_reduce_every"},
@@ -286,6 +287,8 @@ static const struct {
     {"strategy=fsdp1 mesh.replicate=1 fsdp.reshard_after_forward=null"
      " fsdp.groups=[\"layers.0.linear\"] activation_checkpointing.policy=full",
      "inside of a checkpointed block: not yet supported with fsdp1"},
+    {"fsdp.groups=[\"layers.0.linear\"] compile=per_block",
+     "inside of a compiled block: not yet supported"},
     {"fsdp.groups=[\"layers.0\"] fsdp.blocks_per_group=2", "fsdp.blocks_per_group"},
     {"fsdp.groups=[\"layers.0\"] fsdp.reshard_last_block=false", "fsdp.reshard_last_block"},
     {"fsdp.groups=[]", "must be a list of names and of lists of names"},

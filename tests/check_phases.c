@@ -1,6 +1,6 @@
-/* check_phases.c - what a plan does beyond its steps.  An evaluation keeps nothing for a backward
- * that does not come, gathers each group once, leaves memory and the steps as they are without it;
- * recorded runs of PyTorch say the bytes. */
+/* check_phases.c - what a plan does beyond its steps, and what it keeps for good.  An evaluation
+ * keeps nothing for a backward that does not come, gathers each group once, leaves memory and the
+ * steps as they are without it; recorded runs of PyTorch say the bytes. */
 #include "base/units.h"
 #include "recorded_config.h"
 #include "simulation.h"
@@ -187,7 +187,231 @@ START_TEST(memory_that_runs_out_in_an_evaluation_does_not_fit)
 }
 END_TEST
 
+/* ---- saving */
+
+#define LAYERS 2
+/* A layer: q, o; k, v; three of the MLP; two norms. */
+#define LAYER_ELEMENTS (2 * 64 * 64 + 2 * 32 * 64 + 3 * 160 * 64 + 2 * 64)
+#define MODEL_ELEMENTS (LAYERS * LAYER_ELEMENTS + 2 * 256 * 64 + 64)
+
+static const char *const saves_full[] = {"phases.save.state=full", "phases.save.optimizer=false",
+                                         NULL};
+static const char *const saves_to_host[] = {"phases.save.state=full", "phases.save.optimizer=false",
+                                            "phases.save.cpu_offload=true", NULL};
+static const char *const saves_shards[] = {"phases.save.optimizer=true", NULL};
+
+static Simulated *
+save_on(const char *const *set, int rank)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  return simulation_execute(&(Simulation){network, fsdp2, set, rank}, 3, WITHOUT_LIMIT);
+}
+
+static const LoweredPhase *
+moved_by(const Simulated *s, const char *name)
+{
+  for (guint i = 0; i < s->lowered->phases->len; i++) {
+    const LoweredPhase *phase = &g_array_index(s->lowered->phases, LoweredPhase, i);
+    if (strcmp(phase->name, name) == 0)
+      return phase;
+  }
+  ck_abort_msg("nothing is moved by %s", name);
+  return NULL;
+}
+
+/* All parameters in fp32, on every rank: all sizes are multiples of 512 bytes but the norms' 256.
+ */
+START_TEST(a_full_state_dict_on_the_device_is_a_whole_model_more)
+{
+  for (int rank = 0; rank < 8; rank += 7) {
+    g_autoptr(Simulated) s = save_on(saves_full, rank);
+    const Range *range = beyond_range(s->recording, "save", 3);
+    gint64 rounding = (2 * LAYERS + 1) * 256;
+    ck_assert_int_eq(range->end_allocated - range->start_allocated, 4 * MODEL_ELEMENTS + rounding);
+    ck_assert_int_eq(range->peak_allocated, range->end_allocated);
+    ck_assert_int_eq(moved_by(s, "save")->state_bytes, rank == 0 ? 4 * MODEL_ELEMENTS : 0);
+    ck_assert_int_eq(moved_by(s, "save")->others_bytes, 4 * MODEL_ELEMENTS);
+  }
+}
+END_TEST
+
+/* One parameter at a time: the embedding and the head are the largest. */
+START_TEST(a_full_state_dict_on_the_host_takes_one_parameter_of_the_device)
+{
+  for (int rank = 0; rank < 8; rank += 7) {
+    g_autoptr(Simulated) s = save_on(saves_to_host, rank);
+    const Range *range = beyond_range(s->recording, "save", 3);
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated, 4 * 256 * 64);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    const LoweredPhase *moved = moved_by(s, "save");
+    ck_assert_int_eq(moved->state_bytes, rank == 0 ? 4 * MODEL_ELEMENTS : 0);
+    ck_assert_int_eq(moved->rank_0_bytes, 4 * MODEL_ELEMENTS);
+    ck_assert_int_eq(moved->others_bytes, 0);
+  }
+}
+END_TEST
+
+/* Parameters and two moments in fp32; foreach Adam counts steps on the host, 4 bytes a parameter.
+ */
+START_TEST(a_sharded_state_dict_takes_nothing_and_writes_each_part_once)
+{
+  gint64 sum = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s = save_on(saves_shards, rank);
+    const Range *range = beyond_range(s->recording, "save", 3);
+    ck_assert_int_eq(range->peak_allocated, range->start_allocated);
+    sum += moved_by(s, "save")->state_bytes;
+  }
+  int parameters = 9 * LAYERS + 3;
+  ck_assert_int_eq(sum, (gint64) 3 * 4 * MODEL_ELEMENTS + 8 * 4 * parameters);
+}
+END_TEST
+
+START_TEST(steps_do_not_notice_a_checkpoint)
+{
+  const char *const set[] = {"phases.save.state=full", "phases.save.every=2", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(Simulated) with =
+      simulation_execute(&(Simulation){network, fsdp2, set, 0}, 5, WITHOUT_LIMIT);
+  g_autoptr(Simulated) without =
+      simulation_execute(&(Simulation){network, fsdp2, NULL, 0}, 5, WITHOUT_LIMIT);
+  ck_assert_uint_eq(with->recording->beyond->len, 2);
+  beyond_range(with->recording, "save", 2);
+  beyond_range(with->recording, "save", 4);
+  for (guint i = 0; i < 5; i++) {
+    const StepRecord *a = &g_array_index(with->recording->steps, StepRecord, i);
+    const StepRecord *b = &g_array_index(without->recording->steps, StepRecord, i);
+    ck_assert_int_eq(a->peak_allocated, b->peak_allocated);
+    ck_assert_int_eq(a->end_allocated, b->end_allocated);
+  }
+  g_autoptr(GError) error = NULL;
+  ck_assert_msg(program_check(with->lowered->program, &error), "%s", error ? error->message : "");
+}
+END_TEST
+
+/* _StateDictInfo's default state: parameters that are not sharded are what they are. */
+START_TEST(whole_parameters_are_not_copied_on_the_device)
+{
+  const char *const set[] = {"phases.save.state=full", "batch.sequence_length=64", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  Simulation simulation = {network, "{'strategy': 'ddp', 'mesh': {'replicate': 4}}", set, 0};
+  g_autoptr(Simulated) s = simulation_execute(&simulation, 2, WITHOUT_LIMIT);
+  const Range *range = beyond_range(s->recording, "save", 2);
+  ck_assert_int_eq(range->peak_allocated, range->start_allocated);
+}
+END_TEST
+
+/* ---- initialization */
+
+/* Of a layer, in fp32: whole, and a shard of each parameter rounded up to 512 bytes. */
+#define LAYER_BYTES (4 * LAYER_ELEMENTS + 2 * 256)
+#define LAYER_SHARD_BYTES (2 * 2048 + 2 * 1024 + 3 * 5120 + 2 * 512)
+
+static const char *const from_meta[] = {"phases.initialize.from=meta", NULL};
+static const char *const from_full[] = {"phases.initialize.from=full", NULL};
+static const char *const from_cpu[] = {"phases.initialize.from=full", "phases.initialize.on=cpu",
+                                       NULL};
+
+/* fully_shard makes all shards of a group before the originals go; the first group is a layer. */
+START_TEST(a_full_model_on_the_device_is_there_when_the_first_shards_are_made)
+{
+  g_autoptr(Simulated) s = save_on(from_full, 3);
+  gint64 model = 4 * MODEL_ELEMENTS + (2 * LAYERS + 1) * 256;
+  ck_assert_int_eq(s->recording->construction_peak_allocated, model + LAYER_SHARD_BYTES);
+}
+END_TEST
+
+/* Groups come to the device one after another: the last layer when the other one is sharded. */
+START_TEST(a_full_model_on_the_host_comes_group_by_group)
+{
+  g_autoptr(Simulated) s = save_on(from_cpu, 3);
+  ck_assert_int_eq(s->recording->construction_peak_allocated,
+                   (LAYERS - 1) * LAYER_SHARD_BYTES + LAYER_BYTES + LAYER_SHARD_BYTES);
+}
+END_TEST
+
+START_TEST(however_a_model_is_made_its_steps_are_the_same)
+{
+  const char *const *sets[] = {NULL, from_meta, from_full, from_cpu};
+  gint64 allocated[G_N_ELEMENTS(sets)], peaks[G_N_ELEMENTS(sets)];
+  for (guint i = 0; i < G_N_ELEMENTS(sets); i++) {
+    g_autoptr(Simulated) s = save_on(sets[i], 3);
+    g_autoptr(GError) error = NULL;
+    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    allocated[i] = s->recording->construction_allocated;
+    peaks[i] = g_array_index(s->recording->steps, StepRecord, 2).peak_allocated;
+    ck_assert_int_eq(allocated[i], allocated[0]);
+    ck_assert_int_eq(peaks[i], peaks[0]);
+  }
+}
+END_TEST
+
+START_TEST(a_model_that_cannot_be_made_so_is_refused)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(GError) error = NULL;
+  Simulation simulation = {network, strategies_tried[6], from_meta, 0};
+  ck_assert_ptr_null(simulation_try(&simulation, 1, &error));
+  ck_assert(
+      test_error_says(error, "key 'phases.initialize': strategy zero3 makes the model whole"));
+}
+END_TEST
+
+/* ---- what is retained for good */
+
+static gint64
+growth(const char *retain)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *assignment = g_strdup_printf("retain=[{%s, \"until\": \"end_of_run\"}]", retain);
+  const char *const set[] = {assignment, NULL};
+  g_autoptr(Simulated) s =
+      simulation_execute(&(Simulation){network, fsdp2, set, 0}, 5, WITHOUT_LIMIT);
+  const GArray *steps = s->recording->steps;
+  return g_array_index(steps, StepRecord, 4).end_allocated -
+         g_array_index(steps, StepRecord, 3).end_allocated;
+}
+
+START_TEST(what_is_kept_to_the_end_of_the_run_grows_with_each_step)
+{
+  /* in bf16; every size is a multiple of 512 bytes */
+  ck_assert_int_eq(growth("\"group\": \"layers.1.feed_forward\""), 2 * 3 * 160 * 64);
+  ck_assert_int_eq(growth("\"group\": \"layers.1\", \"as\": \"reference\""), 0);
+  ck_assert_int_eq(growth("\"group\": \"loss\", \"as\": \"reference\""), 512);
+}
+END_TEST
+
 /* ---- recorded runs: torch.distributed.fsdp.fully_shard of PyTorch 2.11 */
+
+/* What the recorded run's hook or list keeps: of layer 0's feed-forward module its full parameters,
+ * copied or as they are, or each step's loss. */
+static void
+add_leak(GString *plan, const char *leak)
+{
+  static const struct {
+    const char *theirs, *ours;
+  } leaks[] = {
+      {"clone", "'group': 'layers.0.feed_forward', 'as': 'clone'"},
+      {"unsharded", "'group': 'layers.0', 'as': 'reference'"},
+      {"unsharded_view", "'group': 'layers.0', 'as': 'reference'"},
+      {"loss", "'group': 'loss', 'as': 'reference'"},
+      {"loss_detached", "'group': 'loss', 'as': 'reference'"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(leaks); i++)
+    if (strcmp(leak, leaks[i].theirs) == 0)
+      g_string_append_printf(plan, ", 'retain': [{%s, 'until': 'end_of_run'}]", leaks[i].ours);
+}
+
+static void
+add_save(GString *plan, const char *save)
+{
+  if (save[0] == '\0')
+    return;
+  g_string_append_printf(plan, "'save': {'state': '%s', 'cpu_offload': %s, 'optimizer': %s}",
+                         g_str_has_prefix(save, "full") ? "full" : "sharded",
+                         strstr(save, "cpu") ? "true" : "false",
+                         strstr(save, "opt") ? "true" : "false");
+}
 
 static char *
 extra_plan(const cJSON *config)
@@ -206,7 +430,10 @@ extra_plan(const cJSON *config)
                   strcmp(reshard, "default") == 0 ? "null" : reshard);
   if (recorded_flag(config, "eval_after"))
     g_string_append(plan, "'evaluate': {}");
-  g_string_append(plan, "}}");
+  add_save(plan, recorded_text(config, "save"));
+  g_string_append(plan, "}");
+  add_leak(plan, recorded_text(config, "leak"));
+  g_string_append(plan, "}");
   return g_string_free(plan, FALSE);
 }
 
@@ -261,7 +488,22 @@ compare_run(const Recording *recording, const cJSON *steps)
   ck_assert_int_eq((int) recording->steps->len, step);
 }
 
-static const char *const recorded_runs[] = {"1b_base", "1b_eval", "7b_eval_raf_default"};
+static const char *const recorded_runs[] = {
+    "1b_base",
+    "1b_eval",
+    "7b_eval_raf_default",
+    "1b_save_full",
+    "1b_save_full_rank3",
+    "1b_save_full_opt",
+    "1b_save_full_cpu_rank3",
+    "1b_save_full_cpu_opt_small",
+    "1b_save_sharded_cpu",
+    "1b_leak_clone",
+    "1b_leak_unsharded",
+    "1b_leak_unsharded_view",
+    "1b_leak_loss",
+    "1b_leak_loss_detached",
+};
 
 START_TEST(recorded_runs_agree_to_the_byte)
 {
@@ -298,6 +540,21 @@ test_suite(void)
                       G_N_ELEMENTS(strategies_tried));
   tcase_add_test(evaluation, memory_that_runs_out_in_an_evaluation_does_not_fit);
   suite_add_tcase(suite, evaluation);
+  TCase *saving = tcase_create("saving");
+  tcase_add_test(saving, a_full_state_dict_on_the_device_is_a_whole_model_more);
+  tcase_add_test(saving, a_full_state_dict_on_the_host_takes_one_parameter_of_the_device);
+  tcase_add_test(saving, a_sharded_state_dict_takes_nothing_and_writes_each_part_once);
+  tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
+  tcase_add_test(saving, whole_parameters_are_not_copied_on_the_device);
+  tcase_add_test(saving, what_is_kept_to_the_end_of_the_run_grows_with_each_step);
+  suite_add_tcase(suite, saving);
+  TCase *initialization = tcase_create("initialization");
+  tcase_add_test(initialization,
+                 a_full_model_on_the_device_is_there_when_the_first_shards_are_made);
+  tcase_add_test(initialization, a_full_model_on_the_host_comes_group_by_group);
+  tcase_add_test(initialization, however_a_model_is_made_its_steps_are_the_same);
+  tcase_add_test(initialization, a_model_that_cannot_be_made_so_is_refused);
+  suite_add_tcase(suite, initialization);
   TCase *recorded = tcase_create("recorded");
   tcase_add_loop_test(recorded, recorded_runs_agree_to_the_byte, 0, G_N_ELEMENTS(recorded_runs));
   suite_add_tcase(suite, recorded);

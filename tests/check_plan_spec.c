@@ -331,7 +331,7 @@ static const struct {
     {"{\"retain\": [\"root\"]}", "key 'retain[0]': an object is needed, not a string"},
     {"{\"retain\": [{\"as\": \"clone\"}]}", "key 'retain[0].group' is missing"},
     {"{\"retain\": [{\"group\": \"root\", \"as\": \"view\"}]}",
-     "key 'retain[0].as': 'view' is not one of clone, unsharded"},
+     "key 'retain[0].as': 'view' is not one of clone, unsharded, reference"},
     /* the text */
     {"{\"mesh\": {\"shard\": 8}", "line 1: the text ends where ',' or '}' is expected"},
 };

@@ -85,9 +85,10 @@ static const char *const optimizers[] = {
     "optimizer.name=sgd optimizer.implementation=foreach",
     "optimizer.name=none",
 };
+static const char *const compilations[] = {"compile=none", "compile=per_block"};
 static const Dimension common[] = {
     DIMENSION(meshes),     DIMENSION(policies),   DIMENSION(accumulations),
-    DIMENSION(precisions), DIMENSION(optimizers),
+    DIMENSION(precisions), DIMENSION(optimizers), DIMENSION(compilations),
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",

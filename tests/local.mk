@@ -8,11 +8,15 @@ CHECKS = \
   tests/check_arithmetic \
   tests/check_builder \
   tests/check_caching_allocator \
+  tests/check_calibrate_measure \
+  tests/check_calibrate_profile \
   tests/check_cluster_spec \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_compile \
   tests/check_ddp \
+  tests/check_critical_path \
   tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \
@@ -54,12 +58,15 @@ CHECKS = \
   tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
+  tests/check_throughput_timer \
   tests/check_trace_order \
   tests/check_units \
   tests/check_zero \
   tests/check_zero3
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_calibrate_measure_SOURCES = tests/check_calibrate_measure.c tests/stand_in_probe.c tests/stand_in_probe.h
+tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/stand_in_probe.c tests/stand_in_probe.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
@@ -103,6 +110,7 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_measurements \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
@@ -111,6 +119,7 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)

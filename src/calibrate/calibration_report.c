@@ -15,25 +15,16 @@ percent(double part)
   return isnan(part) ? g_strdup("-") : g_strdup_printf("%.1f %%", 100 * part);
 }
 
-/* 2 sqrt(pipeline c) is root sqrt(n) where c = slope n. */
-static double
-pipeline_us(const FitLine *line)
-{
-  return line->root * line->root / (4 * line->slope);
-}
-
 static void
 append_lines(const CalibratedCollective *collective, GString *out)
 {
-  g_autoptr(TextTable) table = text_table_new("rrr");
+  g_autoptr(TextTable) table = text_table_new("rr");
   for (int i = 0; i < collective->fit.n_lines; i++) {
     const FitLine *line = &collective->fit.lines[i];
     g_autofree char *alpha = g_strdup_printf("alpha %.4g us", line->alpha_us);
     g_autofree char *busbw =
         g_strdup_printf("bus bandwidth %.4g GB/s", calibrated_line_busbw(collective, i) / GIGA);
-    g_autofree char *pipeline =
-        line->root > 0 ? g_strdup_printf("pipeline %.4g us", pipeline_us(line)) : NULL;
-    text_table_row(table, alpha, busbw, pipeline ? pipeline : "", NULL);
+    text_table_row(table, alpha, busbw, NULL);
   }
   text_table_print(table, 4, out);
 }
@@ -102,8 +93,6 @@ lines_json(const CalibratedCollective *collective)
     cJSON *object = cJSON_CreateObject();
     add_number(object, "alpha_us", line->alpha_us);
     add_number(object, "bus_bandwidth_GBps", calibrated_line_busbw(collective, i) / GIGA);
-    if (line->root > 0)
-      add_number(object, "pipeline_us", pipeline_us(line));
     cJSON_AddItemToArray(array, object);
   }
   return array;

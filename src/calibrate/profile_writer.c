@@ -17,10 +17,16 @@ static const struct {
   const char *cluster;
 } bases[] = {
     {"H200", 8, "h200-8"},
+    {"H100 PCIe", 8, "h100-pcie-8"},
     {"H100", 8, "h100-8"},
     {"A100-SXM4-80GB", 8, "a100-80gb-8"},
     {"A100-SXM4-40GB", 8, "a100-40gb-8"},
+    {"A100-PCIE", 8, "a100-pcie-8"},
     {"B200", 8, "b200-8"},
+    {"V100-SXM2", 8, "v100-8"},
+    {"L40S", 8, "l40s-8"},
+    {"RTX 4090", 8, "rtx4090-8"},
+    {"A10G", 8, "aws-g5"},
 };
 
 const char *

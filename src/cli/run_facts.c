@@ -1,7 +1,10 @@
 /* run_facts.c - model, plan, machine, FLOPs and groups of a scenario, as reports want them. */
 #include "cli/run_facts.h"
 
+#include <string.h>
+
 #include "base/units.h"
+#include "collective/measured.h"
 #include "network/network_flops.h"
 #include "program/program_totals.h"
 
@@ -51,23 +54,45 @@ add_groups(RunInfo *info, const Scenario *s, const Lowered *lowered)
     group->parameters = unit->elements;
     group->unsharded_bytes = unit->unsharded_bytes;
     group->shard_bytes = unit->shard_bytes;
+    group->forward_prefetches = unit->forward_prefetches;
+    group->backward_prefetches = unit->backward_prefetches;
+    group->forward_prefetched_bytes = unit->forward_prefetched_bytes;
+    group->backward_prefetched_bytes = unit->backward_prefetched_bytes;
   }
+}
+
+/* Of one call; a reference to parameters holds nothing, one to a loss a number. */
+static gint64
+retained_bytes(const Scenario *s, const Lowered *lowered, const RetainSpec *spec)
+{
+  if (spec->as == RETAIN_REFERENCE)
+    return g_str_equal(spec->group, RETAIN_LOSS) ? 4 : 0;
+  for (guint k = 0; k < lowered->units->len; k++) {
+    const Unit *unit = g_ptr_array_index(lowered->units, k);
+    if (g_str_equal(unit->name, spec->group))
+      return unit->unsharded_bytes;
+  }
+  gint64 elements = 0;
+  for (guint i = 0; i < s->network->parameters->len; i++) {
+    const Parameter *p = network_parameter(s->network, (int) i);
+    gsize length = strlen(spec->group);
+    if (strncmp(p->name, spec->group, length) == 0 && p->name[length] == '.')
+      elements += p->elements;
+  }
+  return elements * dtype_size(s->network->shape.precision.weights);
 }
 
 static void
 add_retained(RunInfo *info, const Scenario *s, const Lowered *lowered)
 {
-  static const char *const as[] = {"a clone", "an unshard without its reshard"};
-  static const char *const until[] = {"end of forward", "end of backward", "end of the step"};
+  static const char *const as[] = {"a clone", "an unshard without its reshard", "a reference"};
+  static const char *const until[] = {"end of forward", "end of backward", "end of the step",
+                                      "end of the run"};
   for (guint i = 0; i < s->plan->retain->len; i++) {
     const RetainSpec *spec = g_ptr_array_index(s->plan->retain, i);
     g_autofree char *holder =
         g_strdup_printf("%s of the plan's \"retain\", until %s", as[spec->as], until[spec->until]);
-    gint64 bytes = 0;
-    for (guint k = 0; k < lowered->units->len; k++) {
-      const Unit *unit = g_ptr_array_index(lowered->units, k);
-      bytes = g_str_equal(unit->name, spec->group) ? unit->unsharded_bytes : bytes;
-    }
+    gint64 bytes = retained_bytes(s, lowered, spec);
     run_info_add_retained(info, spec->group, holder, bytes);
   }
 }
@@ -184,6 +209,28 @@ fill_machine(RunInfo *info, const Scenario *s)
   run_info_add_constant(info, fabric, ORIGIN_DEFAULT);
 }
 
+/* Names the tables that times of the Program's collectives come from, each once. */
+static void
+add_measured(RunInfo *info, const Scenario *s, const Program *program)
+{
+  g_autoptr(GHashTable) named = g_hash_table_new(NULL, NULL);
+  if (s->cluster->tables->len == 0)
+    return;
+  for (guint i = 0; i < program->collectives->len; i++) {
+    const Collective *c = &g_array_index(program->collectives, Collective, i);
+    const Communicator *over =
+        &g_array_index(program->communicators, Communicator, c->communicator);
+    GroupShape shape = group_shape(s->cluster, over->ranks, over->stride);
+    const CollectiveTable *table = measured_table(s->cluster, (CollectiveKind) c->kind, shape);
+    if (!table || !g_hash_table_add(named, (gpointer) (gintptr) table))
+      continue;
+    g_autofree char *name =
+        g_strdup_printf("%s over %d ranks on %d node%s", table->collective, table->ranks,
+                        table->nodes, table->nodes == 1 ? "" : "s");
+    run_info_add_constant(info, name, ORIGIN_IMPORTED);
+  }
+}
+
 RunInfo *
 run_facts(const Scenario *s, const Lowered *lowered, int rank)
 {
@@ -204,9 +251,11 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->hardware_flops = info->model_flops + recomputed_flops(lowered->program);
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);
+  info->initializes = s->plan->phases.initialize.given;
   if (has_phases(s->plan))
     add_phases(info, lowered);
   add_communicators(info, s, lowered->program);
+  add_measured(info, s, lowered->program);
   if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
     run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);
   else if (s->strategy->zero_stage != NULL && s->plan->shard == 1 && !s->strategy->only_replicas)

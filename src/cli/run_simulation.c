@@ -3,6 +3,7 @@
 #include "cli/run_simulation.h"
 
 #include "base/units.h"
+#include "cli/prefetch_cost.h"
 #include "cli/run_facts.h"
 #include "cli/run_failure.h"
 #include "cli/simulate_ranks.h"
@@ -149,8 +150,9 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
     return FALSE;
   s->memory_limit = request->memory_limit;
   if (ranks_are_asked_for(request, s) && s->plan->failure.given)
-    return plan_spec_refuse(s->plan, error, "failure",
-                            "is simulated with equal ranks only: neither \"ranks\" nor --all-ranks");
+    return plan_spec_refuse(
+        s->plan, error, "failure",
+        "is simulated with equal ranks only: neither \"ranks\" nor --all-ranks");
   if (ranks_are_asked_for(request, s))
     return run_several(request, s, result, error);
   g_autoptr(Lowered) lowered = NULL;
@@ -161,6 +163,7 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   if (result->recording == NULL)
     return FALSE;
   result->info = run_facts(s, lowered, request->rank);
+  prefetch_cost(request, s, result->info);
   result->info->failure = failure;
   if (s->plan->failure.given && failure == NULL)
     run_info_warn(result->info, "memory runs out before rank %d fails", s->plan->failure.rank);

@@ -81,14 +81,16 @@ wait_for_device(Executor *executor)
   return host_thread_wait(&rank->host, ends, STREAM_COUNT);
 }
 
-/* The model was built as if memory had no end. */
 static gboolean
 end_construction(Executor *executor)
 {
   gboolean goes_on = wait_for_device(executor);
+  if (executor->recording->out_of_memory.happened)
+    recorder_close_ranges(executor->rank.recorder, executor->rank.host.now);
   recorder_end_construction(executor->rank.recorder);
-  caching_allocator_set_limit(executor->rank.memory.allocator,
-                              executor->config->allocator.memory_limit);
+  if (executor->config->built_elsewhere)
+    caching_allocator_set_limit(executor->rank.memory.allocator,
+                                executor->config->allocator.memory_limit);
   return goes_on;
 }
 
@@ -249,7 +251,8 @@ static void
 begin(Executor *executor, RankSetup *setup)
 {
   AllocatorConfig allocator = executor->config->allocator;
-  allocator.memory_limit = G_MAXINT64;
+  if (executor->config->built_elsewhere)
+    allocator.memory_limit = G_MAXINT64;
   setup->allocator = &allocator;
   setup->engine = executor->engine;
   setup->recording = executor->recording;

@@ -17,7 +17,8 @@ typedef struct {
 
 typedef struct {
   const ClusterSpec *cluster;
-  AllocatorConfig allocator; /* memory_limit applies after construction */
+  AllocatorConfig allocator;
+  gboolean built_elsewhere; /* memory_limit holds from the first step on */
   gint64 outside_allocator_bytes;
   gboolean keep_spans;      /* FALSE: of the last step asked for; none if the run ends before */
   gboolean keeps_gradients; /* zero_grad frees nothing: gradients are there at rest */

@@ -30,7 +30,7 @@ gpu_launch(Gpu *gpu, SimTime now, const ProgramOp *op)
     work.group = gpu->group;
     work.rate_class = timing_kernel_class(gpu->timing, op->a);
   }
-  span_log_observe(gpu->spans, op, &work);
+  span_log_observe(gpu->spans, now, op, &work);
   stream_submit(gpu->streams[op->stream], now, &work);
 }
 

@@ -4,6 +4,8 @@
 
 #include "lower/phases.h"
 #include "lower/step_walk.h"
+#include "network/compiled.h"
+#include "strategy/retain.h"
 
 NetworkPrecision
 lower_precision(const PlanSpec *plan)
@@ -33,7 +35,8 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
                     : loss == LOSS_DIVIDED ? 1
                                            : LOSS_STEPS,
       .precision = lower_precision(plan),
-      .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
+      .dispatch_mode =
+          plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP && !plan->compile_per_block,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
@@ -58,53 +61,45 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
   return shape;
 }
 
-/* ---- what no strategy can honour yet, and names that must exist ---- */
-
-/* A root whose parameters all are in other groups has none. */
-static gboolean
-has_parameters(const StrategyContext *x, guint unit)
+void
+lower_compile(const PlanSpec *plan, Network *network)
 {
-  return ((const Unit *) g_ptr_array_index(x->units, unit))->parameters->len > 0;
+  guint n = network->blocks->len;
+  g_autofree CompiledPolicy *policies = g_new(CompiledPolicy, MAX(n, 1));
+  if (!plan->compile_per_block)
+    return;
+  for (guint i = 0; i < n; i++)
+    policies[i] = !plan_spec_checkpoints(plan, (int) i)                   ? COMPILED_MIN_CUT
+                  : plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP ? COMPILED_SELECTED
+                                                                          : COMPILED_NOTHING;
+  network_compile(network, policies);
 }
 
+/* ---- what no strategy can honour yet, and names that must exist ---- */
+
+/* A compiled block is one call for its hooks and checkpoints. */
 static gboolean
-unit_exists(const StrategyContext *x, const char *name)
+accept_compile(const LowerInput *in, GError **error)
 {
-  for (guint i = 0; i < x->units->len; i++)
-    if (has_parameters(x, i) &&
-        g_str_equal(((const Unit *) g_ptr_array_index(x->units, i))->name, name))
-      return TRUE;
-  return FALSE;
+  if (in->plan->checkpointing.around != AROUND_MODULE)
+    return plan_spec_refuse(in->plan, error, "activation_checkpointing.around",
+                            "compiled blocks have their checkpoints inside: module");
+  if (in->strategy->before_module != NULL)
+    return plan_spec_refuse(in->plan, error, "compile",
+                            "strategy %s has hooks on every module: use \"none\"",
+                            in->plan->strategy);
+  return TRUE;
 }
 
 static gboolean
 accept_plan(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
-  if (plan->compile_per_block)
-    return plan_spec_refuse(plan, error, "compile",
-                            "'per_block' is not yet supported: use \"none\"");
-  if (!phases_accept(plan, in->network, in->evaluation, error))
+  if (plan->compile_per_block && !accept_compile(in, error))
+    return FALSE;
+  if (!phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
-}
-
-static gboolean
-accept_retained(const StrategyContext *x, GError **error)
-{
-  for (guint i = 0; i < x->plan->retain->len; i++) {
-    const RetainSpec *spec = g_ptr_array_index(x->plan->retain, i);
-    if (unit_exists(x, spec->group))
-      continue;
-    g_autoptr(GString) names = g_string_new(NULL);
-    for (guint k = 0; k < x->units->len; k++)
-      if (has_parameters(x, k))
-        g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "",
-                               ((const Unit *) g_ptr_array_index(x->units, k))->name);
-    return plan_spec_refuse(x->plan, error, "retain", "there is no group '%s': the groups are %s",
-                            spec->group, names->str);
-  }
-  return TRUE;
 }
 
 /* ---- the context ---- */
@@ -138,6 +133,7 @@ context_init(StrategyContext *x, const LowerInput *in)
       .plan = in->plan,
       .device = in->device,
       .rank = in->rank % in->plan->shard,
+      .global_rank = in->rank,
       .replica = in->rank / in->plan->shard,
       .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
@@ -146,7 +142,7 @@ context_init(StrategyContext *x, const LowerInput *in)
   x->units = g_ptr_array_new_with_free_func(unit_free);
   x->unit_begins = no_units(modules);
   x->unit_ends = no_units(modules);
-  x->retained = g_ptr_array_new();
+  x->retained = g_ptr_array_new_with_free_func(retain_free);
   x->parameters = g_new(ParameterState, parameters);
   for (guint i = 0; i < parameters; i++)
     x->parameters[i] = (ParameterState){.sharded = NO_STORAGE,
@@ -246,7 +242,7 @@ lower(const LowerInput *in, GError **error)
   context_init(&x, in);
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
-  if (accept_retained(&x, error)) {
+  if (retain_accept(&x, error)) {
     lowered = write_program(&x, in);
   } else {
     if (in->strategy->teardown != NULL)

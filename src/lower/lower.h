@@ -18,10 +18,9 @@ typedef struct {
 
 /* What a phase beyond the steps writes to storage, or reads from there. */
 typedef struct {
-  const char *name;   /* "save": static */
-  gint64 state_bytes; /* this rank's part */
-  gint64 rank_0_bytes,
-      others_bytes; /* held by rank 0, and by each other rank of its group at most */
+  const char *name;                  /* "save": static */
+  gint64 state_bytes;                /* this rank's part */
+  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and by each other one; -1: each its part */
 } LoweredPhase;
 
 /* What a Program does not say about itself. */
@@ -46,6 +45,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Lowered, lowered_free)
 NetworkPrecision lower_precision(const PlanSpec *plan);
 /* The shape that a network must be built for. */
 NetworkShape lower_shape(const PlanSpec *plan, const DeviceProfile *device);
+/* Compiles the blocks of a network for the plan, if it says so. */
+void lower_compile(const PlanSpec *plan, Network *network);
 /* The same for the plan's evaluation. */
 NetworkShape lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device);
 

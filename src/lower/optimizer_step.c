@@ -29,6 +29,12 @@ optimizer_state_free(OptimizerState *state)
   g_free(state);
 }
 
+const OptimizedTensor *
+optimizer_state_tensor(const OptimizerState *state, int parameter)
+{
+  return &state->tensors[parameter];
+}
+
 /* ---- small steps ---- */
 
 static DType

@@ -2,12 +2,15 @@
 #ifndef HIGHWATER_LOWER_OPTIMIZER_STEP_H
 #define HIGHWATER_LOWER_OPTIMIZER_STEP_H
 
-#include "strategy/strategy.h"
+#include "strategy/torch_optimizer.h"
 
 typedef struct _OptimizerState OptimizerState;
 
 OptimizerState *optimizer_state_new(StrategyContext *x);
 void optimizer_state_free(OptimizerState *state);
+
+/* What the optimizer keeps of a parameter; borrowed. */
+const OptimizedTensor *optimizer_state_tensor(const OptimizerState *state, int parameter);
 
 /* torch.nn.utils.clip_grad_norm_(parameters, foreach=True). */
 void optimizer_clip(StrategyContext *x, const Strategy *strategy);

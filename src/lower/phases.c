@@ -1,7 +1,7 @@
-/* phases.c - writes the phases that no step is made of: evaluation. */
+/* phases.c - writes the phases that no step is made of, and evaluation itself. */
 #include "lower/phases.h"
 
-#include "lower/lower.h"
+#include "lower/phase_save.h"
 
 struct _Phases {
   StepWalk *w;
@@ -24,18 +24,42 @@ is_same_model(const Network *a, const Network *b)
   return TRUE;
 }
 
-gboolean
-phases_accept(const PlanSpec *plan, const Network *network, const Network *evaluation,
-              GError **error)
+static gboolean
+accept_initialize(const PlanSpec *plan, const Strategy *strategy, GError **error)
 {
   const PhaseSpec *phases = &plan->phases;
-  if (phases->initialize.given || phases->save.given || phases->load.given)
-    return plan_spec_refuse(plan, error, "phases", "only 'evaluate' is supported yet");
-  if (evaluation != NULL && !is_same_model(network, evaluation))
+  guint wanted = phases->initialize.from == INITIALIZE_META      ? INITIALIZES_META
+                 : phases->initialize.on == INITIALIZE_ON_DEVICE ? INITIALIZES_ON_DEVICE
+                                                                 : INITIALIZES_ON_CPU;
+  if (!phases->initialize.given)
+    return TRUE;
+  if (!(strategy->initializes & wanted))
+    return plan_spec_refuse(plan, error, "phases.initialize",
+                            "strategy %s makes the model whole on the device%s", plan->strategy,
+                            strategy->initializes & INITIALIZES_ON_CPU ? " or on the host" : "");
+  gboolean full = phases->initialize.from == INITIALIZE_FULL;
+  static const char *const without[] = {"zero_init", "cpu_offload"};
+  for (guint i = 0; i < G_N_ELEMENTS(without) && full && plan->section != NULL; i++)
+    if (option_section_index(plan->section, without[i]) >= 0 &&
+        plan_spec_number(plan, without[i]) != 0)
+      return plan_spec_refuse(plan, error, "phases.initialize.from",
+                              "a full model does not go with %s", without[i]);
+  return TRUE;
+}
+
+gboolean
+phases_accept(const LowerInput *in, GError **error)
+{
+  const PlanSpec *plan = in->plan;
+  if (plan->phases.load.given)
+    return plan_spec_refuse(plan, error, "phases.load", "not yet supported");
+  if (!accept_initialize(plan, in->strategy, error))
+    return FALSE;
+  if (in->evaluation != NULL && !is_same_model(in->network, in->evaluation))
     return plan_spec_refuse(plan, error, "phases.evaluate.sequence_length",
                             "sequences of %" G_GINT64_FORMAT " need another model",
-                            evaluation->shape.sequence_length);
-  return TRUE;
+                            in->evaluation->shape.sequence_length);
+  return phase_save_accept(plan, in->strategy, error);
 }
 
 /* ---- life ---- */
@@ -136,10 +160,26 @@ evaluate(Phases *p)
   program_builder_pop(x->builder);
 }
 
+/* Of each name the last one. */
+static void
+remember(Phases *p, LoweredPhase moved)
+{
+  for (guint i = 0; i < p->moved->len; i++) {
+    LoweredPhase *known = &g_array_index(p->moved, LoweredPhase, i);
+    if (g_str_equal(known->name, moved.name)) {
+      *known = moved;
+      return;
+    }
+  }
+  g_array_append_val(p->moved, moved);
+}
+
 void
 phases_after_step(Phases *p, int step, int steps)
 {
   const PhaseSpec *spec = &p->w->x->plan->phases;
   if (p->network != NULL && phase_spec_evaluates(spec, step, steps))
     evaluate(p);
+  if (phase_spec_saves(spec, step, steps))
+    remember(p, phase_save(p->w));
 }

@@ -2,13 +2,13 @@
 #ifndef HIGHWATER_LOWER_PHASES_H
 #define HIGHWATER_LOWER_PHASES_H
 
+#include "lower/lower.h"
 #include "lower/step_walk.h"
 
 typedef struct _Phases Phases;
 
-/* Refuses what the plan's phases ask for and cannot have.  evaluation: as in LowerInput. */
-gboolean phases_accept(const PlanSpec *plan, const Network *network, const Network *evaluation,
-                       GError **error);
+/* Refuses what the plan's phases ask for and cannot have. */
+gboolean phases_accept(const LowerInput *in, GError **error);
 
 /* walk and evaluation are borrowed.  To be made before the construction. */
 Phases *phases_new(StepWalk *walk, const Network *evaluation);

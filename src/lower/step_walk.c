@@ -2,6 +2,8 @@
  * optimizer. */
 #include "lower/step_walk.h"
 
+#include "strategy/retain.h"
+
 static void
 begin_phase(StrategyContext *x, const char *name)
 {
@@ -136,6 +138,7 @@ backward(StepWalk *w, TensorRef loss)
   live_storage_drop(x->live, ones.storage);
   if (w->strategy->after_graph != NULL)
     w->strategy->after_graph(x);
+  retain_loss(x, loss.storage);
   for (int i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, losses[i].storage);
   strategy_release_retained(x, w->strategy, RETAIN_END_OF_BACKWARD);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lower/tape_private.h"
+#include "strategy/retain.h"
 
 /* The unit that begins (or ends) with a module, or -1. */
 static int
@@ -109,6 +110,8 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args)
 void
 tape_exit_module(Tape *t, int module, TensorRef *output)
 {
+  if (t->x->plan->retain->len > 0)
+    retain_module(t->x, module);
   after_module(t, module, output);
   int unit = unit_at(t->x->unit_ends, module);
   if (unit < 0)
@@ -133,7 +136,9 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   int module = place.first_module;
   tape_enter_module(t, module, n, received);
   gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
-  TensorRef result = inner && checkpoint_wants(t, block)
+  int compiled = network_block(t->network, block)->compiled;
+  TensorRef result = compiled >= 0 ? compiled_run(t, compiled, place, received)
+                     : inner && checkpoint_wants(t, block)
                          ? checkpoint_run(t, block, place, n, received)
                          : tape_run(t, place, n, received);
   if (!t->stop)

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "network/builder_private.h"
+#include "network/compiled.h"
 #include "network/strides.h"
 
 #define MOST_SLOTS 30000
@@ -55,6 +56,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->buffers = builder_array(sizeof(Buffer), buffer_clear);
   n->blocks = builder_array(sizeof(Block), NULL);
   n->functions = g_ptr_array_new_with_free_func(network_function_free);
+  n->compiled = g_ptr_array_new_with_free_func(compiled_block_free);
   n->tables = builder_array(sizeof(gint16), NULL);
   n->inputs = builder_array(sizeof(ValueInfo), NULL);
   n->embedding_modules = builder_array(sizeof(int), NULL);
@@ -257,7 +259,7 @@ builder_block_begin(Builder *b, const char *type)
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
   Block block = {
-      .module = module, .first_parameter = (int) b->network->parameters->len, .function = -1};
+      .module = module, .first_parameter = (int) b->network->parameters->len, .function = -1, .compiled = -1};
   g_array_append_val(b->network->blocks, block);
 }
 

@@ -153,6 +153,8 @@ causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
                  view(b, (Val){logits.slot, FALSE}, 2, lm->batch * lm->length, lm->vocabulary));
   if (lm->impl.loss == LOSS_FUSED)
     return builder_leave(b, fused_cross_entropy(b, flat, labels));
+  if (lm->impl.loss == LOSS_COMPILED)
+    return builder_leave(b, compiled_cross_entropy(b, flat, labels));
   Val input = lm->impl.loss == LOSS_FP32 ? to(b, flat, DTYPE_FP32) : flat;
   return builder_leave(b, cross_entropy(b, input, labels));
 }

@@ -105,6 +105,8 @@ AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,
 
 /* F.cross_entropy(logits, labels): logits [tokens, vocabulary]. */
 Val cross_entropy(Builder *b, Val logits, Val labels);
+/* F.cross_entropy(logits.float(), labels) as compiled code computes it: no fp32 copies. */
+Val compiled_cross_entropy(Builder *b, Val logits, Val labels);
 /* flash_attn.losses.cross_entropy.CrossEntropyLoss: one kernel, and the mean of its losses. */
 Val fused_cross_entropy(Builder *b, Val logits, Val labels);
 

@@ -28,6 +28,7 @@ network_free(Network *network)
   g_array_unref(network->buffers);
   g_array_unref(network->blocks);
   g_ptr_array_unref(network->functions);
+  g_ptr_array_unref(network->compiled);
   g_array_unref(network->tables);
   g_array_unref(network->inputs);
   g_array_unref(network->embedding_modules);

@@ -88,6 +88,7 @@ typedef struct {
   int modules; /* how many modules, itself included: contiguous */
   int first_parameter, parameter_count;
   int function;
+  int compiled; /* into Network.compiled, or -1: it is computed op by op */
 } Block;
 
 /* Dtypes of a forward pass, derived from the plan's precision. */
@@ -129,6 +130,7 @@ typedef struct {
   GArray *buffers;      /* Buffer */
   GArray *blocks;       /* Block */
   GPtrArray *functions; /* Function * */
+  GPtrArray *compiled;  /* CompiledBlock *: network/compiled.h */
   int main;      /* function: one forward of the model and the loss.  Arguments: inputs, in order */
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
   int after_backward; /* function that the loop calls after each backward(), without a graph, or -1.

@@ -27,6 +27,8 @@ typedef struct {
   gint64 parameters;  /* elements, without padding */
   gint64 unsharded_bytes,
       shard_bytes; /* full parameters in the compute dtype; this rank's part as stored */
+  int forward_prefetches, backward_prefetches; /* groups that it gathers ahead under a budget */
+  gint64 forward_prefetched_bytes, backward_prefetched_bytes;
 } GroupInfo;
 
 /* Full parameters of a group that something keeps beyond their module. */
@@ -42,7 +44,7 @@ typedef struct {
   gint64 communication_bytes, host_copy_bytes;
   gboolean has_state;                /* it writes or reads the state: */
   gint64 state_bytes;                /* this rank's part */
-  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and at most by each other rank */
+  gint64 rank_0_bytes, others_bytes; /* held by rank 0, and by each other one; -1: each its part */
 } PhaseInfo;
 
 typedef struct {
@@ -62,6 +64,15 @@ typedef struct {
   gint64 step_of_equals;  /* ns: the last step if all ranks were equally fast; 0: they are */
   gint64 peak_reserved;   /* bytes, of all ranks and steps */
 } RanksInfo;
+
+/* Prefetching under a memory budget, beside the framework's own prefetching. */
+typedef struct {
+  gint64 budget;      /* bytes; 0: none is given, and nothing below is known */
+  gint64 most;        /* of it that is used at some point */
+  gint64 own_peak;    /* peak of allocated memory without it */
+  gint64 own_step;    /* ns: the last step without it */
+  int groups_without; /* groups for whose successor there was no room */
+} PrefetchInfo;
 
 typedef struct {
   char *model;
@@ -89,6 +100,7 @@ typedef struct {
 
   GArray *groups;        /* GroupInfo, in forward order */
   GArray *retained;      /* RetainedInfo */
+  gboolean initializes;  /* the plan says how the model is made: that is reported as a phase */
   GArray *phases;        /* PhaseInfo: phases beyond the steps, each name once */
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */
@@ -96,6 +108,7 @@ typedef struct {
   Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
   RanksInfo ranks;
+  PrefetchInfo prefetch;
   int rank;              /* the rank that the Recording describes */
   int rank_without_room; /* another rank that runs out of memory, or -1 */
 } RunInfo;

@@ -73,10 +73,33 @@ is_complete_beyond(const Recording *recording, guint i, const Range *range)
   return i + 1 < recording->beyond->len || !ends;
 }
 
+/* The construction as a phase, until the host goes on. */
+static void
+collect_initialization(ReportModel *model)
+{
+  const Recording *recording = model->recording;
+  BeyondSummary initialize = {
+      .name = "initialize",
+      .complete = recording->construction_peak_reserved <= recording->capacity_bytes,
+      .peak_allocated = recording->construction_peak_allocated,
+      .peak_reserved = recording->construction_peak_reserved,
+      .end_allocated = recording->construction_allocated,
+  };
+  if (recording->beyond->len > 0)
+    initialize.duration = g_array_index(recording->beyond, BeyondRecord, 0).start;
+  if (recording->steps->len > 0)
+    initialize.duration = MIN(g_array_index(recording->steps, StepRecord, 0).start,
+                              initialize.duration > 0 ? initialize.duration : G_MAXINT64);
+  model->peak_reserved = MAX(model->peak_reserved, initialize.peak_reserved);
+  g_array_append_val(model->beyond, initialize);
+}
+
 static void
 collect_beyond(ReportModel *model)
 {
   const Recording *recording = model->recording;
+  if (model->info->initializes)
+    collect_initialization(model);
   for (guint i = 0; i < recording->beyond->len; i++) {
     const BeyondRecord *record = &g_array_index(recording->beyond, BeyondRecord, i);
     const Range *range = &g_array_index(recording->ranges, Range, record->range);
@@ -169,24 +192,12 @@ sum_modules_at_peak(ReportModel *model)
 static Verdict
 judge(const ReportModel *model)
 {
-  if (model->recording->out_of_memory.happened || model->info->rank_without_room >= 0)
+  const Recording *recording = model->recording;
+  if (recording->out_of_memory.happened || model->info->rank_without_room >= 0)
+    return VERDICT_DOES_NOT_FIT;
+  if (model->info->initializes && recording->construction_peak_reserved > recording->capacity_bytes)
     return VERDICT_DOES_NOT_FIT;
   return model->allocator_retries > 0 ? VERDICT_FITS_WITH_RETRIES : VERDICT_FITS;
-}
-
-/* The construction is simulated without a limit, so that a plan can be judged by its steps. */
-static void
-warn_of_construction(ReportModel *model)
-{
-  const Recording *recording = model->recording;
-  if (recording->construction_peak_reserved <= recording->capacity_bytes)
-    return;
-  g_autofree char *peak = format_bytes(recording->construction_peak_reserved);
-  g_autofree char *capacity = format_bytes(recording->capacity_bytes);
-  g_ptr_array_add(model->warnings,
-                  g_strdup_printf("building the model takes %s for a moment, more than the %s there"
-                                  " are: build it sharded or on the host",
-                                  peak, capacity));
 }
 
 static void
@@ -195,6 +206,10 @@ collect_warnings(ReportModel *model)
   const RunInfo *info = model->info;
   if (model->recording->stuck)
     g_ptr_array_add(model->warnings, g_strdup_printf("stuck: %s", model->recording->stuck));
+  if (model->recording->out_of_memory.happened && model->recording->out_of_memory.step == 0)
+    g_ptr_array_add(model->warnings,
+                    g_strdup("memory runs out while the model is built: build it sharded, where the"
+                             " framework can (FSDP2, DeepSpeed's zero_init)"));
   if (info->rank_without_room >= 0)
     g_ptr_array_add(model->warnings,
                     g_strdup_printf("rank %d runs out of memory; these figures are of rank %d",
@@ -208,7 +223,6 @@ collect_warnings(ReportModel *model)
   }
   for (guint i = 0; i < info->warnings->len; i++)
     g_ptr_array_add(model->warnings, g_strdup(g_ptr_array_index(info->warnings, i)));
-  warn_of_construction(model);
 }
 
 ReportModel *
@@ -250,6 +264,7 @@ report_model_free(ReportModel *model)
   g_array_unref(model->modules_at_peak);
   g_array_unref(model->communication);
   g_array_unref(model->groups);
+  critical_path_free(model->path);
   g_ptr_array_unref(model->warnings);
   g_free(model);
 }
@@ -271,6 +286,7 @@ report_bound_name(Bound bound)
   static const char *const names[] = {
       [BOUND_COMPUTE] = "compute",
       [BOUND_COMMUNICATION] = "communication",
+      [BOUND_RANKS] = "ranks",
       [BOUND_HOST] = "host",
   };
   return names[bound];

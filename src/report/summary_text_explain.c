@@ -292,9 +292,32 @@ print_equivalence(const RunInfo *info, GString *out)
   if (stage >= 0)
     g_string_append_printf(out, "Equivalent to ZeRO stage %d.", stage);
   if (stage >= 0 && info->elements_sent > 0)
-    g_string_append_printf(out,
-                           "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %.0f.",
-                           info->elements_sent, zero_states(stage, 1, 2).sent);
+    g_string_append_printf(
+        out, "\nA micro-batch sends %.2f elements per parameter; by ZeRO's paper %.0f.",
+        info->elements_sent, zero_states(stage, 1, 2).sent);
+}
+
+/* What prefetching under a budget costs and gains. */
+static void
+print_prefetch(const Screen *screen)
+{
+  const ReportModel *model = screen->model;
+  const PrefetchInfo *prefetch = &model->info->prefetch;
+  if (prefetch->budget == 0)
+    return;
+  gint64 cost = model->peak_allocated - prefetch->own_peak;
+  SimTime gain = prefetch->own_step - model->time.step;
+  g_autofree char *budget = format_bytes(prefetch->budget), *most = format_bytes(prefetch->most);
+  g_autofree char *memory = format_bytes(ABS(cost)), *time = format_duration(ABS(gain));
+  g_string_append_printf(
+      screen->out,
+      "Prefetch: up to %s of gathered parameters wait, of a budget of %s.\nBeside "
+      "FSDP2's own prefetching it takes %s %s at the peak",
+      most, budget, memory, cost >= 0 ? "more" : "less");
+  if (model->time.known && prefetch->own_step > 0)
+    g_string_append_printf(screen->out, ", and a step is %s %s", time,
+                           gain >= 0 ? "shorter" : "longer");
+  g_string_append(screen->out, ".\n");
 }
 
 static void
@@ -337,8 +360,10 @@ text_explain(const Screen *screen)
   print_phases(screen);
   print_beyond(screen);
   print_communication(screen);
+  text_critical_path(screen);
   print_host(screen);
   g_string_append_c(screen->out, '\n');
+  print_prefetch(screen);
   print_groups(screen);
 }
 

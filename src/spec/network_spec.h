@@ -31,9 +31,10 @@ typedef enum {
   ATTENTION_EAGER,
 } AttentionCode;
 typedef enum {
-  LOSS_FP32,  /* of logits in fp32 */
-  LOSS_MODEL, /* of the logits as they are */
-  LOSS_FUSED, /* flash-attn's kernel */
+  LOSS_FP32,     /* of logits in fp32 */
+  LOSS_MODEL,    /* of the logits as they are */
+  LOSS_FUSED,    /* flash-attn's kernel */
+  LOSS_COMPILED, /* of logits in fp32, compiled */
 } LossCode;
 
 /* A version of PyTorch as a number that compares; a patch that is not given is the last one. */
@@ -51,7 +52,7 @@ typedef struct {
   KvHeadsCode kv_heads;
   AttentionCode attention;
   LossCode loss;
-  int torch; /* TORCH_VERSION that chooses the attention kernel, or 0: not given */
+  int torch;              /* TORCH_VERSION that chooses the attention kernel, or 0: not given */
   gboolean train_metrics; /* llm-foundry: each batch's logits are measured again after backward */
 } Implementation;
 

@@ -29,9 +29,9 @@ static const char *const around_names[] = {"module", "fsdp", NULL};
 static const char *const optimizer_names[] = {"adamw", "adam", "sgd", "none", NULL};
 static const char *const optimizer_code_names[] = {"fused", "foreach", "forloop", "composer", NULL};
 static const char *const zero_grad_names[] = {"start", "end", NULL};
-static const char *const retain_as_names[] = {"clone", "unsharded", NULL};
+static const char *const retain_as_names[] = {"clone", "unsharded", "reference", NULL};
 static const char *const retain_until_names[] = {"end_of_forward", "end_of_backward", "end_of_step",
-                                                 NULL};
+                                                 "end_of_run", NULL};
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
@@ -258,6 +258,8 @@ read_retain(JsonReader *reader, PlanSpec *spec)
     retain->as = (RetainAs) json_reader_enum(element, "as", retain_as_names, RETAIN_CLONE);
     retain->until =
         (RetainUntil) json_reader_enum(element, "until", retain_until_names, RETAIN_END_OF_STEP);
+    if (retain->as == RETAIN_UNSHARDED && retain->until == RETAIN_END_OF_RUN)
+      json_reader_fail(element, "until", "an unshard ends with its step");
     g_ptr_array_add(spec->retain, retain);
     json_reader_finish(element, NULL);
   }

@@ -27,12 +27,21 @@ typedef enum {
   OPTIMIZER_COMPOSER
 } OptimizerCode;
 typedef enum { ZERO_GRAD_START, ZERO_GRAD_END } ZeroGradAt;
-typedef enum { RETAIN_CLONE, RETAIN_UNSHARDED } RetainAs;
-typedef enum { RETAIN_END_OF_FORWARD, RETAIN_END_OF_BACKWARD, RETAIN_END_OF_STEP } RetainUntil;
+typedef enum { RETAIN_CLONE, RETAIN_UNSHARDED, RETAIN_REFERENCE } RetainAs;
+typedef enum {
+  RETAIN_END_OF_FORWARD,
+  RETAIN_END_OF_BACKWARD,
+  RETAIN_END_OF_STEP,
+  RETAIN_END_OF_RUN
+} RetainUntil;
 
-/* A group's full parameters kept beyond their module, as a debugging hook would. */
+/* What plans call the loss of a micro-batch among what they retain. */
+#define RETAIN_LOSS "loss"
+
+/* Full parameters of a group (or of a module), or a loss, kept as a debugging hook or a list of the
+ * training script would. */
 typedef struct {
-  char *group; /* "layers.15" */
+  char *group; /* "layers.15", the path of a module in a group, or RETAIN_LOSS */
   RetainAs as;
   RetainUntil until;
 } RetainSpec;

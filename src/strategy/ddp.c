@@ -456,4 +456,6 @@ const Strategy strategy_ddp = {
     .zero_stage = zero_stage,
     .heaviest_rank = heaviest_rank,
     .expected = expected,
+    .saves_states = TRUE,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

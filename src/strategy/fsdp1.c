@@ -96,6 +96,29 @@ teardown(StrategyContext *x)
   g_free(f);
 }
 
+static int
+depth_of(const Network *network, int parameter)
+{
+  int depth = 0;
+  for (int m = network_parameter(network, parameter)->module; m > 0;
+       m = network_module(network, m)->parent)
+    depth++;
+  return depth;
+}
+
+/* _move_module_to_device (_init_utils.py): breadth first. */
+static void
+move_unit(StrategyContext *x, const Handle *h)
+{
+  int deepest = 0;
+  for (int i = 0; i < h->count; i++)
+    deepest = MAX(deepest, depth_of(x->network, h->parameter[i]));
+  for (int depth = 0; depth <= deepest; depth++)
+    for (int i = 0; i < h->count; i++)
+      if (depth_of(x->network, h->parameter[i]) == depth)
+        strategy_move_to_device(x, h->parameter[i]);
+}
+
 /* A unit after those inside of it (_recursive_wrap).  Returns the first one outside. */
 static int
 construct_unit(StrategyContext *x, int index)
@@ -106,17 +129,23 @@ construct_unit(StrategyContext *x, int index)
          strategy_module_contains(x->network, module,
                                   g_array_index(f->handles[next].unit->modules, int, 0)))
     next = construct_unit(x, next);
-  if (f->handles[index].count > 0)
-    handle_construct(x, &f->handles[index]);
+  Handle *h = &f->handles[index];
+  if (h->count > 0 && x->plan->phases.initialize.on == INITIALIZE_ON_CPU)
+    move_unit(x, h);
+  if (h->count > 0)
+    handle_construct(x, h);
   return next;
 }
 
-/* The whole model is made on the device; then its blocks are wrapped one after another, the root
- * last. */
+/* The whole model is made on the device, or in the host's memory; then its blocks are wrapped one
+ * after another, the root last. */
 static void
 construct(StrategyContext *x)
 {
-  strategy_construct_whole(x);
+  if (x->plan->phases.initialize.on == INITIALIZE_ON_CPU)
+    strategy_construct_on_host(x);
+  else
+    strategy_construct_whole(x);
   construct_unit(x, 0);
 }
 
@@ -432,4 +461,6 @@ const Strategy strategy_fsdp1 = {
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = expected,
+    .save_model = fsdp1_save_model,
+    .initializes = INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

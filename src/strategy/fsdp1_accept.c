@@ -72,6 +72,8 @@ static gboolean
 accept_prefetch(const PlanSpec *plan, GError **error)
 {
   const OptionValue *backward = plan_spec_option(plan, "backward_prefetch");
+  if (!plan_spec_option(plan, "prefetch_budget")->is_null)
+    return plan_spec_refuse(plan, error, "fsdp.prefetch_budget", "only fsdp2 has it");
   if (!backward->is_name && backward->number != 0)
     return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
                             "fsdp1 takes pre (or 0), post or none, no number of groups");

@@ -48,6 +48,7 @@ typedef struct {
   int pre_forward_index, post_forward_index; /* -1: none */
   gboolean held;                             /* by the plan's "retain" */
   gboolean owes_reshard;                     /* one came while it was held */
+  gboolean stays; /* gathered before its state is saved, hence after it too */
 } Handle;
 
 typedef struct {
@@ -167,5 +168,10 @@ void fsdp1_all_reduce_norm(StrategyContext *x, StorageId norm);
 
 /* FullyShardedDataParallel.clip_grad_norm_. */
 gboolean fsdp1_clip(StrategyContext *x);
+
+/* ---- fsdp1_state.c ---- */
+
+/* The model's state dict. */
+void fsdp1_save_model(StrategyContext *x, StateDict *dict);
 
 #endif

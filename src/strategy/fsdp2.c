@@ -39,6 +39,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_option(plan, "backward_prefetch")->is_name)
     return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
                             "only FSDP1 names a moment; fsdp2 takes a number of groups");
+  if (!plan_spec_option(plan, "prefetch_budget")->is_null &&
+      (plan_spec_number(plan, "forward_prefetch") || plan_spec_number(plan, "backward_prefetch")))
+    return plan_spec_refuse(plan, error, "fsdp.prefetch_budget",
+                            "takes the place of forward_prefetch and backward_prefetch");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "fsdp2 casts by its mixed precision policy, not by autocast");
@@ -49,6 +53,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
     return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
                             "needs replicas: mesh.replicate is 1");
+  if (plan->optimizer.name == OPTIMIZER_SGD &&
+      plan->optimizer.implementation == OPTIMIZER_FUSED) /* _sharding_prop.py */
+    return plan_spec_refuse(plan, error, "optimizer.implementation",
+                            "fused SGD has no sharding strategy for FSDP2's DTensors: use foreach");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
@@ -181,32 +189,6 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   return v->number == f->ranks ? RESHARD_YES : RESHARD_SLICE;
 }
 
-/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks, or
- * of those that the plan lists, in either direction. */
-static void
-set_prefetch(StrategyContext *x, Fsdp2 *f)
-{
-  int forward = (int) plan_spec_number(x->plan, "forward_prefetch");
-  int backward = (int) plan_spec_number(x->plan, "backward_prefetch");
-  g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(int));
-  for (int i = 0; i < f->count; i++) {
-    int module = g_array_index(f->groups[i].unit->modules, int, 0);
-    if (fsdp_groups_given(x->plan) ? i > 0 : network_module(x->network, module)->block >= 0)
-      g_array_append_val(blocks, i);
-  }
-  if (fsdp_groups_given(x->plan))
-    fsdp_groups_sort_by_call(x, blocks);
-  for (int k = 0; k < (int) blocks->len; k++) {
-    Group *g = &f->groups[g_array_index(blocks, int, k)];
-    g->forward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));
-    for (int j = k + 1; j <= k + forward && j < (int) blocks->len; j++)
-      g_array_append_val(g->forward_prefetch, g_array_index(blocks, int, j));
-    g->backward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));
-    for (int j = k - 1; j >= k - backward && j >= 0; j--)
-      g_array_append_val(g->backward_prefetch, g_array_index(blocks, int, j));
-  }
-}
-
 static void
 setup(StrategyContext *x)
 {
@@ -242,7 +224,7 @@ setup(StrategyContext *x)
     if (g->reshard_after_forward == RESHARD_SLICE)
       f->slice_communicator = program_builder_communicator(x->builder, "slice", g->slice_ranks, 1);
   }
-  set_prefetch(x, f);
+  fsdp2_set_prefetch(x, f);
 }
 
 static void
@@ -314,6 +296,10 @@ construct_module_end(StrategyContext *x, int module)
 static void
 construct(StrategyContext *x)
 {
+  if (x->plan->phases.initialize.from == INITIALIZE_FULL) {
+    fsdp2_construct_from_full(x);
+    return;
+  }
   strategy_visit_construction(x, construct_parameter, construct_module_end);
 }
 
@@ -589,7 +575,11 @@ const Strategy strategy_fsdp2 = {
     .after_backward = after_backward,
     .end_backward = end_backward,
     .release = release,
+    .saves_states = TRUE,
+    .begin_state = fsdp2_begin_state,
+    .full_tensor = fsdp2_full_tensor,
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = expected,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

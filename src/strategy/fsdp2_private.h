@@ -64,6 +64,9 @@ fsdp2_of(const StrategyContext *x)
   return x->state;
 }
 
+/* Which groups each group gathers ahead (fsdp2_prefetch.c). */
+void fsdp2_set_prefetch(StrategyContext *x, Fsdp2 *f);
+
 /* Issues the group's all-gather unless it is unsharded or one is pending. */
 void group_unshard(StrategyContext *x, Group *g);
 /* Waits for it and copies it out; in forward the output lives on until the next copy-out. */
@@ -98,5 +101,16 @@ void offload_wait(StrategyContext *x, Group *g);
 
 /* A wait for everything issued on another stream so far. */
 void wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
+
+/* ---- fsdp2_state.c: state dicts ---- */
+
+void fsdp2_begin_state(StrategyContext *x);
+StorageId fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtype,
+                            Category category);
+
+/* ---- fsdp2_init.c ---- */
+
+/* fully_shard of a model with parameters (the plan's initialize.from is full). */
+void fsdp2_construct_from_full(StrategyContext *x);
 
 #endif

@@ -129,16 +129,22 @@ accept_module(const PlanSpec *plan, const Network *network, const int *calls, in
   return TRUE;
 }
 
+/* What lies inside of a block, and not only around it. */
 static gboolean
-accept_outside_checkpoints(const PlanSpec *plan, const Network *network, int module, GError **error)
+accept_inside(const PlanSpec *plan, const Network *network, int module, gboolean in_checkpoints,
+              GError **error)
 {
   const Module *m = network_module(network, module);
-  if (m->block < 0 || network_block(network, m->block)->module == module ||
-      !plan_spec_checkpoints(plan, m->block))
+  if (m->block < 0 || network_block(network, m->block)->module == module)
     return TRUE;
-  return plan_spec_refuse(plan, error, "fsdp.groups",
-                          "'%s' lies inside of a checkpointed block: not yet supported with %s",
-                          m->path, plan->strategy);
+  if (plan->compile_per_block)
+    return plan_spec_refuse(plan, error, "fsdp.groups",
+                            "'%s' lies inside of a compiled block: not yet supported", m->path);
+  if (!in_checkpoints && plan_spec_checkpoints(plan, m->block))
+    return plan_spec_refuse(plan, error, "fsdp.groups",
+                            "'%s' lies inside of a checkpointed block: not yet supported with %s",
+                            m->path, plan->strategy);
+  return TRUE;
 }
 
 /* owner: which group of those before took a module, itself or with one that it lies in; -1. */
@@ -224,7 +230,7 @@ fsdp_groups_accept(const PlanSpec *plan, const Network *network, gboolean in_che
     for (guint k = 0; k < group->modules->len; k++) {
       int module = g_array_index(group->modules, int, k);
       if (!accept_module(plan, network, calls, module, error) ||
-          (!in_checkpoints && !accept_outside_checkpoints(plan, network, module, error)))
+          !accept_inside(plan, network, module, in_checkpoints, error))
         return FALSE;
     }
     if (!accept_group(plan, network, group, (int) i, owner, error) ||

@@ -30,6 +30,8 @@ static const OptionInfo options[] = {
      "groups gathered ahead explicitly in forward; 0: implicit; FSDP1: 1 is True"},
     {"backward_prefetch", OPTION_NAME_OR_INT, "0", 0, 1 << 20, moments,
      "the same in backward; FSDP1: before or after a group's gradients are computed, 0 is pre"},
+    {"prefetch_budget", OPTION_SIZE, "null", 1, 0, NULL,
+     "FSDP2 only: gathers ahead as many groups as fit into so many bytes, instead of a number"},
     {"sharding_strategy", OPTION_ENUM, "\"FULL_SHARD\"", 0, 0, sharding_strategies,
      "FSDP1 only: what is sharded, and when parameters are freed"},
     {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL,

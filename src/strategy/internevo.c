@@ -479,6 +479,13 @@ zero_stage(StrategyContext *x)
   return of(x)->owners > 1 ? 1 : 0;
 }
 
+/* Whole parameters everywhere; owners of the optimizer's state within the zero group. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  return (StateSpread){1, ((const InternEvo *) x->state)->owners};
+}
+
 /* Broadcasts are counted by neither. */
 static ExpectedTotals
 expected(StrategyContext *x)
@@ -506,6 +513,7 @@ const Strategy strategy_internevo = {
     .gradient_ready = gradient_ready,
     .optimizer_step = optimizer_step,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
     .heaviest_rank = heaviest_rank,
 };

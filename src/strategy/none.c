@@ -16,4 +16,6 @@ const Strategy strategy_none = {
     .summary = "one rank, nothing sharded",
     .accept = accept,
     .construct = strategy_construct_whole,
+    .saves_states = TRUE,
+    .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

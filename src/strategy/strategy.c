@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "strategy/registry.h"
+#include "strategy/retain.h"
 
 const Strategy *const *
 strategies(void)
@@ -189,72 +190,45 @@ construct_whole_parameter(StrategyContext *x, int parameter)
   p->local_elements = info->elements;
 }
 
+static void
+construct_host_parameter(StrategyContext *x, int parameter)
+{
+  ParameterState *p = &x->parameters[parameter];
+  const Parameter *info = network_parameter(x->network, parameter);
+  if (p->sharded != NO_STORAGE)
+    return;
+  gint64 bytes = info->elements * dtype_size(x->plan->precision.parameters);
+  p->sharded = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE,
+                                     parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+}
+
+void
+strategy_construct_on_host(StrategyContext *x)
+{
+  strategy_visit_construction(x, construct_host_parameter, NULL);
+}
+
+void
+strategy_move_to_device(StrategyContext *x, int parameter)
+{
+  ParameterState *p = &x->parameters[parameter];
+  DType dtype = x->plan->precision.parameters;
+  StorageId host = p->sharded;
+  gint64 bytes = live_storage_bytes(x->live, host);
+  p->sharded = live_storage_alloc(x->live, bytes, STREAM_COMPUTE,
+                                  parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  program_builder_operand(x->builder, live_storage_tensor(x->live, host, dtype), ROLE_READ);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, p->sharded, dtype), ROLE_WRITE);
+  strategy_copy(x, STREAM_COMPUTE, "parameter to device", (double) bytes);
+  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+  live_storage_drop(x->live, host);
+  p->local_elements = network_parameter(x->network, parameter)->elements;
+}
+
 void
 strategy_construct_whole(StrategyContext *x)
 {
   strategy_visit_construction(x, construct_whole_parameter, NULL);
-}
-
-/* ---- retained units ---- */
-
-static const RetainSpec *
-retain_spec(const StrategyContext *x, const char *unit)
-{
-  for (guint i = 0; i < x->plan->retain->len; i++) {
-    const RetainSpec *spec = g_ptr_array_index(x->plan->retain, i);
-    if (strcmp(spec->group, unit) == 0)
-      return spec;
-  }
-  return NULL;
-}
-
-gboolean
-strategy_retain(StrategyContext *x, int unit_index, int count, const StorageId *full)
-{
-  const Unit *unit = g_ptr_array_index(x->units, (guint) unit_index);
-  const RetainSpec *spec = retain_spec(x, unit->name);
-  if (spec == NULL)
-    return FALSE;
-  Retained *held = g_new0(Retained, 1);
-  held->spec = spec;
-  held->unit = unit_index;
-  held->clones = g_array_new(FALSE, FALSE, sizeof(StorageId));
-  g_ptr_array_add(x->retained, held);
-  if (spec->as == RETAIN_UNSHARDED)
-    return TRUE;
-  g_autofree char *what = g_strdup_printf("clone of %s held by plan's retain", unit->name);
-  int module = g_array_index(unit->modules, int, 0);
-  StoragePurpose purpose = {CATEGORY_UNSHARDED_PARAMETER, module,
-                            program_builder_name(x->builder, what)};
-  for (int i = 0; i < count; i++) {
-    gint64 bytes = live_storage_bytes(x->live, full[i]);
-    StorageId clone = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
-    DType dtype = x->network->shape.precision.weights;
-    program_builder_operand(x->builder, live_storage_tensor(x->live, full[i], dtype), ROLE_READ);
-    program_builder_operand(x->builder, live_storage_tensor(x->live, clone, dtype), ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
-    g_array_append_val(held->clones, clone);
-  }
-  return FALSE;
-}
-
-void
-strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment)
-{
-  for (guint i = 0; i < x->retained->len;) {
-    Retained *held = g_ptr_array_index(x->retained, i);
-    if (held->spec->until != moment) {
-      i++;
-      continue;
-    }
-    for (guint k = 0; k < held->clones->len; k++)
-      live_storage_drop(x->live, g_array_index(held->clones, StorageId, k));
-    if (held->spec->as == RETAIN_UNSHARDED)
-      strategy->release(x, held->unit);
-    g_array_unref(held->clones);
-    g_free(held);
-    g_ptr_array_remove_index(x->retained, i);
-  }
 }
 
 gboolean
@@ -280,7 +254,7 @@ strategy_accept_unsharded(const PlanSpec *plan, GError **error)
   if (plan->checkpointing.around != AROUND_MODULE)
     return plan_spec_refuse(plan, error, "activation_checkpointing.around",
                             "strategy %s has no FSDP modules", plan->strategy);
-  if (plan->retain->len > 0)
+  if (retain_needs_groups(plan))
     return plan_spec_refuse(plan, error, "retain", "strategy %s has no groups", plan->strategy);
   return TRUE;
 }

@@ -55,6 +55,9 @@ typedef struct {
   gint64 elements;                     /* unpadded */
   gint64 unsharded_bytes, shard_bytes; /* as gathered; of this rank, as stored */
   int all_gathers, reduce_scatters;    /* issued in the step being written */
+  /* with a budget for prefetching: how many groups it gathers ahead, and what those take */
+  int forward_prefetches, backward_prefetches;
+  gint64 forward_prefetched_bytes, backward_prefetched_bytes;
 } Unit;
 
 typedef struct _StrategyContext StrategyContext;
@@ -64,6 +67,7 @@ struct _StrategyContext {
   const PlanSpec *plan;
   const DeviceProfile *device;
   int rank;            /* this rank's place in the shard group */
+  int global_rank;     /* and among all */
   int replica;         /* and among the replicas */
   gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
@@ -88,11 +92,11 @@ struct _StrategyContext {
   GPtrArray *retained;  /* Retained *: groups that somebody else holds */
 };
 
-/* A unit's full parameters held beyond their module (the plan's "retain"). */
+/* What is held beyond its time: a unit's or a module's full parameters, a loss (retain.h). */
 typedef struct {
   const RetainSpec *spec;
-  int unit;
-  GArray *clones; /* StorageId */
+  int unit;       /* -1: no unit's */
+  GArray *clones; /* StorageId: what is held */
 } Retained;
 
 /* Elements and bytes that a step should send and hold, in closed form: what conformance tests
@@ -122,10 +126,18 @@ typedef enum {
   LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
 } LossScaling;
 
+/* From the meta device; whole on the device; whole in the host's memory. */
+enum { INITIALIZES_META = 1, INITIALIZES_ON_DEVICE = 2, INITIALIZES_ON_CPU = 4 };
+
+/* state_dict.h */
+typedef struct _StateDict StateDict;
+
 typedef struct {
   const char *name;             /* "fsdp2" */
   const char *summary;          /* one line for `list` */
   const OptionSection *section; /* its section of the plan; NULL: none */
+  /* How models can be made (the plan's initialize): INITIALIZES_ flags. */
+  guint initializes;
   /* Refuses plans it cannot honour. */
   gboolean (*accept)(const PlanSpec *plan, const Network *network, GError **error);
   /* Sets up units and state; issues nothing. */
@@ -177,6 +189,16 @@ typedef struct {
   void (*after_module)(StrategyContext *x, int module);
   void (*before_module_backward)(StrategyContext *x, int module);
   void (*after_module_backward)(StrategyContext *x, int module);
+  /* Checkpoints.  saves_states: each parameter's shard and optimizer states are tensors of their
+   * own, which the state dict takes as they are, or as full_tensor makes them. */
+  gboolean saves_states;
+  /* model.state_dict() of its own, without the optimizer's. */
+  void (*save_model)(StrategyContext *x, StateDict *dict);
+  void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
+  /* A tensor that is sharded as the parameter is, gathered: a new storage, or a reference to the
+   * same one.  NULL: tensors are whole. */
+  StorageId (*full_tensor)(StrategyContext *x, int parameter, StorageId local, DType dtype,
+                           Category category);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
                           than the model takes */
@@ -231,6 +253,9 @@ void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyC
 gboolean strategy_module_contains(const Network *network, int module, int other);
 /* The whole model on every rank, parameter by parameter. */
 void strategy_construct_whole(StrategyContext *x);
+/* The whole model in pageable memory, and a parameter's way from there to the device. */
+void strategy_construct_on_host(StrategyContext *x);
+void strategy_move_to_device(StrategyContext *x, int parameter);
 /* Refuses what needs sharded groups: for strategies that have none. */
 gboolean strategy_accept_unsharded(const PlanSpec *plan, GError **error);
 /* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not

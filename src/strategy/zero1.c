@@ -101,6 +101,7 @@ const Strategy strategy_zero1 = {
     .initialize = initialize,
     .teardown = zero_stage12_teardown,
     .begin_backward = begin_backward,
+    .begin_forward = deepspeed_begin_forward,
     .gradient_ready = gradient_ready,
     .after_graph = after_graph,
     .optimizer_step = optimizer_step,
@@ -108,4 +109,5 @@ const Strategy strategy_zero1 = {
     .spread = zero_stage12_spread,
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = expected,
+    .initializes = INITIALIZES_ON_DEVICE,
 };

@@ -307,4 +307,5 @@ const Strategy strategy_zero3 = {
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = zero3_expected,
+    .initializes = INITIALIZES_ON_DEVICE,
 };

@@ -195,6 +195,7 @@ void
 fetch_begin(StrategyContext *x)
 {
   gint64 compared[3];
+  deepspeed_begin_forward(x);
   clean_in_flight(x);
   int n = trace_begin(x, compared);
   for (int i = 0; i < n; i++)

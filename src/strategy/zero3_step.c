@@ -302,4 +302,5 @@ zero3_optimizer_step(StrategyContext *x)
     step_offloaded(x);
   else
     step_on_device(x);
+  deepspeed_end_step(x);
 }

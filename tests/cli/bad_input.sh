@@ -222,7 +222,6 @@ fsdp2 "a sharding strategy of FSDP1" "key 'fsdp.sharding_strategy'" '"fsdp": {"s
 fsdp2 "a rate limiter of FSDP1" "key 'fsdp.limit_all_gathers'" '"fsdp": {"limit_all_gathers": false}'
 fsdp2 "autocast under mixed precision" "key 'precision.autocast'" '"precision": {"compute": "bf16", "autocast": true}'
 fsdp2 "autocast to fp32" "key 'precision.autocast'" '"precision": {"autocast": true}'
-fsdp2 "a compiled network" "key 'compile'" '"compile": "per_block"'
 fsdp2 "a group that is not there" "there is no group 'layers.9': the groups are root, layers.0, layers.1" \
   '"retain": [{"group": "layers.9"}]'
 fsdp2 "a group without parameters" "the groups are tok_embeddings, layers.0, layers.1, norm" \

@@ -85,6 +85,13 @@ refuses "a failure is in a step that is simulated" "step 2 is beyond the 1 steps
 answers "memory may run out first" 1 run tiny --memory-limit 100MiB --set failure.rank=3 --set 'failure.at=step 2 clip 0'
 ok "and the failure is not reached" grep -q 'memory runs out before rank 3 fails' out
 
+# The model is built under the same limit.
+answers "a model that cannot be built does not fit" 1 run llama-3-8b --plan fsdp1 --memory-limit 20GiB
+ok "and the construction is named" grep -q '^DOES NOT FIT  construction of layers.22' out
+ok "with its peak" grep -q '^PEAK    20.0 GiB allocated in construction' out
+answers "it is a run like others" 1 run llama-3-8b --plan fsdp1 --memory-limit 20GiB --output unbuilt --json
+answers "of which figures can be made" 0 plot timeline unbuilt --terminal dumb
+
 # Ranks of ZeRO-2 differ by what falls into their partition: here the embedding does into rank 0's.
 answers "another rank that has no room is found" 1 run llama-3-8b --plan zero2 --rank 3 --memory-limit 36GiB \
   --set batch.sequence_length=2048

@@ -1,0 +1,149 @@
+/* phase_save.c - a checkpoint is made: the model's state dict and the optimizer's
+ * (torch/distributed/checkpoint/state_dict.py), then what is still on the device goes to the host's
+ * memory for being written. */
+#include "lower/phase_save.h"
+
+#include "strategy/state_dict.h"
+
+gboolean
+phase_save_accept(const PlanSpec *plan, const Strategy *strategy, GError **error)
+{
+  const PhaseSpec *spec = &plan->phases;
+  if (!spec->save.given || strategy->saves_states)
+    return TRUE;
+  if (strategy->save_model != NULL && spec->save.optimizer)
+    return plan_spec_refuse(plan, error, "phases.save.optimizer",
+                            "states of the optimizer are not yet saved under strategy %s",
+                            plan->strategy);
+  if (strategy->save_model != NULL)
+    return TRUE;
+  return plan_spec_refuse(plan, error, "phases.save", "not yet supported under strategy %s",
+                          plan->strategy);
+}
+
+/* ---- the state dict ---- */
+
+static DType
+stored_dtype(const StrategyContext *x)
+{
+  return x->plan->precision.parameters;
+}
+
+/* A tensor that is sharded like a parameter: gathered if the state dict is full. */
+static void
+add_sharded(StepWalk *w, StateDict *dict, int parameter, StorageId local, Category category)
+{
+  StrategyContext *x = w->x;
+  DType dtype = stored_dtype(x);
+  gint64 elements = x->parameters[parameter].local_elements;
+  StateTensor tensor = {.storage = local, .dtype = dtype, .parameter = parameter};
+  if (dict->full)
+    elements = network_parameter(x->network, parameter)->elements;
+  if (dict->full && w->strategy->full_tensor != NULL)
+    tensor.storage = w->strategy->full_tensor(x, parameter, local, dtype, category);
+  else
+    live_storage_hold(x->live, local);
+  tensor.bytes = elements * dtype_size(dtype);
+  state_dict_add(x, dict, &tensor);
+}
+
+/* model.state_dict(): by modules, a tied weight once under each of its names. */
+static void
+add_model(StepWalk *w, StateDict *dict)
+{
+  StrategyContext *x = w->x;
+  for (guint i = 0; i < x->network->modules->len; i++) {
+    const Module *m = network_module(x->network, (int) i);
+    for (int k = 0; k < m->parameter_count; k++) {
+      int p = m->first_parameter + k;
+      add_sharded(w, dict, p, x->parameters[p].sharded, CATEGORY_UNSHARDED_PARAMETER);
+    }
+    if ((int) i == x->network->tied_module) {
+      int p = x->network->tied_weight;
+      add_sharded(w, dict, p, x->parameters[p].sharded, CATEGORY_UNSHARDED_PARAMETER);
+    }
+  }
+}
+
+/* The step counter is a tensor of its own: on the device when the optimizer is fused. */
+static void
+add_step(StrategyContext *x, StateDict *dict, const OptimizedTensor *t)
+{
+  StateTensor step = {
+      .storage = t->step, .bytes = 4, .dtype = DTYPE_FP32, .parameter = t->parameter};
+  live_storage_hold(x->live, t->step);
+  state_dict_add(x, dict, &step);
+}
+
+static void
+add_optimizer(StepWalk *w, StateDict *dict)
+{
+  StrategyContext *x = w->x;
+  gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
+  int moments = adam ? OPTIMIZER_MOMENTS : 1;
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    const OptimizedTensor *t = optimizer_state_tensor(w->optimizer, (int) i);
+    if (!t->made)
+      continue;
+    if (adam)
+      add_step(x, dict, t);
+    for (int k = 0; k < moments; k++)
+      add_sharded(w, dict, (int) i, t->moment[k], CATEGORY_OPTIMIZER_STATE);
+  }
+}
+
+/* ---- writing ---- */
+
+/* torch.save and the file system writer of torch.distributed.checkpoint take one tensor after the
+ * other to the host. */
+static void
+copy_out(StrategyContext *x, const StateDict *dict)
+{
+  gint32 what = program_builder_name(x->builder, "tensor being written");
+  StoragePurpose purpose = {CATEGORY_OTHER, -1, what};
+  for (guint i = 0; i < dict->kept->len; i++) {
+    StorageId storage = g_array_index(dict->kept, StateTensor, i).storage;
+    if (storage == NO_STORAGE || live_storage_space(x->live, storage) != SPACE_DEVICE)
+      continue;
+    gint64 bytes = live_storage_bytes(x->live, storage);
+    StorageId copy = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE, purpose);
+    program_builder_operand(x->builder, live_storage_tensor(x->live, storage, DTYPE_UINT8),
+                            ROLE_READ);
+    program_builder_operand(x->builder, live_storage_tensor(x->live, copy, DTYPE_UINT8),
+                            ROLE_WRITE);
+    strategy_copy(x, STREAM_COMPUTE, "copy to the host", (double) bytes);
+    program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+    live_storage_drop(x->live, copy);
+  }
+}
+
+LoweredPhase
+phase_save(StepWalk *w)
+{
+  StrategyContext *x = w->x;
+  const PhaseSpec *spec = &x->plan->phases;
+  gboolean whole = spec->save.state == STATE_FULL ||
+                   (w->strategy->saves_states && w->strategy->full_tensor == NULL);
+  StateDict *dict = state_dict_new(whole, spec->save.cpu_offload, x->global_rank);
+  program_builder_set_module(x->builder, -1);
+  program_builder_push(x->builder, RANGE_BEYOND, "save", -1);
+  if (w->strategy->begin_state != NULL)
+    w->strategy->begin_state(x);
+  if (w->strategy->save_model != NULL)
+    w->strategy->save_model(x, dict);
+  else
+    add_model(w, dict);
+  if (spec->save.optimizer)
+    add_optimizer(w, dict);
+  gboolean writes = !whole || x->global_rank == 0;
+  if (writes)
+    copy_out(x, dict);
+  program_builder_pop(x->builder);
+  LoweredPhase moved = {"save", writes ? dict->bytes : 0, -1, -1};
+  if (whole) {
+    moved.rank_0_bytes = dict->bytes;
+    moved.others_bytes = dict->offload ? 0 : dict->bytes;
+  }
+  state_dict_free(x, dict);
+  return moved;
+}

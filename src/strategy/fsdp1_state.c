@@ -1,0 +1,188 @@
+/* fsdp1_state.c - the model's state dict under FSDP1: each unit is gathered in the dtype that is
+ * stored, its parameters are cloned, whole or this rank's rows of them, and it goes again; one
+ * stays around those inside of it (torch/distributed/fsdp/_state_dict_utils.py,
+ * _unshard_param_utils.py). */
+#include "strategy/fsdp1_private.h"
+#include "strategy/shard.h"
+#include "strategy/state_dict.h"
+
+typedef struct {
+  StrategyContext *x;
+  Fsdp1 *f;
+  StateDict *dict;
+  gboolean to_host; /* rank 0 alone gets the whole state dict, in the host's memory */
+} Saving;
+
+/* The gathered flat parameter, in full precision: allocated and used on the compute stream.  One in
+ * lower precision goes first (_get_padded_unsharded_flat_param). */
+static StorageId
+unshard(const Saving *s, Handle *h)
+{
+  StrategyContext *x = s->x;
+  for (int stream = 0; stream < STREAM_HOST; stream++)
+    program_builder_stream_sync(x->builder, (StreamId) stream);
+  handle_reset_gradient(x, h);
+  if (!fsdp1_shards(s->f)) {
+    live_storage_hold(x->live, h->shard);
+    return h->shard;
+  }
+  if (h->unsharded != NO_STORAGE && !fsdp1_is_mixed(s->f)) {
+    live_storage_hold(x->live, h->unsharded);
+    return h->unsharded;
+  }
+  for (int i = 0; i < h->count; i++)
+    x->parameters[h->parameter[i]].unsharded = NO_STORAGE;
+  live_storage_clear(x->live, &h->unsharded);
+  StorageId full =
+      handle_allocate(x, h, h->unsharded_elements * dtype_size(s->f->stored), STREAM_COMPUTE,
+                      CATEGORY_UNSHARDED_PARAMETER, "unsharded flat parameter in full");
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  fsdp1_operand(x, h->shard, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, full, s->f->stored, ROLE_WRITE);
+  handle_collective(x, h, COLLECTIVE_ALL_GATHER, s->f->shard_communicator, STREAM_COMPUTE,
+                    s->f->stored, h->unsharded_elements);
+  return full;
+}
+
+/* A clone of a parameter of the gathered unit, whole or of this rank's rows (_ext_chunk_tensor). */
+static void
+add_clone(const Saving *s, const Handle *h, StorageId full, int parameter)
+{
+  StrategyContext *x = s->x;
+  const Parameter *p = network_parameter(x->network, parameter);
+  gint64 elements = s->dict->full ? p->elements : shard_of(p, s->f->ranks, x->rank).local_elements;
+  StateTensor tensor = {
+      .bytes = elements * dtype_size(s->f->stored), .dtype = s->f->stored, .parameter = parameter};
+  tensor.storage = handle_allocate(x, h, tensor.bytes, STREAM_COMPUTE, CATEGORY_UNSHARDED_PARAMETER,
+                                   "clone for the state dict");
+  fsdp1_operand(x, full, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, tensor.storage, s->f->stored, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) tensor.bytes);
+  state_dict_add(x, s->dict, &tensor);
+}
+
+static void
+add_clones(const Saving *s, const Handle *h, StorageId full)
+{
+  int tied = s->x->network->tied_weight;
+  gboolean again = FALSE;
+  for (int i = 0; i < h->count; i++) {
+    add_clone(s, h, full, h->parameter[i]);
+    again |= s->x->network->tied_module >= 0 && h->parameter[i] == tied;
+  }
+  if (again) /* under its other name */
+    add_clone(s, h, full, tied);
+}
+
+static void
+move(const Saving *s, const Handle *h, StorageId device, StorageId host, gboolean back)
+{
+  StrategyContext *x = s->x;
+  DType dtype = s->f->stored;
+  fsdp1_operand(x, back ? host : device, dtype, ROLE_READ);
+  fsdp1_operand(x, back ? device : host, dtype, ROLE_WRITE);
+  strategy_copy(x, STREAM_COMPUTE, back ? "flat parameter to device" : "flat parameter to host",
+                (double) h->unsharded_elements * dtype_size(dtype));
+  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+}
+
+/* handle.to_cpu(): the gathered unit moves to the host, where its parameters are copied from, and
+ * comes back for a moment at the end.  Ranks that keep nothing let it go at once. */
+static StorageId
+begin_on_host(const Saving *s, Handle *h)
+{
+  StrategyContext *x = s->x;
+  StorageId full = unshard(s, h), host = NO_STORAGE;
+  h->stays = fsdp1_shards(s->f) && full == h->unsharded;
+  if (s->dict->keeps) {
+    gint64 bytes = h->unsharded_elements * dtype_size(s->f->stored);
+    StoragePurpose purpose = {CATEGORY_OTHER, -1,
+                              program_builder_name(x->builder, "unsharded flat parameter")};
+    host = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE, purpose);
+    move(s, h, full, host, FALSE);
+    if (full == h->unsharded)
+      live_storage_clear(x->live, &h->unsharded);
+  }
+  live_storage_drop(x->live, full);
+  return host;
+}
+
+static void
+end_on_host(const Saving *s, Handle *h, StorageId host)
+{
+  StrategyContext *x = s->x;
+  for (int i = 0; i < h->count; i++) {
+    StateTensor tensor = {.parameter = h->parameter[i], .dtype = s->f->stored};
+    tensor.bytes =
+        network_parameter(x->network, h->parameter[i])->elements * dtype_size(s->f->stored);
+    tensor.storage = NO_STORAGE;
+    if (s->dict->keeps)
+      tensor.storage = live_storage_alloc_in(x->live, SPACE_HOST, tensor.bytes, STREAM_COMPUTE,
+                                             parameter_purpose(x, h->parameter[i], CATEGORY_OTHER));
+    state_dict_add(x, s->dict, &tensor);
+  }
+  if (host == NO_STORAGE)
+    return;
+  StorageId full =
+      handle_allocate(x, h, h->unsharded_elements * dtype_size(s->f->stored), STREAM_COMPUTE,
+                      CATEGORY_UNSHARDED_PARAMETER, "unsharded flat parameter in full");
+  move(s, h, full, host, TRUE);
+  live_storage_drop(x->live, host);
+  if (!h->stays) {
+    live_storage_drop(x->live, full);
+    return;
+  }
+  h->unsharded = full;
+  for (int i = 0; i < h->count; i++)
+    x->parameters[h->parameter[i]].unsharded = full;
+}
+
+static StorageId
+begin(const Saving *s, Handle *h)
+{
+  if (h->count == 0)
+    return NO_STORAGE;
+  return s->to_host ? begin_on_host(s, h) : unshard(s, h);
+}
+
+static void
+end(const Saving *s, Handle *h, StorageId full)
+{
+  if (h->count == 0)
+    return;
+  if (s->to_host) {
+    end_on_host(s, h, full);
+    return;
+  }
+  add_clones(s, h, full);
+  live_storage_drop(s->x->live, full);
+}
+
+/* A unit is there while those inside of it are saved.  Returns the first one outside. */
+static int
+save_unit(const Saving *s, int index)
+{
+  Fsdp1 *f = s->f;
+  Handle *h = &f->handles[index];
+  int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
+  StorageId full = begin(s, h);
+  while (next < f->count &&
+         strategy_module_contains(s->x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = save_unit(s, next);
+  end(s, h, full);
+  return next;
+}
+
+void
+fsdp1_save_model(StrategyContext *x, StateDict *dict)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  const Saving s = {x, f, dict, dict->full && dict->offload && fsdp1_shards(f)};
+  gboolean moves = dict->offload && !s.to_host;
+  dict->offload = FALSE;
+  save_unit(&s, 0);
+  if (moves)
+    state_dict_offload(x, dict);
+  dict->offload = moves || s.to_host;
+}

@@ -1,0 +1,95 @@
+/* fsdp2_state.c - FSDP2's parameters and their optimizer states as a state dict has them: DTensors
+ * sharded along rows, or what full_tensor() makes of them
+ * (torch/distributed/tensor/_redistribute.py, torch/distributed/_state_dict_utils.py). */
+#include "strategy/fsdp2_private.h"
+#include "strategy/state_dict.h"
+
+/* The hook before state_dict() goes back to the shards (_register_state_dict_hooks,
+ * _fsdp_param_group.py). */
+void
+fsdp2_begin_state(StrategyContext *x)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  for (int i = 0; i < f->count; i++)
+    group_reshard(x, &f->groups[i]);
+}
+
+typedef struct {
+  StrategyContext *x;
+  const Shard *shard;
+  DType dtype;
+  StoragePurpose purpose;
+} Gathering;
+
+static StorageId
+allocate(const Gathering *g, gint64 elements)
+{
+  return live_storage_alloc(g->x->live, elements * dtype_size(g->dtype), STREAM_COMPUTE,
+                            g->purpose);
+}
+
+/* from into to by a kernel, or by a copy when it is in the host's memory. */
+static void
+fill(const Gathering *g, StorageId from, StorageId to, const char *name)
+{
+  double bytes = (double) g->shard->local_elements * dtype_size(g->dtype);
+  gboolean from_host = from != NO_STORAGE && live_storage_space(g->x->live, from) != SPACE_DEVICE;
+  group_operand(g->x, from, g->dtype, ROLE_READ);
+  group_operand(g->x, to, g->dtype, ROLE_WRITE);
+  if (from_host)
+    strategy_copy(g->x, STREAM_COMPUTE, name, bytes);
+  else
+    strategy_launch(g->x, STREAM_COMPUTE, name, 2 * bytes);
+}
+
+/* What this rank contributes: its rows, on the device, and as many as every rank's (pad_tensor). */
+static StorageId
+contribution(const Gathering *g, StorageId local)
+{
+  LiveStorages *live = g->x->live;
+  StorageId input = local;
+  live_storage_hold(live, input);
+  if (input != NO_STORAGE && live_storage_space(live, input) != SPACE_DEVICE) {
+    StorageId moved = allocate(g, g->shard->local_elements);
+    fill(g, input, moved, "shard to device");
+    live_storage_drop(live, input);
+    input = moved;
+  }
+  if (g->shard->local_elements < g->shard->padded_elements) {
+    StorageId padded = allocate(g, g->shard->padded_elements);
+    fill(g, input, padded, "pad");
+    live_storage_drop(live, input);
+    input = padded;
+  }
+  return input;
+}
+
+StorageId
+fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtype,
+                  Category category)
+{
+  const Fsdp2 *f = fsdp2_of(x);
+  const Gathering g = {x, &f->shards[parameter], dtype, parameter_purpose(x, parameter, category)};
+  if (f->ranks == 1 &&
+      (local == NO_STORAGE || live_storage_space(x->live, local) == SPACE_DEVICE)) {
+    live_storage_hold(x->live, local);
+    return local;
+  }
+  StorageId input = contribution(&g, local);
+  if (f->ranks == 1)
+    return input;
+  StorageId full = allocate(&g, g.shard->full_elements);
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  group_operand(x, input, dtype, ROLE_READ);
+  group_operand(x, full, dtype, ROLE_WRITE);
+  Collective gather = {
+      .kind = COLLECTIVE_ALL_GATHER,
+      .dtype = (guint8) dtype,
+      .communicator = f->shard_communicator,
+      .name = x->parameter_names[parameter],
+      .bytes = g.shard->full_elements * dtype_size(dtype),
+  };
+  program_builder_collective(x->builder, STREAM_COMPUTE, &gather);
+  live_storage_drop(x->live, input);
+  return full;
+}
