@@ -66,6 +66,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "needs \"zero_redundancy_optimizer\": true");
   if (partitions && plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer", "needs an optimizer");
+  if (partitions && plan->phases.save.given && plan->phases.save.optimizer)
+    return plan_spec_refuse(plan, error, "phases.save.optimizer",
+                            "states that ZeroRedundancyOptimizer has partitioned are not yet "
+                            "saved");
   return strategy_accept_unsharded(plan, error);
 }
 
