@@ -90,6 +90,8 @@ libhighwater_a_SOURCES += \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/lora_spec.c src/spec/lora_spec.h \
+  src/spec/name_patterns.c src/spec/name_patterns.h \
   src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
@@ -160,6 +162,7 @@ libhighwater_a_SOURCES += \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
+  src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
   src/network/network.c src/network/network.h \
   src/network/network_flops.c src/network/network_flops.h \
@@ -203,7 +206,9 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_state.c \
   src/strategy/fsdp2_init.c \
   src/strategy/fsdp2_state.c \
+  src/strategy/zero_state.c src/strategy/zero_state.h \
   src/strategy/state_dict.c src/strategy/state_dict.h \
+  src/strategy/range_map.c src/strategy/range_map.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
@@ -234,7 +239,9 @@ libhighwater_a_SOURCES += \
   src/lower/compiled.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/plan_names.c src/lower/plan_names.h \
   src/lower/reentrant.c \
+  src/lower/phase_load.c src/lower/phase_load.h \
   src/lower/phase_save.c src/lower/phase_save.h \
   src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \

@@ -139,6 +139,28 @@ START_TEST(pure_sharding_goes_back_to_the_last_save)
 }
 END_TEST
 
+/* Saves after every step, or every second one: the last before step 3. */
+START_TEST(a_plan_that_saves_knows_its_last_save)
+{
+  static const struct {
+    const char *save;
+    int last;
+  } cases[] = {
+      {"phases.save.every=1", 2},
+      {"phases.save.every=2", 2},
+      {"phases.save.every=3", 0},
+      {"phases.save.every=1|phases.save.optimizer=false", 0}, /* no state to go on from */
+      {"phases.save.every=1|failure.last_save=1", 1},
+  };
+  g_autofree char *set = g_strdup_printf("strategy=fsdp2|mesh.shard=4|failure.rank=1|"
+                                         "failure.at=step 3 forward 0|%s",
+                                         cases[_i].save);
+  g_auto(Failed) f = failed_by(set);
+  ck_assert(!f.failure->from_others);
+  ck_assert_int_eq(f.failure->last_step, cases[_i].last);
+}
+END_TEST
+
 /* Reductions begin with the last layer; by the end of backward all are done, at its beginning none,
  * and nothing of the step is updated. */
 START_TEST(reductions_are_pending_until_the_device_has_done_them)
@@ -538,6 +560,7 @@ test_suite(void)
   TCase *tests = tcase_create("failure");
   tcase_add_test(tests, a_replica_holds_what_hsdp_loses);
   tcase_add_test(tests, pure_sharding_goes_back_to_the_last_save);
+  tcase_add_loop_test(tests, a_plan_that_saves_knows_its_last_save, 0, 5);
   tcase_add_test(tests, reductions_are_pending_until_the_device_has_done_them);
   tcase_add_test(tests, the_end_of_the_optimizer_has_updated_everything);
   tcase_add_test(tests, gradients_under_no_sync_are_whole_and_void);

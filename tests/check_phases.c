@@ -357,6 +357,85 @@ START_TEST(a_model_that_cannot_be_made_so_is_refused)
 }
 END_TEST
 
+/* ---- restoring */
+
+/* Gradients of zeros and both moments, 4 bytes each, and fused Adam's counters of 512 bytes as the
+ * allocator rounds them. */
+START_TEST(restoring_an_optimizer_takes_gradients_beside_its_states)
+{
+  const char *const set[] = {"phases.load.state=sharded", "optimizer.implementation=fused", NULL};
+  g_autoptr(Simulated) s = save_on(set, 2);
+  const Range *range = beyond_range(s->recording, "load", 0);
+  gint64 shards = LAYERS * LAYER_SHARD_BYTES + 2 * (256 * 64 / 8) * 4 + 512;
+  gint64 counters = (9 * LAYERS + 3) * 512;
+  ck_assert_int_eq(range->peak_allocated - range->start_allocated, 3 * shards + counters);
+  ck_assert_int_eq(range->end_allocated - range->start_allocated, 2 * shards + counters);
+}
+END_TEST
+
+START_TEST(without_the_optimizer_shards_are_read_in_place)
+{
+  const char *const set[] = {"phases.load.optimizer=false", NULL};
+  g_autoptr(Simulated) s = save_on(set, 2);
+  const Range *range = beyond_range(s->recording, "load", 0);
+  ck_assert_int_eq(range->peak_allocated, range->start_allocated);
+  ck_assert_int_eq(moved_by(s, "load")->state_bytes, MODEL_ELEMENTS / 8 * 4);
+}
+END_TEST
+
+/* One tensor at a time goes from rank 0 to all. */
+START_TEST(a_whole_checkpoint_takes_one_parameter_of_the_device)
+{
+  const char *const set[] = {"phases.load.state=full", "phases.load.optimizer=false", NULL};
+  for (int rank = 0; rank < 8; rank += 7) {
+    g_autoptr(Simulated) s = save_on(set, rank);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated, 4 * 256 * 64);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_eq(moved_by(s, "load")->state_bytes, rank == 0 ? 4 * MODEL_ELEMENTS : 0);
+  }
+}
+END_TEST
+
+/* 8 ranks read what 5 wrote: together all, each its own. */
+START_TEST(another_number_of_shards_is_read_once)
+{
+  const char *const set[] = {"phases.load.optimizer=false", "phases.load.from.shard=5", NULL};
+  gint64 read = 0, from[5] = {0};
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s = save_on(set, rank);
+    const LoweredPhase *moved = moved_by(s, "load");
+    ck_assert_int_eq(moved->sources, 5);
+    gint64 sum = 0;
+    for (int i = 0; i < 5; i++) {
+      sum += moved->source_bytes[i];
+      from[i] += moved->source_bytes[i];
+    }
+    ck_assert_int_eq(sum, moved->state_bytes);
+    read += sum;
+  }
+  ck_assert_int_eq(read, 4 * MODEL_ELEMENTS);
+  /* rank 4 of 5 has the last 256 - 4 * 52 rows of embedding and head, and so on */
+  gint64 last = 2 * (256 - 4 * 52) * 64 + (64 - 4 * 13);
+  last += LAYERS * (2 * (64 - 4 * 13) * 64 + 2 * (32 - 4 * 7) * 64 + 2 * (160 - 4 * 32) * 64 +
+                    (64 - 4 * 13) * 160 + 2 * (64 - 4 * 13));
+  ck_assert_int_eq(from[4], 4 * last);
+}
+END_TEST
+
+START_TEST(after_a_restore_the_first_step_is_like_the_others)
+{
+  const char *const set[] = {"phases.load.from.strategy=zero3", "phases.load.from.shard=3", NULL};
+  g_autoptr(Simulated) with = save_on(set, 1);
+  g_autoptr(Simulated) without = save_on(NULL, 1);
+  const StepRecord *first = &g_array_index(with->recording->steps, StepRecord, 0);
+  const StepRecord *third = &g_array_index(without->recording->steps, StepRecord, 2);
+  ck_assert_int_eq(first->end_allocated, third->end_allocated);
+  g_autoptr(GError) error = NULL;
+  ck_assert_msg(program_check(with->lowered->program, &error), "%s", error ? error->message : "");
+}
+END_TEST
+
 /* ---- what is retained for good */
 
 static gint64
@@ -555,6 +634,13 @@ test_suite(void)
   tcase_add_test(initialization, however_a_model_is_made_its_steps_are_the_same);
   tcase_add_test(initialization, a_model_that_cannot_be_made_so_is_refused);
   suite_add_tcase(suite, initialization);
+  TCase *restoring = tcase_create("restoring");
+  tcase_add_test(restoring, restoring_an_optimizer_takes_gradients_beside_its_states);
+  tcase_add_test(restoring, without_the_optimizer_shards_are_read_in_place);
+  tcase_add_test(restoring, a_whole_checkpoint_takes_one_parameter_of_the_device);
+  tcase_add_test(restoring, another_number_of_shards_is_read_once);
+  tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
+  suite_add_tcase(suite, restoring);
   TCase *recorded = tcase_create("recorded");
   tcase_add_loop_test(recorded, recorded_runs_agree_to_the_byte, 0, G_N_ELEMENTS(recorded_runs));
   suite_add_tcase(suite, recorded);

@@ -85,10 +85,18 @@ static const char *const optimizers[] = {
     "optimizer.name=sgd optimizer.implementation=foreach",
     "optimizer.name=none",
 };
+static const char *const trained[] = {
+    "trainable=null",
+    "lora=null",
+    "trainable=[\"*.1.*\"]",
+    "trainable=[\"!*.0.*\",\"!*bias\"]",
+    "lora={\"rank\":4,\"targets\":\"all-linear\"}",
+    "lora={\"rank\":3,\"targets\":[\"*.1.*\"],\"dropout\":0.1} trainable=[\"*lora*\",\"*norm*\"]",
+};
 static const char *const compilations[] = {"compile=none", "compile=per_block"};
 static const Dimension common[] = {
-    DIMENSION(meshes),     DIMENSION(policies),   DIMENSION(accumulations),
-    DIMENSION(precisions), DIMENSION(optimizers), DIMENSION(compilations),
+    DIMENSION(meshes),     DIMENSION(policies), DIMENSION(accumulations), DIMENSION(precisions),
+    DIMENSION(optimizers), DIMENSION(trained),  DIMENSION(compilations),
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
@@ -122,8 +130,10 @@ static const char *const directions[] = {"fsdp.backward_prefetch=pre",
                                          "fsdp.backward_prefetch=post",
                                          "fsdp.backward_prefetch=none fsdp.forward_prefetch=1"};
 static const char *const places_of_shards[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true"};
-static const Dimension of_fsdp1[] = {DIMENSION(wrappings), DIMENSION(shardings), DIMENSION(limits),
-                                     DIMENSION(directions), DIMENSION(places_of_shards)};
+static const char *const views[] = {"fsdp.use_orig_params=true", "fsdp.use_orig_params=false"};
+static const Dimension of_fsdp1[] = {DIMENSION(wrappings),        DIMENSION(shardings),
+                                     DIMENSION(limits),           DIMENSION(directions),
+                                     DIMENSION(places_of_shards), DIMENSION(views)};
 
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};

@@ -124,6 +124,9 @@ add_state(PhaseInfo *phase, const Lowered *lowered)
     phase->state_bytes = moved->state_bytes;
     phase->rank_0_bytes = moved->rank_0_bytes;
     phase->others_bytes = moved->others_bytes;
+    phase->sources = MIN(moved->sources, LOWERED_SOURCES);
+    if (phase->sources > 0)
+      phase->source_bytes = g_memdup2(moved->source_bytes, sizeof(gint64) * (gsize) phase->sources);
   }
 }
 
@@ -237,7 +240,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   RunInfo *info = run_info_new();
   info->model = g_strdup(s->network->name);
   info->parameters = network_parameter_count(s->network);
-  info->trainable_parameters = info->parameters;
+  info->trainable_parameters = network_trainable_count(s->network);
   info->rank = rank;
   info->equivalent_zero_stage = lowered->zero_stage;
   info->split_tied = s->network->split;

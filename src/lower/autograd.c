@@ -364,7 +364,10 @@ run_hooks(Tape *t, const Node *node)
   for (gint32 hook = node->hook; hook >= 0;) {
     const PreHook *h = &g_array_index(t->hooks, PreHook, hook);
     hook = h->next;
-    t->strategy->before_backward(t->x, h->unit, h->token);
+    if (h->token == TOKEN_INPUT)
+      t->strategy->input_gradient(t->x, h->unit);
+    else
+      t->strategy->before_backward(t->x, h->unit, h->token);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "lower/lower.h"
 
 #include "lower/phases.h"
+#include "lower/plan_names.h"
 #include "lower/step_walk.h"
 #include "network/compiled.h"
 #include "strategy/retain.h"
@@ -37,6 +38,9 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .precision = lower_precision(plan),
       .dispatch_mode =
           plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP && !plan->compile_per_block,
+      .trainable = plan->trainable,
+      .lora = plan->lora,
+      .plan = plan,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
@@ -97,7 +101,7 @@ accept_plan(const LowerInput *in, GError **error)
   const PlanSpec *plan = in->plan;
   if (plan->compile_per_block && !accept_compile(in, error))
     return FALSE;
-  if (!phases_accept(in, error))
+  if (!plan_names_check(plan, in->network, error) || !phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
 }
@@ -170,6 +174,40 @@ context_clear(StrategyContext *x)
   g_free(x->parameter_names);
 }
 
+/* ---- layouts ---- */
+
+static StateLayout *
+layout_of(const StrategyContext *x, const Strategy *strategy)
+{
+  StateLayout *layout =
+      state_layout_new(strategy->state_ranks != NULL ? strategy->state_ranks(x) : 1);
+  strategy->state_ranges(x, layout);
+  return layout;
+}
+
+StateLayout *
+lower_state_layout(const LowerInput *in, GError **error)
+{
+  if (in->strategy->state_ranges == NULL) {
+    plan_spec_refuse(in->plan, error, "strategy", "where %s keeps its state is not known",
+                     in->plan->strategy);
+    return NULL;
+  }
+  if (in->strategy->accept != NULL && !in->strategy->accept(in->plan, in->network, error))
+    return NULL;
+  StrategyContext x;
+  context_init(&x, in);
+  if (in->strategy->setup != NULL)
+    in->strategy->setup(&x);
+  StateLayout *layout = layout_of(&x, in->strategy);
+  if (in->strategy->teardown != NULL)
+    in->strategy->teardown(&x);
+  g_ptr_array_unref(x.units);
+  context_clear(&x);
+  program_builder_free(x.builder);
+  return layout;
+}
+
 /* ---- steps ---- */
 
 /* The step from which on the same phases follow every step. */
@@ -205,11 +243,11 @@ write_steps(StepWalk *w, Phases *phases, int steps)
 }
 
 static Lowered *
-write_program(StrategyContext *x, const LowerInput *in)
+write_program(StrategyContext *x, const LowerInput *in, LoadMap *load)
 {
   StepWalk w = {.x = x, .strategy = in->strategy, .tape = tape_new(x, in->strategy)};
   w.optimizer = optimizer_state_new(x);
-  Phases *phases = phases_new(&w, in->evaluation);
+  Phases *phases = phases_new(&w, in->evaluation, load);
   step_walk_construct(&w);
   phases_constructed(phases);
   write_steps(&w, phases, in->steps);
@@ -217,7 +255,8 @@ write_program(StrategyContext *x, const LowerInput *in)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
-  lowered->keeps_gradients = in->strategy->keeps_gradients;
+  lowered->keeps_gradients =
+      in->strategy->keeps_gradients != NULL && in->strategy->keeps_gradients(in->plan);
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   lowered->spread = in->strategy->spread != NULL ? in->strategy->spread(x) : (StateSpread){1, 1};
   if (in->strategy->teardown != NULL)
@@ -242,8 +281,9 @@ lower(const LowerInput *in, GError **error)
   context_init(&x, in);
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
-  if (retain_accept(&x, error)) {
-    lowered = write_program(&x, in);
+  LoadMap *load = NULL;
+  if (retain_accept(&x, error) && load_map_new(in, &load, error)) {
+    lowered = write_program(&x, in, load);
   } else {
     if (in->strategy->teardown != NULL)
       in->strategy->teardown(&x);

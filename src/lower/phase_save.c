@@ -139,7 +139,10 @@ phase_save(StepWalk *w)
   if (writes)
     copy_out(x, dict);
   program_builder_pop(x->builder);
-  LoweredPhase moved = {"save", writes ? dict->bytes : 0, -1, -1};
+  LoweredPhase moved = {.name = "save",
+                        .state_bytes = writes ? dict->bytes : 0,
+                        .rank_0_bytes = -1,
+                        .others_bytes = -1};
   if (whole) {
     moved.rank_0_bytes = dict->bytes;
     moved.others_bytes = dict->offload ? 0 : dict->bytes;

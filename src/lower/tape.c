@@ -149,7 +149,7 @@ operand(Tape *t, const Activation *a, gint16 slot, ValueInfo *info)
   TensorRef ref = NO_TENSOR;
   ref.parameter = parameter;
   ref.dtype = (guint8) t->network->shape.precision.weights;
-  if (p->trainable && t->recomputing == NULL && !t->x->evaluating)
+  if (p->requires_grad && t->recomputing == NULL && !t->x->evaluating)
     ref.node = autograd_accumulate_node(t, parameter);
   *info = (ValueInfo){.dtype = ref.dtype, .dims = (guint8) p->dims};
   memcpy(info->shape, p->shape, sizeof(p->shape));

@@ -104,6 +104,9 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args)
   s->before_forward(t->x, unit);
   if (s->marks_inputs && args[0].node >= 0)
     autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
+  if (s->wants_input_gradient != NULL && args[0].node >= 0 && !t->x->no_grad &&
+      s->wants_input_gradient(t->x, unit))
+    autograd_add_hook(t, args[0].node, unit, TOKEN_INPUT);
 }
 
 /* Hooks after it, on its output. */
@@ -122,6 +125,7 @@ tape_exit_module(Tape *t, int module, TensorRef *output)
       t->strategy->after_recompute(t->x, unit);
     return;
   }
+  t->x->output_requires_grad = output->node >= 0;
   int token = t->strategy->after_forward(t->x, unit);
   if (output->node >= 0)
     autograd_add_hook(t, output->node, unit, token);

@@ -63,10 +63,12 @@ typedef struct {
   TensorRef *tensors; /* by buffer: those that are saved, and parameters */
 } CompiledCall;
 
-/* The unit whose parameters must be there before the node runs. */
+/* The unit whose parameters must be there before the node runs, or (TOKEN_INPUT) whose input's
+ * gradient is there then. */
 typedef struct {
   gint32 unit, token, next;
 } PreHook;
+#define TOKEN_INPUT G_MININT32
 
 /* One checkpointed call. */
 typedef struct {

@@ -120,7 +120,7 @@ static gboolean
 is_not_made(const Tape *t, const OpRun *run, const OpStep *step)
 {
   int output = step->buffer - BUFFER_OUT;
-  return t->x->no_grad && output >= 0 && output < OP_OUTPUTS &&
+  return (t->x->no_grad || !run->op->node) && output >= 0 && output < OP_OUTPUTS &&
          ((run->op->info->for_backward >> output) & 1);
 }
 

@@ -54,7 +54,7 @@ read_values(Compile *c, int first_parameter)
     const Parameter *p = network_parameter(c->network, first_parameter + i - c->slots);
     v->info = (ValueInfo){.dtype = (guint8) c->network->shape.precision.weights,
                           .dims = (guint8) p->dims,
-                          .requires_grad = (guint8) p->trainable};
+                          .requires_grad = (guint8) p->requires_grad};
     memcpy(v->info.shape, p->shape, sizeof(p->shape));
     value_set_contiguous(&v->info);
   }

@@ -47,8 +47,11 @@ Val call_module_by_keyword(Builder *b, int module, Val x);
  * weight is another's; 0: the weight's own. */
 typedef struct {
   int weight, bias, module;
+  int adapter; /* the module around the layer that adds an adapter, 0: none */
+  int a, b;    /* the adapter's weights */
 } Linear;
-/* Defines a module `name` with weight [out, in] and, if wanted, bias [out]. */
+/* Defines a module `name` with weight [out, in] and, if wanted, bias [out], and an adapter around
+ * it if the network's shape says so. */
 Linear define_linear(Builder *b, const char *name, gint64 out, gint64 in, gboolean bias);
 /* The same with weight [in, out]: transformers' Conv1D. */
 Linear define_conv1d(Builder *b, const char *name, gint64 out, gint64 in);

@@ -37,6 +37,26 @@ network_free(Network *network)
 }
 
 gint64
+network_trainable_count(const Network *network)
+{
+  gint64 count = 0;
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    count += p->trainable ? p->elements : 0;
+  }
+  return count;
+}
+
+int
+network_trainable_tensors(const Network *network)
+{
+  int count = 0;
+  for (guint i = 0; i < network->parameters->len; i++)
+    count += network_parameter(network, (int) i)->trainable;
+  return count;
+}
+
+gint64
 network_parameter_count(const Network *network)
 {
   gint64 count = 0;

@@ -11,6 +11,7 @@
 
 #include "network/op.h"
 #include "spec/dtype.h"
+#include "spec/plan_spec.h"
 
 /* A parameter of a module.  Sharding is along dimension 0. */
 typedef struct {
@@ -19,7 +20,9 @@ typedef struct {
   int dims;
   gint64 shape[4];
   gint64 elements;
-  gboolean trainable;
+  gboolean adapter;       /* was added to the finished model */
+  gboolean trainable;     /* requires a gradient */
+  gboolean requires_grad; /* what ops see does: it, or the flat tensor that it is a view of */
 } Parameter;
 
 /* A non-parameter tensor that lives as long as the model (registered buffers, allocated with the
@@ -71,9 +74,9 @@ typedef struct {
  * parameters in it are then relative to the block's first module and parameter. */
 typedef struct {
   char *name;
-  GArray *values; /* ValueInfo by slot */
-  GArray *depths; /* guint8 by slot: how deep in Python calls it was made (unwinding goes from the
-                     deepest) */
+  GArray *values;     /* ValueInfo by slot */
+  GArray *depths;     /* guint8 by slot: how deep in Python calls it is held, twice the number of
+                         frames,     and one more for a temporary (unwinding goes from the deepest) */
   GArray *statements; /* Statement */
   GArray *ops;        /* Op */
   GArray *steps;      /* OpStep: recipes of all ops */
@@ -111,6 +114,13 @@ typedef struct {
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
+  const NamePatterns
+      *trainable;       /* parameters that are; NULL: all, with adapters those.  Borrowed */
+  const LoraSpec *lora; /* adapters; NULL: none.  Borrowed */
+  /* Parameters are views of flat tensors, one for the blocks (from 0) and the rest (-1) of each
+   * number; NULL: they are tensors of their own. */
+  int (*flat_tensor)(const PlanSpec *plan, int block);
+  const PlanSpec *plan;    /* for that.  Borrowed */
   gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
   gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
   gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
@@ -160,6 +170,11 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+gint64 network_trainable_count(const Network *network);
+/* Tensors, not elements. */
+int network_trainable_tensors(const Network *network);
+/* The type of a module that puts an adapter around a layer. */
+#define NETWORK_ADAPTER_TYPE "lora.Linear"
 /* By module: how many calls of modules begin before its first one in a forward; -1: it is never
  * called (a container).  Caller frees. */
 int *network_call_order(const Network *network);

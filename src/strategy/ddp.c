@@ -51,7 +51,6 @@ typedef struct {
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  (void) network;
   if (plan->shard != 1)
     return plan_spec_refuse(plan, error, "mesh.shard", "ddp does not shard: use mesh.replicate");
   static const char *const unsupported[] = {"static_graph", "overlap_with_ddp"};
@@ -70,6 +69,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "phases.save.optimizer",
                             "states that ZeroRedundancyOptimizer has partitioned are not yet "
                             "saved");
+  if (partitions && network_trainable_tensors(network) < (int) network->parameters->len)
+    return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer",
+                            "not yet supported with frozen parameters");
   return strategy_accept_unsharded(plan, error);
 }
 
@@ -193,11 +195,12 @@ make_used_map(StrategyContext *x)
   Ddp *d = x->state;
   StoragePurpose purpose = {CATEGORY_OTHER, -1,
                             program_builder_name(x->builder, "map of used parameters")};
-  gint64 bytes = (gint64) x->network->parameters->len * dtype_size(DTYPE_INT32);
+  gint64 bytes = (gint64) network_trainable_tensors(x->network) * dtype_size(DTYPE_INT32);
   d->used_map = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
 }
 
-/* A reducer that will rebuild its buckets ignores the cap at first: it cannot know the order, so
+/* The reducer knows the parameters that require a gradient.  One that will rebuild its buckets
+ * ignores the cap at first: it cannot know the order, so
  * one bucket holds everything.  With find_unused_parameters it never rebuilds. */
 static void
 construct(StrategyContext *x)
@@ -206,7 +209,8 @@ construct(StrategyContext *x)
   g_autoptr(GArray) defined = g_array_new(FALSE, FALSE, sizeof(int));
   strategy_construct_whole(x);
   for (int i = 0; i < (int) x->network->parameters->len; i++)
-    g_array_append_val(defined, i);
+    if (network_parameter(x->network, i)->trainable)
+      g_array_append_val(defined, i);
   plan_buckets(x, defined, d->finds_unused ? bucket_cap(x) : G_MAXINT64);
   reverse_buckets(x);
   allocate_buckets(x);
@@ -271,8 +275,8 @@ rebuild(StrategyContext *x)
   plan_buckets(x, d->ready_order, bucket_cap(x));
   StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
                             program_builder_name(x->builder, "bucket indices")};
-  StorageId indices = live_storage_alloc(x->live, 4 * ((gint64) x->network->parameters->len + 1),
-                                         STREAM_COMPUTE, purpose);
+  StorageId indices = live_storage_alloc(
+      x->live, 4 * ((gint64) network_trainable_tensors(x->network) + 1), STREAM_COMPUTE, purpose);
   StorageId sizes =
       live_storage_alloc(x->live, 4 * (gint64) d->buckets->len, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, sizes);
@@ -431,10 +435,10 @@ expected(StrategyContext *x)
   const Ddp *d = x->state;
   const PlanSpec *plan = x->plan;
   gint64 n = network_parameter_count(x->network);
-  gint64 map = d->finds_unused ? (gint64) x->network->parameters->len : 0;
+  gint64 map = d->finds_unused ? (gint64) network_trainable_tensors(x->network) : 0;
   return (ExpectedTotals){
-      .elements_all_reduced =
-          (n + map) * (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
+      .elements_all_reduced = (network_trainable_count(x->network) + map) *
+                              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .elements_broadcast =
           d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0,
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
@@ -462,4 +466,5 @@ const Strategy strategy_ddp = {
     .expected = expected,
     .saves_states = TRUE,
     .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
+    .state_ranges = strategy_state_whole,
 };

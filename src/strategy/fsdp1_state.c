@@ -186,3 +186,40 @@ fsdp1_save_model(StrategyContext *x, StateDict *dict)
     state_dict_offload(x, dict);
   dict->offload = moves || s.to_host;
 }
+
+/* ---- who holds what ---- */
+
+int
+fsdp1_state_ranks(const StrategyContext *x)
+{
+  const Fsdp1 *f = fsdp1_of(x);
+  return fsdp1_shards(f) ? f->ranks : 1;
+}
+
+/* A parameter lies in the flat one from `begin` on: cuts it where shares end. */
+static void
+add_slices(StateLayout *layout, const Handle *h, gint32 parameter, gint64 begin, gint64 elements)
+{
+  for (int rank = 0; rank < layout->ranks; rank++) {
+    gint64 first = MAX(begin, rank * h->shard_elements);
+    gint64 last = MIN(begin + elements, (rank + 1) * h->shard_elements);
+    state_layout_add(layout, rank, (StateRange){parameter, first - begin, last - first});
+  }
+}
+
+/* Equal shares of each flat parameter, wherever they fall; padding belongs to no parameter. */
+void
+fsdp1_state_ranges(const StrategyContext *x, StateLayout *layout)
+{
+  const Fsdp1 *f = fsdp1_of(x);
+  for (int i = 0; i < f->count; i++) {
+    const Handle *h = &f->handles[i];
+    gint64 begin = 0;
+    for (guint k = 0; k < h->pieces->len; k++) {
+      const Piece *piece = &g_array_index(h->pieces, Piece, k);
+      if (piece->position >= 0)
+        add_slices(layout, h, h->parameter[piece->position], begin, piece->elements);
+      begin += piece->elements;
+    }
+  }
+}

@@ -36,6 +36,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "only FSDP1 has it; fsdp2 shards fully");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
+  if (plan_spec_number(plan, "use_orig_params") == 0)
+    return plan_spec_refuse(plan, error, "fsdp.use_orig_params",
+                            "only FSDP1 has it; fsdp2 keeps the parameters");
   if (plan_spec_option(plan, "backward_prefetch")->is_name)
     return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
                             "only FSDP1 names a moment; fsdp2 takes a number of groups");
@@ -150,6 +153,8 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
     g->full[i] = g->slice[i] = NO_STORAGE;
     g->on_host_event[i] = -1;
     g->shard_elements += g->shard[i].padded_elements;
+    if (network_parameter(x->network, p)->trainable)
+      g->reduced_elements += g->shard[i].padded_elements;
     x->parameters[p].local_elements = g->shard[i].local_elements;
   }
   for (guint i = 0; i < unit->modules->len; i++)
@@ -511,6 +516,30 @@ misled_prefetch(const Fsdp2 *f, const PlanSpec *plan)
   return first < last ? f->groups[last].gathered_elements : 0;
 }
 
+/* Where backward comes to: the first group, in the order of forward, whose output requires a
+ * gradient.  The root's hooks end last. */
+static int
+first_reached(const StrategyContext *x, const Fsdp2 *f)
+{
+  for (int i = 1; i < f->count; i++) {
+    const GArray *modules = f->groups[i].unit->modules;
+    if (f->groups[i].count > 0 &&
+        strategy_output_requires_grad(x->network, g_array_index(modules, int, modules->len - 1)))
+      return i;
+  }
+  return f->count;
+}
+
+/* The group before it is prefetched for nothing. */
+static int
+first_gathered_in_backward(const StrategyContext *x, const Fsdp2 *f)
+{
+  int i = first_reached(x, f) - 1;
+  while (i > 0 && f->groups[i].count == 0)
+    i--;
+  return i;
+}
+
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
  * gradients are reduced once in every micro-batch that synchronizes, and summed over replicas in
  * every n-th of them and the last. */
@@ -524,16 +553,19 @@ expected(StrategyContext *x)
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
   gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
   int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
+  int first = first_gathered_in_backward(x, f);
   for (int i = 0; i < f->count; i++) {
     const Group *g = &f->groups[i];
     gint64 gathers = steps - kept_backward;
-    if (g->reshard_after_forward != RESHARD_NO)
+    if (g->reshard_after_forward != RESHARD_NO && (i == 0 || i >= first))
       gathers += steps;
     if (f->ranks > 1)
       total.elements_gathered += gathers * g->gathered_elements;
     if (f->ranks > 1)
-      total.elements_reduced += synchronized * g->gathered_elements;
-    total.elements_all_reduced += f->replicas > 1 ? summed * g->shard_elements : 0;
+      total.elements_reduced += synchronized * f->ranks * g->reduced_elements;
+    total.elements_all_reduced += f->replicas > 1 ? summed * g->reduced_elements : 0;
+    if (g->reshard_after_forward == RESHARD_SLICE && i > 0 && i < first_reached(x, f))
+      total.parameter_bytes += g->gathered_elements / g->slice_ranks * dtype_size(f->gathered);
     *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         g->shard_elements * dtype_size(f->stored);
   }
@@ -541,7 +573,11 @@ expected(StrategyContext *x)
     total.elements_gathered += misled_prefetch(f, plan);
   /* Their norms; those of gradients on the host are summed between hosts. */
   if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
-    total.elements_all_reduced += x->network->parameters->len;
+    total.elements_all_reduced += network_trainable_tensors(x->network);
+  /* Below the first group that is reached, other orders than the implicit one are not counted. */
+  if (first > 0 && (plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||
+                    plan->accumulation.set_last_backward))
+    total.elements_gathered = EXPECTED_UNKNOWN;
   return total;
 }
 
@@ -578,6 +614,8 @@ const Strategy strategy_fsdp2 = {
     .saves_states = TRUE,
     .begin_state = fsdp2_begin_state,
     .full_tensor = fsdp2_full_tensor,
+    .state_ranks = fsdp2_state_ranks,
+    .state_ranges = fsdp2_state_ranges,
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = expected,

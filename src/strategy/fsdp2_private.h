@@ -17,6 +17,7 @@ typedef struct {
   Shard *shard;             /* by parameter */
   gint64 shard_elements;    /* S: padded, of one rank */
   gint64 gathered_elements; /* U = N * S */
+  gint64 reduced_elements;  /* those of parameters that require a gradient, of one rank */
   ReshardAfterForward reshard_after_forward;
   int slice_ranks; /* RESHARD_SLICE: size of the group that keeps one copy */
   GArray *forward_prefetch, *backward_prefetch; /* int: explicit lists of groups; NULL: implicit */
@@ -38,6 +39,14 @@ typedef struct {
   StorageId partial;     /* reduced in earlier micro-batches, but not over the replicas */
   gint32 *on_host_event; /* by parameter: its gradient has come to the host; -1: none pending */
 } Group;
+
+/* What is reduced together: the group's parameters that have a gradient. */
+typedef struct {
+  int count;
+  int *position;        /* in the group */
+  StorageId *gradients; /* unsharded */
+  gint64 shard_elements;
+} Reduction;
 
 /* State shared by all groups (FSDPCommContext). */
 typedef struct {
@@ -95,7 +104,8 @@ Space offload_space(const Fsdp2 *f);
 StorageId offload_fetch(StrategyContext *x, const Group *g, int i, StreamId stream);
 /* The reduced gradients, one after the other in `flat`, go to the host or are added to what is
  * there. */
-void offload_store(StrategyContext *x, Group *g, StorageId flat, StreamId stream);
+void offload_store(StrategyContext *x, Group *g, const Reduction *r, StorageId flat,
+                   StreamId stream);
 /* The host waits for gradients that are still on their way. */
 void offload_wait(StrategyContext *x, Group *g);
 
@@ -105,6 +115,8 @@ void wait_stream(StrategyContext *x, StreamId waiter, StreamId other);
 /* ---- fsdp2_state.c: state dicts ---- */
 
 void fsdp2_begin_state(StrategyContext *x);
+int fsdp2_state_ranks(const StrategyContext *x);
+void fsdp2_state_ranges(const StrategyContext *x, StateLayout *layout);
 StorageId fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtype,
                             Category category);
 

@@ -52,6 +52,9 @@ static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   (void) network;
+  if (plan->trainable != NULL || plan->lora != NULL)
+    return plan_spec_refuse(plan, error, plan->trainable != NULL ? "trainable" : "lora",
+                            "not yet supported under internevo");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "internevo computes in the parameters' dtype");
@@ -495,7 +498,7 @@ expected(StrategyContext *x)
   ExpectedTotals total = {.parameter_bytes = n * of(x)->element, .elements_all_reduced = norm};
   if (x->plan->shard * x->plan->replicate > 1)
     total.elements_all_reduced += n;
-  if (x->plan->shard > 1)
+  if (of(x)->owners > 1)
     total.elements_broadcast = n;
   return total;
 }

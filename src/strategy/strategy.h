@@ -13,6 +13,7 @@
 #include "spec/device_profile.h"
 #include "spec/option.h"
 #include "spec/plan_spec.h"
+#include "strategy/range_map.h"
 
 /* A tensor as lowering holds it: a storage that it counts for, and how it may be used. */
 typedef struct {
@@ -86,10 +87,12 @@ struct _StrategyContext {
   int step;        /* from 1 */
   int micro_batch; /* from 0 */
   gboolean last_micro_batch;
-  gboolean synchronize; /* gradients are reduced in this micro-batch */
-  gboolean no_grad;     /* autograd records nothing */
-  gboolean evaluating;  /* the model is in eval() */
-  GPtrArray *retained;  /* Retained *: groups that somebody else holds */
+  gboolean synchronize;          /* gradients are reduced in this micro-batch */
+  gboolean no_grad;              /* autograd records nothing */
+  gboolean recomputing;          /* a checkpointed region runs again, inside backward */
+  gboolean output_requires_grad; /* what the module gave back for which after_forward is called */
+  gboolean evaluating;           /* the model is in eval() */
+  GPtrArray *retained;           /* Retained *: groups that somebody else holds */
 };
 
 /* What is held beyond its time: a unit's or a module's full parameters, a loss (retain.h). */
@@ -163,6 +166,9 @@ typedef struct {
   /* Returns a token that comes back with before_backward of the same call. */
   int (*after_forward)(StrategyContext *x, int unit);
   void (*end_forward)(StrategyContext *x); /* after the root module's own hooks */
+  /* The gradient of the unit's input is there: called for units that want_input_gradient. */
+  gboolean (*wants_input_gradient)(StrategyContext *x, int unit);
+  void (*input_gradient)(StrategyContext *x, int unit);
   /* In a recomputation in place of before_forward and after_forward; the second one not if that
    * stops inside of the unit. */
   void (*before_recompute)(StrategyContext *x, int unit);
@@ -199,6 +205,10 @@ typedef struct {
    * same one.  NULL: tensors are whole. */
   StorageId (*full_tensor)(StrategyContext *x, int parameter, StorageId local, DType dtype,
                            Category category);
+  /* How many ranks share the model's state, and what each of them holds: ranges are added to the
+   * layout, which has so many ranks; without state_ranks one.  After setup. */
+  int (*state_ranks)(const StrategyContext *x);
+  void (*state_ranges)(const StrategyContext *x, StateLayout *layout);
   void (*release)(StrategyContext *x, int unit); /* a retained unit is let go */
   guint batch_tensors; /* tensors that the training loop makes for a micro-batch, if that is more
                           than the model takes */
@@ -207,9 +217,10 @@ typedef struct {
   gboolean (*splits_tied)(const PlanSpec *plan);
   /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
   gboolean (*clip)(StrategyContext *x);
-  gboolean only_replicas;   /* its ranks are the mesh's replicas, and mesh.shard is 1 */
-  gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
-  gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
+  /* zero_grad frees nothing: the framework holds gradients too.  NULL: it does. */
+  gboolean (*keeps_gradients)(const PlanSpec *plan);
+  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
+  gboolean only_replicas; /* its ranks are the mesh's replicas, and mesh.shard is 1 */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
@@ -250,12 +261,20 @@ StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Catego
  * again.  end may be NULL. */
 void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                                  void (*end)(StrategyContext *, int module));
+/* Does what the module gives back require a gradient: is there a parameter that does in it, or
+ * defined (and so, used) before it? */
+gboolean strategy_output_requires_grad(const Network *network, int module);
 gboolean strategy_module_contains(const Network *network, int module, int other);
+/* The same for a model that is made on the device: adapters come when all else is there. */
+void strategy_visit_whole(StrategyContext *x, void (*parameter)(StrategyContext *, int),
+                          void (*end)(StrategyContext *, int module));
 /* The whole model on every rank, parameter by parameter. */
 void strategy_construct_whole(StrategyContext *x);
 /* The whole model in pageable memory, and a parameter's way from there to the device. */
 void strategy_construct_on_host(StrategyContext *x);
 void strategy_move_to_device(StrategyContext *x, int parameter);
+/* Strategy.state_ranges where every rank has all. */
+void strategy_state_whole(const StrategyContext *x, StateLayout *layout);
 /* Refuses what needs sharded groups: for strategies that have none. */
 gboolean strategy_accept_unsharded(const PlanSpec *plan, GError **error);
 /* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not

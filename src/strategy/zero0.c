@@ -407,4 +407,5 @@ const Strategy strategy_zero0 = {
     .optimizer_step = optimizer_step,
     .expected = expected,
     .initializes = INITIALIZES_ON_DEVICE,
+    .state_ranges = strategy_state_whole,
 };
