@@ -169,7 +169,10 @@ typedef struct {
   /* The gradient of the unit's input is there: called for units that want_input_gradient. */
   gboolean (*wants_input_gradient)(StrategyContext *x, int unit);
   void (*input_gradient)(StrategyContext *x, int unit);
+  /* In a recomputation in place of before_forward and after_forward; the second one not if that
+   * stops inside of the unit. */
   void (*before_recompute)(StrategyContext *x, int unit);
+  void (*after_recompute)(StrategyContext *x, int unit);
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
