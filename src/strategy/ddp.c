@@ -65,7 +65,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "needs \"zero_redundancy_optimizer\": true");
   if (partitions && plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer", "needs an optimizer");
-  if (partitions && network_trainable_tensors(network) < (int) network->parameters->len)
+  if (partitions && strategy_freezes(network))
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer",
                             "not yet supported with frozen parameters");
   return strategy_accept_unsharded(plan, error);
