@@ -69,7 +69,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "phases.save.optimizer",
                             "states that ZeroRedundancyOptimizer has partitioned are not yet "
                             "saved");
-  if (partitions && network_trainable_tensors(network) < (int) network->parameters->len)
+  if (partitions && strategy_freezes(network))
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer",
                             "not yet supported with frozen parameters");
   return strategy_accept_unsharded(plan, error);

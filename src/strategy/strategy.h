@@ -267,6 +267,12 @@ StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Catego
  * again.  end may be NULL. */
 void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                                  void (*end)(StrategyContext *, int module));
+/* Is there a parameter that does not train? */
+static inline gboolean
+strategy_freezes(const Network *network)
+{
+  return network_trainable_tensors(network) < (int) network->parameters->len;
+}
 /* Does what the module gives back require a gradient: is there a parameter that does in it, or
  * defined (and so, used) before it? */
 gboolean strategy_output_requires_grad(const Network *network, int module);
