@@ -65,7 +65,11 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "needs \"zero_redundancy_optimizer\": true");
   if (partitions && plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer", "needs an optimizer");
-  if (partitions && network_trainable_tensors(network) < (int) network->parameters->len)
+  if (partitions && plan->phases.save.given && plan->phases.save.optimizer)
+    return plan_spec_refuse(plan, error, "phases.save.optimizer",
+                            "states that ZeroRedundancyOptimizer has partitioned are not yet "
+                            "saved");
+  if (partitions && strategy_freezes(network))
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer",
                             "not yet supported with frozen parameters");
   return strategy_accept_unsharded(plan, error);
