@@ -145,6 +145,23 @@ START_TEST(parameters_are_dealt_by_size)
 }
 END_TEST
 
+/* The optimizer is given what trains: without the 7, 5 go to rank 0, 4 to 1, 3 to 1 (7), 3 to 0
+ * (8).
+ */
+START_TEST(frozen_parameters_are_nobodys)
+{
+  static const int expected[UNEVEN] = {1, -1, 1, 0, 0};
+  g_autoptr(Simulated) s = lower_rank(uneven, ZERO " trainable=[\"!layers.0.numbers_2.*\"]", 0);
+  g_autofree int *owner = zero_redundancy_owners(s->scenario->network, 2);
+  for (int i = 0; i < UNEVEN; i++)
+    ck_assert_int_eq(owner[i], expected[i]);
+  ck_assert_int_eq(zero_redundancy_heaviest_rank(s->scenario->network, 2), 0);
+  ck_assert_int_eq(simulated_bytes_alive(s, STEPS, CATEGORY_OPTIMIZER_STATE), 8 * 8);
+  g_autofree char *bytes = bytes_sent(s, 1, COLLECTIVE_BROADCAST, "");
+  ck_assert_str_eq(bytes, "20 12 16 12");
+}
+END_TEST
+
 /* With more ranks than parameters the first ones have one each, the largest first. */
 START_TEST(ranks_beyond_the_parameters_get_none)
 {
@@ -251,6 +268,7 @@ test_suite(void)
   tcase_add_test(tests, the_map_of_used_parameters_is_summed_over_the_ranks);
   tcase_add_test(tests, outputs_are_cloned_to_see_what_of_them_is_used);
   tcase_add_test(tests, parameters_are_dealt_by_size);
+  tcase_add_test(tests, frozen_parameters_are_nobodys);
   tcase_add_test(tests, ranks_beyond_the_parameters_get_none);
   tcase_add_loop_test(tests, a_rank_has_the_states_of_its_own_parameters, 0, 2);
   tcase_add_test(tests, every_owner_sends_what_it_has_updated);
