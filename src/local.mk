@@ -207,7 +207,9 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_state.c \
   src/strategy/fsdp2_init.c \
   src/strategy/fsdp2_state.c \
+  src/strategy/zero_state.c src/strategy/zero_state.h \
   src/strategy/state_dict.c src/strategy/state_dict.h \
+  src/strategy/range_map.c src/strategy/range_map.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/strategy.c src/strategy/strategy.h \
@@ -240,6 +242,7 @@ libhighwater_a_SOURCES += \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/plan_names.c src/lower/plan_names.h \
   src/lower/reentrant.c \
+  src/lower/phase_load.c src/lower/phase_load.h \
   src/lower/phase_save.c src/lower/phase_save.h \
   src/lower/phases.c src/lower/phases.h \
   src/lower/step_walk.c src/lower/step_walk.h \

@@ -227,6 +227,7 @@ static const struct {
     {"ddp.static_graph=true", "key 'ddp.static_graph': not yet supported"},
     {ZERO " ddp.overlap_with_ddp=true", "key 'ddp.overlap_with_ddp': not yet supported"},
     {"ddp.parameters_as_bucket_view=true", "needs \"zero_redundancy_optimizer\": true"},
+    {ZERO " phases.save={}", "key 'phases.save.optimizer': states that ZeroRedundancyOptimizer"},
     {ZERO " optimizer.name=none", "key 'ddp.zero_redundancy_optimizer': needs an optimizer"},
 };
 

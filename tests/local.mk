@@ -48,6 +48,7 @@ CHECKS = \
   tests/check_program_order \
   tests/check_program_text \
   tests/check_ranks \
+  tests/check_range_map \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
@@ -127,7 +128,7 @@ tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 
-# Published measurements beside predictions, from the reference data; not part of make check.
+# Published measurements beside predictions, from the reference data; without them skipped.
 SCORES = tests/published/score
 tests_published_score_SOURCES = \
   tests/published/csv.c tests/published/csv.h \
@@ -168,12 +169,12 @@ LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
 BENCH_LDADD = tests/libbench.a libhighwater.a $(PROGRAM_LIBS)
 EXTRA_LIBRARIES = tests/libbench.a
 tests_libbench_a_SOURCES = tests/bench/bench.c tests/bench/bench.h
-EXTRA_PROGRAMS = $(BENCHMARKS) $(SCORES)
+EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
 tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
-check_PROGRAMS = $(CHECKS) $(FUZZERS)
+check_PROGRAMS = $(CHECKS) $(SCORES) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
 else
@@ -186,7 +187,7 @@ EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden
   tests/bench/compare.sh tests/bench/recorded.txt tests/published/update.sh
 
 if HAVE_CHECK
-TESTS = $(CHECKS) $(SHELL_TESTS)
+TESTS = $(CHECKS) $(SCORES) $(SHELL_TESTS)
 else
 check: need-check
 endif

@@ -45,8 +45,9 @@ append_collective(const CalibratedCollective *collective, GString *out)
   g_autofree char *worst = percent(collective->errors.worst);
   g_autofree char *at = format_bytes(collective->errors.worst_bytes);
   g_autofree char *holdout = percent(collective->holdout_median);
-  g_string_append_printf(out, "  %u rows used, %u rejected\n", collective->samples->len,
-                         about->rejected_rows);
+  g_string_append_printf(out, "  %u rows used, %u rejected; bus bandwidth up to %.4g GB/s\n",
+                         collective->samples->len, about->rejected_rows,
+                         calibrated_largest_busbw(collective) / GIGA);
   g_string_append_printf(out,
                          "  model %s: error median %s, 90th percentile %s, worst %s at %s; of rows "
                          "left out %s\n",
@@ -111,6 +112,7 @@ collective_json(const CalibratedCollective *collective)
   json_add_text(object, "remark", about->remark);
   json_add_int(object, "rows", collective->samples->len);
   json_add_int(object, "rejected_rows", about->rejected_rows);
+  add_number(object, "largest_bus_bandwidth_GBps", calibrated_largest_busbw(collective) / GIGA);
   json_add_text(object, "model", fit_model_names[collective->fit.model]);
   add_number(object, "median_error", collective->errors.median);
   add_number(object, "p90_error", collective->errors.p90);

@@ -154,11 +154,33 @@ collective_free(gpointer collective)
   calibrated_collective_free(collective);
 }
 
+/* A cluster has one kind of GPU: tables of several are mixed only by who names the cluster. */
 static gboolean
-write_profile(const char *path, const char *base, const GPtrArray *collectives, GError **error)
+check_gpus(const CalibrateArguments *arguments, const Inputs *inputs, GError **error)
 {
-  g_autofree char *text = profile_write(base, collectives, error);
-  return text && output_file_write(path, text, strlen(text), error);
+  const char *gpu = NULL;
+  for (guint i = 0; i < inputs->tables->len && !arguments->cluster; i++) {
+    const NcclTestsTable *table = g_ptr_array_index(inputs->tables, i);
+    if (gpu && table->gpu && !g_str_equal(gpu, table->gpu)) {
+      g_set_error(
+          error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+          "calibrate: --output: tables of %s and of %s are not of one cluster; give --cluster "
+          "if they are",
+          gpu, table->gpu);
+      return FALSE;
+    }
+    gpu = table->gpu ? table->gpu : gpu;
+  }
+  return TRUE;
+}
+
+static gboolean
+write_profile(const CalibrateArguments *arguments, const char *base, const GPtrArray *collectives,
+              GError **error)
+{
+  g_autofree char *text = arguments->cluster ? profile_write(base, collectives, error)
+                                             : profile_write_resized(base, collectives, error);
+  return text && output_file_write(arguments->output, text, strlen(text), error);
 }
 
 /* CalibratedCollective of every table; NULL and error when a cluster cannot be loaded. */
@@ -184,10 +206,12 @@ static int
 answer(const CalibrateArguments *arguments, const Inputs *inputs, GError **error)
 {
   const char *base = choose_base(arguments, inputs);
+  if (arguments->output && !check_gpus(arguments, inputs, error))
+    return EXIT_BAD_INPUT;
   g_autoptr(GPtrArray) collectives = calibrate_tables(arguments, inputs, base, error);
   if (!collectives)
     return EXIT_BAD_INPUT;
-  if (arguments->output && !write_profile(arguments->output, base, collectives, error))
+  if (arguments->output && !write_profile(arguments, base, collectives, error))
     return EXIT_BAD_INPUT;
   g_autofree char *report = arguments->json ? calibration_report_json(collectives, inputs->refused)
                                             : calibration_report_text(collectives);

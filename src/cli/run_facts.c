@@ -124,6 +124,9 @@ add_state(PhaseInfo *phase, const Lowered *lowered)
     phase->state_bytes = moved->state_bytes;
     phase->rank_0_bytes = moved->rank_0_bytes;
     phase->others_bytes = moved->others_bytes;
+    phase->sources = MIN(moved->sources, LOWERED_SOURCES);
+    if (phase->sources > 0)
+      phase->source_bytes = g_memdup2(moved->source_bytes, sizeof(gint64) * (gsize) phase->sources);
   }
 }
 

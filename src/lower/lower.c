@@ -95,15 +95,46 @@ accept_compile(const LowerInput *in, GError **error)
   return TRUE;
 }
 
+/* Composer's optimizer has states of flat parameters, which no state dict here speaks of. */
+static gboolean
+accept_composer(const LowerInput *in, GError **error)
+{
+  const PlanSpec *plan = in->plan;
+  gboolean saves = plan->phases.save.given && plan->phases.save.optimizer;
+  gboolean loads = plan->phases.load.given && plan->phases.load.optimizer;
+  if (in->strategy->flatten == NULL || (!saves && !loads))
+    return TRUE;
+  return plan_spec_refuse(plan, error, saves ? "phases.save.optimizer" : "phases.load.optimizer",
+                          "not yet supported for composer's flat parameters");
+}
+
 static gboolean
 accept_plan(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
   if (plan->compile_per_block && !accept_compile(in, error))
     return FALSE;
+  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER && !accept_composer(in, error))
+    return FALSE;
   if (!plan_names_check(plan, in->network, error) || !phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
+}
+
+/* Hooks inside of a compiled block would be called by nobody. */
+static gboolean
+accept_hooks(const StrategyContext *x, GError **error)
+{
+  for (guint i = 0; i < x->network->modules->len; i++) {
+    int block = network_module(x->network, (int) i)->block;
+    gboolean inside = block >= 0 && network_block(x->network, block)->compiled >= 0 &&
+                      network_block(x->network, block)->module != (int) i;
+    if (inside && g_array_index(x->unit_begins, int, i) >= 0)
+      return plan_spec_refuse(x->plan, error, "compile",
+                              "%s is a group inside of a block, which per_block compiles whole",
+                              network_module(x->network, (int) i)->path);
+  }
+  return TRUE;
 }
 
 /* ---- the context ---- */
@@ -174,46 +205,91 @@ context_clear(StrategyContext *x)
   g_free(x->parameter_names);
 }
 
-/* ---- steps ---- */
+/* ---- layouts ---- */
 
-/* The step from which on the same phases follow every step. */
-static int
-alike_from(const PhaseSpec *phases, int steps)
+static StateLayout *
+layout_of(const StrategyContext *x, const Strategy *strategy)
 {
-  int from = steps;
-  while (from > 1 &&
-         phase_spec_evaluates(phases, from - 1, steps) ==
-             phase_spec_evaluates(phases, from, steps) &&
-         phase_spec_saves(phases, from - 1, steps) == phase_spec_saves(phases, from, steps))
-    from--;
-  return from;
+  StateLayout *layout =
+      state_layout_new(strategy->state_ranks != NULL ? strategy->state_ranks(x) : 1);
+  strategy->state_ranges(x, layout);
+  return layout;
 }
 
-/* Writes steps, and what follows them, until one is like the one before; the rest repeat it. */
+StateLayout *
+lower_state_layout(const LowerInput *in, GError **error)
+{
+  if (in->strategy->state_ranges == NULL) {
+    plan_spec_refuse(in->plan, error, "strategy", "where %s keeps its state is not known",
+                     in->plan->strategy);
+    return NULL;
+  }
+  if (in->strategy->accept != NULL && !in->strategy->accept(in->plan, in->network, error))
+    return NULL;
+  StrategyContext x;
+  context_init(&x, in);
+  if (in->strategy->setup != NULL)
+    in->strategy->setup(&x);
+  StateLayout *layout = layout_of(&x, in->strategy);
+  if (in->strategy->teardown != NULL)
+    in->strategy->teardown(&x);
+  g_ptr_array_unref(x.units);
+  context_clear(&x);
+  program_builder_free(x.builder);
+  return layout;
+}
+
+/* ---- steps ---- */
+
+/* Do the same phases follow two steps? */
+static gboolean
+are_alike(const PhaseSpec *phases, int a, int b, int steps)
+{
+  return phase_spec_evaluates(phases, a, steps) == phase_spec_evaluates(phases, b, steps) &&
+         phase_spec_saves(phases, a, steps) == phase_spec_saves(phases, b, steps);
+}
+
+/* How many steps after this one are like it in that, one after another. */
+static int
+count_alike(const PhaseSpec *phases, int step, int steps)
+{
+  int count = 0;
+  while (step + count < steps && are_alike(phases, step, step + count + 1, steps))
+    count++;
+  return count;
+}
+
+/* Writes steps, and what follows them, until one is like the one before; the rest repeat it, or
+ * those up to the next that another phase follows. */
 static void
 write_steps(StepWalk *w, Phases *phases, int steps)
 {
   ProgramBuilder *builder = w->x->builder;
+  const PhaseSpec *spec = &w->x->plan->phases;
   gboolean repeats = FALSE;
-  int alike = alike_from(&w->x->plan->phases, steps);
   for (int step = 1; step <= steps; step++) {
     w->x->step = step;
     if (!repeats) {
       program_builder_begin_list(builder);
       step_walk_step(w);
       phases_after_step(phases, step, steps);
-      repeats = step > 1 && step >= alike && program_builder_fold_last_list(builder);
+      gboolean again = step > 1 && are_alike(spec, step - 1, step, steps);
+      int alike = again ? count_alike(spec, step, steps) : 0;
+      if (again && step + alike == steps)
+        repeats = program_builder_fold_last_list(builder);
+      else if (alike > 0 && program_builder_repeat_before_last(builder, alike))
+        step += alike;
     }
     program_builder_add_step(builder);
   }
 }
 
 static Lowered *
-write_program(StrategyContext *x, const LowerInput *in)
+write_program(StrategyContext *x, const LowerInput *in, LoadMap *load)
 {
   StepWalk w = {.x = x, .strategy = in->strategy, .tape = tape_new(x, in->strategy)};
   w.optimizer = optimizer_state_new(x);
-  Phases *phases = phases_new(&w, in->evaluation);
+  Phases *phases = phases_new(&w, in->evaluation, load);
   step_walk_construct(&w);
   phases_constructed(phases);
   write_steps(&w, phases, in->steps);
@@ -247,8 +323,9 @@ lower(const LowerInput *in, GError **error)
   context_init(&x, in);
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
-  if (retain_accept(&x, error)) {
-    lowered = write_program(&x, in);
+  LoadMap *load = NULL;
+  if (accept_hooks(&x, error) && retain_accept(&x, error) && load_map_new(in, &load, error)) {
+    lowered = write_program(&x, in, load);
   } else {
     if (in->strategy->teardown != NULL)
       in->strategy->teardown(&x);

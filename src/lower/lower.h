@@ -2,6 +2,7 @@
 #ifndef HIGHWATER_LOWER_LOWER_H
 #define HIGHWATER_LOWER_LOWER_H
 
+#include "strategy/range_map.h"
 #include "strategy/strategy.h"
 
 typedef struct {
@@ -17,10 +18,13 @@ typedef struct {
 } LowerInput;
 
 /* What a phase beyond the steps writes to storage, or reads from there. */
+#define LOWERED_SOURCES 64
 typedef struct {
   const char *name;                  /* "save": static */
   gint64 state_bytes;                /* this rank's part */
   gint64 rank_0_bytes, others_bytes; /* held by rank 0, and by each other one; -1: each its part */
+  int sources; /* ranks that wrote what a load reads; 0: not known, or one file has all */
+  gint64 source_bytes[LOWERED_SOURCES]; /* of the parameters, by the first of them */
 } LoweredPhase;
 
 /* What a Program does not say about itself. */
@@ -40,6 +44,10 @@ typedef struct {
 Lowered *lower(const LowerInput *input, GError **error);
 void lowered_free(Lowered *lowered);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Lowered, lowered_free)
+
+/* Which rank of the shard group holds which elements of the state under a plan.  NULL and error
+ * when the strategy refuses the plan. */
+StateLayout *lower_state_layout(const LowerInput *input, GError **error);
 
 /* Dtypes of the forward pass under a plan. */
 NetworkPrecision lower_precision(const PlanSpec *plan);

@@ -293,3 +293,32 @@ optimizer_step(StrategyContext *x, OptimizerState *state)
   int n = list_tensors(x, state->tensors);
   torch_optimizer_step(x, stored_dtype(x), n, state->tensors);
 }
+
+void
+optimizer_make_states(StrategyContext *x, OptimizerState *state)
+{
+  guint n = x->network->parameters->len;
+  g_autofree StorageId *zeros = g_new(StorageId, MAX(n, 1));
+  program_builder_set_module(x->builder, -1);
+  for (guint i = 0; i < n; i++) {
+    OptimizedTensor *t = &state->tensors[i];
+    StoragePurpose purpose = parameter_purpose(x, (int) i, CATEGORY_SHARDED_GRADIENT);
+    StorageId value = x->parameters[i].sharded;
+    Space space = value != NO_STORAGE ? live_storage_space(x->live, value) : SPACE_DEVICE;
+    zeros[i] = NO_STORAGE;
+    t->stepped = network_parameter(x->network, (int) i)->trainable;
+    if (t->stepped)
+      zeros[i] = live_storage_alloc_in(x->live, space == SPACE_DEVICE ? space : SPACE_HOST,
+                                       local_bytes(x, i), STREAM_COMPUTE, purpose);
+    if (zeros[i] != NO_STORAGE) {
+      operand(x, zeros[i], ROLE_WRITE);
+      strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) local_bytes(x, i));
+    }
+    t->value = value;
+    t->gradient = zeros[i];
+    t->elements = x->parameters[i].local_elements;
+  }
+  torch_optimizer_step(x, stored_dtype(x), (int) n, state->tensors);
+  for (guint i = 0; i < n; i++)
+    live_storage_drop(x->live, zeros[i]);
+}

@@ -14,6 +14,9 @@ const OptimizedTensor *optimizer_state_tensor(const OptimizerState *state, int p
 
 /* torch.nn.utils.clip_grad_norm_(parameters, foreach=True). */
 void optimizer_clip(StrategyContext *x, const Strategy *strategy);
+/* Makes the states by a step with gradients of zeros and a learning rate of zero, as who restores
+ * them does. */
+void optimizer_make_states(StrategyContext *x, OptimizerState *state);
 /* optimizer.step(); state is made in the first one. */
 void optimizer_step(StrategyContext *x, OptimizerState *state);
 

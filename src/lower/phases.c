@@ -1,6 +1,7 @@
 /* phases.c - writes the phases that no step is made of, and evaluation itself. */
 #include "lower/phases.h"
 
+#include "lower/phase_load.h"
 #include "lower/phase_save.h"
 
 struct _Phases {
@@ -8,6 +9,7 @@ struct _Phases {
   const Network *network; /* of the evaluation, or NULL */
   Tape *tape;
   GArray *moved; /* LoweredPhase */
+  LoadMap *load; /* NULL: nothing is loaded */
 };
 
 /* ---- what can be had ---- */
@@ -51,8 +53,6 @@ gboolean
 phases_accept(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
-  if (plan->phases.load.given)
-    return plan_spec_refuse(plan, error, "phases.load", "not yet supported");
   if (!accept_initialize(plan, in->strategy, error))
     return FALSE;
   if (in->evaluation != NULL && !is_same_model(in->network, in->evaluation))
@@ -65,12 +65,13 @@ phases_accept(const LowerInput *in, GError **error)
 /* ---- life ---- */
 
 Phases *
-phases_new(StepWalk *walk, const Network *evaluation)
+phases_new(StepWalk *walk, const Network *evaluation, LoadMap *load)
 {
   Phases *p = g_new0(Phases, 1);
   p->w = walk;
   p->moved = g_array_new(FALSE, FALSE, sizeof(LoweredPhase));
   p->network = evaluation;
+  p->load = load;
   if (evaluation == NULL)
     return p;
   p->tape = tape_new_beside(walk->tape, evaluation);
@@ -84,6 +85,7 @@ phases_free(Phases *p)
 {
   tape_free(p->tape);
   g_array_unref(p->moved);
+  load_map_free(p->load);
   g_free(p);
 }
 
@@ -91,12 +93,6 @@ GArray *
 phases_moved(const Phases *p)
 {
   return p->moved;
-}
-
-void
-phases_constructed(Phases *p)
-{
-  (void) p;
 }
 
 /* ---- evaluation ---- */
@@ -182,4 +178,11 @@ phases_after_step(Phases *p, int step, int steps)
     evaluate(p);
   if (phase_spec_saves(spec, step, steps))
     remember(p, phase_save(p->w));
+}
+
+void
+phases_constructed(Phases *p)
+{
+  if (p->load != NULL)
+    remember(p, phase_load(p->w, p->load));
 }

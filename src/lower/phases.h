@@ -2,7 +2,7 @@
 #ifndef HIGHWATER_LOWER_PHASES_H
 #define HIGHWATER_LOWER_PHASES_H
 
-#include "lower/lower.h"
+#include "lower/phase_load.h"
 #include "lower/step_walk.h"
 
 typedef struct _Phases Phases;
@@ -10,8 +10,9 @@ typedef struct _Phases Phases;
 /* Refuses what the plan's phases ask for and cannot have. */
 gboolean phases_accept(const LowerInput *in, GError **error);
 
-/* walk and evaluation are borrowed.  To be made before the construction. */
-Phases *phases_new(StepWalk *walk, const Network *evaluation);
+/* walk and evaluation are borrowed, load is taken (NULL: nothing is loaded).  To be made before the
+ * construction. */
+Phases *phases_new(StepWalk *walk, const Network *evaluation, LoadMap *load);
 void phases_free(Phases *phases);
 
 /* LoweredPhase of lower.h; borrowed. */

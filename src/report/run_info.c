@@ -21,6 +21,7 @@ static void
 phase_clear(gpointer data)
 {
   g_free(((PhaseInfo *) data)->name);
+  g_free(((PhaseInfo *) data)->source_bytes);
 }
 
 static void

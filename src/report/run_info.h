@@ -42,7 +42,9 @@ typedef struct {
 typedef struct {
   char *name; /* "evaluate" */
   gint64 communication_bytes, host_copy_bytes;
-  gboolean has_state;                /* it writes or reads the state: */
+  gboolean has_state;   /* it writes or reads the state: */
+  gint64 *source_bytes; /* of parameters, read from each rank that wrote them; NULL: not known */
+  int sources;
   gint64 state_bytes;                /* this rank's part */
   gint64 rank_0_bytes, others_bytes; /* held by rank 0, and by each other one; -1: each its part */
 } PhaseInfo;
@@ -105,6 +107,7 @@ typedef struct {
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */
   GPtrArray *warnings;   /* char *: one line each */
+  int repeated_steps;    /* asked for beyond those of the Recording, since they repeat the last */
   Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
   RanksInfo ranks;

@@ -208,8 +208,8 @@ collect_warnings(ReportModel *model)
     g_ptr_array_add(model->warnings, g_strdup_printf("stuck: %s", model->recording->stuck));
   if (model->recording->out_of_memory.happened && model->recording->out_of_memory.step == 0)
     g_ptr_array_add(model->warnings,
-                    g_strdup("memory runs out while the model is built: build it sharded, where the"
-                             " framework can (FSDP2, DeepSpeed's zero_init)"));
+                    g_strdup("memory runs out while the model is built: phases.initialize and"
+                             " DeepSpeed's zero_init have other ways"));
   if (info->rank_without_room >= 0)
     g_ptr_array_add(model->warnings,
                     g_strdup_printf("rank %d runs out of memory; these figures are of rank %d",

@@ -287,6 +287,11 @@ beyond_object(const BeyondSummary *phase)
   }
   if (info && info->has_state)
     add_int(object, "state_bytes", info->state_bytes);
+  if (info && info->sources > 0) {
+    cJSON *sources = cJSON_AddArrayToObject(object, "source_bytes");
+    for (int i = 0; i < info->sources; i++)
+      cJSON_AddItemToArray(sources, cJSON_CreateNumber((double) info->source_bytes[i]));
+  }
   if (info && info->has_state && info->rank_0_bytes >= 0) {
     add_int(object, "rank_0_bytes", info->rank_0_bytes);
     add_int(object, "other_ranks_bytes", info->others_bytes);
@@ -509,6 +514,7 @@ summary_json(const ReportModel *model)
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
+  add_int(report, "repeated_steps", info->repeated_steps);
   add_beyond(report, model);
   add_time(report, &model->time);
   add_critical_path(report, model);

@@ -399,6 +399,10 @@ print_constants(const Screen *screen)
 void
 text_footer(const Screen *screen)
 {
+  int last = (int) screen->model->steps->len, more = screen->model->info->repeated_steps;
+  if (more > 0)
+    g_string_append_printf(screen->out, "Steps %d to %d repeat step %d.\n", last + 1, last + more,
+                           last);
   print_constants(screen);
   const GPtrArray *warnings = screen->model->warnings;
   for (guint i = 0; i < warnings->len; i++)

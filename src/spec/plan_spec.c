@@ -350,6 +350,17 @@ refuse_reserved(JsonDocument *document, JsonReader *reader)
       json_reader_fail(reader, reserved_keys[i], "not yet supported");
 }
 
+/* A plan that saves all of its state says itself what was saved last before the failure. */
+static void
+find_last_save(PlanSpec *spec)
+{
+  FailureSpec *failure = &spec->failure;
+  gboolean saves = spec->phases.save.given && spec->phases.save.optimizer;
+  int every = spec->phases.save.every;
+  if (failure->given && !failure->last_save_given && saves && every > 0)
+    failure->last_save = (failure->step - 1) / every * every;
+}
+
 /* Takes name and document. */
 static PlanSpec *
 plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assignments,
@@ -388,6 +399,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   refuse_reserved(document, reader);
   if (!json_reader_finish(reader, error))
     return NULL;
+  find_last_save(spec);
   return g_steal_pointer(&spec);
 }
 

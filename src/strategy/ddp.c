@@ -65,6 +65,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "needs \"zero_redundancy_optimizer\": true");
   if (partitions && plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer", "needs an optimizer");
+  if (partitions && plan->phases.save.given && plan->phases.save.optimizer)
+    return plan_spec_refuse(plan, error, "phases.save.optimizer",
+                            "states that ZeroRedundancyOptimizer has partitioned are not yet "
+                            "saved");
   if (partitions && strategy_freezes(network))
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer",
                             "not yet supported with frozen parameters");
@@ -462,4 +466,5 @@ const Strategy strategy_ddp = {
     .expected = expected,
     .saves_states = TRUE,
     .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
+    .state_ranges = strategy_state_whole,
 };

@@ -9,12 +9,13 @@
 /* ---- units ---- */
 
 /* ModuleWrapPolicy({type(layers[0])}): a checkpoint wrapper inside FSDP is another class than a
- * bare block, so where only some blocks are checkpointed those unlike the first stay in the root.
- */
+ * bare block, so where only some blocks are checkpointed those unlike the first stay in the root,
+ * unless checkpoints came in when all blocks were wrapped (apply_activation_checkpointing on an
+ * FSDP model). */
 static gboolean
 is_wrapped(const PlanSpec *plan, int block)
 {
-  return plan->checkpointing.around == AROUND_FSDP ||
+  return plan->checkpointing.around == AROUND_FSDP || plan_spec_number(plan, "wrap") == 1 ||
          plan_spec_checkpoints(plan, block) == plan_spec_checkpoints(plan, 0);
 }
 
@@ -528,5 +529,8 @@ const Strategy strategy_fsdp1 = {
     .spread = spread,
     .expected = expected,
     .save_model = fsdp1_save_model,
+    .load_model = fsdp1_load_model,
+    .state_ranks = fsdp1_state_ranks,
+    .state_ranges = fsdp1_state_ranges,
     .initializes = INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
 };

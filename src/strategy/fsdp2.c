@@ -35,6 +35,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_number(plan, "sharding_strategy") != 0)
     return plan_spec_refuse(plan, error, "fsdp.sharding_strategy",
                             "only FSDP1 has it; fsdp2 shards fully");
+  if (plan_spec_number(plan, "wrap") != 0)
+    return plan_spec_refuse(plan, error, "fsdp.wrap", "only FSDP1 has it: FSDP2 groups all blocks");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
   if (plan_spec_number(plan, "use_orig_params") == 0)
@@ -57,6 +59,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
     return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
                             "needs replicas: mesh.replicate is 1");
+  if (plan->optimizer.name == OPTIMIZER_SGD &&
+      plan->optimizer.implementation == OPTIMIZER_FUSED) /* _sharding_prop.py */
+    return plan_spec_refuse(plan, error, "optimizer.implementation",
+                            "fused SGD has no sharding strategy for FSDP2's DTensors: use foreach");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
@@ -66,8 +72,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return fsdp_groups_accept(plan, network, error) && fsdp_ignored_accept(plan, network, error) &&
-         accept_padding(plan, network, error);
+  return fsdp_groups_accept(plan, network, TRUE, error) &&
+         fsdp_ignored_accept(plan, network, error) && accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -217,6 +223,7 @@ setup(StrategyContext *x)
   f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->pins = f->offloads && plan_spec_number(plan, "pin_memory") != 0;
   f->previous_gather = f->reduce_input = NO_STORAGE;
+  f->forward_root = -1;
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
   f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
   if (f->replicas > 1)
@@ -340,13 +347,39 @@ begin_step(StrategyContext *x)
   }
 }
 
-/* The root's pre-forward: gathers may not overtake the optimizer step. */
+/* _root_pre_forward, of the first module of a forward: gathers may not overtake the optimizer step.
+ */
+static void
+root_pre_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->forward_root >= 0)
+    return;
+  f->forward_root = unit;
+  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
+  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+}
+
+/* Its end lets the last all-gather output go (_post_forward). */
+static void
+root_post_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->forward_root != unit)
+    return;
+  f->forward_root = -1;
+  if (f->previous_gather == NO_STORAGE)
+    return;
+  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
+  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
+  live_storage_clear(x->live, &f->previous_gather);
+}
+
 static void
 begin_forward(StrategyContext *x)
 {
   begin_micro_batch(x);
-  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
-  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+  root_pre_forward(x, 0);
 }
 
 static void
@@ -384,20 +417,30 @@ after_forward(StrategyContext *x, int unit)
 static void
 end_forward(StrategyContext *x)
 {
-  Fsdp2 *f = fsdp2_of(x);
-  if (f->previous_gather == NO_STORAGE)
-    return;
-  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
-  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
-  live_storage_clear(x->live, &f->previous_gather);
+  root_post_forward(x, 0);
 }
 
+/* A group around the checkpoint's region is in backward already, which gathered its parameters.
+ * One inside of the region knows nothing of that: it begins a forward, from which its parameters
+ * stay until its backward. */
 static void
 before_recompute(StrategyContext *x, int unit)
 {
   Group *g = &fsdp2_of(x)->groups[unit];
+  if (!g->in_backward) {
+    root_pre_forward(x, unit);
+    before_forward(x, unit);
+    return;
+  }
   group_unshard(x, g);
   group_wait_for_unshard(x, g, FALSE);
+}
+
+static void
+after_recompute(StrategyContext *x, int unit)
+{
+  if (!fsdp2_of(x)->groups[unit].in_backward)
+    root_post_forward(x, unit);
 }
 
 static void
@@ -405,6 +448,7 @@ before_backward(StrategyContext *x, int unit, int token)
 {
   Fsdp2 *f = fsdp2_of(x);
   Group *g = &f->groups[unit];
+  g->in_backward = TRUE;
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
   if (g->count == 0)
     return;
@@ -433,6 +477,7 @@ end_backward(StrategyContext *x)
   gboolean last = x->last_micro_batch || !x->plan->accumulation.set_last_backward;
   for (int i = 0; i < f->count; i++) {
     Group *g = &f->groups[i];
+    g->in_backward = FALSE;
     if (!g->reduced && g->count > 0)
       group_post_backward(x, g);
     if (!last)
@@ -603,6 +648,7 @@ const Strategy strategy_fsdp2 = {
     .after_forward = after_forward,
     .end_forward = end_forward,
     .before_recompute = before_recompute,
+    .after_recompute = after_recompute,
     .before_backward = before_backward,
     .after_backward = after_backward,
     .end_backward = end_backward,
@@ -610,6 +656,8 @@ const Strategy strategy_fsdp2 = {
     .saves_states = TRUE,
     .begin_state = fsdp2_begin_state,
     .full_tensor = fsdp2_full_tensor,
+    .state_ranks = fsdp2_state_ranks,
+    .state_ranges = fsdp2_state_ranges,
     .zero_stage = zero_stage,
     .spread = spread,
     .expected = expected,

@@ -93,3 +93,19 @@ fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtyp
   live_storage_drop(x->live, input);
   return full;
 }
+
+/* ---- who holds what ---- */
+
+int
+fsdp2_state_ranks(const StrategyContext *x)
+{
+  return fsdp2_of(x)->ranks;
+}
+
+/* Rows, as torch.chunk cuts them. */
+void
+fsdp2_state_ranges(const StrategyContext *x, StateLayout *layout)
+{
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    strategy_add_rows(x->network, (int) i, layout);
+}

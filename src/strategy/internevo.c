@@ -489,7 +489,6 @@ spread(const StrategyContext *x)
   return (StateSpread){1, ((const InternEvo *) x->state)->owners};
 }
 
-/* Broadcasts are counted by neither. */
 static ExpectedTotals
 expected(StrategyContext *x)
 {
@@ -498,6 +497,8 @@ expected(StrategyContext *x)
   ExpectedTotals total = {.parameter_bytes = n * of(x)->element, .elements_all_reduced = norm};
   if (x->plan->shard * x->plan->replicate > 1)
     total.elements_all_reduced += n;
+  if (of(x)->owners > 1)
+    total.elements_broadcast = n;
   return total;
 }
 

@@ -18,4 +18,5 @@ const Strategy strategy_none = {
     .construct = strategy_construct_whole,
     .saves_states = TRUE,
     .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,
+    .state_ranges = strategy_state_whole,
 };

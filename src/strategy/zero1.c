@@ -1,6 +1,7 @@
 /* zero1.c - DeepSpeed's ZeRO stage 1: optimizer state partitioned, by one of two classes. */
 #include "strategy/bf16_optimizer.h"
 #include "strategy/zero_stage12.h"
+#include "strategy/zero_state.h"
 
 static gboolean
 is_bf16(const StrategyContext *x)
@@ -110,4 +111,8 @@ const Strategy strategy_zero1 = {
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = expected,
     .initializes = INITIALIZES_ON_DEVICE,
+    .state_ranks = zero_state_ranks,
+    .state_ranges = zero_stage12_state_ranges,
+    .save_model = zero_save_state,
+    .saves_with_engine = TRUE,
 };

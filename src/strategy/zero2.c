@@ -1,5 +1,6 @@
 /* zero2.c - DeepSpeed's ZeRO stage 2: optimizer state and gradients partitioned. */
 #include "strategy/zero_stage12.h"
+#include "strategy/zero_state.h"
 
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
@@ -46,4 +47,8 @@ const Strategy strategy_zero2 = {
     .heaviest_rank = zero_stage12_heaviest_rank,
     .expected = zero_expected,
     .initializes = INITIALIZES_ON_DEVICE,
+    .state_ranks = zero_state_ranks,
+    .state_ranges = zero_stage12_state_ranges,
+    .save_model = zero_save_state,
+    .saves_with_engine = TRUE,
 };

@@ -29,7 +29,7 @@ table inside.txt 1 8 20 250
 table two.txt 2 8 40 100
 answers "a table is fitted" 0 calibrate --from inside.txt
 ok "it says what the table is of" prints "inside.txt:11  all_gather, 8 ranks on 1 node"
-ok "it says how many rows were used" prints "21 rows used, 0 rejected"
+ok "it says how many rows were used" prints "21 rows used, 0 rejected; bus bandwidth up to 24"
 ok "it compares with the cluster of this GPU" prints "defaults of h100-8"
 answers "JSON is for programs" 0 calibrate --from inside.txt two.txt --json
 ok "every key is there" sh -c 'for key in tables file collective ranks rows rejected_rows model median_error p90_error lines alpha_us bus_bandwidth_GBps; do
@@ -56,6 +56,17 @@ printf 'no table\nat all\n' >letter.txt
 refuses "a letter is refused with its line" "letter.txt: line 2: no nccl-tests table" calibrate --from letter.txt
 refuses "a cluster that is not there is refused" "did you mean 'h100-8'?" calibrate --from two.txt --cluster h100-88
 refuses "a folder that is not there cannot be written to" "nowhere" calibrate --from two.txt --output nowhere/x.json
+table four.txt 2 4 30 90
+answers "nodes are as large as the tables say" 0 calibrate --from four.txt --output four.json
+ok "four GPUs here" grep -q '"gpus_per_node":.*4' four.json
+answers "so a run on two nodes of four" 0 run tiny --cluster four.json --set mesh.shard=8 --json
+ok "takes the times of the table" grep -q '"all_gather over 8 ranks on 2 nodes"' out
+answers "a cluster that is named keeps its nodes" 0 calibrate --from four.txt --output eight.json --cluster h100-8
+ok "eight GPUs there" grep -q '"gpus_per_node":.*8' eight.json
+sed 's/H100 80GB HBM3/H200/' inside.txt >other.txt
+refuses "tables of different GPUs make no cluster" "tables of NVIDIA H100 80GB HBM3 and of NVIDIA H200" \
+  calibrate --from two.txt other.txt --output mixed.json
+answers "unless it is named" 0 calibrate --from two.txt other.txt --output mixed.json --cluster h200-8
 run calibrate --from two.txt letter.txt --json
 ok "of good and bad files the good ones are answered" sh -c 'grep -q "\"all_gather\"" out && grep -q "letter.txt: line 2" out'
 ok "with the status of a no" test "$status" -eq 1

@@ -85,6 +85,12 @@ refuses "a failure is in a step that is simulated" "step 2 is beyond the 1 steps
 answers "memory may run out first" 1 run tiny --memory-limit 100MiB --set failure.rank=3 --set 'failure.at=step 2 clip 0'
 ok "and the failure is not reached" grep -q 'memory runs out before rank 3 fails' out
 
+# Steps that repeat are not played again.
+answers "ten thousand steps take no longer than a few" 0 run tiny --steps 10000 --json
+ok "the rest are counted" grep -qE '"repeated_steps":	99[0-9][0-9],' out
+answers "sixteen are all simulated" 0 run tiny --steps 16 --json
+ok "each of them" grep -q '"repeated_steps":	0,' out
+
 # The model is built under the same limit.
 answers "a model that cannot be built does not fit" 1 run llama-3-8b --plan fsdp1 --memory-limit 20GiB
 ok "and the construction is named" grep -q '^DOES NOT FIT  construction of layers.22' out
