@@ -119,7 +119,8 @@ static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offlo
 static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
                                     DIMENSION(prefetches), DIMENSION(memories)};
 
-static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
+static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.wrap=all",
+                                        "fsdp.blocks_per_group=0",
                                         "fsdp.groups=[\"layers.1.*\",\"layers.1\"]"};
 static const char *const shardings[] = {
     "fsdp.sharding_strategy=FULL_SHARD", "fsdp.sharding_strategy=SHARD_GRAD_OP",

@@ -44,13 +44,25 @@ typedef struct {
   GArray *writes; /* gint32: buffers */
   GString *name;
   int named;
+  int number; /* marks what it has followed */
 } Fused;
 
 static Fused
-fused_begin(const char *prefix)
+fused_begin(Compile *c, const char *prefix)
 {
-  return (Fused){g_array_new(FALSE, FALSE, sizeof(Read)), g_array_new(FALSE, FALSE, sizeof(gint32)),
-                 g_string_new(prefix), 0};
+  return (Fused){.reads = g_array_new(FALSE, FALSE, sizeof(Read)),
+                 .writes = g_array_new(FALSE, FALSE, sizeof(gint32)),
+                 .name = g_string_new(prefix),
+                 .number = ++c->generated};
+}
+
+/* TRUE the first time that the kernel comes to something that it computes by itself. */
+static gboolean
+fused_follows(const Fused *fused, int *seen)
+{
+  gboolean first = *seen != fused->number;
+  *seen = fused->number;
+  return first;
 }
 
 /* A view reads no more than it shows, several views no more than there is. */
@@ -224,6 +236,8 @@ read_forward(Compile *c, Fused *fused, int value)
     return;
   }
   const Op *op = compile_op(c, v->producer);
+  if (!fused_follows(fused, &c->value[base].seen))
+    return;
   for (int k = 0; k < op->ins; k++)
     read_forward(c, fused, compile_value(c, op->in[k]));
 }
@@ -231,7 +245,7 @@ read_forward(Compile *c, Fused *fused, int value)
 static void
 write_forward_group(Compile *c, int group)
 {
-  Fused fused = fused_begin("fused");
+  Fused fused = fused_begin(c, "fused");
   if (c->emitted[group])
     return;
   c->emitted[group] = TRUE;
@@ -365,11 +379,12 @@ compute_library_again(Compile *c, int i)
 static void
 read_needed(Compile *c, Fused *fused, int value)
 {
-  const Value *v = compile_base(c, value);
+  Value *v = compile_base(c, value);
   gboolean fuses = v->producer >= 0 && c->node[v->producer].class == FUSE_FUSED;
   if (present_buffer(v) < 0 && fuses && !v->reduces) {
     const Op *op = compile_op(c, v->producer);
-    for (int k = 0; k < op->ins; k++)
+    gboolean first = fused_follows(fused, &v->seen);
+    for (int k = 0; k < op->ins && first; k++)
       read_needed(c, fused, compile_value(c, op->in[k]));
     return;
   }
@@ -388,7 +403,7 @@ needed_buffer(Compile *c, int value)
     return v->again;
   }
   const Op *op = compile_op(c, v->producer);
-  Fused fused = fused_begin("fused");
+  Fused fused = fused_begin(c, "fused");
   fused_name(&fused, op->info->name);
   for (int k = 0; k < op->ins; k++)
     read_needed(c, &fused, compile_value(c, op->in[k]));
@@ -440,12 +455,14 @@ static gint32 gradient_buffer(Compile *c, int gradient);
 static void
 read_gradient(Compile *c, Fused *fused, int gradient)
 {
-  const Gradient *g = compile_gradient(c, gradient);
+  Gradient *g = compile_gradient(c, gradient);
   const BackwardOp *b = g->producer >= 0 ? compile_backward_op(c, g->producer) : NULL;
   if (b == NULL || b->kind != BACKWARD_FUSED || is_gradient_written(c, gradient)) {
     fused_read(c, fused, gradient_buffer(c, gradient), (double) value_bytes(&g->info));
     return;
   }
+  if (!fused_follows(fused, &g->seen))
+    return;
   for (int k = 0; k < b->reads; k++)
     read_gradient(c, fused, b->read[k]);
   for (int k = 0; k < b->needs; k++)
@@ -463,7 +480,7 @@ write_gradient(Compile *c, Fused *fused, int gradient, const char *what)
 static void
 write_backward_group(Compile *c, int group)
 {
-  Fused fused = fused_begin("fused_backward");
+  Fused fused = fused_begin(c, "fused_backward");
   if (compile_backward_op(c, group)->emitted)
     return;
   compile_backward_op(c, group)->emitted = TRUE;
@@ -491,7 +508,7 @@ static void
 write_column(Compile *c, int index)
 {
   BackwardOp *b = compile_backward_op(c, index);
-  Fused fused = fused_begin("fused_sum");
+  Fused fused = fused_begin(c, "fused_sum");
   b->emitted = TRUE;
   fused_name(&fused, name_of(c, b->op));
   for (int k = 0; k < b->reads; k++)

@@ -25,6 +25,7 @@ typedef struct {
   gboolean saved;
   gint32 buffer;      /* in forward, or saved; -1: not in memory */
   gint32 again;       /* recomputed in backward, or -1 */
+  int seen;           /* by the generated kernel of that number, which follows it no further */
   int first_gradient; /* contributions of consumers: a list in Compile.contributions, or -1 */
 } Value;
 
@@ -41,6 +42,7 @@ typedef struct {
   int producer; /* BackwardOp, or -1: the incoming one */
   gboolean result;
   gint32 buffer;
+  int seen; /* as of a Value */
 } Gradient;
 
 enum { BACKWARD_EDGES = 8 };
@@ -77,6 +79,7 @@ typedef struct {
   GArray *backward;      /* BackwardOp */
   GArray *contributions; /* Contribution */
   CompiledBlock *out;
+  int generated; /* kernels begun */
 } Compile;
 
 static inline const Op *

@@ -34,6 +34,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_number(plan, "sharding_strategy") != 0)
     return plan_spec_refuse(plan, error, "fsdp.sharding_strategy",
                             "only FSDP1 has it; fsdp2 shards fully");
+  if (plan_spec_number(plan, "wrap") != 0)
+    return plan_spec_refuse(plan, error, "fsdp.wrap", "only FSDP1 has it: FSDP2 groups all blocks");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
   if (plan_spec_number(plan, "use_orig_params") == 0)
@@ -574,9 +576,11 @@ expected(StrategyContext *x)
   /* Their norms; those of gradients on the host are summed between hosts. */
   if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
     total.elements_all_reduced += network_trainable_tensors(x->network);
-  /* Below the first group that is reached, other orders than the implicit one are not counted. */
-  if (first > 0 && (plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||
-                    plan->accumulation.set_last_backward))
+  /* Below the first group that is reached, other orders than the implicit one are not counted; and
+   * modules inside of a block are not used in the order of their definition. */
+  gboolean other_order = plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||
+                         plan->accumulation.set_last_backward;
+  if ((first > 0 && other_order) || (fsdp_groups_given(plan) && strategy_freezes(x->network)))
     total.elements_gathered = EXPECTED_UNKNOWN;
   return total;
 }

@@ -277,6 +277,23 @@ set_hooks(StrategyContext *x, const ListedGroup *group, int unit, const int *cal
 }
 
 void
+fsdp_groups_owners(const PlanSpec *plan, const Network *network, int *owner)
+{
+  g_autoptr(GPtrArray) groups = match_lists(plan, network, NULL);
+  for (guint i = 0; groups != NULL && i < groups->len; i++) {
+    const GArray *modules = ((const ListedGroup *) g_ptr_array_index(groups, i))->modules;
+    for (guint k = 0; k < modules->len; k++) {
+      int module = g_array_index(modules, int, k), last = last_inside(network, module);
+      for (guint p = 0; p < network->parameters->len; p++) {
+        int of = network_parameter(network, (int) p)->module;
+        if (of >= module && of <= last && owner[p] < 0)
+          owner[p] = (int) i;
+      }
+    }
+  }
+}
+
+void
 fsdp_groups_make_units(StrategyContext *x, int *owner)
 {
   const Network *n = x->network;

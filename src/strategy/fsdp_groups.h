@@ -11,6 +11,9 @@ gboolean fsdp_groups_given(const PlanSpec *plan);
  * about groups. */
 gboolean fsdp_groups_accept(const PlanSpec *plan, const Network *network, gboolean in_checkpoints,
                             GError **error);
+/* The number of the group that each parameter is in, where it is in one; nothing is filled in where
+ * a name matches no module. */
+void fsdp_groups_owners(const PlanSpec *plan, const Network *network, int *owner);
 /* Makes a unit of each accepted group, in the order of their first modules; owner as in
  * strategy_add_module. */
 void fsdp_groups_make_units(StrategyContext *x, int *owner);
