@@ -126,7 +126,7 @@ zero_redundancy_new(StrategyContext *x, gint32 communicator, gboolean views)
 {
   ZeroRedundancy *z = g_new0(ZeroRedundancy, 1);
   z->ranks = x->plan->replicate;
-  z->rank = x->replica;
+  z->rank = x->global_rank; /* there are only replicas */
   z->views = views;
   z->communicator = communicator;
   make_lists(z, x->network);
