@@ -34,6 +34,7 @@ AS_IF([test -z "$NVCC"], [AC_MSG_ERROR([--with-cuda: no nvcc found; give the too
 AS_IF([test ! -f "$highwater_cuda/include/cuda_runtime_api.h"],
       [AC_MSG_ERROR([--with-cuda: no include/cuda_runtime_api.h in $highwater_cuda])])
 HIGHWATER_ADD_GPU_LIBRARY([$highwater_cuda], [cudart], [cudaGetDeviceCount], [--with-cuda])
+HIGHWATER_ADD_GPU_LIBRARY([$highwater_cuda], [cublas], [cublasCreate_v2], [--with-cuda])
 CUDA_LIBS="$CUDA_LIBS -lstdc++"
 ])
 
@@ -41,7 +42,8 @@ AC_DEFUN([HIGHWATER_FIND_NCCL], [
 AS_IF([test "$highwater_nccl" = yes], [highwater_nccl=$highwater_cuda])
 AS_IF([test ! -f "$highwater_nccl/include/nccl.h"],
       [AC_MSG_ERROR([--with-nccl: no include/nccl.h in $highwater_nccl])])
-HIGHWATER_ADD_GPU_LIBRARY([$highwater_nccl], [nccl], [ncclGetVersion], [--with-nccl])
+HIGHWATER_ADD_GPU_LIBRARY([$highwater_nccl], [nccl], [ncclCommSplit], [--with-nccl])
+CUDA_CPPFLAGS="$CUDA_CPPFLAGS -DHAVE_NCCL"
 ])
 
 # HIGHWATER_ADD_GPU_LIBRARY(DIR, LIBRARY, FUNCTION, SWITCH)

@@ -18,7 +18,10 @@ clusterdir = $(pkgdatadir)/cluster
 dist_cluster_DATA = \
   models/cluster/a100-40gb-8.json \
   models/cluster/a100-80gb-8.json \
+  models/cluster/a100-pcie-8.json \
   models/cluster/alps.json \
+  models/cluster/aws-g5.json \
+  models/cluster/aws-p3dn.json \
   models/cluster/aws-p4d.json \
   models/cluster/aws-p4de.json \
   models/cluster/aws-p5.json \
@@ -30,10 +33,14 @@ dist_cluster_DATA = \
   models/cluster/gcp-a4.json \
   models/cluster/h100-4.json \
   models/cluster/h100-8.json \
+  models/cluster/h100-pcie-8.json \
   models/cluster/h200-8.json \
   models/cluster/instant.json \
+  models/cluster/l40s-8.json \
   models/cluster/oci-a100.json \
-  models/cluster/polaris.json
+  models/cluster/polaris.json \
+  models/cluster/rtx4090-8.json \
+  models/cluster/v100-8.json
 
 devicedir = $(pkgdatadir)/device
 dist_device_DATA = \

@@ -3,7 +3,7 @@
 noinst_LIBRARIES += libhighwater.a
 bin_PROGRAMS += highwater
 highwater_SOURCES = src/cli/main.c
-PROGRAM_LIBS = $(CUDA_LIBS) $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) -lm
+PROGRAM_LIBS = $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) -lm
 highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 
 # ---- Registries: a file named in one of these lists is compiled and registered.
@@ -90,6 +90,8 @@ libhighwater_a_SOURCES += \
   src/spec/dtype.c src/spec/dtype.h \
   src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/lora_spec.c src/spec/lora_spec.h \
+  src/spec/name_patterns.c src/spec/name_patterns.h \
   src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
@@ -152,9 +154,15 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/compile.c src/network/compile_private.h \
+  src/network/compile_graph.c \
+  src/network/compile_kernels.c \
+  src/network/compile_partition.c \
+  src/network/compiled.h \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
+  src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
   src/network/network.c src/network/network.h \
   src/network/network_flops.c src/network/network_flops.h \
@@ -191,6 +199,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_offload.c \
+  src/strategy/fsdp2_prefetch.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
@@ -217,6 +226,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
   src/strategy/zero_offload.c src/strategy/zero_offload.h \
+  src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
@@ -226,8 +236,10 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/lower/autograd.c \
   src/lower/checkpoint.c \
+  src/lower/compiled.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
+  src/lower/plan_names.c src/lower/plan_names.h \
   src/lower/reentrant.c \
   src/lower/phase_load.c src/lower/phase_load.h \
   src/lower/phase_save.c src/lower/phase_save.h \
@@ -258,6 +270,7 @@ libhighwater_a_SOURCES += \
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
   src/report/failure_text.c \
@@ -277,6 +290,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text.c src/report/summary_text.h \
   src/report/summary_text_explain.c \
   src/report/summary_text_parts.h \
+  src/report/summary_text_path.c \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
   src/report/timeline_table.c src/report/timeline_table.h
@@ -303,17 +317,56 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/calibrate/calibration.c src/calibrate/calibration.h \
   src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
+  src/calibrate/device_probe.h \
+  src/calibrate/device_probe_module.c \
+  src/calibrate/device_writer.c src/calibrate/device_writer.h \
+  src/calibrate/experiment.c src/calibrate/experiment.h \
   src/calibrate/fit.c src/calibrate/fit.h \
-  src/calibrate/profile_writer.c src/calibrate/profile_writer.h
+  src/calibrate/fit_device.c src/calibrate/fit_device.h \
+  src/calibrate/machine_profile.c src/calibrate/machine_profile.h \
+  src/calibrate/measure.c src/calibrate/measure.h \
+  src/calibrate/measured_collectives.c src/calibrate/measured_collectives.h \
+  src/calibrate/measurement_report.c src/calibrate/measurement_report.h \
+  src/calibrate/measurements_file.c src/calibrate/measurements_file.h \
+  src/calibrate/probe_group.c src/calibrate/probe_group.h \
+  src/calibrate/process_place.c src/calibrate/process_place.h \
+  src/calibrate/profile_writer.c src/calibrate/profile_writer.h \
+  src/calibrate/sample_stats.c src/calibrate/sample_stats.h \
+  src/calibrate/sweep.c src/calibrate/sweep.h \
+  src/calibrate/wire.c src/calibrate/wire.h
+
+# What needs CUDA, loaded when it is needed: its libraries take longer to load than a simulation takes.
+EXTRA_DIST += \
+  src/calibrate/cuda_collective.c \
+  src/calibrate/cuda_gpu.c src/calibrate/cuda_gpu.h \
+  src/calibrate/device_probe_cuda.c \
+  src/calibrate/probe_kernels.cu src/calibrate/probe_kernels.h
+if HAVE_CUDA
+pkglibexec_PROGRAMS = device_probe_cuda.so
+device_probe_cuda_so_SOURCES = \
+  src/calibrate/cuda_collective.c \
+  src/calibrate/cuda_gpu.c \
+  src/calibrate/device_probe_cuda.c
+device_probe_cuda_so_CFLAGS = -std=gnu11 $(WARNING_CFLAGS) -fPIC
+device_probe_cuda_so_LDFLAGS = -shared -Wl,-z,defs
+device_probe_cuda_so_LDADD = src/calibrate/probe_kernels.o $(CUDA_LIBS) $(GLIB_LIBS)
+device_probe_cuda_so_DEPENDENCIES = src/calibrate/probe_kernels.o
+src/calibrate/probe_kernels.o: src/calibrate/probe_kernels.cu src/calibrate/probe_kernels.h
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) $(NVCCFLAGS) -Xcompiler -fPIC -I$(top_srcdir)/src -c -o $@ \
+	  $(top_srcdir)/src/calibrate/probe_kernels.cu
+CLEANFILES += src/calibrate/probe_kernels.o
+endif
 
 # cli
 libhighwater_a_SOURCES += \
+  src/cli/calibrate_gpus.c src/cli/calibrate_gpus.h \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_failure.c src/cli/run_failure.h \
+  src/cli/prefetch_cost.c src/cli/prefetch_cost.h \
   src/cli/run_facts.c src/cli/run_facts.h \
   src/cli/run_simulation.c src/cli/run_simulation.h \
   src/cli/scenario.c src/cli/scenario.h \

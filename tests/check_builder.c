@@ -448,28 +448,74 @@ START_TEST(modules_come_with_parents_before_children_and_dotted_paths)
 }
 END_TEST
 
+/* A block that is a norm. */
+static void
+define_norm_block(Builder *b)
+{
+  builder_block_begin(b, "Block");
+  define_norm(b, "norm", "RMSNorm", 4, FALSE);
+  builder_block_end(b);
+}
+
+static Val
+norm_block(Builder *b, gconstpointer model, int block, const Val *args)
+{
+  (void) model;
+  int gain = network_block(builder_network(b), block)->first_parameter;
+  return rms_norm(b, args[0], gain, NORM_FUSED);
+}
+
+static const BlockCode norm_code = {.forward = norm_block};
+
 START_TEST(a_blocks_function_speaks_of_its_own_first_parameter_and_module)
 {
   Builder *b = builder_new("test", &small_shape);
   define_norm(b, "embedding", "Norm", 4, FALSE);
-  builder_block_begin(b, "Block");
-  int gain = define_norm(b, "norm", "RMSNorm", 4, FALSE);
-  builder_block_end(b);
+  define_norm_block(b);
   ValueInfo info = value_shape(DTYPE_BF16, 2, (gint64) 6, (gint64) 4);
   Val x;
-  builder_function_begin(b, "block", 0, 1, &info, &x);
-  int block = builder_function_end(b, rms_norm(b, x, gain, NORM_FUSED));
   builder_function_begin(b, "main", -1, 1, &info, &x);
-  Val y = builder_block_call(b, 0, block, 1, &x);
-  int main_function = builder_function_end(b, y);
+  int main_function = builder_function_end(b, builder_block_call(b, 0, &norm_code, 1, &x));
   g_autoptr(Network) n = builder_finish(b, NULL);
+  int block = network_block(n, 0)->function;
   const Function *f = network_function(n, block);
   g_autofree char *text = statements_text(f);
   g_autofree char *main_text = statements_text(network_function(n, main_function));
   ck_assert_str_eq(text, "1=enter1(0) 2,3=fused_rms_norm(1,p0) -3 exit1(2) -1");
   ck_assert_str_eq(main_text, "1=call0:0(0)");
   ck_assert_int_eq(g_array_index(f->ops, Op, 0).module, 1); /* the block's root is 0 */
-  ck_assert_int_eq(network_block(n, 0)->function, block);
+}
+END_TEST
+
+START_TEST(blocks_share_a_function_while_the_same_parameters_and_inputs_require_gradients)
+{
+  /* four blocks, of which the gain of the second is frozen; the input requires no gradient, what
+   * the first block gives does */
+  char frozen[] = "!1.norm.*";
+  g_autoptr(GPtrArray) list = g_ptr_array_new();
+  g_ptr_array_add(list, frozen);
+  const NamePatterns trainable = {list};
+  NetworkShape shape = small_shape;
+  shape.trainable = &trainable;
+  Builder *b = builder_new("test", &shape);
+  for (int i = 0; i < 4; i++)
+    define_norm_block(b);
+  ValueInfo info = value_shape(DTYPE_BF16, 2, (gint64) 6, (gint64) 4);
+  Val x;
+  builder_function_begin(b, "main", -1, 1, &info, &x);
+  for (int i = 0; i < 4; i++)
+    x = builder_block_call(b, i, &norm_code, 1, &x);
+  builder_function_end(b, x);
+  g_autoptr(Network) n = builder_finish(b, NULL);
+  int function[4];
+  for (int i = 0; i < 4; i++)
+    function[i] = network_block(n, i)->function;
+  ck_assert_int_ne(function[0], function[1]);
+  ck_assert_int_ne(function[1], function[2]);
+  ck_assert_int_ne(function[0], function[2]);
+  ck_assert_int_eq(function[2], function[3]);
+  ck_assert(!network_parameter(n, 1)->trainable);
+  ck_assert_int_eq(network_trainable_count(n), 3 * 4);
 }
 END_TEST
 
@@ -572,6 +618,8 @@ test_suite(void)
   tcase_add_test(calls, an_op_records_a_node_only_when_an_input_wants_a_gradient);
   tcase_add_test(modules, modules_come_with_parents_before_children_and_dotted_paths);
   tcase_add_test(modules, a_blocks_function_speaks_of_its_own_first_parameter_and_module);
+  tcase_add_test(modules,
+                 blocks_share_a_function_while_the_same_parameters_and_inputs_require_gradients);
   tcase_add_test(modules, hooks_replace_the_arguments_of_a_module);
   tcase_add_test(modules, a_parameter_that_cannot_exist_is_an_error_and_the_first_one_stays);
   tcase_add_test(modules, an_activation_that_cannot_exist_blames_the_batch);

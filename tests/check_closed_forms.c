@@ -359,6 +359,45 @@ START_TEST(steady_steps_repeat_and_leave_nothing)
 }
 END_TEST
 
+/* ---- many steps */
+
+static Recording *
+run_steps(const Simulated *s, gboolean stops)
+{
+  ExecutorConfig config = {.cluster = s->scenario->cluster,
+                           .allocator = allocator_config_default(),
+                           .stops_when_steady = stops};
+  config.allocator.memory_limit = WITHOUT_LIMIT;
+  return executor_run(s->lowered->program, &config);
+}
+
+/* A run that stops when it is steady ends with a step like the last of the whole run; one that
+ * never is runs to its end.  Spans, which are of the last step, are there in both. */
+START_TEST(steps_left_out_are_like_the_last)
+{
+  enum { MANY = 20 };
+  const Case c = {.strategy = strategies()[_i],
+                  .network = networks[0],
+                  .ranks = strcmp(strategies()[_i]->name, "none") == 0 ? 1 : 8,
+                  .steps = MANY};
+  g_autoptr(Simulated) s = lower_case(&c, 0);
+  g_autoptr(Recording) whole = run_steps(s, FALSE), stopped = run_steps(s, TRUE);
+  guint n = stopped->steps->len;
+  ck_assert_uint_eq(whole->steps->len, MANY);
+  ck_assert_uint_le(n, MANY);
+  const StepRecord *last = &g_array_index(whole->steps, StepRecord, MANY - 1);
+  const StepRecord *same = &g_array_index(stopped->steps, StepRecord, n - 1);
+  ck_assert_int_eq(same->peak_allocated, last->peak_allocated);
+  ck_assert_int_eq(same->peak_reserved, last->peak_reserved);
+  ck_assert_int_eq(same->end_allocated, last->end_allocated);
+  ck_assert_int_eq(recording_step_duration(stopped, n - 1),
+                   recording_step_duration(whole, MANY - 1));
+  ck_assert_uint_eq(stopped->spans->len, whole->spans->len);
+  if (strcmp(c.strategy->name, "fsdp2") == 0 || strcmp(c.strategy->name, "ddp") == 0)
+    ck_assert_uint_lt(n, 8);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -372,6 +411,7 @@ test_suite(void)
                       G_N_ELEMENTS(staged));
   tcase_add_test(tests, each_stage_holds_less_than_the_one_before);
   tcase_add_loop_test(tests, steady_steps_repeat_and_leave_nothing, 0, n * NETWORKS);
+  tcase_add_loop_test(tests, steps_left_out_are_like_the_last, 0, n);
   suite_add_tcase(suite, tests);
   return suite;
 }

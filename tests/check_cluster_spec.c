@@ -114,6 +114,23 @@ START_TEST(every_fabric_has_its_file)
 }
 END_TEST
 
+START_TEST(every_figure_of_a_fabric_has_its_source)
+{
+  g_auto(GStrv) names = preset_names("fabric");
+  ck_assert_uint_ge(g_strv_length(names), 8);
+  for (int i = 0; names[i]; i++) {
+    g_autofree char *path = preset_find("fabric", names[i], NULL);
+    g_autoptr(JsonDocument) document = json_document_load(path, NULL);
+    const cJSON *root = json_document_root(document), *figure;
+    const cJSON *sources = cJSON_GetObjectItemCaseSensitive(root, "_sources");
+    cJSON_ArrayForEach(figure, root)
+        ck_assert_msg(figure->string[0] == '_' ||
+                          cJSON_IsString(cJSON_GetObjectItemCaseSensitive(sources, figure->string)),
+                      "%s: %s", names[i], figure->string);
+  }
+}
+END_TEST
+
 /* ---- clusters */
 
 static ClusterSpec *
@@ -168,6 +185,35 @@ START_TEST(a_cluster_says_what_differs)
 }
 END_TEST
 
+/* A cluster's latencies are those of the ring with Simple; what it says of a line stands. */
+START_TEST(lines_of_a_cluster_are_the_fabrics_and_its_own)
+{
+  g_autoptr(GError) error = NULL;
+  IntraFabricProfile nvswitch;
+  ck_assert(intra_fabric_load(FABRIC_NVSWITCH, &nvswitch, NULL));
+  g_autoptr(ClusterSpec) spec = parse_cluster(
+      "{\"device\": \"h100-sxm-80gb\", \"gpus_per_node\": 8, \"nccl\": {\"intra_hop_latency_us\": "
+      "6.8, \"intra_pipeline_us\": 7, \"one_way_fraction\": 2, \"beyond_node_fraction\": 0.5, "
+      "\"inter_lines\": {\"ring_ll\": {\"base_us\": 50, \"busbw_max_gb_per_s\": 3}}, \"tables\": "
+      "[{\"collective\": \"all_reduce\", \"ranks\": 8, \"nodes\": 1, \"points\": [[8, 20], "
+      "[1024, 19]]}]}}",
+      &error);
+  ck_assert_msg(spec != NULL, "%s", error ? error->message : "");
+  const ProtocolLine *intra = &spec->intra_lines[LINE_RING_LL];
+  const ProtocolLine *inter = &spec->inter_lines[LINE_RING_LL];
+  double ratio = 6800 / nvswitch.hop_latency_ns;
+  ck_assert(intra->present && inter->present && !spec->inter_lines[LINE_NVLS].present);
+  ck_assert_double_eq_tol(intra->hop_ns, ratio * nvswitch.lines[LINE_RING_LL].hop_ns, 1e-6);
+  ck_assert(intra->base_ns == nvswitch.lines[LINE_RING_LL].base_ns);
+  ck_assert(inter->base_ns == 50000 && inter->busbw_max == 3e9 && inter->hop_ns > 0);
+  ck_assert(spec->intra_pipeline_ns == 7000 && spec->one_way == 2 && spec->beyond_node == 0.5);
+  ck_assert_uint_eq(spec->tables->len, 1);
+  const CollectiveTable *table = g_ptr_array_index(spec->tables, 0);
+  ck_assert_uint_eq(table->points->len, 2);
+  ck_assert(g_array_index(table->points, CollectivePoint, 1).time_ns == 20000);
+}
+END_TEST
+
 START_TEST(without_nvlink_the_bandwidth_is_that_of_the_fabric)
 {
   g_autoptr(ClusterSpec) spec = parse_cluster("{\"device\": \"a100-sxm-40gb\", \"gpus_per_node\": "
@@ -205,6 +251,25 @@ static const struct {
      "cluster.json: unknown key 'inter_node.gbit'; known are: fabric, nics, gbit_per_nic"},
     {"{" REST ", \"nccl\": {\"intra_busbw_gb_per_s\": 0}}",
      "cluster.json: key 'nccl.intra_busbw_gb_per_s': 0 is not in 0.001..1e+06"},
+    {"{" REST ", \"nccl\": {\"intra_lines\": {\"ring\": {}}}}",
+     "cluster.json: unknown key 'nccl.intra_lines.ring'; known are: ring_ll, ring_ll128, tree_ll, "
+     "tree_ll128, tree_simple, nvls, nvls_tree, pat, p2p"},
+    {"{" REST ", \"nccl\": {\"inter_lines\": {\"nvls\": {\"base_us\": 1, \"hop_us\": 2}}}}",
+     "cluster.json: key 'nccl.inter_lines.nvls.bandwidth' is missing"},
+    {"{" REST ", \"nccl\": {\"intra_lines\": {\"ring_ll\": {\"bandwidth\": 11}}}}",
+     "cluster.json: key 'nccl.intra_lines.ring_ll.bandwidth': 11 is not in 0.001..10"},
+    {"{" REST ", \"nccl\": {\"tables\": [{\"ranks\": 8, \"nodes\": 1, \"points\": [[1, 2]]}]}}",
+     "cluster.json: key 'nccl.tables[0].collective' is missing"},
+    {"{" REST ", \"nccl\": {\"tables\": [{\"collective\": \"all_gather\", \"ranks\": 8, "
+     "\"nodes\": 9, \"points\": [[1, 2]]}]}}",
+     "cluster.json: key 'nccl.tables[0].nodes': 9 nodes for 8 ranks"},
+    {"{" REST ", \"nccl\": {\"tables\": [{\"collective\": \"all_gather\", \"ranks\": 8, "
+     "\"nodes\": 1, \"points\": [[8, 20], [8, 30]]}]}}",
+     "cluster.json: key 'nccl.tables[0].points': a list of [bytes, microseconds], both above 0, by "
+     "ascending bytes is needed"},
+    {"{" REST ", \"nccl\": {\"tables\": [{\"collective\": \"all_gather\", \"ranks\": 8, "
+     "\"nodes\": 1, \"points\": []}]}}",
+     "cluster.json: key 'nccl.tables[0].points': a list of [bytes, microseconds] is needed"},
     {"{" REST ", \"process_memory\": {\"context_bytes\": \"9000TiB\"}}",
      "cluster.json: key 'process_memory.context_bytes': 9895604649984000 bytes is not in "
      "0..1099511627776"},
@@ -247,8 +312,10 @@ test_suite(void)
   tcase_add_loop_test(devices, a_device_with_a_wrong_or_missing_figure_is_refused, 0,
                       G_N_ELEMENTS(bad_devices));
   tcase_add_test(devices, every_fabric_has_its_file);
+  tcase_add_test(devices, every_figure_of_a_fabric_has_its_source);
   tcase_add_test(clusters, a_cluster_left_short_takes_its_figures_from_device_and_fabrics);
   tcase_add_test(clusters, a_cluster_says_what_differs);
+  tcase_add_test(clusters, lines_of_a_cluster_are_the_fabrics_and_its_own);
   tcase_add_test(clusters, without_nvlink_the_bandwidth_is_that_of_the_fabric);
   tcase_add_loop_test(clusters, a_cluster_that_makes_no_sense_is_refused, 0,
                       G_N_ELEMENTS(bad_clusters));

@@ -187,6 +187,73 @@ START_TEST(the_roofline_is_that_of_what_is_left)
 }
 END_TEST
 
+/* ---- links ---- */
+
+/* A step that gathers at once in groups of two, inside a node, and over four ranks on two nodes. */
+static Recording *
+two_groups(const ClusterSpec *cluster, gint64 inner, gint64 outer)
+{
+  ExecutorConfig config = {
+      .cluster = cluster, .allocator = allocator_config_default(), .keep_spans = TRUE};
+  ProgramBuilder *b = program_builder_new();
+  program_builder_begin_list(b);
+  program_builder_begin_list(b);
+  program_builder_add_step(b);
+  const struct {
+    const char *name;
+    int ranks;
+    StreamId stream;
+    gint64 bytes;
+  } gathers[] = {{"slice", 2, STREAM_ALL_GATHER, inner}, {"shard", 4, STREAM_COPY_IN, outer}};
+  for (guint i = 0; i < G_N_ELEMENTS(gathers); i++) {
+    if (gathers[i].bytes == 0)
+      continue;
+    Collective c = {.kind = COLLECTIVE_ALL_GATHER,
+                    .dtype = DTYPE_UINT8,
+                    .communicator =
+                        program_builder_communicator(b, gathers[i].name, gathers[i].ranks, 1),
+                    .name = program_builder_name(b, "group"),
+                    .bytes = gathers[i].bytes};
+    program_builder_collective(b, gathers[i].stream, &c);
+  }
+  g_autoptr(Program) program = program_builder_finish(b);
+  return executor_run(program, &config);
+}
+
+static double
+end_of(const Recording *r, StreamId stream)
+{
+  for (guint i = 0; i < r->spans->len; i++)
+    if (g_array_index(r->spans, Span, i).stream == stream)
+      return (double) g_array_index(r->spans, Span, i).end;
+  ck_abort_msg("no such span");
+}
+
+/* Alone each takes a fraction of a GPU's links in the node, its bus bandwidth over theirs (1 byte a
+ * ns).  Together they get half each, so far as each can use that; when the first is done the second
+ * has all.  The network of the second case lets so little through that nothing is short. */
+START_TEST(groups_in_and_between_nodes_share_the_links_in_the_node)
+{
+  static const double networks[] = {1e9, 1e7};
+  for (guint i = 0; i < G_N_ELEMENTS(networks); i++) {
+    ClusterSpec cluster = cluster_with(FALSE);
+    cluster.gpus_per_node = cluster.nics = 2;
+    cluster.nic_bandwidth = networks[i];
+    const gint64 bytes = 100000000;
+    g_autoptr(Recording) one = two_groups(&cluster, bytes, 0);
+    g_autoptr(Recording) other = two_groups(&cluster, 0, bytes);
+    g_autoptr(Recording) both = two_groups(&cluster, bytes, bytes);
+    double a = end_of(one, STREAM_ALL_GATHER), b = end_of(other, STREAM_COPY_IN);
+    double of_a = 0.5 * (double) bytes / a, of_b = 0.75 * (double) bytes / b;
+    double rate_a = MIN(1, MAX(0.5, 1 - of_b) / of_a), rate_b = MIN(1, MAX(0.5, 1 - of_a) / of_b);
+    double first = MIN(a / rate_a, b / rate_b);
+    ck_assert_double_eq_tol(end_of(both, STREAM_ALL_GATHER), first + (a - first * rate_a), 2);
+    ck_assert_double_eq_tol(end_of(both, STREAM_COPY_IN), first + (b - first * rate_b), 2);
+    ck_assert(i == 0 ? rate_a < 1 && rate_b < 1 : rate_b == 1);
+  }
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -199,5 +266,6 @@ test_suite(void)
   tcase_add_test(tcase, alone_and_switched_off_nothing_is_slower);
   tcase_add_test(tcase, a_matrix_product_loses_whole_waves);
   tcase_add_test(tcase, the_roofline_is_that_of_what_is_left);
+  tcase_add_test(tcase, groups_in_and_between_nodes_share_the_links_in_the_node);
   return suite;
 }

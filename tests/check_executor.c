@@ -42,6 +42,8 @@ static DeviceProfile device = {
     .host_module_ns = 100000,
     .host_copy_bandwidth = 1e9,
     .host_memory_bandwidth = 1000.0 * MIB, /* a MiB takes 1000000 */
+    .host_compiled_region_ns = 10000000,
+    .host_compiled_kernel_ns = 100000000,
     .cuda_malloc_ns = 7,
     .cuda_free_ns = 3,
     .nvlink_busbw = 1e9,
@@ -805,12 +807,13 @@ START_TEST(an_event_is_done_only_when_the_host_is_late_enough_to_see_it)
 }
 END_TEST
 
-/* A model of 20 MiB and then steps that keep 20 MiB more: fits in 40 MiB, not in 39. */
+/* A model of 20 MiB, for which 30 are needed for a moment, and then steps that keep 20 MiB more:
+ * fits in 40 MiB, not in 39. */
 static Recording *
-run_with_limit(gint64 limit)
+run_model(gint64 limit, gboolean built_elsewhere)
 {
   ProgramBuilder *b = script();
-  gint32 scratch = storage(b, 64 * MIB, CATEGORY_TEMPORARY, "scratch");
+  gint32 scratch = storage(b, 30 * MIB, CATEGORY_TEMPORARY, "scratch");
   program_builder_alloc(b, scratch);
   program_builder_release(b, scratch);
   program_builder_empty_cache(b);
@@ -831,12 +834,19 @@ run_with_limit(gint64 limit)
   }
   ExecutorConfig config = unlimited();
   config.allocator.memory_limit = limit;
+  config.built_elsewhere = built_elsewhere;
   config.outside_allocator_bytes = 123;
   config.title = "two layers";
   return run(b, &config);
 }
 
-START_TEST(the_limit_holds_after_construction_and_not_in_it)
+static Recording *
+run_with_limit(gint64 limit)
+{
+  return run_model(limit, FALSE);
+}
+
+START_TEST(the_limit_leaves_room_for_what_fits)
 {
   g_autoptr(Recording) r = run_with_limit(40 * MIB);
   ck_assert(!r->out_of_memory.happened);
@@ -858,6 +868,32 @@ START_TEST(the_limit_holds_after_construction_and_not_in_it)
   ck_assert_int_eq(phase->peak_allocated, 40 * MIB);
   ck_assert_int_eq(phase->peak_reserved, 40 * MIB);
   ck_assert_int_eq(phase->end_allocated, 20 * MIB);
+}
+END_TEST
+
+START_TEST(memory_can_run_out_in_the_construction)
+{
+  g_autoptr(Recording) r = run_with_limit(28 * MIB);
+  const OutOfMemoryRecord *out = &r->out_of_memory;
+  ck_assert(out->happened);
+  ck_assert_int_eq(out->step, 0);
+  ck_assert_int_eq(out->requested_bytes, 30 * MIB);
+  ck_assert_int_eq(out->limit_bytes, 28 * MIB);
+  ck_assert_int_eq(out->allocated_bytes, 0);
+  ck_assert_uint_eq(r->steps->len, 0);
+  ck_assert_ptr_null(r->stuck);
+  const char *key = NULL;
+  g_autofree char *broken = recording_check(r, &key);
+  ck_assert_ptr_null(broken);
+}
+END_TEST
+
+START_TEST(a_model_that_was_built_elsewhere_knows_no_limit)
+{
+  g_autoptr(Recording) r = run_model(28 * MIB, TRUE);
+  ck_assert(r->out_of_memory.happened);
+  ck_assert_int_eq(r->out_of_memory.step, 1);
+  ck_assert_int_eq(r->construction_allocated, 20 * MIB);
 }
 END_TEST
 
@@ -1046,7 +1082,8 @@ test_suite(void)
         mapping_an_expandable_segment_waits_for_nothing,
         memory_used_on_another_stream_is_free_when_that_stream_has_passed,
         an_event_is_done_only_when_the_host_is_late_enough_to_see_it,
-        the_limit_holds_after_construction_and_not_in_it,
+        the_limit_leaves_room_for_what_fits, memory_can_run_out_in_the_construction,
+        a_model_that_was_built_elsewhere_knows_no_limit,
         out_of_memory_ends_the_run_with_a_report_up_to_there,
         a_retry_waits_frees_what_is_cached_and_allocates,
         a_retry_waits_for_memory_that_other_streams_still_use}},

@@ -139,6 +139,28 @@ START_TEST(pure_sharding_goes_back_to_the_last_save)
 }
 END_TEST
 
+/* Saves after every step, or every second one: the last before step 3. */
+START_TEST(a_plan_that_saves_knows_its_last_save)
+{
+  static const struct {
+    const char *save;
+    int last;
+  } cases[] = {
+      {"phases.save.every=1", 2},
+      {"phases.save.every=2", 2},
+      {"phases.save.every=3", 0},
+      {"phases.save.every=1|phases.save.optimizer=false", 0}, /* no state to go on from */
+      {"phases.save.every=1|failure.last_save=1", 1},
+  };
+  g_autofree char *set = g_strdup_printf("strategy=fsdp2|mesh.shard=4|failure.rank=1|"
+                                         "failure.at=step 3 forward 0|%s",
+                                         cases[_i].save);
+  g_auto(Failed) f = failed_by(set);
+  ck_assert(!f.failure->from_others);
+  ck_assert_int_eq(f.failure->last_step, cases[_i].last);
+}
+END_TEST
+
 /* Reductions begin with the last layer; by the end of backward all are done, at its beginning none,
  * and nothing of the step is updated. */
 START_TEST(reductions_are_pending_until_the_device_has_done_them)
@@ -284,6 +306,20 @@ START_TEST(an_update_without_its_gather_is_no_state)
   ck_assert(!f.failure->others_agree);
   ck_assert(!f.failure->from_others);
   assert_stuck(f.failure, 0, "shard 4 all_gather flat parameters step 2: ranks 1-3 | rank 0");
+}
+END_TEST
+
+/* InternEvo's zero1 groups are neighbours: rank 1's owner part is also rank 3's. */
+START_TEST(owners_in_another_zero_group_hold_the_same_part)
+{
+  g_auto(Failed) f = failed_by("strategy=internevo|optimizer.name=adamw|mesh.shard=2|"
+                               "mesh.replicate=2|precision.parameters=bf16|failure.rank=1|"
+                               "failure.at=step 2 forward 0");
+  assert_ranks(&f.failure->held[HELD_PARAMETERS].copies, "ranks 0, 2-3");
+  assert_ranks(&f.failure->held[HELD_OPTIMIZER_STATE].copies, "rank 3");
+  assert_ranks(&f.failure->held[HELD_OPTIMIZER_STATE].others, "ranks 0, 2");
+  ck_assert(f.failure->from_others);
+  ck_assert_int_eq(f.failure->last_step, 1);
 }
 END_TEST
 
@@ -499,6 +535,158 @@ START_TEST(a_host_that_waits_issues_nothing_more)
 }
 END_TEST
 
+/* Every rank walked by itself, without classes: what program_reach() must come to. */
+typedef struct {
+  const Program *program;
+  const ReachInput *input;
+  const gint64 *built;     /* by communicator: collectives of the construction */
+  gint64 *joined, *limits; /* by communicator and rank; limits by the group's first rank */
+} AllRanks;
+
+static int
+first_of_group(const Communicator *c, int rank)
+{
+  return rank - rank / c->stride % c->ranks * c->stride;
+}
+
+static gint64 *
+at_rank(const AllRanks *a, gint64 *table, guint communicator, int rank)
+{
+  return &table[(guint) a->input->ranks * communicator + (guint) rank];
+}
+
+static void
+walk_rank(const AllRanks *a, int rank)
+{
+  const Program *program = a->program;
+  guint n = program->communicators->len;
+  g_autofree gboolean *event = g_new0(gboolean, program->events + 1);
+  g_autofree gboolean *queue = g_new0(gboolean, n + 1);
+  g_autofree gint64 *count = g_memdup2(a->built, (n + 1) * sizeof(gint64));
+  gboolean stream[STREAM_COUNT] = {FALSE}, host = FALSE;
+  for (guint c = 0; c < n; c++)
+    *at_rank(a, a->joined, c, rank) = count[c];
+  for (int step = a->input->step; step <= a->input->step + 1; step++) {
+    const GArray *ops = program_step(program, step - 1)->ops;
+    for (guint i = 0; i < ops->len && !host; i++) {
+      const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+      if (op->kind == PROGRAM_COLLECTIVE) {
+        guint c = (guint) g_array_index(program->collectives, Collective, op->a).communicator;
+        const Communicator *group = &g_array_index(program->communicators, Communicator, c);
+        gint64 number = count[c]++, limit = *at_rank(a, a->limits, c, first_of_group(group, rank));
+        gboolean joins = !stream[op->stream] && !queue[c];
+        if (joins)
+          *at_rank(a, a->joined, c, rank) = number + 1;
+        queue[c] |= !joins || number >= limit;
+        stream[op->stream] |= !joins || number >= limit;
+      } else if (op->kind == PROGRAM_EVENT_RECORD) {
+        event[op->a] = stream[op->stream];
+      } else if (op->kind == PROGRAM_STREAM_WAIT) {
+        stream[op->stream] |= event[op->a];
+      } else if (op->kind == PROGRAM_EVENT_SYNC) {
+        host = event[op->a];
+      } else if (op->kind == PROGRAM_STREAM_SYNC) {
+        host = stream[op->stream];
+      }
+    }
+  }
+}
+
+/* TRUE when a group's limit fell. */
+static gboolean
+lower_limits(const AllRanks *a)
+{
+  gboolean fell = FALSE;
+  for (guint c = 0; c < a->program->communicators->len; c++)
+    for (int rank = 0; rank < a->input->ranks; rank++) {
+      const Communicator *group = &g_array_index(a->program->communicators, Communicator, c);
+      gint64 *limit = at_rank(a, a->limits, c, first_of_group(group, rank));
+      gint64 joined = rank == a->input->rank ? a->input->done[c] : *at_rank(a, a->joined, c, rank);
+      fell |= joined < *limit;
+      *limit = MIN(*limit, joined);
+    }
+  return fell;
+}
+
+static void
+walk_all_ranks(const AllRanks *a)
+{
+  do {
+    for (int rank = 0; rank < a->input->ranks; rank++)
+      if (rank != a->input->rank)
+        walk_rank(a, rank);
+  } while (lower_limits(a));
+}
+
+static void
+compare_with_all_ranks(const AllRanks *a)
+{
+  g_autoptr(Reach) reach = program_reach(a->program, a->input);
+  for (guint c = 0; c < a->program->communicators->len; c++)
+    for (int rank = 0; rank < a->input->ranks; rank++) {
+      const Communicator *group = &g_array_index(a->program->communicators, Communicator, c);
+      gint64 limit = *at_rank(a, a->limits, c, first_of_group(group, rank)), number = -1;
+      gboolean waits = rank != a->input->rank && *at_rank(a, a->joined, c, rank) > limit;
+      for (guint i = 0; i < reach->stuck->len; i++) {
+        const StuckCollective *s = &g_array_index(reach->stuck, StuckCollective, i);
+        if (s->communicator == (gint32) c && rank_set_contains(&s->waiting, rank))
+          number = s->number;
+      }
+      ck_assert_int_eq(number, waits ? limit + 1 : -1);
+    }
+}
+
+/* Stopped after each possible number of collectives, in the order of issue. */
+START_TEST(classes_of_ranks_get_as_far_as_each_rank_does)
+{
+  static const struct {
+    const char *set;
+    int ranks;
+  } meshes[] = {
+      {"strategy=fsdp2|mesh.shard=3|mesh.replicate=2", 6},
+      {"strategy=fsdp2|mesh.shard=4|fsdp.reshard_after_forward=2|mesh.replicate=2", 8},
+      {"strategy=fsdp1|mesh.shard=2|mesh.replicate=3|fsdp.sharding_strategy=HYBRID_SHARD", 6},
+      {"strategy=zero3|mesh.shard=6|deepspeed.zero_hpz_partition_size=2|"
+       "deepspeed.stage3_param_persistence_threshold=0",
+       6},
+      {"strategy=internevo|optimizer.name=adamw|precision.parameters=bf16|mesh.shard=2|"
+       "mesh.replicate=2",
+       4},
+  };
+  g_auto(GStrv) words = g_strsplit(meshes[_i].set, "|", -1);
+  const Simulation simulation = {network, plan, (const char *const *) words, 0};
+  g_autoptr(Simulated) s = simulation_lower(&simulation, 2);
+  const Program *program = s->lowered->program;
+  guint n = program->communicators->len, cells = (n + 1) * (guint) meshes[_i].ranks;
+  g_autofree gint64 *done = g_new0(gint64, n + 1);
+  const GArray *ops = program_step(program, 0)->ops;
+  const GArray *built = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+  for (guint i = 0; i < built->len; i++) {
+    const ProgramOp *op = &g_array_index(built, ProgramOp, i);
+    if (op->kind == PROGRAM_COLLECTIVE)
+      done[g_array_index(program->collectives, Collective, op->a).communicator]++;
+  }
+  g_autofree gint64 *base = g_memdup2(done, (n + 1) * sizeof(gint64));
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_COLLECTIVE)
+      continue;
+    for (int rank = 0; rank < meshes[_i].ranks; rank++) {
+      const ReachInput input = {
+          .rank = rank, .ranks = meshes[_i].ranks, .step = 1, .done = done, .begun = done};
+      AllRanks all = {program, &input, base, g_new0(gint64, cells), g_new(gint64, cells)};
+      for (guint k = 0; k < cells; k++)
+        all.limits[k] = G_MAXINT64;
+      walk_all_ranks(&all);
+      compare_with_all_ranks(&all);
+      g_free(all.joined);
+      g_free(all.limits);
+    }
+    done[g_array_index(program->collectives, Collective, op->a).communicator]++;
+  }
+}
+END_TEST
+
 START_TEST(sets_of_ranks_are_written_as_runs)
 {
   RankSet set = {0};
@@ -524,6 +712,7 @@ test_suite(void)
   TCase *tests = tcase_create("failure");
   tcase_add_test(tests, a_replica_holds_what_hsdp_loses);
   tcase_add_test(tests, pure_sharding_goes_back_to_the_last_save);
+  tcase_add_loop_test(tests, a_plan_that_saves_knows_its_last_save, 0, 5);
   tcase_add_test(tests, reductions_are_pending_until_the_device_has_done_them);
   tcase_add_test(tests, the_end_of_the_optimizer_has_updated_everything);
   tcase_add_test(tests, gradients_under_no_sync_are_whole_and_void);
@@ -532,6 +721,7 @@ test_suite(void)
   tcase_add_test(tests, alone_nobody_waits_and_nothing_survives);
   tcase_add_loop_test(tests, zero_1_and_2_keep_the_parameters_alone, 0, 2);
   tcase_add_test(tests, an_update_without_its_gather_is_no_state);
+  tcase_add_test(tests, owners_in_another_zero_group_hold_the_same_part);
   tcase_add_test(tests, zero_0_has_everything_everywhere);
   tcase_add_test(tests, zero_2_has_reduced_the_first_micro_batch);
   tcase_add_test(tests, zero_3_loses_shards_and_hpz_keeps_the_parameters);
@@ -541,6 +731,7 @@ test_suite(void)
   tcase_add_loop_test(tests, a_plan_says_what_is_wrong_with_its_failure, 0, G_N_ELEMENTS(refused));
   tcase_add_loop_test(tests, a_run_says_which_phases_it_has, 0, G_N_ELEMENTS(impossible));
   tcase_add_loop_test(tests, a_host_that_waits_issues_nothing_more, 0, 2);
+  tcase_add_loop_test(tests, classes_of_ranks_get_as_far_as_each_rank_does, 0, 5);
   tcase_add_test(tests, sets_of_ranks_are_written_as_runs);
   suite_add_tcase(suite, tests);
   return suite;

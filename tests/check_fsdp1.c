@@ -492,8 +492,8 @@ END_TEST
  * foreach's AdamW takes the square roots of all second moments at once, one more fp32 copy of the
  * shard: too much.  A block has 202,383,360 parameters; an eighth of them in fp32 is 96.5 MiB, for
  * which cudaMalloc is asked for 98, and rank 3's eighth of a block lies in one matrix.  The fused
- * optimizer fits.  (Expandable segments, since the model is made on the device here: what that
- * leaves behind in fixed ones would decide.) */
+ * optimizer fits.  (Their model was built on the host.  Here it is made on the device, as if it had
+ * room; expandable segments, since what that leaves behind in fixed ones would decide.) */
 static Recording *
 train_llama_on_16_GB(const char *optimizer)
 {
@@ -503,6 +503,7 @@ train_llama_on_16_GB(const char *optimizer)
   ExecutorConfig config = {.cluster = s->scenario->cluster,
                            .allocator = allocator_config_default()};
   config.allocator.memory_limit = 15 * GIB; /* less the context's */
+  config.built_elsewhere = TRUE;
   config.allocator.expandable_segments = TRUE;
   return executor_run(s->lowered->program, &config);
 }
@@ -596,6 +597,20 @@ START_TEST(a_tied_weight_kept_over_micro_batches_needs_sharding_or_one_dtype)
 }
 END_TEST
 
+/* Every second block of four is checkpointed: a policy that looks for the first one's class leaves
+ * the others in the root; put in afterwards, checkpoints leave the wrapping as it is. */
+START_TEST(blocks_unlike_the_first_are_wrapped_when_checkpoints_come_afterwards)
+{
+  g_autoptr(Simulated) alike = lower_set(
+      llama, "activation_checkpointing.policy=every_n activation_checkpointing.every=2", 0);
+  g_autoptr(Simulated) all = lower_set(
+      llama,
+      "activation_checkpointing.policy=every_n activation_checkpointing.every=2 fsdp.wrap=all", 0);
+  ck_assert_uint_eq(alike->lowered->units->len, 1 + LAYERS / 2);
+  ck_assert_uint_eq(all->lowered->units->len, 1 + LAYERS);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -606,6 +621,7 @@ test_suite(void)
   tcase_add_loop_test(layout, the_ranks_together_hold_every_element_once, 0, 5);
   tcase_add_test(layout, a_rank_may_hold_nothing_but_padding);
   tcase_add_test(layout, blocks_unlike_the_first_stay_in_the_root);
+  tcase_add_test(layout, blocks_unlike_the_first_are_wrapped_when_checkpoints_come_afterwards);
   suite_add_tcase(suite, layout);
   TCase *traffic = tcase_create("traffic");
   tcase_add_loop_test(traffic, parameters_are_gathered_as_often_as_the_strategy_says, 0,

@@ -384,7 +384,7 @@ static const struct {
 } required_keys[] = {
     {"", "format model fits allocator_retries headroom_bytes equivalent_zero_stage "
          "elements_sent_per_parameter elements_sent_per_parameter_by_paper out_of_memory "
-         "memory steps time "
+         "memory steps repeated_steps time "
          "communication host_copies groups failure warnings"},
     {"model", "name parameters trainable_parameters"},
     {"out_of_memory", "step phase module requested_bytes segment_bytes what message"},

@@ -85,14 +85,24 @@ static const char *const optimizers[] = {
     "optimizer.name=sgd optimizer.implementation=foreach",
     "optimizer.name=none",
 };
+static const char *const trained[] = {
+    "trainable=null",
+    "lora=null",
+    "trainable=[\"*.1.*\"]",
+    "trainable=[\"!*.0.*\",\"!*bias\"]",
+    "lora={\"rank\":4,\"targets\":\"all-linear\"}",
+    "lora={\"rank\":3,\"targets\":[\"*.1.*\"],\"dropout\":0.1} trainable=[\"*lora*\",\"*norm*\"]",
+};
+static const char *const compilations[] = {"compile=none", "compile=per_block"};
 static const Dimension common[] = {
-    DIMENSION(meshes),     DIMENSION(policies),   DIMENSION(accumulations),
-    DIMENSION(precisions), DIMENSION(optimizers),
+    DIMENSION(meshes),     DIMENSION(policies), DIMENSION(accumulations), DIMENSION(precisions),
+    DIMENSION(optimizers), DIMENSION(trained),  DIMENSION(compilations),
 };
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
                                      "fsdp.blocks_per_group=2",
-                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]"};
+                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]",
+                                     "fsdp.groups=[\"layers.1.*\",\"layers.2.feed_forward\"]"};
 static const char *const places[] = {"fsdp.embedding=root", "fsdp.embedding=own fsdp.head=own",
                                      "fsdp.embedding=own", "fsdp.head=own fsdp.reshard_head=true"};
 static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
@@ -109,7 +119,8 @@ static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offlo
 static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
                                     DIMENSION(prefetches), DIMENSION(memories)};
 
-static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
+static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.wrap=all",
+                                        "fsdp.blocks_per_group=0",
                                         "fsdp.groups=[\"layers.1.*\",\"layers.1\"]"};
 static const char *const shardings[] = {
     "fsdp.sharding_strategy=FULL_SHARD", "fsdp.sharding_strategy=SHARD_GRAD_OP",
@@ -120,12 +131,19 @@ static const char *const directions[] = {"fsdp.backward_prefetch=pre",
                                          "fsdp.backward_prefetch=post",
                                          "fsdp.backward_prefetch=none fsdp.forward_prefetch=1"};
 static const char *const places_of_shards[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true"};
-static const Dimension of_fsdp1[] = {DIMENSION(wrappings), DIMENSION(shardings), DIMENSION(limits),
-                                     DIMENSION(directions), DIMENSION(places_of_shards)};
+static const char *const views[] = {"fsdp.use_orig_params=true", "fsdp.use_orig_params=false"};
+static const Dimension of_fsdp1[] = {DIMENSION(wrappings),        DIMENSION(shardings),
+                                     DIMENSION(limits),           DIMENSION(directions),
+                                     DIMENSION(places_of_shards), DIMENSION(views)};
 
 static const char *const buckets[] = {"ddp.gradient_as_bucket_view=false",
                                       "ddp.gradient_as_bucket_view=true"};
-static const Dimension of_ddp[] = {DIMENSION(buckets)};
+static const char *const searches[] = {"ddp.find_unused_parameters=false",
+                                       "ddp.find_unused_parameters=true"};
+static const char *const partitions[] = {
+    "ddp.zero_redundancy_optimizer=false", "ddp.zero_redundancy_optimizer=true",
+    "ddp.zero_redundancy_optimizer=true ddp.parameters_as_bucket_view=true"};
+static const Dimension of_ddp[] = {DIMENSION(buckets), DIMENSION(searches), DIMENSION(partitions)};
 
 static const char *const gradient_buckets[] = {
     "deepspeed.reduce_bucket_size=500000000",
@@ -343,6 +361,10 @@ sends_what_was_expected(const Case *c, const Simulated *s)
   if (s->scenario->strategy->section == NULL ||
       strcmp(s->scenario->strategy->section->name, "deepspeed") == 0)
     return;
+  gint64 sent = simulated_collectives(s, STEPS - 1, COLLECTIVE_BROADCAST).elements;
+  CHECK_CASE(sent == expected->elements_broadcast, c,
+             "%" G_GINT64_FORMAT " elements broadcast, expected %" G_GINT64_FORMAT, sent,
+             expected->elements_broadcast);
   gint64 there = simulated_host_bytes_alive(s, STEPS, CATEGORY_PARAMETER);
   CHECK_CASE(there == expected->host_parameter_bytes, c,
              "%" G_GINT64_FORMAT " bytes of parameters on the host, expected %" G_GINT64_FORMAT,

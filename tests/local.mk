@@ -8,10 +8,15 @@ CHECKS = \
   tests/check_arithmetic \
   tests/check_builder \
   tests/check_caching_allocator \
+  tests/check_calibrate_measure \
+  tests/check_calibrate_profile \
   tests/check_cluster_spec \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_compile \
+  tests/check_ddp \
+  tests/check_critical_path \
   tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \
@@ -54,12 +59,16 @@ CHECKS = \
   tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
+  tests/check_throughput_timer \
   tests/check_trace_order \
+  tests/check_trainable \
   tests/check_units \
   tests/check_zero \
   tests/check_zero3
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_caching_allocator_SOURCES = tests/check_caching_allocator.c tests/allocator_fixture.c tests/allocator_fixture.h
+tests_check_calibrate_measure_SOURCES = tests/check_calibrate_measure.c tests/stand_in_probe.c tests/stand_in_probe.h
+tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/stand_in_probe.c tests/stand_in_probe.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
@@ -103,6 +112,7 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_measurements \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
@@ -111,13 +121,14 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 
-# Published measurements beside predictions, from the reference data; not part of make check.
+# Published measurements beside predictions, from the reference data; without them skipped.
 SCORES = tests/published/score
 tests_published_score_SOURCES = \
   tests/published/csv.c tests/published/csv.h \
@@ -158,12 +169,12 @@ LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
 BENCH_LDADD = tests/libbench.a libhighwater.a $(PROGRAM_LIBS)
 EXTRA_LIBRARIES = tests/libbench.a
 tests_libbench_a_SOURCES = tests/bench/bench.c tests/bench/bench.h
-EXTRA_PROGRAMS = $(BENCHMARKS) $(SCORES)
+EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
 tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
-check_PROGRAMS = $(CHECKS) $(FUZZERS)
+check_PROGRAMS = $(CHECKS) $(SCORES) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
 else
@@ -176,7 +187,7 @@ EXTRA_DIST += traces $(TEST_EXTRAS) $(SHELL_TESTS) tests/cli/lib.sh tests/golden
   tests/bench/compare.sh tests/bench/recorded.txt tests/published/update.sh
 
 if HAVE_CHECK
-TESTS = $(CHECKS) $(SHELL_TESTS)
+TESTS = $(CHECKS) $(SCORES) $(SHELL_TESTS)
 else
 check: need-check
 endif

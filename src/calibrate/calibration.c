@@ -63,6 +63,19 @@ calibrated_line_busbw(const CalibratedCollective *collective, int line)
   return collective->factor / collective->fit.lines[line].slope * us_per_s;
 }
 
+double
+calibrated_largest_busbw(const CalibratedCollective *collective)
+{
+  const double us_per_s = 1e6;
+  double largest = 0;
+  for (guint i = 0; i < collective->samples->len; i++) {
+    const FitSample *sample = &g_array_index(collective->samples, FitSample, i);
+    double busbw = collective->factor * (double) sample->bytes / sample->time_us * us_per_s;
+    largest = MAX(largest, busbw);
+  }
+  return largest;
+}
+
 /* The communicator, alone on its nodes. */
 static GroupShape
 shape_of(const MeasuredCollective *about, const ClusterSpec *cluster)

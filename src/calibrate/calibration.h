@@ -42,6 +42,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(CalibratedCollective, calibrated_collective_free)
 /* Bus bandwidth (bytes per second) of a fitted line. */
 double calibrated_line_busbw(const CalibratedCollective *collective, int line);
 
+/* The largest bus bandwidth (bytes per second) of a sample, from its size and time. */
+double calibrated_largest_busbw(const CalibratedCollective *collective);
+
 /* Compares the samples with what the cluster predicts without measured tables. */
 void calibrated_collective_compare(CalibratedCollective *collective, const ClusterSpec *cluster);
 

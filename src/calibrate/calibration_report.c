@@ -15,25 +15,16 @@ percent(double part)
   return isnan(part) ? g_strdup("-") : g_strdup_printf("%.1f %%", 100 * part);
 }
 
-/* 2 sqrt(pipeline c) is root sqrt(n) where c = slope n. */
-static double
-pipeline_us(const FitLine *line)
-{
-  return line->root * line->root / (4 * line->slope);
-}
-
 static void
 append_lines(const CalibratedCollective *collective, GString *out)
 {
-  g_autoptr(TextTable) table = text_table_new("rrr");
+  g_autoptr(TextTable) table = text_table_new("rr");
   for (int i = 0; i < collective->fit.n_lines; i++) {
     const FitLine *line = &collective->fit.lines[i];
     g_autofree char *alpha = g_strdup_printf("alpha %.4g us", line->alpha_us);
     g_autofree char *busbw =
         g_strdup_printf("bus bandwidth %.4g GB/s", calibrated_line_busbw(collective, i) / GIGA);
-    g_autofree char *pipeline =
-        line->root > 0 ? g_strdup_printf("pipeline %.4g us", pipeline_us(line)) : NULL;
-    text_table_row(table, alpha, busbw, pipeline ? pipeline : "", NULL);
+    text_table_row(table, alpha, busbw, NULL);
   }
   text_table_print(table, 4, out);
 }
@@ -54,8 +45,9 @@ append_collective(const CalibratedCollective *collective, GString *out)
   g_autofree char *worst = percent(collective->errors.worst);
   g_autofree char *at = format_bytes(collective->errors.worst_bytes);
   g_autofree char *holdout = percent(collective->holdout_median);
-  g_string_append_printf(out, "  %u rows used, %u rejected\n", collective->samples->len,
-                         about->rejected_rows);
+  g_string_append_printf(out, "  %u rows used, %u rejected; bus bandwidth up to %.4g GB/s\n",
+                         collective->samples->len, about->rejected_rows,
+                         calibrated_largest_busbw(collective) / GIGA);
   g_string_append_printf(out,
                          "  model %s: error median %s, 90th percentile %s, worst %s at %s; of rows "
                          "left out %s\n",
@@ -102,8 +94,6 @@ lines_json(const CalibratedCollective *collective)
     cJSON *object = cJSON_CreateObject();
     add_number(object, "alpha_us", line->alpha_us);
     add_number(object, "bus_bandwidth_GBps", calibrated_line_busbw(collective, i) / GIGA);
-    if (line->root > 0)
-      add_number(object, "pipeline_us", pipeline_us(line));
     cJSON_AddItemToArray(array, object);
   }
   return array;
@@ -122,6 +112,7 @@ collective_json(const CalibratedCollective *collective)
   json_add_text(object, "remark", about->remark);
   json_add_int(object, "rows", collective->samples->len);
   json_add_int(object, "rejected_rows", about->rejected_rows);
+  add_number(object, "largest_bus_bandwidth_GBps", calibrated_largest_busbw(collective) / GIGA);
   json_add_text(object, "model", fit_model_names[collective->fit.model]);
   add_number(object, "median_error", collective->errors.median);
   add_number(object, "p90_error", collective->errors.p90);

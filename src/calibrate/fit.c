@@ -10,31 +10,27 @@
 #include <string.h>
 
 const char *const fit_model_names[] = {
-    [FIT_AB] = "ab",     [FIT_SQRT] = "sqrt", [FIT_MIN2] = "min2",
-    [FIT_MIN3] = "min3", [FIT_MSQ] = "msq",   NULL};
+    [FIT_AB] = "ab", [FIT_MIN2] = "min2", [FIT_MIN3] = "min3", [FIT_MIN4] = "min4", NULL};
 
 /* Errors of logarithms below this count by their squares. */
 #define SOFT 0.05
 /* No bus reaches 100 TB/s: a line that seems flat has this slope, in us per byte. */
 #define SLOPE_MIN 1e-8
 /* Places where one line may hand over to the next. */
-#define BREAKS_MAX 24
+#define PLACES_MAX 26
 
-typedef struct {
-  int lines;
-  gboolean root; /* of the last line */
-} Shape;
-static const Shape shapes[FIT_MODEL_COUNT] = {
-    [FIT_AB] = {1, FALSE},   [FIT_SQRT] = {1, TRUE}, [FIT_MIN2] = {2, FALSE},
-    [FIT_MIN3] = {3, FALSE}, [FIT_MSQ] = {2, TRUE},
-};
+static int
+lines_of(FitModel model)
+{
+  return (int) model + 1;
+}
 
 /* ---- values */
 
 static double
 line_us(const FitLine *line, double bytes)
 {
-  return line->alpha_us + line->slope * bytes + line->root * sqrt(bytes);
+  return line->alpha_us + line->slope * bytes;
 }
 
 double
@@ -95,106 +91,56 @@ fit_errors(const Fit *fit, const FitSample *samples, guint n)
 
 /* ---- one line by weighted least squares */
 
-#define TERMS 3 /* alpha, slope, root */
-
-/* Sums of products of the terms, each divided by the time, with themselves and with 1. */
+/* Weighted sums over samples of products of 1/t, n/t and 1, which say how far alpha/t + slope n/t
+ * is from 1. */
 typedef struct {
-  double product[TERMS][TERMS], right[TERMS], weights;
+  double aa, as, ss, a, s;
 } Normal;
 
-/* Solves for the terms of the mask; the others are 0.  FALSE where there is no single answer. */
-static gboolean
-solve(const Normal *normal, guint mask, double x[TERMS])
-{
-  double a[TERMS][TERMS + 1] = {{0}};
-  for (int i = 0; i < TERMS; i++) {
-    gboolean in = mask >> i & 1;
-    for (int j = 0; j < TERMS; j++)
-      a[i][j] = in && (mask >> j & 1) ? normal->product[i][j] : (double) (i == j);
-    a[i][TERMS] = in ? normal->right[i] : 0;
-  }
-  for (int k = 0; k < TERMS; k++) {
-    if (!(fabs(a[k][k]) > 1e-30))
-      return FALSE;
-    for (int i = 0; i < TERMS; i++) {
-      double factor = i == k ? 0 : a[i][k] / a[k][k];
-      for (int j = k; j <= TERMS; j++)
-        a[i][j] -= factor * a[k][j];
-    }
-  }
-  for (int k = 0; k < TERMS; k++)
-    x[k] = a[k][TERMS] / a[k][k];
-  return TRUE;
-}
-
-/* Weighted sum of squares of (predicted / measured - 1), without the part that is the same for all.
- */
-static double
-squares(const Normal *normal, const double x[TERMS])
-{
-  double sum = normal->weights;
-  for (int i = 0; i < TERMS; i++) {
-    sum -= 2 * x[i] * normal->right[i];
-    for (int j = 0; j < TERMS; j++)
-      sum += x[i] * x[j] * normal->product[i][j];
-  }
-  return sum;
-}
-
 static void
-terms_of(const FitSample *sample, double scale, double terms[TERMS])
+accumulate(Normal *normal, const FitSample *sample, double weight)
 {
-  double bytes = (double) sample->bytes / scale;
-  terms[0] = 1 / sample->time_us;
-  terms[1] = bytes / sample->time_us;
-  terms[2] = sqrt(bytes) / sample->time_us;
+  double a = 1 / sample->time_us, s = (double) sample->bytes / sample->time_us;
+  normal->aa += weight * a * a;
+  normal->as += weight * a * s;
+  normal->ss += weight * s * s;
+  normal->a += weight * a;
+  normal->s += weight * s;
 }
 
-static void
-accumulate(Normal *normal, const double terms[TERMS], double weight)
+/* The least sum of squares without a negative term: where both are free one of them would be
+ * negative, the other alone does it. */
+static FitLine
+solve(const Normal *normal)
 {
-  normal->weights += weight;
-  for (int i = 0; i < TERMS; i++) {
-    normal->right[i] += weight * terms[i];
-    for (int j = 0; j < TERMS; j++)
-      normal->product[i][j] += weight * terms[i] * terms[j];
+  double determinant = normal->aa * normal->ss - normal->as * normal->as;
+  FitLine flat = {normal->a / normal->aa, 0}, steep = {0, normal->s / normal->ss};
+  if (determinant > 1e-12 * normal->aa * normal->ss) {
+    double alpha = (normal->a * normal->ss - normal->s * normal->as) / determinant;
+    double slope = (normal->s * normal->aa - normal->a * normal->as) / determinant;
+    if (alpha >= 0 && slope >= 0)
+      return (FitLine){alpha, slope};
+    return slope < 0 ? flat : steep;
   }
-}
-
-/* Of all sets of terms the best with no negative one: three terms have seven sets. */
-static void
-solve_nonnegative(const Normal *normal, gboolean root, double best[TERMS])
-{
-  double least = INFINITY;
-  for (guint mask = 1; mask < (root ? 8u : 4u); mask++) {
-    double x[TERMS];
-    if (!solve(normal, mask, x) || x[0] < 0 || x[1] < 0 || x[2] < 0)
-      continue;
-    double sum = squares(normal, x);
-    if (sum < least) {
-      least = sum;
-      memcpy(best, x, TERMS * sizeof *x);
-    }
-  }
+  return flat;
 }
 
 /* A line through samples, n >= 1; weights 1/|error| turn least squares into least absolute values.
  */
 static FitLine
-fit_line(const FitSample *samples, guint n, gboolean root)
+fit_line(const FitSample *samples, guint n)
 {
-  double scale = (double) samples[n - 1].bytes, x[TERMS] = {samples[0].time_us, 0, 0};
+  FitLine line = {0};
   for (int round = 0; round < 6; round++) {
     Normal normal = {0};
     for (guint i = 0; i < n; i++) {
-      double terms[TERMS];
-      terms_of(&samples[i], scale, terms);
-      double error = x[0] * terms[0] + x[1] * terms[1] + x[2] * terms[2] - 1;
-      accumulate(&normal, terms, round == 0 ? 1 : 1 / MAX(fabs(error), 0.002));
+      double error = line_us(&line, (double) samples[i].bytes) / samples[i].time_us - 1;
+      accumulate(&normal, &samples[i], round == 0 ? 1 : 1 / MAX(fabs(error), 0.002));
     }
-    solve_nonnegative(&normal, root, x);
+    line = solve(&normal);
   }
-  return (FitLine){x[0], MAX(x[1] / scale, SLOPE_MIN), x[2] / sqrt(scale)};
+  line.slope = MAX(line.slope, SLOPE_MIN);
+  return line;
 }
 
 /* ---- several lines */
@@ -217,9 +163,9 @@ improve(Fit *fit, double *number, double factor, double *least, const FitSample 
 static gboolean
 improve_line(Fit *fit, int i, double step, double *least, const FitSample *samples, guint n)
 {
-  double *numbers[TERMS] = {&fit->lines[i].alpha_us, &fit->lines[i].slope, &fit->lines[i].root};
+  double *numbers[] = {&fit->lines[i].alpha_us, &fit->lines[i].slope};
   gboolean better = FALSE;
-  for (int k = 0; k < TERMS; k++) {
+  for (guint k = 0; k < G_N_ELEMENTS(numbers); k++) {
     if (*numbers[k] <= 0)
       continue;
     better |= improve(fit, numbers[k], 1 + step, least, samples, n) ||
@@ -245,22 +191,6 @@ polish(Fit *fit, const FitSample *samples, guint n)
   return least;
 }
 
-/* Lines that two breakpoints give; one part may be a single sample. */
-static Fit
-fit_parts(FitModel model, const FitSample *samples, guint n, const guint breaks[2])
-{
-  const Shape *shape = &shapes[model];
-  Fit fit = {.model = model, .n_lines = shape->lines};
-  guint start = 0;
-  for (int i = 0; i < shape->lines; i++) {
-    gboolean last = i == shape->lines - 1;
-    guint end = last ? n : breaks[i];
-    fit.lines[i] = fit_line(samples + start, end - start, last && shape->root);
-    start = end;
-  }
-  return fit;
-}
-
 #define CANDIDATES 4
 
 /* Keeps the best few, by their sum. */
@@ -278,20 +208,46 @@ keep(Fit best[CANDIDATES], double sums[CANDIDATES], const Fit *fit, double sum)
   sums[at] = sum;
 }
 
-/* Tries all breakpoints, or some spread evenly. */
+/* Samples cut into parts at some of these places, with the line of every part between two. */
+typedef struct {
+  FitModel model;
+  const FitSample *samples;
+  guint n;
+  guint places[PLACES_MAX + 1]; /* the first is 0, the last n */
+  guint count;
+  FitLine parts[PLACES_MAX + 1][PLACES_MAX + 1]; /* from, to */
+  Fit best[CANDIDATES];
+  double sums[CANDIDATES];
+} Search;
+
 static void
-try_breaks(FitModel model, const FitSample *samples, guint n, Fit best[CANDIDATES],
-           double sums[CANDIDATES])
+search_init(Search *search, FitModel model, const FitSample *samples, guint n)
 {
-  guint step = MAX(1, n / BREAKS_MAX), lines = (guint) shapes[model].lines;
-  guint first_end = lines == 1 ? 2 : n + 2 - lines, second_end = lines > 2 ? n : 0;
-  for (guint first = 1; first < first_end; first += step) {
-    guint second = lines > 2 ? first + 1 : 0;
-    do {
-      Fit fit = fit_parts(model, samples, n, (guint[2]){first, second});
-      keep(best, sums, &fit, loss(&fit, samples, n));
-      second += step;
-    } while (second < second_end);
+  *search = (Search){.model = model, .samples = samples, .n = n};
+  search->count = MIN(n + 1, PLACES_MAX);
+  for (guint i = 0; i < search->count; i++)
+    search->places[i] = i * n / (search->count - 1);
+  for (guint from = 0; from < search->count; from++)
+    for (guint to = from + 1; to < search->count; to++)
+      search->parts[from][to] =
+          fit_line(samples + search->places[from], search->places[to] - search->places[from]);
+  for (int i = 0; i < CANDIDATES; i++)
+    search->sums[i] = INFINITY;
+}
+
+/* Tries every way to cut what is left into the lines that are left. */
+static void
+search_from(Search *search, Fit *fit, int line, guint from)
+{
+  guint last = search->count - 1, left = (guint) (fit->n_lines - line - 1);
+  if (left == 0) {
+    fit->lines[line] = search->parts[from][last];
+    keep(search->best, search->sums, fit, loss(fit, search->samples, search->n));
+    return;
+  }
+  for (guint to = from + 1; to + left <= last; to++) {
+    fit->lines[line] = search->parts[from][to];
+    search_from(search, fit, line + 1, to);
   }
 }
 
@@ -321,21 +277,21 @@ sorted(const FitSample *samples, guint n)
 static Fit
 fit_sorted(FitModel model, const FitSample *samples, guint n)
 {
-  Fit best[CANDIDATES];
-  double sums[CANDIDATES];
-  for (int i = 0; i < CANDIDATES; i++)
-    sums[i] = INFINITY;
-  if (n <= (guint) shapes[model].lines)
+  g_autofree Search *search = g_new(Search, 1);
+  if (n <= (guint) lines_of(model))
     model = FIT_AB;
-  try_breaks(model, samples, n, best, sums);
+  Fit fit = {.model = model, .n_lines = lines_of(model)};
+  search_init(search, model, samples, n);
+  search_from(search, &fit, 0, 0);
   int winner = 0;
-  for (int i = 0; i < CANDIDATES && isfinite(sums[i]); i++) {
-    sums[i] = polish(&best[i], samples, n);
-    if (sums[i] < sums[winner])
+  for (int i = 0; i < CANDIDATES && isfinite(search->sums[i]); i++) {
+    search->sums[i] = polish(&search->best[i], samples, n);
+    if (search->sums[i] < search->sums[winner])
       winner = i;
   }
-  qsort(best[winner].lines, (gsize) best[winner].n_lines, sizeof(FitLine), compare_lines);
-  return best[winner];
+  fit = search->best[winner];
+  qsort(fit.lines, (gsize) fit.n_lines, sizeof(FitLine), compare_lines);
+  return fit;
 }
 
 Fit

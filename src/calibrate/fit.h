@@ -9,24 +9,16 @@ typedef struct {
   double time_us; /* > 0 */
 } FitSample;
 
-/* Time of n bytes: alpha + slope n + root sqrt(n), all of them >= 0. */
+/* Time of n bytes: alpha + slope n. */
 typedef struct {
-  double alpha_us;
-  double slope; /* us per byte, above 0 */
-  double root;  /* us per root of a byte */
+  double alpha_us; /* >= 0 */
+  double slope;    /* us per byte, above 0 */
 } FitLine;
-#define FIT_LINES_MAX 3
 
-/* The least of one or more lines. */
-typedef enum {
-  FIT_AB,   /* one, without root */
-  FIT_SQRT, /* one */
-  FIT_MIN2, /* two without root */
-  FIT_MIN3, /* three without root: as LL, LL128 and Simple */
-  FIT_MSQ,  /* one without, one with root */
-  FIT_MODEL_COUNT
-} FitModel;
-extern const char *const fit_model_names[]; /* "ab", "sqrt", ... */
+/* The least of one to four lines, as NCCL has one for each protocol and algorithm. */
+typedef enum { FIT_AB, FIT_MIN2, FIT_MIN3, FIT_MIN4, FIT_MODEL_COUNT } FitModel;
+#define FIT_LINES_MAX 4
+extern const char *const fit_model_names[]; /* "ab", "min2", ... */
 
 typedef struct {
   FitModel model;

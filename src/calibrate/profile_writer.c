@@ -17,10 +17,16 @@ static const struct {
   const char *cluster;
 } bases[] = {
     {"H200", 8, "h200-8"},
+    {"H100 PCIe", 8, "h100-pcie-8"},
     {"H100", 8, "h100-8"},
     {"A100-SXM4-80GB", 8, "a100-80gb-8"},
     {"A100-SXM4-40GB", 8, "a100-40gb-8"},
+    {"A100-PCIE", 8, "a100-pcie-8"},
     {"B200", 8, "b200-8"},
+    {"V100-SXM2", 8, "v100-8"},
+    {"L40S", 8, "l40s-8"},
+    {"RTX 4090", 8, "rtx4090-8"},
+    {"A10G", 8, "aws-g5"},
 };
 
 const char *
@@ -128,6 +134,13 @@ table_json(const GPtrArray *collectives, const CalibratedCollective *collective)
 
 /* ---- bandwidths for other shapes */
 
+static void
+replace_number(cJSON *object, const char *key, double value)
+{
+  cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+  cJSON_AddNumberToObject(object, key, value);
+}
+
 /* Bus bandwidth at the largest size, if that is large enough to be near the asymptote; 0: not. */
 static double
 asymptote(const CalibratedCollective *collective)
@@ -163,14 +176,45 @@ add_bandwidths(cJSON *nccl, const ClusterSpec *cluster, const GPtrArray *collect
   double node = inside > 0 ? inside : cluster->intra_busbw;
   double efficiency = between / (cluster->nics * cluster->nic_bandwidth);
   gboolean by_nics = between < 0.97 * cluster->beyond_node * node;
-  if (inside > 0) {
-    cJSON_DeleteItemFromObjectCaseSensitive(nccl, "intra_busbw_gb_per_s");
-    cJSON_AddNumberToObject(nccl, "intra_busbw_gb_per_s", inside / GIGA);
+  if (inside > 0)
+    replace_number(nccl, "intra_busbw_gb_per_s", inside / GIGA);
+  if (between > 0 && by_nics && efficiency <= 1 && efficiency >= 1e-3)
+    replace_number(nccl, "inter_efficiency", efficiency);
+}
+
+/* ---- nodes */
+
+/* GPUs of a node that all tables of several nodes with several ranks each agree on; 0: none do. */
+static int
+agreed_gpus_per_node(const GPtrArray *collectives)
+{
+  int agreed = 0;
+  for (guint i = 0; i < collectives->len; i++) {
+    const CalibratedCollective *collective = g_ptr_array_index(collectives, i);
+    int here = (int) ceil_div(collective->about.ranks, collective->about.nodes);
+    if (collective->about.nodes == 1 || here == 1)
+      continue;
+    if (agreed > 0 && here != agreed)
+      return 0;
+    agreed = here;
   }
-  if (between > 0 && by_nics && efficiency <= 1 && efficiency >= 1e-3) {
-    cJSON_DeleteItemFromObjectCaseSensitive(nccl, "inter_efficiency");
-    cJSON_AddNumberToObject(nccl, "inter_efficiency", efficiency);
-  }
+  return agreed;
+}
+
+/* A communicator of two nodes of four is none of one node of eight, which would never take the
+ * table's time; NICs are counted by GPU. */
+static void
+resize_nodes(cJSON *root, ClusterSpec *cluster, const GPtrArray *collectives)
+{
+  int gpus = agreed_gpus_per_node(collectives);
+  cJSON *inter_node = cJSON_GetObjectItemCaseSensitive(root, "inter_node");
+  if (gpus == 0 || gpus == cluster->gpus_per_node)
+    return;
+  cluster->nics = MAX(1, cluster->nics * gpus / cluster->gpus_per_node);
+  cluster->gpus_per_node = gpus;
+  replace_number(root, "gpus_per_node", gpus);
+  if (cJSON_IsObject(inter_node))
+    replace_number(inter_node, "nics", cluster->nics);
 }
 
 /* ---- the file */
@@ -209,8 +253,8 @@ write_root(cJSON *root, const ClusterSpec *cluster, const GPtrArray *collectives
       cJSON_AddItemToArray(tables, table_json(collectives, g_ptr_array_index(collectives, i)));
 }
 
-char *
-profile_write(const char *base, const GPtrArray *collectives, GError **error)
+static char *
+write_text(const char *base, const GPtrArray *collectives, gboolean resize, GError **error)
 {
   g_autofree char *path = preset_find("cluster", base, error);
   if (!path)
@@ -225,6 +269,20 @@ profile_write(const char *base, const GPtrArray *collectives, GError **error)
   if (!document)
     return NULL;
   cJSON *root = cJSON_Duplicate(json_document_root(document), TRUE);
+  if (resize)
+    resize_nodes(root, cluster, collectives);
   write_root(root, cluster, collectives);
   return json_finish(root);
+}
+
+char *
+profile_write(const char *base, const GPtrArray *collectives, GError **error)
+{
+  return write_text(base, collectives, FALSE, error);
+}
+
+char *
+profile_write_resized(const char *base, const GPtrArray *collectives, GError **error)
+{
+  return write_text(base, collectives, TRUE, error);
 }

@@ -8,10 +8,12 @@
  * least so many GPUs if there is one; NULL: none.  Static. */
 const char *profile_base_for(const char *gpu, int gpus_per_node);
 
-/* The text of a cluster file: the one of base (preset or file), with the measured times of
- * collectives (CalibratedCollective) as tables, and the bandwidths that follow from them for groups
- * of other shapes.  Where two measure the same, the smaller time of each size counts.  NULL and
- * error when base cannot be read.  Caller frees. */
+/* The text of a cluster file: that of base (preset or file), with the measured times of collectives
+ * (CalibratedCollective) as tables, and the bandwidths that follow from them for groups of other
+ * shapes.  Where two measure the same, the smaller time of each size counts.  NULL and error when
+ * base cannot be read.  Caller frees. */
 char *profile_write(const char *base, const GPtrArray *collectives, GError **error);
+/* The same with nodes as large as the tables of several nodes say, if they agree. */
+char *profile_write_resized(const char *base, const GPtrArray *collectives, GError **error);
 
 #endif

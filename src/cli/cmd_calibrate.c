@@ -1,8 +1,11 @@
 /* cmd_calibrate.c - highwater calibrate: from measurements to a cluster file. */
+#include "base/json_document.h"
 #include "base/output_file.h"
 #include "base/units.h"
 #include "calibrate/calibration_report.h"
+#include "calibrate/measurements_file.h"
 #include "calibrate/profile_writer.h"
+#include "cli/calibrate_gpus.h"
 #include "cli/registry.h"
 #include "import/nccl_tests_table.h"
 #include <stdio.h>
@@ -17,6 +20,8 @@ typedef struct {
   char *cluster, *output;
   int ranks, nodes;
   gboolean json;
+  char *plan, *device, *samples, *budget; /* for GPUs, see CalibrateRequest */
+  char **assignments;
 } CalibrateArguments;
 
 /* Tables of all files, and messages of the files that have none. */
@@ -149,11 +154,33 @@ collective_free(gpointer collective)
   calibrated_collective_free(collective);
 }
 
+/* A cluster has one kind of GPU: tables of several are mixed only by who names the cluster. */
 static gboolean
-write_profile(const char *path, const char *base, const GPtrArray *collectives, GError **error)
+check_gpus(const CalibrateArguments *arguments, const Inputs *inputs, GError **error)
 {
-  g_autofree char *text = profile_write(base, collectives, error);
-  return text && output_file_write(path, text, strlen(text), error);
+  const char *gpu = NULL;
+  for (guint i = 0; i < inputs->tables->len && !arguments->cluster; i++) {
+    const NcclTestsTable *table = g_ptr_array_index(inputs->tables, i);
+    if (gpu && table->gpu && !g_str_equal(gpu, table->gpu)) {
+      g_set_error(
+          error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+          "calibrate: --output: tables of %s and of %s are not of one cluster; give --cluster "
+          "if they are",
+          gpu, table->gpu);
+      return FALSE;
+    }
+    gpu = table->gpu ? table->gpu : gpu;
+  }
+  return TRUE;
+}
+
+static gboolean
+write_profile(const CalibrateArguments *arguments, const char *base, const GPtrArray *collectives,
+              GError **error)
+{
+  g_autofree char *text = arguments->cluster ? profile_write(base, collectives, error)
+                                             : profile_write_resized(base, collectives, error);
+  return text && output_file_write(arguments->output, text, strlen(text), error);
 }
 
 /* CalibratedCollective of every table; NULL and error when a cluster cannot be loaded. */
@@ -179,10 +206,12 @@ static int
 answer(const CalibrateArguments *arguments, const Inputs *inputs, GError **error)
 {
   const char *base = choose_base(arguments, inputs);
+  if (arguments->output && !check_gpus(arguments, inputs, error))
+    return EXIT_BAD_INPUT;
   g_autoptr(GPtrArray) collectives = calibrate_tables(arguments, inputs, base, error);
   if (!collectives)
     return EXIT_BAD_INPUT;
-  if (arguments->output && !write_profile(arguments->output, base, collectives, error))
+  if (arguments->output && !write_profile(arguments, base, collectives, error))
     return EXIT_BAD_INPUT;
   g_autofree char *report = arguments->json ? calibration_report_json(collectives, inputs->refused)
                                             : calibration_report_text(collectives);
@@ -211,13 +240,73 @@ calibrate_files(const CalibrateArguments *arguments, char **positionals, GError 
   return status;
 }
 
-static gboolean
-check_arguments(const CalibrateArguments *arguments, GError **error)
+/* ---- GPUs */
+
+static CalibrateRequest
+request_of(const CalibrateArguments *arguments)
 {
-  const char *wrong = NULL;
-  if (!arguments->from || !arguments->from[0])
-    wrong = "give files with --from; this program measures nothing itself";
-  else if (arguments->ranks < 0 || arguments->ranks == 1 || arguments->ranks > 1 << 20)
+  return (CalibrateRequest){
+      .plan = arguments->plan ? arguments->plan : "fsdp2",
+      .assignments = arguments->assignments,
+      .device = arguments->device,
+      .cluster = arguments->cluster,
+      .output = arguments->output,
+      .samples = arguments->samples,
+      .budget = arguments->budget,
+      .json = arguments->json,
+  };
+}
+
+/* Samples that were stored by an earlier calibration, in a file alone.  FALSE: it is none. */
+static gboolean
+fit_again(const CalibrateArguments *arguments, char **positionals, int *status, GError **error)
+{
+  gsize length;
+  /* What can be read only once is left to the tables' reader. */
+  if (arguments->from[1] || positionals[0] ||
+      !g_file_test(arguments->from[0], G_FILE_TEST_IS_REGULAR))
+    return FALSE;
+  g_autofree char *text = json_text_load(arguments->from[0], &length, NULL);
+  if (!text || !measurements_recognized(text, length))
+    return FALSE;
+  CalibrateRequest request = request_of(arguments);
+  *status = calibrate_samples(&request, json_text_name(arguments->from[0]), text, length, error);
+  return TRUE;
+}
+
+static int
+calibrate(const CalibrateArguments *arguments, char **positionals, GError **error)
+{
+  int status;
+  if (arguments->from && fit_again(arguments, positionals, &status, error))
+    return status;
+  if (arguments->from)
+    return calibrate_files(arguments, positionals, error);
+  CalibrateRequest request = request_of(arguments);
+  request.network = positionals[0];
+  return calibrate_gpus(&request, error);
+}
+
+/* An option that the other of the two ways would leave unused. */
+static const char *
+misplaced(const CalibrateArguments *a, char **positionals)
+{
+  if (a->from && (a->plan || a->assignments || a->budget || a->samples))
+    return "--plan, --set, --budget and --samples are for measuring, not for --from";
+  if (!a->from && (a->ranks || a->nodes))
+    return "--ranks and --nodes are for tables of --from";
+  if (!a->from && positionals[0] && positionals[1])
+    return "one network at most; files are given with --from";
+  if (!a->from && !positionals[0] && (a->plan || a->assignments))
+    return "--plan and --set need a network";
+  return NULL;
+}
+
+static gboolean
+check_arguments(const CalibrateArguments *arguments, char **positionals, GError **error)
+{
+  const char *wrong = misplaced(arguments, positionals);
+  if (arguments->ranks < 0 || arguments->ranks == 1 || arguments->ranks > 1 << 20)
     wrong = "--ranks: 2 to 1048576 are allowed";
   else if (arguments->nodes < 0 || arguments->nodes > 1 << 20)
     wrong = "--nodes: 1 to 1048576 are allowed";
@@ -232,7 +321,17 @@ run(int argc, char **argv, GError **error)
   CalibrateArguments arguments = {0};
   const GOptionEntry entries[] = {
       {"from", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.from,
-       "Fit tables that nccl-tests printed; more files may follow", "FILE"},
+       "Fit tables that nccl-tests printed (more files may follow), or stored samples", "FILE"},
+      {"plan", 0, 0, G_OPTION_ARG_FILENAME, &arguments.plan,
+       "Measure groups and products of this plan (default fsdp2)", "P"},
+      {"set", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.assignments,
+       "Override a key of the plan", "KEY=VALUE"},
+      {"budget", 0, 0, G_OPTION_ARG_STRING, &arguments.budget,
+       "Time to measure: 90s, 5min (default), 1h", "TIME"},
+      {"samples", 0, 0, G_OPTION_ARG_FILENAME, &arguments.samples,
+       "Write all samples; --from fits them again", "FILE"},
+      {"device", 0, 0, G_OPTION_ARG_STRING, &arguments.device,
+       "Device profile to begin with (default: by the GPU's name)", "D"},
       {"cluster", 0, 0, G_OPTION_ARG_STRING, &arguments.cluster,
        "Compare with this cluster and begin the output with it (default: by the GPU)", "CLUSTER"},
       {"ranks", 0, 0, G_OPTION_ARG_INT, &arguments.ranks,
@@ -247,12 +346,17 @@ run(int argc, char **argv, GError **error)
   g_auto(GStrv) positionals = NULL;
   int status = EXIT_BAD_INPUT;
   if (command_parse(&command_calibrate, argc, argv, entries, 0, -1, &positionals, error)) {
-    if (check_arguments(&arguments, error))
-      status = calibrate_files(&arguments, positionals, error);
+    if (check_arguments(&arguments, positionals, error))
+      status = calibrate(&arguments, positionals, error);
   } else if (!*error) {
     status = EXIT_ANSWER_YES;
   }
   g_strfreev(arguments.from);
+  g_strfreev(arguments.assignments);
+  g_free(arguments.plan);
+  g_free(arguments.budget);
+  g_free(arguments.samples);
+  g_free(arguments.device);
   g_free(arguments.cluster);
   g_free(arguments.output);
   return status;
@@ -260,8 +364,7 @@ run(int argc, char **argv, GError **error)
 
 const Command command_calibrate = {
     .name = "calibrate",
-    .arguments = "--from FILE... [--cluster CLUSTER] [--ranks N] [--nodes N] [--output FILE] "
-                 "[--json]",
-    .summary = "Fit measured collectives and write a cluster file with them",
+    .arguments = "[NETWORK [--plan P]] [--budget TIME] | --from FILE...  [--output FILE] [--json]",
+    .summary = "Measure GPUs, or fit measurements, and write a cluster file",
     .run = run,
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "collective/measured.h"
 #include "network/network_flops.h"
 #include "program/program_totals.h"
 
@@ -53,6 +54,10 @@ add_groups(RunInfo *info, const Scenario *s, const Lowered *lowered)
     group->parameters = unit->elements;
     group->unsharded_bytes = unit->unsharded_bytes;
     group->shard_bytes = unit->shard_bytes;
+    group->forward_prefetches = unit->forward_prefetches;
+    group->backward_prefetches = unit->backward_prefetches;
+    group->forward_prefetched_bytes = unit->forward_prefetched_bytes;
+    group->backward_prefetched_bytes = unit->backward_prefetched_bytes;
   }
 }
 
@@ -207,13 +212,35 @@ fill_machine(RunInfo *info, const Scenario *s)
   run_info_add_constant(info, fabric, ORIGIN_DEFAULT);
 }
 
+/* Names the tables that times of the Program's collectives come from, each once. */
+static void
+add_measured(RunInfo *info, const Scenario *s, const Program *program)
+{
+  g_autoptr(GHashTable) named = g_hash_table_new(NULL, NULL);
+  if (s->cluster->tables->len == 0)
+    return;
+  for (guint i = 0; i < program->collectives->len; i++) {
+    const Collective *c = &g_array_index(program->collectives, Collective, i);
+    const Communicator *over =
+        &g_array_index(program->communicators, Communicator, c->communicator);
+    GroupShape shape = group_shape(s->cluster, over->ranks, over->stride);
+    const CollectiveTable *table = measured_table(s->cluster, (CollectiveKind) c->kind, shape);
+    if (!table || !g_hash_table_add(named, (gpointer) (gintptr) table))
+      continue;
+    g_autofree char *name =
+        g_strdup_printf("%s over %d ranks on %d node%s", table->collective, table->ranks,
+                        table->nodes, table->nodes == 1 ? "" : "s");
+    run_info_add_constant(info, name, ORIGIN_IMPORTED);
+  }
+}
+
 RunInfo *
 run_facts(const Scenario *s, const Lowered *lowered, int rank)
 {
   RunInfo *info = run_info_new();
   info->model = g_strdup(s->network->name);
   info->parameters = network_parameter_count(s->network);
-  info->trainable_parameters = info->parameters;
+  info->trainable_parameters = network_trainable_count(s->network);
   info->rank = rank;
   info->equivalent_zero_stage = lowered->zero_stage;
   info->split_tied = s->network->split;
@@ -231,9 +258,10 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   if (has_phases(s->plan))
     add_phases(info, lowered);
   add_communicators(info, s, lowered->program);
+  add_measured(info, s, lowered->program);
   if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
     run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);
-  else if (s->strategy->zero_stage != NULL && s->plan->shard == 1)
+  else if (s->strategy->zero_stage != NULL && s->plan->shard == 1 && !s->strategy->only_replicas)
     run_info_warn(info, "mesh.shard is 1: strategy %s shards nothing", s->plan->strategy);
   return info;
 }

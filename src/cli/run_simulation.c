@@ -3,6 +3,7 @@
 #include "cli/run_simulation.h"
 
 #include "base/units.h"
+#include "cli/prefetch_cost.h"
 #include "cli/run_facts.h"
 #include "cli/run_failure.h"
 #include "cli/simulate_ranks.h"
@@ -46,6 +47,9 @@ executor_config(const RunRequest *request, const Scenario *s, const Lowered *low
   return config;
 }
 
+/* Up to so many steps all are simulated; of more, as many as differ. */
+#define STEPS_ALL_SIMULATED 16
+
 static Recording *
 simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **lowered,
               GError **error)
@@ -54,6 +58,7 @@ simulate_rank(const RunRequest *request, const Scenario *s, int rank, Lowered **
   if (*lowered == NULL)
     return NULL;
   ExecutorConfig config = executor_config(request, s, *lowered);
+  config.stops_when_steady = request->steps > STEPS_ALL_SIMULATED;
   return executor_run((*lowered)->program, &config);
 }
 
@@ -162,7 +167,10 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   if (result->recording == NULL)
     return FALSE;
   result->info = run_facts(s, lowered, request->rank);
+  prefetch_cost(request, s, result->info);
   result->info->failure = failure;
+  if (failure == NULL && !result->recording->out_of_memory.happened)
+    result->info->repeated_steps = request->steps - (int) result->recording->steps->len;
   if (s->plan->failure.given && failure == NULL)
     run_info_warn(result->info, "memory runs out before rank %d fails", s->plan->failure.rank);
   if (!result->recording->out_of_memory.happened)

@@ -89,6 +89,8 @@ build_evaluation(Scenario *s, GError **error)
   NetworkShape shape = lower_evaluation_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
   s->evaluation = network_build(s->network_spec, &shape, error);
+  if (s->evaluation != NULL)
+    lower_compile(s->plan, s->evaluation);
   return s->evaluation != NULL;
 }
 
@@ -112,6 +114,8 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
+  if (s->network != NULL)
+    lower_compile(s->plan, s->network);
   if (s->network == NULL || !check_attention(s, in->network.name, error) ||
       !build_evaluation(s, error))
     return NULL;

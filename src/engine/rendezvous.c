@@ -47,6 +47,12 @@ rendezvous_arrive(Rendezvous *rendezvous, Stream *stream)
 }
 
 SimTime
+rendezvous_arrived(const Rendezvous *rendezvous, int party)
+{
+  return rendezvous->since[party];
+}
+
+SimTime
 rendezvous_waited(const Rendezvous *rendezvous, int party)
 {
   return rendezvous->waited[party];

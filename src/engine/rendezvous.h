@@ -18,6 +18,8 @@ typedef struct _Rendezvous Rendezvous;
  * 0. prefix is not copied: it must outlive the engine. */
 Rendezvous *rendezvous_new(Engine *engine, const char *prefix, gint64 number, int parties);
 
+/* When the party arrived last. */
+SimTime rendezvous_arrived(const Rendezvous *rendezvous, int party);
 /* How long a party has waited for others to arrive, all times together. */
 SimTime rendezvous_waited(const Rendezvous *rendezvous, int party);
 

@@ -87,7 +87,7 @@ communicators_issue(Communicators *set, Gpu *gpu, SimTime now, const ProgramOp *
   SyncPoint *ready = sync_point_new(set->engine, "operands of collective", op->a);
   SyncPoint *done = sync_point_new(set->engine, "end of collective", op->a);
   Work work = collective_work(set, gpu, op->a);
-  span_log_observe(set->spans, op, &work);
+  span_log_observe(set->spans, now, op, &work);
 
   stream_record(stream, now, ready);
   stream_wait(queue->queue, now, ready);

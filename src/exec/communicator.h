@@ -8,12 +8,6 @@
 
 #include "exec/gpu.h"
 
-/* Where a rank meets the others of a communicator. */
-typedef struct {
-  Rendezvous *rendezvous;
-  int party;
-} Seat;
-
 typedef struct {
   Stream *queue;
   Seat seat;

@@ -19,7 +19,9 @@ typedef struct {
   GPtrArray *beyond; /* SyncPoint *: twice STREAM_COUNT a phase beyond: what came before it, and its
                         own */
   int step;
-  gboolean is_over; /* the construction, or step */
+  int last_step;
+  guint first_event[2]; /* in memory, of the step before and of this one */
+  gboolean is_over;     /* the construction, or step */
 } Executor;
 
 static gboolean
@@ -39,17 +41,17 @@ check_program_rules(const Program *program)
 static gboolean
 keeps_spans(const Executor *executor, int step)
 {
-  return executor->keeps_spans &&
-         (executor->config->keep_spans || step == executor->program->steps);
+  return executor->keeps_spans && (executor->config->keep_spans || step == executor->last_step);
 }
 
-/* What the steps will leave in the Recording is known beforehand. */
+/* What the steps will leave in the Recording is known beforehand, unless many may be left out. */
 static void
 reserve_recording(Executor *executor)
 {
   const Program *program = executor->program;
   guint memory = 0, ranges = 0, spans = 0;
-  for (int step = 0; step < program->steps; step++) {
+  int steps = MIN(program->steps, executor->config->stops_when_steady ? 4 : G_MAXINT);
+  for (int step = 0; step < steps; step++) {
     guint counts[PROGRAM_OP_COUNT] = {0};
     const GArray *ops = program_step(program, step)->ops;
     for (guint i = 0; i < ops->len; i++)
@@ -81,14 +83,16 @@ wait_for_device(Executor *executor)
   return host_thread_wait(&rank->host, ends, STREAM_COUNT);
 }
 
-/* The model was built as if memory had no end. */
 static gboolean
 end_construction(Executor *executor)
 {
   gboolean goes_on = wait_for_device(executor);
+  if (executor->recording->out_of_memory.happened)
+    recorder_close_ranges(executor->rank.recorder, executor->rank.host.now);
   recorder_end_construction(executor->rank.recorder);
-  caching_allocator_set_limit(executor->rank.memory.allocator,
-                              executor->config->allocator.memory_limit);
+  if (executor->config->built_elsewhere)
+    caching_allocator_set_limit(executor->rank.memory.allocator,
+                                executor->config->allocator.memory_limit);
   return goes_on;
 }
 
@@ -140,6 +144,8 @@ run_step(Executor *executor, int step)
 {
   Rank *rank = &executor->rank;
   executor->step = step;
+  executor->first_event[0] = executor->first_event[1];
+  executor->first_event[1] = executor->recording->memory->len;
   executor->is_over = FALSE;
   rank_begin(rank, step, keeps_spans(executor, step));
   recorder_begin_step(rank->recorder, rank->host.now);
@@ -232,6 +238,48 @@ describe_run(const ExecutorConfig *config)
   return recording;
 }
 
+/* ---- steps that repeat ---- */
+
+/* The same at the same moment of its step? */
+static gboolean
+same_event(const MemoryEvent *a, SimTime start_a, const MemoryEvent *b, SimTime start_b)
+{
+  return a->time - start_a == b->time - start_b && a->requested_bytes == b->requested_bytes &&
+         a->block_bytes == b->block_bytes && a->address == b->address &&
+         a->allocated_after == b->allocated_after && a->reserved_after == b->reserved_after;
+}
+
+/* Do this step and all that follow issue the list of the one before? */
+static gboolean
+lists_are_one(const Executor *executor)
+{
+  const OpList *list = program_step(executor->program, executor->step - 2);
+  for (int step = executor->step; step <= executor->program->steps; step++)
+    if (program_step(executor->program, step - 1) != list)
+      return FALSE;
+  return TRUE;
+}
+
+/* The step did what the one before did: every block at the same address, and each at the same
+ * moment, whatever the host waited for in between.  So what it found must have been the same, and
+ * so is what it leaves. */
+static gboolean
+is_steady(const Executor *executor)
+{
+  const GArray *memory = executor->recording->memory;
+  guint before = executor->first_event[0], begin = executor->first_event[1];
+  guint n = memory->len - begin;
+  if (executor->step < 2 || n != begin - before || !lists_are_one(executor))
+    return FALSE;
+  const StepRecord *steps =
+      &g_array_index(executor->recording->steps, StepRecord, executor->step - 2);
+  const MemoryEvent *a = &g_array_index(memory, MemoryEvent, before), *b = a + n;
+  for (guint i = 0; i < n; i++)
+    if (!same_event(&a[i], steps[0].start, &b[i], steps[1].start))
+      return FALSE;
+  return TRUE;
+}
+
 /* All that one rank does; the body of its host. */
 static void
 play(gpointer user)
@@ -240,8 +288,12 @@ play(gpointer user)
   gboolean goes_on = run_construction(executor);
   if (executor->keeps_spans)
     reserve_recording(executor);
-  for (int step = 1; step <= executor->program->steps && goes_on; step++)
+  for (int step = 1; step <= executor->last_step && goes_on; step++) {
     goes_on = run_step(executor, step);
+    if (executor->config->stops_when_steady && step + 1 < executor->last_step &&
+        is_steady(executor))
+      executor->last_step = step + 1;
+  }
 }
 
 /* setup has what is the rank's own; the rest is filled in. */
@@ -249,7 +301,9 @@ static void
 begin(Executor *executor, RankSetup *setup)
 {
   AllocatorConfig allocator = executor->config->allocator;
-  allocator.memory_limit = G_MAXINT64;
+  if (executor->config->built_elsewhere)
+    allocator.memory_limit = G_MAXINT64;
+  executor->last_step = executor->program->steps;
   setup->allocator = &allocator;
   setup->engine = executor->engine;
   setup->recording = executor->recording;

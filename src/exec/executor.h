@@ -17,13 +17,16 @@ typedef struct {
 
 typedef struct {
   const ClusterSpec *cluster;
-  AllocatorConfig allocator; /* memory_limit applies after construction */
+  AllocatorConfig allocator;
+  gboolean built_elsewhere; /* memory_limit holds from the first step on */
   gint64 outside_allocator_bytes;
-  gboolean keep_spans;      /* FALSE: of the last step asked for; none if the run ends before */
-  gboolean keeps_gradients; /* zero_grad frees nothing: gradients are there at rest */
-  const char *title;        /* may be NULL */
-  SimTime stop_at;          /* the run ends at that time; 0: with its last step */
-  ExecutorStop *stop;       /* filled in when it ends there; may be NULL */
+  gboolean keep_spans;        /* FALSE: of the last step asked for; none if the run ends before */
+  gboolean keeps_gradients;   /* zero_grad frees nothing: gradients are there at rest */
+  const char *title;          /* may be NULL */
+  gboolean stops_when_steady; /* ends with the step after one that repeats the one before exactly,
+                                 when the rest are alike: the Recording has fewer steps then */
+  SimTime stop_at;            /* the run ends at that time; 0: with its last step */
+  ExecutorStop *stop;         /* filled in when it ends there; may be NULL */
 } ExecutorConfig;
 
 /* Executes the construction and every step, at most 32767 of them.  Out of memory ends the run and

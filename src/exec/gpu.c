@@ -27,10 +27,10 @@ gpu_launch(Gpu *gpu, SimTime now, const ProgramOp *op)
   if (kernel->kind != KERNEL_COPY) { /* what moves over the host's link takes no SMs */
     if (gpu->slowness != 1)
       work.duration = (SimTime) ((double) work.duration * gpu->slowness + 0.5);
-    work.group = gpu->group;
+    work.group = gpu->timing->contends ? gpu->group : NULL;
     work.rate_class = timing_kernel_class(gpu->timing, op->a);
   }
-  span_log_observe(gpu->spans, op, &work);
+  span_log_observe(gpu->spans, now, op, &work);
   stream_submit(gpu->streams[op->stream], now, &work);
 }
 

@@ -22,6 +22,8 @@ host_thread_init(HostThread *host, const DeviceProfile *device)
       [HOST_WORK_COLLECTIVE_CALL] = device->host_collective_ns,
       [HOST_WORK_OPTIMIZER] = device->host_optimizer_ns,
       [HOST_WORK_MODULE] = device->host_module_ns,
+      [HOST_WORK_COMPILED_REGION] = device->host_compiled_region_ns,
+      [HOST_WORK_COMPILED_KERNEL] = device->host_compiled_kernel_ns,
       [HOST_WORK_MEMORY] = memory_ns(device),
   };
   memcpy(host->work_ns, work_ns, sizeof(work_ns));

@@ -162,7 +162,8 @@ rank_init(Rank *rank, const RankSetup *setup)
                           .engine = engine,
                           .recording = setup->recording,
                           .recorder = rank->recorder,
-                          .speed = &rank->speed};
+                          .speed = &rank->speed,
+                          .seats = setup->seats};
   span_log_init(&rank->spans);
   progress_init(&rank->progress, device->clock == CLOCK_ENDLESS);
   rank->host = (HostThread){

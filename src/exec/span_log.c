@@ -15,6 +15,7 @@ span_log_init(SpanLog *log)
 {
   log->phases = g_array_new(FALSE, FALSE, sizeof(PhaseMark));
   log->host = g_array_new(FALSE, FALSE, sizeof(Span));
+  log->issued = g_new0(SimTime *, (gsize) log->program->steps + 1);
   log->step_ops = g_new(const ProgramOp *, (gsize) log->program->steps + 1);
   for (int step = 0; step <= log->program->steps; step++) {
     const OpList *list = step == 0 ? g_ptr_array_index(log->program->lists, 0)
@@ -26,6 +27,9 @@ span_log_init(SpanLog *log)
 void
 span_log_clear(SpanLog *log)
 {
+  for (int step = 0; step <= log->program->steps; step++)
+    g_free(log->issued[step]);
+  g_free(log->issued);
   g_free(log->step_ops);
   g_array_unref(log->phases);
   g_array_unref(log->host);
@@ -36,6 +40,11 @@ span_log_begin(SpanLog *log, int step, gboolean keeps)
 {
   log->step = step;
   log->keeps = keeps;
+  if (!keeps)
+    return;
+  const OpList *list =
+      step == 0 ? g_ptr_array_index(log->program->lists, 0) : program_step(log->program, step - 1);
+  log->issued[step] = g_new(SimTime, list->ops->len);
 }
 
 static int
@@ -56,7 +65,13 @@ static void
 on_started(gpointer user, guint64 tag)
 {
   SpanLog *log = user;
-  log->started[tag_op(log, tag)->stream] = engine_now(log->engine);
+  const ProgramOp *op = tag_op(log, tag);
+  log->started[op->stream] = engine_now(log->engine);
+  if (op->kind != PROGRAM_COLLECTIVE)
+    return;
+  const Collective *collective = &g_array_index(log->program->collectives, Collective, op->a);
+  const Seat *seat = &log->seats[collective->communicator];
+  log->arrived[op->stream] = rendezvous_arrived(seat->rendezvous, seat->party);
 }
 
 static void
@@ -85,6 +100,7 @@ describe_collective(const SpanLog *log, const ProgramOp *op, Span *span)
     span->module = labels_name(log->labels, collective->name);
   span->communicator = labels_name(log->labels, communicator->name);
   span->bytes = collective->bytes;
+  span->arrived = log->arrived[op->stream];
   span->alone = log->timing->collectives[op->a].alone;
 }
 
@@ -116,6 +132,7 @@ on_finished(gpointer user, guint64 tag)
   const ProgramOp *op = tag_op(log, tag);
   Span span = {.start = log->started[op->stream],
                .end = engine_now(log->engine),
+               .issued = log->issued[tag_step(tag)][(guint32) tag],
                .stream = op->stream,
                .step = (gint16) tag_step(tag),
                .module = labels_module(log->labels, op->module),
@@ -129,7 +146,7 @@ on_finished(gpointer user, guint64 tag)
 }
 
 void
-span_log_observe(SpanLog *log, const ProgramOp *op, Work *work)
+span_log_observe(SpanLog *log, SimTime now, const ProgramOp *op, Work *work)
 {
   if (!log->keeps)
     return;
@@ -138,6 +155,7 @@ span_log_observe(SpanLog *log, const ProgramOp *op, Work *work)
   work->finished = on_finished;
   work->user = log;
   work->tag = (guint64) log->step << TAG_OP_BITS | index;
+  log->issued[log->step][index] = now;
   mark_phase(log, work->tag);
 }
 
@@ -148,6 +166,7 @@ span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimT
     return;
   Span span = {.start = start,
                .end = end,
+               .issued = start,
                .alone = end - start,
                .kind = (guint8) kind,
                .stream = STREAM_HOST,

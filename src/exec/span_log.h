@@ -9,6 +9,12 @@
 #include "program/program.h"
 #include "record/recorder.h"
 
+/* Where a rank meets the others of a communicator. */
+typedef struct {
+  Rendezvous *rendezvous;
+  int party;
+} Seat;
+
 typedef struct {
   const Program *program;
   const Timing *timing;
@@ -17,16 +23,19 @@ typedef struct {
   Recording *recording;
   Recorder *recorder;
   const RankSpeed *speed;
+  const Seat *seats;             /* in each communicator of the Program */
   const ProgramOp **step_ops;    /* of each step; 0: the construction */
   int step;                      /* being issued; 0: the construction */
   gboolean keeps;                /* whether its spans are wanted */
   SimTime started[STREAM_COUNT]; /* of what runs now */
+  SimTime arrived[STREAM_COUNT]; /* if that is a collective */
+  SimTime **issued;              /* of each step whose spans are wanted: by op, when */
   GArray *phases;                /* PhaseMark: where the host's phase changed, in order of issue */
   GArray *host;                  /* Span: the host's, by end */
 } SpanLog;
 
-/* program, timing, labels, engine, recording, recorder and speed are set already; the rest is
- * filled in.
+/* program, timing, labels, engine, recording, recorder, speed and seats are set already; the rest
+ * is filled in.
  */
 void span_log_init(SpanLog *log);
 void span_log_clear(SpanLog *log);
@@ -34,9 +43,9 @@ void span_log_clear(SpanLog *log);
 /* The ops that follow belong to this step. */
 void span_log_begin(SpanLog *log, int step, gboolean keeps);
 
-/* Has the engine report work, which executes op (one of the step's list), if the step's spans are
- * wanted. */
-void span_log_observe(SpanLog *log, const ProgramOp *op, Work *work);
+/* Has the engine report work, which executes op (one of the step's list) and is issued now, if the
+ * step's spans are wanted. */
+void span_log_observe(SpanLog *log, SimTime now, const ProgramOp *op, Work *work);
 
 /* The host was held up in what (a CUDA call) from start to end; nothing if that is no time. */
 void span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimTime end);

@@ -6,7 +6,8 @@
  * too; an all-reduce does the one, then the other, less the pass that both have. */
 static const double memory_passes[COLLECTIVE_KIND_COUNT] = {
     [COLLECTIVE_ALL_GATHER] = 2, [COLLECTIVE_REDUCE_SCATTER] = 3, [COLLECTIVE_ALL_REDUCE] = 4,
-    [COLLECTIVE_BROADCAST] = 2,  [COLLECTIVE_REDUCE] = 3,
+    [COLLECTIVE_BROADCAST] = 2,  [COLLECTIVE_REDUCE] = 3,         [COLLECTIVE_ALL_TO_ALL] = 2,
+    [COLLECTIVE_SEND_RECV] = 2,
 };
 
 /* Channels, of one CTA each, that NCCL opens for a group: as its links inside the node allow, or
@@ -35,8 +36,14 @@ collective_timing(const Timing *timing, const Collective *collective)
   result.latency = MIN(result.alone, (SimTime) cost.latency_ns);
   result.sms = collective_sms(cluster, shape);
   double moved = memory_passes[collective->kind] * (double) collective->bytes;
-  if (result.alone > 0)
-    result.memory = moved / ((double) result.alone * 1e-9) / cluster->device->memory_bandwidth;
+  result.leaves_node = shape.nodes > 1;
+  if (result.alone == 0)
+    return result;
+  double seconds = (double) result.alone * 1e-9;
+  double carried = collective_bytes_sent(collective->kind, shape.ranks, collective->bytes);
+  result.memory = moved / seconds / cluster->device->memory_bandwidth;
+  if (shape.ranks_per_node > 1)
+    result.fabric = MIN(carried / seconds / cluster->intra_busbw, 1);
   return result;
 }
 
@@ -44,11 +51,31 @@ collective_timing(const Timing *timing, const Collective *collective)
 static int
 find_load(Timing *timing, const CollectiveTiming *collective)
 {
-  for (int i = 0; i < timing->n_loads; i++)
-    if (timing->loads[i].sms == collective->sms && timing->loads[i].memory == collective->memory)
+  const CollectiveLoad load = {.sms = collective->sms,
+                               .memory = collective->memory,
+                               .fabric = collective->fabric,
+                               .leaves_node = collective->leaves_node};
+  for (int i = 0; i < timing->n_loads; i++) {
+    const CollectiveLoad *known = &timing->loads[i];
+    if (known->sms == load.sms && known->memory == load.memory && known->fabric == load.fabric &&
+        known->leaves_node == load.leaves_node)
       return i;
-  timing->loads[timing->n_loads] = (CollectiveLoad){collective->sms, collective->memory};
+  }
+  timing->loads[timing->n_loads] = load;
   return timing->n_loads++;
+}
+
+/* Whether collectives of both kinds use the links inside a node. */
+static gboolean
+loads_mix(const Timing *timing)
+{
+  gboolean inside = FALSE, outside = FALSE;
+  for (int i = 0; i < timing->n_loads; i++) {
+    const CollectiveLoad *load = &timing->loads[i];
+    inside |= load->fabric > 0 && !load->leaves_node;
+    outside |= load->fabric > 0 && load->leaves_node;
+  }
+  return inside && outside;
 }
 
 /* How many ranks work on the Program: a communicator's members lie `stride` apart. */
@@ -97,6 +124,7 @@ timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster)
         collective_timing(timing, &g_array_index(program->collectives, Collective, i));
     timing->collectives[i].load = find_load(timing, &timing->collectives[i]);
   }
+  timing->mixes = loads_mix(timing);
   init_kernels(timing, program, cluster);
 }
 
@@ -149,6 +177,59 @@ kernel_rate(Timing *timing, int kernel, const Load *load)
   return rate;
 }
 
+/* ---- the links inside a node ---- */
+
+/* Whether running collectives that stay in the node and others that leave it need its links. */
+static gboolean
+both_kinds_run(const Timing *timing, const int *running)
+{
+  gboolean inside = FALSE, outside = FALSE;
+  for (int i = 0; i < timing->n_loads; i++) {
+    gboolean uses = running[i] > 0 && timing->loads[i].fabric > 0;
+    inside |= uses && !timing->loads[i].leaves_node;
+    outside |= uses && timing->loads[i].leaves_node;
+  }
+  return inside && outside;
+}
+
+/* How much of the links each of the running collectives gets at most: an equal part, but none more
+ * than it can use, and what that leaves goes to the others (max-min fair: Bertsekas and Gallager,
+ * Data Networks, section 6.5.2).  1 where there is enough for all. */
+static double
+fabric_level(const Timing *timing, const int *running)
+{
+  double left = 1, below = 0, level = 1;
+  int open = 0;
+  gboolean limited = TRUE;
+  for (int i = 0; i < timing->n_loads; i++)
+    open += timing->loads[i].fabric > 0 ? running[i] : 0;
+  while (open > 0 && limited) {
+    level = left / open;
+    limited = FALSE;
+    for (int i = 0; i < timing->n_loads; i++) {
+      double fabric = timing->loads[i].fabric;
+      if (running[i] == 0 || fabric <= below || fabric > level)
+        continue;
+      left -= running[i] * fabric;
+      open -= running[i];
+      limited = TRUE;
+    }
+    below = level;
+  }
+  return open > 0 ? level : 1;
+}
+
+/* Of its speed alone.  Collectives that all stay in the node share its links as a SharedLink. */
+static double
+collective_rate(const Timing *timing, const CollectiveLoad *load, const int *running,
+                gboolean beside_kernels)
+{
+  double rate = beside_kernels ? 1 / timing->cluster->contention.collective_slowdown : 1;
+  if (timing->mixes && load->fabric > 0 && both_kinds_run(timing, running))
+    rate = MIN(rate, fabric_level(timing, running) / load->fabric);
+  return rate;
+}
+
 /* A RateFunction. */
 static double
 rate_beside(gpointer user, int rate_class, const int *running, int total)
@@ -158,7 +239,7 @@ rate_beside(gpointer user, int rate_class, const int *running, int total)
     return 1;
   Load load = running_load(timing, running);
   if (rate_class < timing->n_loads)
-    return load.count < total ? 1 / timing->cluster->contention.collective_slowdown : 1;
+    return collective_rate(timing, &timing->loads[rate_class], running, load.count < total);
   return load.count > 0 ? kernel_rate(timing, rate_class - timing->n_loads, &load) : 1;
 }
 
@@ -166,7 +247,7 @@ RateGroup *
 timing_group_new(Timing *timing, Engine *engine)
 {
   int classes = timing->n_loads + (int) timing->program->kernels->len;
-  if (!timing->contends || timing->n_loads == 0)
+  if ((!timing->contends && !timing->mixes) || timing->n_loads == 0)
     return NULL;
   return rate_group_new(engine, classes, rate_beside, timing);
 }

@@ -14,12 +14,15 @@ typedef struct {
   SimTime latency; /* of it; nobody shares that */
   double sms;      /* that its channels hold */
   double memory;   /* fraction of the memory's bandwidth */
-  int load;        /* which of the Timing's loads that is */
+  double fabric;   /* fraction of a GPU's links inside the node */
+  gboolean leaves_node;
+  int load; /* which of the Timing's loads that is */
 } CollectiveTiming;
 
-/* What collectives take from kernels: those that take the same are of one load. */
+/* What collectives take from others: those that take the same are of one load. */
 typedef struct {
-  double sms, memory;
+  double sms, memory, fabric;
+  gboolean leaves_node;
 } CollectiveLoad;
 
 /* A kernel's slowdown under the load that it met last. */
@@ -36,7 +39,8 @@ typedef struct {
   CollectiveTiming *collectives; /* of each collective */
   CollectiveLoad *loads;         /* distinct ones, of collectives among several ranks */
   int n_loads;
-  gboolean contends;  /* FALSE: nothing slows anything down */
+  gboolean mixes;     /* collectives in a node and between nodes use the same links */
+  gboolean contends;  /* FALSE: kernels and collectives do not slow each other down */
   KernelParts *parts; /* of each kernel; only if it contends */
   KnownRate *known;
 } Timing;
@@ -44,8 +48,9 @@ typedef struct {
 void timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster);
 void timing_clear(Timing *timing);
 
-/* A device's group of works that slow each other down; NULL when nothing does.  Rate classes are
- * timing_collective_class() and timing_kernel_class(). */
+/* A device's group of works that slow each other down; NULL when nothing does.  Kernels belong to
+ * it only if the Timing contends.  Rate classes are timing_collective_class() and
+ * timing_kernel_class(). */
 RateGroup *timing_group_new(Timing *timing, Engine *engine);
 
 static inline int

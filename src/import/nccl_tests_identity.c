@@ -102,16 +102,25 @@ narrow(Range *range, const RawTiming *timing)
   range->high = MIN(range->high, (timing->busbw + half) / (timing->algbw - half));
 }
 
+/* By the rows from `first` on. */
 static Range
-bandwidth_ratio(const GArray *rows)
+ratio_from(const GArray *rows, guint first)
 {
   Range range = {0, INFINITY};
-  for (guint i = 0; i < rows->len; i++) {
+  for (guint i = first; i < rows->len; i++) {
     const RawRow *row = &g_array_index(rows, RawRow, i);
     narrow(&range, &row->out_of_place);
     narrow(&range, &row->in_place);
   }
   return range;
+}
+
+/* Where rows contradict each other the last one, with the most digits, decides. */
+static Range
+bandwidth_ratio(const GArray *rows)
+{
+  Range all = ratio_from(rows, 0);
+  return all.low <= all.high ? all : ratio_from(rows, rows->len - 1);
 }
 
 /* In-place sendrecv and alltoall are not checked. */

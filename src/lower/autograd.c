@@ -156,6 +156,40 @@ autograd_take_input(Tape *t, gint32 index)
   return node_at(t, index)->incoming[0];
 }
 
+gint32
+autograd_compiled_node(Tape *t, Edge *edges, int n)
+{
+  CompiledCall *call = g_new0(CompiledCall, 1);
+  call->edges = edges;
+  call->edge_count = n;
+  gint32 index = new_node(t, NODE_COMPILED);
+  node_at(t, index)->number = (gint32) t->calls->len;
+  g_ptr_array_add(t->calls, call);
+  return index;
+}
+
+void
+autograd_keep_compiled(Tape *t, gint32 node, int compiled, Place place, TensorRef *tensors)
+{
+  CompiledCall *call = g_ptr_array_index(t->calls, node_at(t, node)->number);
+  call->compiled = compiled;
+  call->place = place;
+  call->tensors = tensors;
+}
+
+/* Where a node's gradients go: n edges. */
+static const Edge *
+edges_of(const Tape *t, const Node *node, int *n)
+{
+  if (node->kind != NODE_COMPILED) {
+    *n = node->edges;
+    return node->edge;
+  }
+  const CompiledCall *call = g_ptr_array_index(t->calls, node->number);
+  *n = call->edge_count;
+  return call->edges;
+}
+
 /* ---- the ready queue: the node made last runs first, gradients of parameters before all (rule L7)
  * ---- */
 
@@ -210,9 +244,10 @@ count_dependencies(Tape *t, gint32 root)
   while (stack->len > 0) {
     gint32 index = g_array_index(stack, gint32, stack->len - 1);
     g_array_set_size(stack, stack->len - 1);
-    const Node *node = node_at(t, index);
-    for (int i = 0; i < node->edges; i++) {
-      gint32 next = node->edge[i].node;
+    int edges;
+    const Edge *edge = edges_of(t, node_at(t, index), &edges);
+    for (int i = 0; i < edges; i++) {
+      gint32 next = edge[i].node;
       if (next < 0)
         continue;
       node_at(t, next)->dependencies++;
@@ -329,7 +364,10 @@ run_hooks(Tape *t, const Node *node)
   for (gint32 hook = node->hook; hook >= 0;) {
     const PreHook *h = &g_array_index(t->hooks, PreHook, hook);
     hook = h->next;
-    t->strategy->before_backward(t->x, h->unit, h->token);
+    if (h->token == TOKEN_INPUT)
+      t->strategy->input_gradient(t->x, h->unit);
+    else
+      t->strategy->before_backward(t->x, h->unit, h->token);
   }
 }
 
@@ -466,6 +504,22 @@ run_region_node(Tape *t, gint32 index)
       send(t, STREAM_COMPUTE, node_at(t, index)->edge[i], gradients[i]);
 }
 
+/* CompiledFunctionBackward. */
+static void
+run_compiled_node(Tape *t, gint32 index)
+{
+  CompiledCall *call = g_ptr_array_index(t->calls, node_at(t, index)->number);
+  g_autofree TensorRef *gradients = g_new(TensorRef, MAX(call->edge_count, 1));
+  compiled_backward(t, call, node_at(t, index)->incoming[0], gradients);
+  release_incoming(t, node_at(t, index));
+  for (int i = 0; i < call->edge_count; i++) {
+    if (call->edges[i].node >= 0)
+      send(t, STREAM_COMPUTE, call->edges[i], gradients[i]);
+    else
+      tape_drop(t, &gradients[i]);
+  }
+}
+
 static void
 run_node(Tape *t, gint32 index)
 {
@@ -496,13 +550,17 @@ run_node(Tape *t, gint32 index)
   case NODE_REGION:
     run_region_node(t, index);
     break;
+  case NODE_COMPILED:
+    run_compiled_node(t, index);
+    break;
   case NODE_PARAMETER_VIEW:
   case NODE_INPUT:
     break;
   }
-  node = node_at(t, index); /* a region may have made nodes */
-  for (int i = 0; i < node->edges; i++) {
-    gint32 next = node->edge[i].node;
+  int edges;
+  const Edge *edge = edges_of(t, node_at(t, index), &edges); /* a region may have made nodes */
+  for (int i = 0; i < edges; i++) {
+    gint32 next = edge[i].node;
     if (next >= 0 && --node_at(t, next)->dependencies == 0)
       ready_push(t, next);
   }
@@ -535,6 +593,7 @@ forget_graph(Tape *t)
   g_array_set_size(t->saved, 0);
   g_array_set_size(t->hooks, 0);
   g_ptr_array_set_size(t->frames, 0);
+  g_ptr_array_set_size(t->calls, 0);
 }
 
 /* Whoever called backward() goes on behind the gradients it left on another stream

@@ -95,6 +95,7 @@ recompute(Tape *t, CheckpointFrame *frame)
   frame->alternations = 0;
   program_builder_push(t->builder, RANGE_HOOK, "recompute", 0);
   t->recomputing = frame;
+  t->x->recomputing = TRUE;
   tape_autocast_begin(t);
   TensorRef result = run_region(t, frame->block, frame->place, frame->arguments, args);
   if (!t->stop)
@@ -102,6 +103,7 @@ recompute(Tape *t, CheckpointFrame *frame)
   t->stop = FALSE;
   tape_autocast_end(t);
   t->recomputing = NULL;
+  t->x->recomputing = FALSE;
   program_builder_pop(t->builder);
   frame->done = TRUE;
 }
@@ -109,15 +111,18 @@ recompute(Tape *t, CheckpointFrame *frame)
 /* ---- saved tensors ---- */
 
 /* The tensor as a node keeps it.  A Parameter is kept as such; a tensor made of its data - a view,
- * or what a recomputation delivers - is one of its own, with the memory that the parameter had
- * then: where parameters are resized in place that is the parameter's, where their data is swapped
- * it lives on. */
+ * or what a recomputation delivers of one that requires a gradient (_recomputation_hook detaches
+ * those) - is one of its own, with the memory that the parameter had then: where parameters are
+ * resized in place that is the parameter's, where their data is swapped it lives on. */
 static TensorRef
 kept_tensor(const Tape *t, const TensorRef *ref)
 {
   TensorRef kept = *ref;
-  if (ref->parameter < 0 || !t->strategy->swaps_parameters ||
-      (t->recomputing == NULL && !ref->is_view))
+  if (ref->parameter < 0 || !t->strategy->swaps_parameters)
+    return kept;
+  gboolean detached =
+      t->recomputing != NULL && network_parameter(t->network, ref->parameter)->requires_grad;
+  if (!detached && !ref->is_view)
     return kept;
   kept.storage = t->x->parameters[ref->parameter].unsharded;
   kept.parameter = -1;

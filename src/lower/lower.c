@@ -3,7 +3,9 @@
 #include "lower/lower.h"
 
 #include "lower/phases.h"
+#include "lower/plan_names.h"
 #include "lower/step_walk.h"
+#include "network/compiled.h"
 #include "strategy/retain.h"
 
 NetworkPrecision
@@ -34,7 +36,11 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
                     : loss == LOSS_DIVIDED ? 1
                                            : LOSS_STEPS,
       .precision = lower_precision(plan),
-      .dispatch_mode = plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP,
+      .dispatch_mode =
+          plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP && !plan->compile_per_block,
+      .trainable = plan->trainable,
+      .lora = plan->lora,
+      .plan = plan,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
@@ -59,18 +65,76 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
   return shape;
 }
 
+void
+lower_compile(const PlanSpec *plan, Network *network)
+{
+  guint n = network->blocks->len;
+  g_autofree CompiledPolicy *policies = g_new(CompiledPolicy, MAX(n, 1));
+  if (!plan->compile_per_block)
+    return;
+  for (guint i = 0; i < n; i++)
+    policies[i] = !plan_spec_checkpoints(plan, (int) i)                   ? COMPILED_MIN_CUT
+                  : plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP ? COMPILED_SELECTED
+                                                                          : COMPILED_NOTHING;
+  network_compile(network, policies);
+}
+
 /* ---- what no strategy can honour yet, and names that must exist ---- */
+
+/* A compiled block is one call for its hooks and checkpoints. */
+static gboolean
+accept_compile(const LowerInput *in, GError **error)
+{
+  if (in->plan->checkpointing.around != AROUND_MODULE)
+    return plan_spec_refuse(in->plan, error, "activation_checkpointing.around",
+                            "compiled blocks have their checkpoints inside: module");
+  if (in->strategy->before_module != NULL)
+    return plan_spec_refuse(in->plan, error, "compile",
+                            "strategy %s has hooks on every module: use \"none\"",
+                            in->plan->strategy);
+  return TRUE;
+}
+
+/* Composer's optimizer has states of flat parameters, which no state dict here speaks of. */
+static gboolean
+accept_composer(const LowerInput *in, GError **error)
+{
+  const PlanSpec *plan = in->plan;
+  gboolean saves = plan->phases.save.given && plan->phases.save.optimizer;
+  gboolean loads = plan->phases.load.given && plan->phases.load.optimizer;
+  if (in->strategy->flatten == NULL || (!saves && !loads))
+    return TRUE;
+  return plan_spec_refuse(plan, error, saves ? "phases.save.optimizer" : "phases.load.optimizer",
+                          "not yet supported for composer's flat parameters");
+}
 
 static gboolean
 accept_plan(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
-  if (plan->compile_per_block)
-    return plan_spec_refuse(plan, error, "compile",
-                            "'per_block' is not yet supported: use \"none\"");
-  if (!phases_accept(in, error))
+  if (plan->compile_per_block && !accept_compile(in, error))
+    return FALSE;
+  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER && !accept_composer(in, error))
+    return FALSE;
+  if (!plan_names_check(plan, in->network, error) || !phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
+}
+
+/* Hooks inside of a compiled block would be called by nobody. */
+static gboolean
+accept_hooks(const StrategyContext *x, GError **error)
+{
+  for (guint i = 0; i < x->network->modules->len; i++) {
+    int block = network_module(x->network, (int) i)->block;
+    gboolean inside = block >= 0 && network_block(x->network, block)->compiled >= 0 &&
+                      network_block(x->network, block)->module != (int) i;
+    if (inside && g_array_index(x->unit_begins, int, i) >= 0)
+      return plan_spec_refuse(x->plan, error, "compile",
+                              "%s is a group inside of a block, which per_block compiles whole",
+                              network_module(x->network, (int) i)->path);
+  }
+  return TRUE;
 }
 
 /* ---- the context ---- */
@@ -105,6 +169,7 @@ context_init(StrategyContext *x, const LowerInput *in)
       .device = in->device,
       .rank = in->rank % in->plan->shard,
       .global_rank = in->rank,
+      .replica = in->rank / in->plan->shard,
       .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };
@@ -232,7 +297,8 @@ write_program(StrategyContext *x, const LowerInput *in, LoadMap *load)
   lowered->has_expected = in->strategy->expected != NULL;
   if (lowered->has_expected)
     lowered->expected = in->strategy->expected(x);
-  lowered->keeps_gradients = in->strategy->keeps_gradients;
+  lowered->keeps_gradients =
+      in->strategy->keeps_gradients != NULL && in->strategy->keeps_gradients(in->plan);
   lowered->zero_stage = in->strategy->zero_stage != NULL ? in->strategy->zero_stage(x) : 0;
   lowered->spread = in->strategy->spread != NULL ? in->strategy->spread(x) : (StateSpread){1, 1};
   if (in->strategy->teardown != NULL)
@@ -258,7 +324,7 @@ lower(const LowerInput *in, GError **error)
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
   LoadMap *load = NULL;
-  if (retain_accept(&x, error) && load_map_new(in, &load, error)) {
+  if (accept_hooks(&x, error) && retain_accept(&x, error) && load_map_new(in, &load, error)) {
     lowered = write_program(&x, in, load);
   } else {
     if (in->strategy->teardown != NULL)

@@ -53,6 +53,8 @@ StateLayout *lower_state_layout(const LowerInput *input, GError **error);
 NetworkPrecision lower_precision(const PlanSpec *plan);
 /* The shape that a network must be built for. */
 NetworkShape lower_shape(const PlanSpec *plan, const DeviceProfile *device);
+/* Compiles the blocks of a network for the plan, if it says so. */
+void lower_compile(const PlanSpec *plan, Network *network);
 /* The same for the plan's evaluation. */
 NetworkShape lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device);
 

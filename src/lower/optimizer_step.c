@@ -96,34 +96,49 @@ small(StrategyContext *x, gint64 elements, const char *what)
 /* Chunks of 65536 elements in _foreach_norm's table (aten/src/ATen/native/cuda/ForeachReduceOp.cu).
  */
 static gint64
-most_chunks(const StrategyContext *x)
+most_chunks(const StrategyContext *x, const GArray *clipped)
 {
   gint64 most = 0;
-  for (guint i = 0; i < x->network->parameters->len; i++)
-    most = MAX(most, ceil_div(x->parameters[i].local_elements, 65536));
+  for (guint i = 0; i < clipped->len; i++) {
+    guint k = g_array_index(clipped, guint, i);
+    most = MAX(most, ceil_div(x->parameters[k].local_elements, 65536));
+  }
   return most;
+}
+
+/* The parameters that have a gradient: guint, in order. */
+static GArray *
+clipped_parameters(const StrategyContext *x)
+{
+  GArray *clipped = g_array_new(FALSE, FALSE, sizeof(guint));
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    if (is_stepped(x, i))
+      g_array_append_val(clipped, i);
+  return clipped;
 }
 
 /* The norms of all tensors, each a scalar of its own.  As many are made as there are tensors and
  * taken by those that are not empty; an empty one gets a zero of its own, and what is left over
  * goes (foreach_tensor_norm_cuda). */
 static StorageId *
-tensor_norms(StrategyContext *x)
+tensor_norms(StrategyContext *x, const GArray *clipped)
 {
-  guint n = x->network->parameters->len, taken = 0;
+  guint n = clipped->len, taken = 0;
   StorageId *norms = g_new(StorageId, n);
   g_autofree StorageId *made = g_new(StorageId, n);
   double bytes = 0;
-  StorageId partial = temporary(x, 4 * (gint64) n * most_chunks(x), "norms of chunks");
+  StorageId partial = temporary(x, 4 * (gint64) n * most_chunks(x, clipped), "norms of chunks");
   for (guint i = 0; i < n; i++)
     made[i] = temporary(x, dtype_size(stored_dtype(x)), "norm");
   for (guint i = 0; i < n; i++)
-    norms[i] =
-        local_bytes(x, i) > 0 ? made[taken++] : temporary(x, dtype_size(stored_dtype(x)), "norm");
+    norms[i] = local_bytes(x, g_array_index(clipped, guint, i)) > 0
+                   ? made[taken++]
+                   : temporary(x, dtype_size(stored_dtype(x)), "norm");
   for (guint i = 0; i < n; i++) {
-    operand(x, gradient_of(x, i), ROLE_READ);
+    guint k = g_array_index(clipped, guint, i);
+    operand(x, gradient_of(x, k), ROLE_READ);
     operand(x, norms[i], ROLE_WRITE);
-    bytes += (double) local_bytes(x, i);
+    bytes += (double) local_bytes(x, k);
   }
   strategy_launch(x, STREAM_COMPUTE, "foreach_norm", bytes);
   for (guint i = taken; i < n; i++)
@@ -152,9 +167,8 @@ all_reduce_norms(StrategyContext *x, StorageId norms, gint64 n)
 /* The norm of the stacked norms.  Sharded tensors' norms are summed first: powers, a copy that an
  * all-reduce works on, and the roots. */
 static StorageId
-total_norm(StrategyContext *x, gboolean gathered, StorageId *norms)
+total_norm(StrategyContext *x, gboolean gathered, gint64 n, StorageId *norms)
 {
-  gint64 n = x->network->parameters->len;
   StorageId stack = temporary(x, n * dtype_size(stored_dtype(x)), "stack of norms"),
             waited = NO_STORAGE;
   for (gint64 i = 0; i < n; i++)
@@ -188,11 +202,11 @@ are_on_host(const StrategyContext *x)
 static void
 clip_on_host(StrategyContext *x)
 {
-  guint n = x->network->parameters->len;
+  g_autoptr(GArray) clipped = clipped_parameters(x);
   double bytes = 0;
-  for (guint i = 0; i < n; i++)
-    bytes += (double) local_bytes(x, i);
-  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) n);
+  for (guint i = 0; i < clipped->len; i++)
+    bytes += (double) local_bytes(x, g_array_index(clipped, guint, i));
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) clipped->len);
   strategy_work_on_host(x, 3 * bytes);
 }
 
@@ -204,10 +218,13 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
     clip_on_host(x);
     return;
   }
-  gint64 n = x->network->parameters->len;
+  g_autoptr(GArray) clipped = clipped_parameters(x);
+  gint64 n = clipped->len;
   double bytes = 0;
-  StorageId *norms = tensor_norms(x);
-  StorageId total = total_norm(x, strategy->sharded_norms && x->plan->shard > 1, norms);
+  if (n == 0)
+    return;
+  StorageId *norms = tensor_norms(x, clipped);
+  StorageId total = total_norm(x, strategy->sharded_norms && x->plan->shard > 1, n, norms);
   for (gint64 i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, norms[i]);
   g_free(norms);
@@ -220,8 +237,9 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) n);
   operand(x, clamped, ROLE_READ);
   for (gint64 i = 0; i < n; i++) {
-    operand(x, gradient_of(x, (guint) i), ROLE_ACCUMULATE);
-    bytes += 2.0 * (double) local_bytes(x, (guint) i);
+    guint k = g_array_index(clipped, guint, i);
+    operand(x, gradient_of(x, k), ROLE_ACCUMULATE);
+    bytes += 2.0 * (double) local_bytes(x, k);
   }
   strategy_launch(x, STREAM_COMPUTE, "foreach_mul", bytes);
   live_storage_drop(x->live, clamped);

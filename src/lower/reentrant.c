@@ -17,6 +17,9 @@ reentrant_wants(const Tape *t, int block)
 TensorRef
 reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
+  gboolean wants = FALSE;
+  for (int i = 0; i < n; i++)
+    wants |= args[i].node >= 0;
   gint32 number = (gint32) t->frames->len;
   CheckpointFrame *frame = checkpoint_frame_new(t, block, place, n, args);
   g_ptr_array_add(t->frames, frame);
@@ -24,12 +27,17 @@ reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args)
     tape_hold(t, &args[i]);
     live_storage_promote(t->live, args[i].storage, CATEGORY_ACTIVATION);
   }
-  gint32 node = autograd_region_node(t, number, n, args); /* older than all that the call makes */
+  gint32 node = wants ? autograd_region_node(t, number, n, args) /* older than all of the call's */
+                      : -1;
   t->x->no_grad = TRUE;
   TensorRef result = tape_call_hooked(t, block, place, n, args);
   t->x->no_grad = FALSE;
   result.node = node;
   result.output = 0;
+  if (!wants) { /* no node keeps it */
+    g_ptr_array_index(t->frames, number) = NULL;
+    checkpoint_frame_free(t, frame);
+  }
   return result;
 }
 

@@ -64,6 +64,8 @@ step_walk_construct(StepWalk *w)
   if (w->strategy->initialize != NULL)
     w->strategy->initialize(x);
   program_builder_empty_cache(x->builder);
+  if (w->strategy->construct_optimizer != NULL && x->plan->optimizer.name != OPTIMIZER_NONE)
+    w->strategy->construct_optimizer(x);
   make_inputs(w);
   end_phase(x);
 }
@@ -184,7 +186,7 @@ optimize(StepWalk *w)
   begin_phase(x, "optimizer");
   if (whole)
     w->strategy->optimizer_step(x);
-  else
+  else if (w->strategy->update == NULL || !w->strategy->update(x))
     optimizer_step(x, w->optimizer);
   end_phase(x);
 }

@@ -43,6 +43,8 @@ new_tape(StrategyContext *context, const Strategy *strategy, const Network *netw
   t->saved = g_array_new(FALSE, FALSE, sizeof(SavedVariable));
   t->hooks = g_array_new(FALSE, FALSE, sizeof(PreHook));
   t->frames = g_ptr_array_new();
+  t->calls = g_ptr_array_new_with_free_func(compiled_call_free);
+  compiled_make_ids(t);
   t->ready = g_array_new(FALSE, FALSE, sizeof(gint32));
   t->casts = g_array_new(FALSE, FALSE, sizeof(CachedCast));
   for (int i = 0; i < THREAD_COUNT; i++)
@@ -94,6 +96,8 @@ tape_free(Tape *t)
   g_array_unref(t->saved);
   g_array_unref(t->hooks);
   g_ptr_array_unref(t->frames);
+  g_ptr_array_unref(t->calls);
+  g_ptr_array_unref(t->compiled_ids);
   g_array_unref(t->ready);
   g_array_unref(t->casts);
   g_free(t);
@@ -145,7 +149,7 @@ operand(Tape *t, const Activation *a, gint16 slot, ValueInfo *info)
   TensorRef ref = NO_TENSOR;
   ref.parameter = parameter;
   ref.dtype = (guint8) t->network->shape.precision.weights;
-  if (p->trainable && t->recomputing == NULL && !t->x->evaluating)
+  if (p->requires_grad && t->recomputing == NULL && !t->x->evaluating)
     ref.node = autograd_accumulate_node(t, parameter);
   *info = (ValueInfo){.dtype = ref.dtype, .dims = (guint8) p->dims};
   memcpy(info->shape, p->shape, sizeof(p->shape));

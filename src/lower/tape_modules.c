@@ -104,6 +104,9 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args)
   s->before_forward(t->x, unit);
   if (s->marks_inputs && args[0].node >= 0)
     autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
+  if (s->wants_input_gradient != NULL && args[0].node >= 0 && !t->x->no_grad &&
+      s->wants_input_gradient(t->x, unit))
+    autograd_add_hook(t, args[0].node, unit, TOKEN_INPUT);
 }
 
 /* Hooks after it, on its output. */
@@ -114,9 +117,15 @@ tape_exit_module(Tape *t, int module, TensorRef *output)
     retain_module(t->x, module);
   after_module(t, module, output);
   int unit = unit_at(t->x->unit_ends, module);
-  if (unit < 0 || t->recomputing != NULL)
+  if (unit < 0)
     return;
   program_builder_set_module(t->builder, module);
+  if (t->recomputing != NULL) {
+    if (t->strategy->after_recompute != NULL)
+      t->strategy->after_recompute(t->x, unit);
+    return;
+  }
+  t->x->output_requires_grad = output->node >= 0;
   int token = t->strategy->after_forward(t->x, unit);
   if (output->node >= 0)
     autograd_add_hook(t, output->node, unit, token);
@@ -131,7 +140,9 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   int module = place.first_module;
   tape_enter_module(t, module, n, received);
   gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
-  TensorRef result = inner && checkpoint_wants(t, block)
+  int compiled = network_block(t->network, block)->compiled;
+  TensorRef result = compiled >= 0 ? compiled_run(t, compiled, place, received)
+                     : inner && checkpoint_wants(t, block)
                          ? checkpoint_run(t, block, place, n, received)
                          : tape_run(t, place, n, received);
   if (!t->stop)

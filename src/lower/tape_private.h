@@ -24,6 +24,7 @@ typedef enum {
   NODE_POST_BACKWARD,
   NODE_FLATTEN, /* all gradients of a flat parameter; VIEW nodes of its parameters follow it */
   NODE_PARAMETER_VIEW, /* keeps the gradient of one of them until then */
+  NODE_COMPILED,       /* a compiled block, whole; its edges are its call's */
   NODE_REGION,         /* a reentrant checkpoint: runs its region again, and backwards */
   NODE_INPUT,          /* keeps the gradient of one of the region's inputs */
   NODE_MODULE_BEGIN,   /* at a module's output: its backward begins */
@@ -42,7 +43,7 @@ typedef struct {
   guint8 saves;
   guint8 stream; /* StreamId: where its inputs are joined and it runs */
   gint32 number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN,
-                    frame of a REGION, module of a MODULE_ node */
+                    frame of a REGION, module of a MODULE_ node, call of a COMPILED */
   const Op *op;
   Place place;
   gint32 first_saved;  /* into Tape.saved */
@@ -53,10 +54,21 @@ typedef struct {
   guint8 has_incoming[OP_OUTPUTS];
 } Node;
 
-/* The unit whose parameters must be there before the node runs. */
+/* One call of a compiled block: what its node keeps. */
+typedef struct {
+  int compiled; /* into Network.compiled */
+  Place place;
+  Edge *edges; /* by CompiledGradient */
+  int edge_count;
+  TensorRef *tensors; /* by buffer: those that are saved, and parameters */
+} CompiledCall;
+
+/* The unit whose parameters must be there before the node runs, or (TOKEN_INPUT) whose input's
+ * gradient is there then. */
 typedef struct {
   gint32 unit, token, next;
 } PreHook;
+#define TOKEN_INPUT G_MININT32
 
 /* One checkpointed call. */
 typedef struct {
@@ -96,13 +108,15 @@ struct _Tape {
   const Network *network;
   ProgramBuilder *builder;
   LiveStorages *live;
-  FunctionIds *ids;  /* by function */
-  GArray *nodes;     /* Node */
-  GArray *saved;     /* SavedVariable */
-  GArray *hooks;     /* PreHook */
-  GPtrArray *frames; /* CheckpointFrame * (NULL when dead) */
-  GArray *ready;     /* gint32: heap of nodes, highest number first */
-  GArray *casts;     /* CachedCast: of the autocast region that is open */
+  FunctionIds *ids;        /* by function */
+  GArray *nodes;           /* Node */
+  GArray *saved;           /* SavedVariable */
+  GArray *hooks;           /* PreHook */
+  GPtrArray *frames;       /* CheckpointFrame * (NULL when dead) */
+  GPtrArray *calls;        /* CompiledCall *: of the current graph */
+  GPtrArray *compiled_ids; /* by compiled block: compiled.c's */
+  GArray *ready;           /* gint32: heap of nodes, highest number first */
+  GArray *casts;           /* CachedCast: of the autocast region that is open */
   gboolean autocast_open;
   StorageId workspace[THREAD_COUNT][WORKSPACE_COUNT];
   Thread thread;
@@ -144,6 +158,8 @@ typedef struct {
 } OpRun;
 /* The buffers that the op has are empty, its outputs' infos filled in, the Program's module set. */
 void tape_begin_run(Tape *t, OpRun *run, const Op *op, Place place);
+/* The thread's workspace of this kind, made at its first use. */
+void tape_use_workspace(Tape *t, Workspace kind);
 /* Plays steps [first, end) of the function's. */
 void tape_play(Tape *t, OpRun *run, int first, int end);
 
@@ -176,6 +192,10 @@ void autograd_view_parameters(Tape *t, int unit, StreamId stream);
 void autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref);
 void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
 
+/* The node of a compiled block's call, which takes its edges; and what it keeps, once it has run:
+ * the tensors are taken too. */
+gint32 autograd_compiled_node(Tape *t, Edge *edges, int n);
+void autograd_keep_compiled(Tape *t, gint32 node, int compiled, Place place, TensorRef *tensors);
 /* The node of a region that ran without a graph. */
 gint32 autograd_region_node(Tape *t, gint32 frame, int n, const TensorRef *args);
 /* A node that keeps what comes to it, and what has come; -1: NO_TENSOR.  The reference becomes the
@@ -212,6 +232,17 @@ void checkpoint_release(Tape *t, SavedVariable *saved);
 gboolean checkpoint_replay(Tape *t, OpRun *run);
 /* selective_op: keeps the outputs if the policy says so. */
 void checkpoint_keep(Tape *t, const OpRun *run);
+
+/* ---- compiled.c ---- */
+
+void compiled_make_ids(Tape *t);
+void compiled_ids_free(gpointer ids);
+void compiled_call_free(gpointer call);
+/* Runs a compiled block with borrowed arguments; the result's reference is the caller's. */
+TensorRef compiled_run(Tape *t, int compiled, Place place, const TensorRef *args);
+/* Runs its backward: gradients by CompiledGradient, references the caller's.  incoming is borrowed.
+ */
+void compiled_backward(Tape *t, CompiledCall *call, TensorRef incoming, TensorRef *gradients);
 
 /* ---- reentrant.c ---- */
 

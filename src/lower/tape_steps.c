@@ -7,8 +7,8 @@
 
 /* The thread's cuBLAS workspace is made after the first product that the thread launches, and stays
  * (aten/src/ATen/cuda/CublasHandlePool.cpp). */
-static void
-use_workspace(Tape *t, Workspace kind)
+void
+tape_use_workspace(Tape *t, Workspace kind)
 {
   StorageId *workspace = &t->workspace[t->thread][kind];
   if (*workspace != NO_STORAGE)
@@ -120,7 +120,7 @@ static gboolean
 is_not_made(const Tape *t, const OpRun *run, const OpStep *step)
 {
   int output = step->buffer - BUFFER_OUT;
-  return t->x->no_grad && output >= 0 && output < OP_OUTPUTS &&
+  return (t->x->no_grad || !run->op->node) && output >= 0 && output < OP_OUTPUTS &&
          ((run->op->info->for_backward >> output) & 1);
 }
 
@@ -296,7 +296,7 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     launch(t, run, step->index);
     break;
   case STEP_WORKSPACE:
-    use_workspace(t, (Workspace) step->index);
+    tape_use_workspace(t, (Workspace) step->index);
     break;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "network/builder_private.h"
+#include "network/compiled.h"
 #include "network/strides.h"
 
 #define MOST_SLOTS 30000
@@ -55,6 +56,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->buffers = builder_array(sizeof(Buffer), buffer_clear);
   n->blocks = builder_array(sizeof(Block), NULL);
   n->functions = g_ptr_array_new_with_free_func(network_function_free);
+  n->compiled = g_ptr_array_new_with_free_func(compiled_block_free);
   n->tables = builder_array(sizeof(gint16), NULL);
   n->inputs = builder_array(sizeof(ValueInfo), NULL);
   n->embedding_modules = builder_array(sizeof(int), NULL);
@@ -63,11 +65,11 @@ builder_new(const char *name, const NetworkShape *shape)
   for (int i = 0; i < LOSS_STEPS; i++)
     n->loss_step[i] = -1;
   n->tied_module = n->tied_weight = -1;
-  b->frames = g_ptr_array_new();
+  b->outer = builder_array(sizeof(Writing), NULL);
+  b->written = builder_array(sizeof(WrittenBlock), NULL);
   b->open_modules = builder_array(sizeof(int), NULL);
   b->paths = g_hash_table_new(g_str_hash, g_str_equal);
-  b->references = builder_array(sizeof(gint32), NULL);
-  b->module = -1;
+  b->now.module = -1;
   builder_module(b, "", "Model");
   return b;
 }
@@ -92,16 +94,15 @@ builder_finish(Builder *b, GError **error)
 {
   if (b->error == NULL && b->network->main >= 0)
     write_loss_steps(b);
-  g_assert(b->frames->len == 0 || b->error != NULL);
   Network *network = b->network;
   if (b->error != NULL) {
     g_propagate_error(error, b->error);
     g_clear_pointer(&network, network_free);
   }
-  g_ptr_array_unref(b->frames);
+  g_array_unref(b->outer);
+  g_array_unref(b->written);
   g_array_unref(b->open_modules);
   g_hash_table_unref(b->paths);
-  g_array_unref(b->references);
   g_free(b);
   return network;
 }
@@ -132,14 +133,30 @@ builder_fail(Builder *b, const char *format, ...)
 
 /* ---- modules and parameters ---- */
 
+gboolean
+builder_in_block(const Builder *b)
+{
+  int open = g_array_index(b->open_modules, int, b->open_modules->len - 1);
+  return network_module(b->network, open)->block >= 0;
+}
+
+char *
+builder_path(const Builder *b, const char *name)
+{
+  GArray *open = b->open_modules;
+  const char *above = "";
+  if (open->len > 0)
+    above = network_module(b->network, g_array_index(open, int, open->len - 1))->path;
+  return *above != '\0' ? g_strconcat(above, ".", name, NULL) : g_strdup(name);
+}
+
 int
 builder_module(Builder *b, const char *name, const char *type)
 {
   GArray *open = b->open_modules;
   int parent = open->len > 0 ? g_array_index(open, int, open->len - 1) : -1;
-  const char *above = parent >= 0 ? network_module(b->network, parent)->path : "";
   Module module = {
-      .path = *above != '\0' ? g_strconcat(above, ".", name, NULL) : g_strdup(name),
+      .path = builder_path(b, name),
       .type = type,
       .parent = parent,
       .first_parameter = (int) b->network->parameters->len,
@@ -217,6 +234,22 @@ builder_checked_value(Builder *b, const char *what, const ValueInfo *info)
   return one_element;
 }
 
+/* With adapters and nothing said about who trains, those do (PEFT freezes the rest). */
+static gboolean
+is_trainable(const Builder *b, const char *name)
+{
+  const NetworkShape *shape = &b->network->shape;
+  if (shape->trainable != NULL)
+    return name_patterns_choose(shape->trainable, name);
+  return shape->lora == NULL || b->adapter;
+}
+
+void
+builder_adapter(Builder *b, gboolean begins)
+{
+  b->adapter = begins;
+}
+
 int
 builder_parameter(Builder *b, const char *name, int dims, ...)
 {
@@ -226,8 +259,9 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
       .name = *owner->path != '\0' ? g_strconcat(owner->path, ".", name, NULL) : g_strdup(name),
       .module = module,
       .dims = dims,
-      .trainable = TRUE,
+      .adapter = b->adapter,
   };
+  p.trainable = p.requires_grad = is_trainable(b, p.name);
   va_list args;
   va_start(args, dims);
   for (int i = 0; i < dims; i++)
@@ -257,7 +291,7 @@ builder_block_begin(Builder *b, const char *type)
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
   Block block = {
-      .module = module, .first_parameter = (int) b->network->parameters->len, .function = -1};
+      .module = module, .first_parameter = (int) b->network->parameters->len, .function = -1, .compiled = -1};
   g_array_append_val(b->network->blocks, block);
 }
 
@@ -273,39 +307,54 @@ builder_block_end(Builder *b)
 int
 builder_in_module(Builder *b, int module)
 {
-  int before = b->module;
-  b->module = module;
+  int before = b->now.module;
+  b->now.module = module;
   return before;
 }
 
 /* ---- slots and references ---- */
 
+guint8
+builder_depth(const Builder *b, gboolean temporary)
+{
+  return (guint8) MIN(2 * b->now.frames->len + (temporary ? 1 : 0), 255);
+}
+
+void
+builder_held_at(Builder *b, gint16 slot, guint8 depth)
+{
+  if (slot < 0)
+    return;
+  guint8 *held = &g_array_index(b->now.function->depths, guint8, slot);
+  *held = MIN(*held, depth);
+}
+
 gint16
 builder_new_slot(Builder *b, const ValueInfo *info)
 {
-  guint slot = b->function->values->len;
-  guint8 depth = (guint8) MIN(b->frames->len, 255);
+  guint slot = b->now.function->values->len;
+  guint8 depth = builder_depth(b, TRUE);
   gint32 one = 1;
-  ValueInfo checked = builder_checked_value(b, b->function->name, info);
+  ValueInfo checked = builder_checked_value(b, b->now.function->name, info);
   if (slot >= MOST_SLOTS)
-    builder_fail(b, "%s: more than %d values", b->function->name, MOST_SLOTS);
-  g_array_append_val(b->function->values, checked);
-  g_array_append_val(b->function->depths, depth);
-  g_array_append_val(b->references, one);
+    builder_fail(b, "%s: more than %d values", b->now.function->name, MOST_SLOTS);
+  g_array_append_val(b->now.function->values, checked);
+  g_array_append_val(b->now.function->depths, depth);
+  g_array_append_val(b->now.references, one);
   return (gint16) MIN(slot, MOST_SLOTS);
 }
 
 void
 builder_add_statement(Builder *b, const Statement *statement)
 {
-  g_array_append_val(b->function->statements, *statement);
+  g_array_append_val(b->now.function->statements, *statement);
 }
 
 void
 builder_reference(Builder *b, gint16 slot)
 {
   if (slot >= 0)
-    g_array_index(b->references, gint32, slot)++;
+    g_array_index(b->now.references, gint32, slot)++;
 }
 
 void
@@ -313,7 +362,7 @@ builder_unreference(Builder *b, gint16 slot)
 {
   if (slot < 0)
     return;
-  gint32 *count = &g_array_index(b->references, gint32, slot);
+  gint32 *count = &g_array_index(b->now.references, gint32, slot);
   g_assert(*count > 0 || b->error != NULL);
   if (--*count == 0)
     builder_add_statement(b, &(Statement){.kind = STATEMENT_DROP, .a = slot});
@@ -339,7 +388,7 @@ Val
 builder_weight(Builder *b, int parameter)
 {
   int relative =
-      b->error == NULL ? parameter - b->base_parameter : 0; /* after an error any will do */
+      b->error == NULL ? parameter - b->now.base_parameter : 0; /* after an error any will do */
   return (Val){SLOT_OF_PARAMETER(relative), FALSE};
 }
 
@@ -347,11 +396,12 @@ builder_weight(Builder *b, int parameter)
 static ValueInfo
 weight_info(const Builder *b, gint16 slot)
 {
-  const Parameter *p = network_parameter(b->network, PARAMETER_OF_SLOT(slot) + b->base_parameter);
+  const Parameter *p =
+      network_parameter(b->network, PARAMETER_OF_SLOT(slot) + b->now.base_parameter);
   ValueInfo info = {
       .dtype = (guint8) b->network->shape.precision.weights,
       .dims = (guint8) p->dims,
-      .requires_grad = (guint8) p->trainable,
+      .requires_grad = (guint8) p->requires_grad,
   };
   memcpy(info.shape, p->shape, sizeof(p->shape));
   value_set_contiguous(&info);
@@ -361,7 +411,7 @@ weight_info(const Builder *b, gint16 slot)
 ValueInfo
 builder_info_of(const Builder *b, gint16 slot)
 {
-  return slot < 0 ? weight_info(b, slot) : g_array_index(b->function->values, ValueInfo, slot);
+  return slot < 0 ? weight_info(b, slot) : g_array_index(b->now.function->values, ValueInfo, slot);
 }
 
 ValueInfo
@@ -372,11 +422,33 @@ builder_info(const Builder *b, Val v)
 
 /* ---- functions ---- */
 
+/* All modules are defined: views of a flat tensor require a gradient if one parameter of it does.
+ */
+static void
+share_requires_grad(Network *n)
+{
+  g_autofree int *tensor = g_new(int, n->parameters->len);
+  g_autoptr(GHashTable) required = g_hash_table_new(NULL, NULL);
+  n->shape.flat_tensors(n->shape.plan, n, tensor);
+  for (guint i = 0; i < n->parameters->len; i++)
+    if (network_parameter(n, (int) i)->trainable)
+      g_hash_table_add(required, GINT_TO_POINTER(tensor[i]));
+  for (guint i = 0; i < n->parameters->len; i++)
+    g_array_index(n->parameters, Parameter, i).requires_grad =
+        g_hash_table_contains(required, GINT_TO_POINTER(tensor[i]));
+}
+
 void
 builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos,
                        Val *args)
 {
-  Function *f = b->function = g_new0(Function, 1);
+  if (b->network->functions->len == 0 && b->outer->len == 0 &&
+      b->network->shape.flat_tensors != NULL)
+    share_requires_grad(b->network);
+  g_array_append_val(b->outer, b->now);
+  Function *f = b->now.function = g_new0(Function, 1);
+  b->now.frames = g_ptr_array_new();
+  b->now.references = builder_array(sizeof(gint32), NULL);
   f->name = g_strdup(name);
   f->values = builder_array(sizeof(ValueInfo), NULL);
   f->depths = builder_array(sizeof(guint8), NULL);
@@ -386,10 +458,9 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
   f->kernels = builder_array(sizeof(OpKernel), NULL);
   f->arguments = n;
   f->result = -1;
-  b->base_module = block >= 0 ? network_block(b->network, block)->module : 0;
-  b->base_parameter = block >= 0 ? network_block(b->network, block)->first_parameter : 0;
-  b->module = b->base_module;
-  g_array_set_size(b->references, 0);
+  b->now.base_module = block >= 0 ? network_block(b->network, block)->module : 0;
+  b->now.base_parameter = block >= 0 ? network_block(b->network, block)->first_parameter : 0;
+  b->now.module = b->now.base_module;
   for (int i = 0; i < n; i++)
     args[i] = (Val){builder_new_slot(b, &infos[i]),
                     FALSE}; /* the caller's references: never dropped here */
@@ -398,9 +469,13 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
 int
 builder_function_end(Builder *b, Val result)
 {
-  b->function->result = result.slot;
-  g_ptr_array_add(b->network->functions, b->function);
-  b->function = NULL;
+  b->now.function->result = result.slot;
+  g_assert(b->now.frames->len == 0 || b->error != NULL);
+  g_ptr_array_add(b->network->functions, b->now.function);
+  g_ptr_array_unref(b->now.frames);
+  g_array_unref(b->now.references);
+  b->now = g_array_index(b->outer, Writing, b->outer->len - 1);
+  g_array_set_size(b->outer, b->outer->len - 1);
   return (int) b->network->functions->len - 1;
 }
 

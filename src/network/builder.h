@@ -52,6 +52,13 @@ void builder_module_end(Builder *b);
 int builder_parameter(Builder *b, const char *name, int dims, ...);
 /* A registered buffer of the open module. */
 void builder_buffer(Builder *b, const char *name, gint64 bytes);
+/* Is the open module a block's? */
+gboolean builder_in_block(const Builder *b);
+/* The path that a child of the open module would have.  Caller frees. */
+char *builder_path(const Builder *b, const char *name);
+/* The parameters of the open module, and those defined in it later, are an adapter's: they train
+ * unless the plan says which do. */
+void builder_adapter(Builder *b, gboolean begins);
 /* Opens the next block as a module named by its number; until builder_block_end it defines modules
  * and parameters. */
 void builder_block_begin(Builder *b, const char *type);
@@ -59,8 +66,8 @@ void builder_block_end(Builder *b);
 
 /* ---- functions ---- */
 
-/* Starts a function; its arguments come back in args.  base: the block it is written for (its
- * modules and parameters become relative to it), or -1. */
+/* Starts a function, perhaps inside of another one; its arguments come back in args.  base: the
+ * block it is written for (its modules and parameters become relative to it), or -1. */
 void builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos,
                             Val *args);
 /* Ends it; returns its index. */
@@ -122,9 +129,15 @@ void builder_module_call_by_keyword(Builder *b, int module, Val *arg);
 void builder_module_enter(Builder *b, int module, int n, Val *args);
 /* Its forward() returned this. */
 void builder_module_exit(Builder *b, int module, Val output);
-/* Calls block i, which `function` computes, with the arguments; hooks and checkpointing happen
- * around it. */
-Val builder_block_call(Builder *b, int block, int function, int n, const Val *args);
+/* Whose forward() a block has: it is written for the block with its arguments as names.  Blocks of
+ * one kind, of one model, whose parameters and arguments are alike share a function. */
+typedef struct {
+  Val (*forward)(Builder *b, gconstpointer model, int block, const Val *args);
+  gconstpointer model;
+  int kind;
+} BlockCode;
+/* Calls block i with the arguments; hooks and checkpointing happen around it. */
+Val builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Val *args);
 /* The root's hooks are done: what they kept for the last is let go. */
 void builder_forward_end(Builder *b);
 /* The training loop keeps the value, until it keeps another. */

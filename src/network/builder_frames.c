@@ -21,8 +21,8 @@ typedef struct {
 static Frame *
 top_frame(Builder *b)
 {
-  g_assert(b->frames->len > 0);
-  return g_ptr_array_index(b->frames, b->frames->len - 1);
+  g_assert(b->now.frames->len > 0);
+  return g_ptr_array_index(b->now.frames, b->now.frames->len - 1);
 }
 
 static Frame *
@@ -31,9 +31,9 @@ push_frame(Builder *b)
   Frame *frame = g_new0(Frame, 1);
   frame->locals = builder_array(sizeof(Local), NULL);
   frame->arguments = builder_array(sizeof(gint16), NULL);
-  frame->module = b->module;
+  frame->module = b->now.module;
   frame->called = -1;
-  g_ptr_array_add(b->frames, frame);
+  g_ptr_array_add(b->now.frames, frame);
   return frame;
 }
 
@@ -77,6 +77,7 @@ let(Builder *b, const char *name, Val v)
   Local *local = find_local(top_frame(b), name);
   gint16 old = local->slot;
   local->slot = builder_share(b, v).slot;
+  builder_held_at(b, local->slot, builder_depth(b, FALSE));
   builder_unreference(b, old);
   return (Val){local->slot, FALSE};
 }
@@ -117,10 +118,12 @@ builder_leave_with(Builder *b, int n, Val *results)
     builder_unreference(b, g_array_index(frame->locals, Local, i).slot);
   if (frame->called >= 0)
     builder_module_exit(b, frame->called, results[0]);
-  g_ptr_array_set_size(b->frames, (int) b->frames->len - 1);
+  g_ptr_array_set_size(b->now.frames, (int) b->now.frames->len - 1);
+  for (int i = 0; i < n; i++)
+    builder_held_at(b, results[i].slot, builder_depth(b, TRUE));
   for (guint i = 0; i < frame->arguments->len; i++)
     builder_unreference(b, g_array_index(frame->arguments, gint16, i));
-  b->module = frame->module;
+  b->now.module = frame->module;
   g_array_unref(frame->locals);
   g_array_unref(frame->arguments);
   g_free(frame);
@@ -138,8 +141,10 @@ builder_leave(Builder *b, Val result)
 void
 builder_module_enter(Builder *b, int module, int n, Val *args)
 {
-  Statement s = {
-      .kind = STATEMENT_ENTER, .a = module - b->base_module, .ins = (guint8) n, .outs = (guint8) n};
+  Statement s = {.kind = STATEMENT_ENTER,
+                 .a = module - b->now.base_module,
+                 .ins = (guint8) n,
+                 .outs = (guint8) n};
   g_assert(n <= STATEMENT_SLOTS);
   for (int i = 0; i < n; i++) {
     ValueInfo info = builder_info_of(b, args[i].slot);
@@ -156,9 +161,10 @@ builder_module_enter(Builder *b, int module, int n, Val *args)
 void
 builder_module_exit(Builder *b, int module, Val output)
 {
-  builder_add_statement(
-      b, &(Statement){
-             .kind = STATEMENT_EXIT, .a = module - b->base_module, .ins = 1, .in = {output.slot}});
+  builder_add_statement(b, &(Statement){.kind = STATEMENT_EXIT,
+                                        .a = module - b->now.base_module,
+                                        .ins = 1,
+                                        .in = {output.slot}});
 }
 
 void
@@ -174,7 +180,7 @@ builder_module_call(Builder *b, int module, int n, Val *args)
     g_array_append_val(frame->arguments, args[i].slot);
     args[i].temporary = FALSE;
   }
-  b->module = module;
+  b->now.module = module;
 }
 
 void
@@ -184,16 +190,69 @@ builder_module_call_by_keyword(Builder *b, int module, Val *arg)
   arg->temporary = FALSE;
   top_frame(b)->called = module;
   builder_module_enter(b, module, 0, NULL);
-  b->module = module;
+  b->now.module = module;
+}
+
+/* ---- blocks ---- */
+
+static gboolean
+same_value(const ValueInfo *a, const ValueInfo *b)
+{
+  return a->dtype == b->dtype && a->requires_grad == b->requires_grad && a->dims == b->dims &&
+         memcmp(a->shape, b->shape, sizeof(gint64) * a->dims) == 0 &&
+         memcmp(a->stride, b->stride, sizeof(gint64) * a->dims) == 0;
+}
+
+/* Do ops see the same in the parameters of both blocks? */
+static gboolean
+same_parameters(const Network *n, int block, int other)
+{
+  const Block *x = network_block(n, block), *y = network_block(n, other);
+  if (x->modules != y->modules || x->parameter_count != y->parameter_count)
+    return FALSE;
+  for (int i = 0; i < x->parameter_count; i++) {
+    const Parameter *p = network_parameter(n, x->first_parameter + i);
+    const Parameter *q = network_parameter(n, y->first_parameter + i);
+    if (p->requires_grad != q->requires_grad || p->dims != q->dims ||
+        p->module - x->module != q->module - y->module ||
+        memcmp(p->shape, q->shape, sizeof(p->shape)) != 0)
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* The function that computes a block for such arguments: one that is there, or a new one. */
+static int
+block_function(Builder *b, int block, const BlockCode *code, int n, const ValueInfo *infos)
+{
+  for (guint i = b->written->len; i > 0; i--) {
+    const WrittenBlock *w = &g_array_index(b->written, WrittenBlock, i - 1);
+    const Function *f = network_function(b->network, w->function);
+    gboolean same = w->kind == code->kind && f->arguments == n;
+    for (int k = 0; k < n && same; k++)
+      same = same_value(&infos[k], &g_array_index(f->values, ValueInfo, k));
+    if (same && same_parameters(b->network, block, w->block))
+      return w->function;
+  }
+  Val args[STATEMENT_SLOTS];
+  builder_function_begin(b, "block", block, n, infos, args);
+  WrittenBlock w = {.block = block, .kind = code->kind};
+  w.function = builder_function_end(b, code->forward(b, code->model, block, args));
+  g_array_append_val(b->written, w);
+  return w.function;
 }
 
 Val
-builder_block_call(Builder *b, int block, int function, int n, const Val *args)
+builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Val *args)
 {
   Block *called = &g_array_index(b->network->blocks, Block, block);
+  ValueInfo infos[STATEMENT_SLOTS];
+  g_assert(n <= STATEMENT_SLOTS);
+  for (int i = 0; i < n; i++)
+    infos[i] = builder_info_of(b, args[i].slot);
+  int function = block_function(b, block, code, n, infos);
   const Function *f = network_function(b->network, function);
   Statement s = {.kind = STATEMENT_CALL, .a = function, .b = block, .ins = (guint8) n, .outs = 1};
-  g_assert(n == f->arguments && n <= STATEMENT_SLOTS);
   called->function = function;
   for (int i = 0; i < n; i++)
     s.in[i] = args[i].slot;

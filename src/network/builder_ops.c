@@ -77,9 +77,9 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
   OpCase c = {.info = op_info(op_id),
               .ins = ins,
               .device = b->network->shape.device,
-              .steps = b->function->steps,
-              .kernels = b->function->kernels};
-  Op op = {.info = c.info, .module = b->module - b->base_module, .ins = (guint8) ins};
+              .steps = b->now.function->steps,
+              .kernels = b->now.function->kernels};
+  Op op = {.info = c.info, .module = b->now.module - b->now.base_module, .ins = (guint8) ins};
   if (fill_case(b, &c, at, in))
     write_recipes(&c, &op);
   else
@@ -91,8 +91,8 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
     c.out[i].requires_grad = op.node;
     op.out[i] = builder_new_slot(b, &c.out[i]);
   }
-  gint32 index = (gint32) b->function->ops->len;
-  g_array_append_val(b->function->ops, op);
+  gint32 index = (gint32) b->now.function->ops->len;
+  g_array_append_val(b->now.function->ops, op);
   builder_add_statement(b, &(Statement){.kind = STATEMENT_OP, .a = index});
   hand_out(b, &c, &op, outs, out);
   for (int i = 0; i < ins; i++)

@@ -4,16 +4,29 @@
 
 #include "network/builder.h"
 
-struct _Builder {
-  Network *network;
+/* A function while it is written. */
+typedef struct {
+  Function *function;
   GPtrArray *frames;               /* Frame * */
-  GArray *open_modules;            /* int */
-  GHashTable *paths;               /* of all modules, borrowed: a Program knows modules by them */
-  Function *function;              /* the one being written */
   GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
   int module;                      /* on whose behalf, absolute */
-  gint64 parameter_elements;       /* so far */
+} Writing;
+
+/* A block's function, and what it was written for. */
+typedef struct {
+  int function, block, kind;
+} WrittenBlock;
+
+struct _Builder {
+  Network *network;
+  GArray *open_modules;      /* int */
+  GHashTable *paths;         /* of all modules, borrowed: a Program knows modules by them */
+  Writing now;               /* the function being written */
+  GArray *outer;             /* Writing: those that wait for it */
+  GArray *written;           /* WrittenBlock */
+  gboolean adapter;          /* parameters are an adapter's */
+  gint64 parameter_elements; /* so far */
   GError *error;
 };
 
@@ -23,6 +36,10 @@ GArray *builder_array(gsize size, GDestroyNotify clear);
 /* A new value of the function being written, held by one reference.  A value that cannot exist is
  * an error of the builder. */
 gint16 builder_new_slot(Builder *b, const ValueInfo *info);
+/* How deep what the innermost frame holds lies: as a temporary or under a name. */
+guint8 builder_depth(const Builder *b, gboolean temporary);
+/* It is held there (too): who holds it furthest out lets it go last. */
+void builder_held_at(Builder *b, gint16 slot, guint8 depth);
 void builder_add_statement(Builder *b, const Statement *statement);
 /* One more reference to a value, and one less: the last one drops it.  Parameters have none. */
 void builder_reference(Builder *b, gint16 slot);

@@ -32,7 +32,7 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
 {
   Network *network = builder_network(b);
   lm->head_module = builder_module(b, name, "Linear");
-  lm->head = (Linear){lm->embedding_weight, -1, lm->head_module};
+  lm->head = (Linear){.weight = lm->embedding_weight, .bias = -1, .module = lm->head_module};
   network->split = lm->tied && network->shape.splits_tied;
   lm->tied = lm->tied && !network->split;
   if (!lm->tied)
@@ -103,30 +103,31 @@ causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError *
 
 /* ---- functions ---- */
 
-int
-causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueInfo *extras)
+static Val
+block_forward(Builder *b, gconstpointer model, int block, const Val *args)
 {
-  ValueInfo infos[STATEMENT_SLOTS];
-  Val args[STATEMENT_SLOTS];
-  infos[0] = value_shape(lm->dtype, 3, lm->batch, lm->length, lm->hidden);
-  infos[0].requires_grad = TRUE;
-  for (int i = 0; i < extra; i++)
-    infos[1 + i] = extras[i];
-  builder_function_begin(b, "block", 0, 1 + extra, infos, args);
-  return builder_function_end(b, lm->block(b, lm, args[0], args + 1));
+  const CausalLm *lm = model;
+  return lm->block(b, lm, block, args[0], args + 1);
+}
+
+BlockCode
+causal_lm_block_code(const CausalLm *lm)
+{
+  return (BlockCode){.forward = block_forward, .model = lm};
 }
 
 /* The model's forward(): embedding, blocks in a loop that rebinds h, norm, output. */
 static Val
-model_forward(Builder *b, const CausalLm *lm, int function, Val tokens, const Val *tables)
+model_forward(Builder *b, const CausalLm *lm, Val tokens, const Val *tables)
 {
+  BlockCode code = causal_lm_block_code(lm);
   builder_call(b, 0, NULL);
   Val h = let(b, "h", lm->embed(b, lm, tokens));
   Val args[STATEMENT_SLOTS];
   memcpy(args + 1, tables, sizeof(Val) * (gsize) lm->tables);
   for (int i = 0; i < lm->layers; i++) {
     args[0] = h;
-    h = let(b, "h", builder_block_call(b, i, function, 1 + lm->tables, args));
+    h = let(b, "h", builder_block_call(b, i, &code, 1 + lm->tables, args));
   }
   return builder_leave(b, linear(b, lm->norm(b, lm, h), lm->head));
 }
@@ -153,13 +154,15 @@ causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
                  view(b, (Val){logits.slot, FALSE}, 2, lm->batch * lm->length, lm->vocabulary));
   if (lm->impl.loss == LOSS_FUSED)
     return builder_leave(b, fused_cross_entropy(b, flat, labels));
+  if (lm->impl.loss == LOSS_COMPILED)
+    return builder_leave(b, compiled_cross_entropy(b, flat, labels));
   Val input = lm->impl.loss == LOSS_FP32 ? to(b, flat, DTYPE_FP32) : flat;
   return builder_leave(b, cross_entropy(b, input, labels));
 }
 
 /* One micro-batch of the training loop, up to loss.backward(). */
 static void
-write_main(Builder *b, CausalLm *lm, int block_function)
+write_main(Builder *b, CausalLm *lm)
 {
   const NetworkShape *shape = builder_shape(b);
   Network *network = builder_network(b);
@@ -172,10 +175,11 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   builder_call(b, 0, NULL);
   Val received = args[0];
   builder_module_enter(b, 0, 1, &received);
-  Val logits = model_forward(b, lm, block_function, (Val){received.slot, FALSE}, args + 2);
+  Val logits = model_forward(b, lm, (Val){received.slot, FALSE}, args + 2);
   builder_discard(b, received);
   builder_module_exit(b, 0, logits);
   logits = causal_lm_forward_end(b, logits);
+  receive_outputs(b, 1, &logits);
   logits = let(b, "logits", logits);
   Val (*loss_of)(Builder *, const CausalLm *, Val, Val) =
       lm->loss != NULL ? lm->loss : causal_lm_loss;
@@ -191,7 +195,6 @@ write_main(Builder *b, CausalLm *lm, int block_function)
 void
 causal_lm_write(Builder *b, CausalLm *lm)
 {
-  int block = causal_lm_block_function(b, lm, lm->tables, lm->table);
-  write_main(b, lm, block);
+  write_main(b, lm);
   causal_lm_figures(b, lm);
 }

@@ -36,7 +36,7 @@ struct _CausalLm {
    * forward), and dropout on the sum; NULL: none */
   Val (*add_positions)(Builder *b, const CausalLm *lm, Val inputs_embeds, Val positions);
   Val (*embedding_drop)(Builder *b, const CausalLm *lm, Val x);
-  Val (*block)(Builder *b, const CausalLm *lm, Val x, const Val *tables);
+  Val (*block)(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
   /* the loss of logits, which are borrowed; NULL: causal_lm_loss */
   Val (*loss)(Builder *b, const CausalLm *lm, Val logits, Val labels);
 };
@@ -52,7 +52,7 @@ gboolean causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec,
 void causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name);
 /* Defines the output layer; a tied one has the embedding's weight. */
 void causal_lm_define_head(Builder *b, CausalLm *lm, const char *name);
-/* Writes function `main`, the blocks' function and the construction of tables, and the network's
+/* Writes function `main`, the blocks' functions and the construction of tables, and the network's
  * figures. */
 void causal_lm_write(Builder *b, CausalLm *lm);
 
@@ -67,7 +67,7 @@ Val causal_lm_forward_end(Builder *b, Val output);
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */
 void causal_lm_figures(Builder *b, const CausalLm *lm);
-/* Writes the one function that all blocks share. */
-int causal_lm_block_function(Builder *b, const CausalLm *lm, int extra, const ValueInfo *extras);
+/* What computes the blocks. */
+BlockCode causal_lm_block_code(const CausalLm *lm);
 
 #endif

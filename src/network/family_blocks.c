@@ -285,77 +285,75 @@ read_config(Blocks *m, NetworkSpec *spec, GError **error)
 
 /* ---- modules and forward() of one block: both walk its ops ---- */
 
+/* What an op's module has, by index; -1: none. */
+typedef struct {
+  int module, parameter; /* the first one */
+  Linear linear[4];      /* a linear layer, or attention's four */
+} OpParts;
+
 typedef struct {
   Builder *b;
   const Blocks *m;
-  const int *parameter; /* first parameter of each op, relative to nothing: absolute indices of the
-                           first instance */
+  const OpParts *parts; /* by op */
 } BlockWriter;
 
-/* Defines the module of an op; returns its first parameter's index, or -1. */
-static int
+/* Defines the module of an op. */
+static OpParts
 define_op(Builder *b, const BlockOp *op)
 {
   g_autofree char *name = module_name(op);
   gint64 width = op->in;
+  OpParts p = {-1, -1, {{0}}};
   switch (op->kind) {
   case BLOCK_LINEAR:
-    return define_linear(b, name, op->out, width, op->bias).weight;
+    p.linear[0] = define_linear(b, name, op->out, width, op->bias);
+    break;
   case BLOCK_LAYER_NORM:
-    return define_norm(b, name, "LayerNorm", width, TRUE);
+    p.parameter = define_norm(b, name, "LayerNorm", width, TRUE);
+    break;
   case BLOCK_RMS_NORM:
-    return define_norm(b, name, "RMSNorm", width, FALSE);
+    p.parameter = define_norm(b, name, "RMSNorm", width, FALSE);
+    break;
   case BLOCK_ATTENTION: {
     gint64 kv = width / op->heads * op->kv_heads;
-    builder_module(b, name, "Attention");
-    int first = define_linear(b, "q", width, width, op->bias).weight;
-    define_linear(b, "k", kv, width, op->bias);
-    define_linear(b, "v", kv, width, op->bias);
-    define_linear(b, "o", width, width, op->bias);
+    p.module = builder_module(b, name, "Attention");
+    p.linear[0] = define_linear(b, "q", width, width, op->bias);
+    p.linear[1] = define_linear(b, "k", kv, width, op->bias);
+    p.linear[2] = define_linear(b, "v", kv, width, op->bias);
+    p.linear[3] = define_linear(b, "o", width, width, op->bias);
     builder_module_end(b);
-    return first;
+    break;
   }
-  case BLOCK_NUMBERS: {
-    builder_module(b, name, "Numbers");
-    int first = op->parameters > 0 ? builder_parameter(b, "weight", 1, op->parameters) : -1;
+  case BLOCK_NUMBERS:
+    p.module = builder_module(b, name, "Numbers");
+    p.parameter = op->parameters > 0 ? builder_parameter(b, "weight", 1, op->parameters) : -1;
     builder_module_end(b);
-    return first;
-  }
+    break;
   default:
-    return -1;
+    break;
   }
+  return p;
 }
 
-/* Defines one block; returns the first parameter of each of its ops.  Caller frees. */
-static int *
+/* Defines one block; returns the parts of its ops.  Caller frees. */
+static OpParts *
 define_block(Builder *b, const BlockSpec *block)
 {
-  int *first = g_new(int, block->ops->len);
+  OpParts *parts = g_new(OpParts, block->ops->len);
   builder_block_begin(b, "Block");
   for (guint i = 0; i < block->ops->len; i++)
-    first[i] = define_op(b, &g_array_index(block->ops, BlockOp, i));
+    parts[i] = define_op(b, &g_array_index(block->ops, BlockOp, i));
   builder_block_end(b);
-  return first;
-}
-
-/* The module around the projections, of which `first` is the first weight. */
-static int
-attention_module(Builder *b, int first)
-{
-  const Network *network = builder_network(b);
-  return network_module(network, network_parameter(network, first)->module)->parent;
+  return parts;
 }
 
 static Val
-run_attention(const BlockWriter *w, const BlockOp *op, int first, Val x)
+run_attention(const BlockWriter *w, const BlockOp *op, const OpParts *parts, Val x)
 {
   Builder *b = w->b;
   gint64 head_dim = op->in / op->heads;
-  int step = op->bias ? 2 : 1;
-  Linear p[4];
-  for (int i = 0; i < 4; i++)
-    p[i] = (Linear){first + i * step, op->bias ? first + i * step + 1 : -1, 0};
-  x = call_module(b, attention_module(b, first), x);
+  const Linear *p = parts->linear;
+  x = call_module(b, parts->module, x);
   Val q = let(b, "q", transpose(b, split_heads(b, linear(b, x, p[0]), op->heads, head_dim)));
   Val k = let(b, "k", transpose(b, split_heads(b, linear(b, x, p[1]), op->kv_heads, head_dim)));
   Val v = let(b, "v", transpose(b, split_heads(b, linear(b, x, p[2]), op->kv_heads, head_dim)));
@@ -365,33 +363,33 @@ run_attention(const BlockWriter *w, const BlockOp *op, int first, Val x)
 }
 
 static Val
-run_numbers(const BlockWriter *w, const BlockOp *op, int first, Val x)
+run_numbers(const BlockWriter *w, const BlockOp *op, const OpParts *parts, Val x)
 {
-  int module = first >= 0 ? network_parameter(builder_network(w->b), first)->module : -1;
-  if (module >= 0)
-    x = call_module(w->b, module, x);
+  int first = parts->parameter;
+  if (first >= 0)
+    x = call_module(w->b, parts->module, x);
   OpAttributes at = {.result = builder_info(w->b, x),
                      .size = {op->activation_bytes, op->workspace_bytes, op->flops}};
   Val operands[2] = {x, NO_VAL};
   if (first >= 0)
     operands[1] = builder_weight(w->b, first);
   Val y = builder_op(w->b, OP_OPAQUE, &at, first >= 0 ? 2 : 1, operands);
-  return module >= 0 ? builder_leave(w->b, y) : y;
+  return first >= 0 ? builder_leave(w->b, y) : y;
 }
 
 static Val
-run_op(const BlockWriter *w, const BlockOp *op, int first, Val x, Val other)
+run_op(const BlockWriter *w, const BlockOp *op, const OpParts *parts, Val x, Val other)
 {
   Builder *b = w->b;
   switch (op->kind) {
   case BLOCK_LINEAR:
-    return linear(b, x, (Linear){first, op->bias ? first + 1 : -1, 0});
+    return linear(b, x, parts->linear[0]);
   case BLOCK_LAYER_NORM:
-    return layer_norm(b, x, first);
+    return layer_norm(b, x, parts->parameter);
   case BLOCK_RMS_NORM:
-    return rms_norm(b, x, first, NORM_FUSED);
+    return rms_norm(b, x, parts->parameter, NORM_FUSED);
   case BLOCK_ATTENTION:
-    return run_attention(w, op, first, x);
+    return run_attention(w, op, parts, x);
   case BLOCK_GELU:
     return unary(b, OP_GELU, x);
   case BLOCK_SILU:
@@ -403,7 +401,7 @@ run_op(const BlockWriter *w, const BlockOp *op, int first, Val x, Val other)
   case BLOCK_MUL:
     return binary(b, OP_MUL, x, other);
   case BLOCK_NUMBERS:
-    return run_numbers(w, op, first, x);
+    return run_numbers(w, op, parts, x);
   }
   g_assert_not_reached();
 }
@@ -438,7 +436,7 @@ block_forward(const BlockWriter *w, const BlockSpec *block, Val input)
       builder_discard(w->b, x);
       x = find_named(names, op->from);
     }
-    x = run_op(w, op, w->parameter[i], x, op->with != NULL ? find_named(names, op->with) : NO_VAL);
+    x = run_op(w, op, &w->parts[i], x, op->with != NULL ? find_named(names, op->with) : NO_VAL);
     if (op->as == NULL)
       continue;
     x = let(w->b, op->as, x);
@@ -454,7 +452,10 @@ block_forward(const BlockWriter *w, const BlockSpec *block, Val input)
 typedef struct {
   int embedding_module, embedding_weight, head_module;
   Linear head;
-  GArray *functions; /* int by block */
+  const Blocks *m;
+  GPtrArray *ops;   /* OpParts * by block */
+  GPtrArray *specs; /* const BlockSpec * by block */
+  GArray *kinds;    /* int by block: which of the description's */
 } Parts;
 
 static ValueInfo
@@ -466,66 +467,39 @@ activation(const Blocks *m, gboolean requires_grad)
   return info;
 }
 
-/* Writes the function of a run of equal blocks, of which `index` is the first. */
-static int
-write_block(const BlockWriter *w, const BlockSpec *block, int index, const ValueInfo *info)
-{
-  Val input;
-  builder_function_begin(w->b, "block", index, 1, info, &input);
-  return builder_function_end(w->b, block_forward(w, block, input));
-}
-
-static gboolean
-same_value(const ValueInfo *a, const ValueInfo *b)
-{
-  return a->dtype == b->dtype && a->requires_grad == b->requires_grad &&
-         memcmp(a->stride, b->stride, sizeof(a->stride)) == 0;
-}
-
-/* Writes the functions.  Equal blocks in a row share one as long as they get values of one kind:
- * without an embedding the first input needs no gradient, and under autocast a block may give
- * another dtype than it gets. */
-static void
-write_blocks(Builder *b, const Blocks *m, const GPtrArray *firsts, Parts *parts)
-{
-  ValueInfo input = activation(m, m->has_embedding), written = input;
-  int index = 0;
-  for (guint i = 0; i < m->blocks->len; i++) {
-    const BlockSpec *block = g_ptr_array_index(m->blocks, i);
-    int function = -1;
-    for (gint64 k = 0; k < block->repeat; k++, index++) {
-      BlockWriter w = {b, m, g_ptr_array_index(firsts, (guint) index)};
-      if (k == 0 || !same_value(&input, &written)) {
-        function = write_block(&w, block, index, &input);
-        written = input;
-      }
-      g_array_append_val(parts->functions, function);
-      const Function *f = network_function(builder_network(b), function);
-      input = g_array_index(f->values, ValueInfo, f->result);
-    }
-  }
-}
-
 /* Defines all blocks. */
 static void
 define_blocks(Builder *b, const Blocks *m, Parts *parts)
 {
-  g_autoptr(GPtrArray) firsts = g_ptr_array_new_with_free_func(g_free);
   builder_module(b, m->list_name, "ModuleList");
   for (guint i = 0; i < m->blocks->len; i++) {
-    const BlockSpec *block = g_ptr_array_index(m->blocks, i);
-    for (gint64 k = 0; k < block->repeat; k++)
-      g_ptr_array_add(firsts, define_block(b, block));
+    BlockSpec *block = g_ptr_array_index(m->blocks, i);
+    int kind = (int) i;
+    for (gint64 k = 0; k < block->repeat; k++) {
+      g_ptr_array_add(parts->ops, define_block(b, block));
+      g_ptr_array_add(parts->specs, block);
+      g_array_append_val(parts->kinds, kind);
+    }
   }
   builder_module_end(b);
-  write_blocks(b, m, firsts, parts);
+}
+
+static Val
+forward_of_block(Builder *b, gconstpointer model, int block, const Val *args)
+{
+  const Parts *p = model;
+  BlockWriter w = {b, p->m, g_ptr_array_index(p->ops, (guint) block)};
+  return block_forward(&w, g_ptr_array_index(p->specs, (guint) block), args[0]);
 }
 
 static Parts
 define_modules(Builder *b, const Blocks *m)
 {
   Network *network = builder_network(b);
-  Parts parts = {.functions = g_array_new(FALSE, FALSE, sizeof(int)),
+  Parts parts = {.m = m,
+                 .ops = g_ptr_array_new_with_free_func(g_free),
+                 .specs = g_ptr_array_new(),
+                 .kinds = g_array_new(FALSE, FALSE, sizeof(int)),
                  .embedding_module = -1,
                  .head_module = -1};
   if (m->has_embedding) {
@@ -548,8 +522,10 @@ model_forward(Builder *b, const Blocks *m, const Parts *p, Val input)
 {
   builder_call(b, 0, NULL);
   Val x = m->has_embedding ? let(b, "x", embedding(b, p->embedding_weight, input)) : input;
-  for (guint i = 0; i < p->functions->len; i++)
-    x = let(b, "x", builder_block_call(b, (int) i, g_array_index(p->functions, int, i), 1, &x));
+  for (guint i = 0; i < p->kinds->len; i++) {
+    BlockCode code = {forward_of_block, p, g_array_index(p->kinds, int, i)};
+    x = let(b, "x", builder_block_call(b, (int) i, &code, 1, &x));
+  }
   return builder_leave(b, m->has_head ? linear(b, x, p->head) : x);
 }
 
@@ -588,6 +564,7 @@ write_main(Builder *b, const Blocks *m, const Parts *p)
   if (shape->precision.has_output)
     out = to(b, out, shape->precision.output);
   builder_forward_end(b);
+  receive_outputs(b, 1, &out);
   out = let(b, "output", out);
   Val loss = let(b, "loss", loss_of(b, m, out, n > 1 ? args[1] : NO_VAL));
   unlet(b, "output");
@@ -623,7 +600,9 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
     Parts parts = define_modules(b, &m);
     write_main(b, &m, &parts);
     figures(b, &m);
-    g_array_unref(parts.functions);
+    g_ptr_array_unref(parts.ops);
+    g_ptr_array_unref(parts.specs);
+    g_array_unref(parts.kinds);
     network = builder_finish(b, error);
   }
   g_ptr_array_unref(m.blocks);

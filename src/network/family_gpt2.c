@@ -4,58 +4,66 @@
 #include "network/family.h"
 #include "network/transformers_lm.h"
 
+/* Parameters (by index) and modules of a block. */
+typedef struct {
+  Linear qkv, projection, fc, fc_projection;
+  int norm1, norm2, attention, mlp, activation;
+} BlockParts;
+
 typedef struct {
   CausalLm lm; /* what every language model has */
   gint64 ffn, positions;
   double residual_dropout, embedding_dropout, attention_dropout;
   gboolean fused_gelu; /* one kernel, not transformers' NewGELUActivation in Python */
   int position_weight, position_module;
-  Linear qkv, projection, fc, fc_projection; /* of block 0: all are alike */
-  int norm1, norm2, attention, mlp, activation;
+  BlockParts *blocks;
 } Gpt2;
 
 /* ---- modules, in order of definition ---- */
 
 /* nanoGPT as the training script has it: everything in the block itself. */
-static void
-define_nanogpt_block(Builder *b, Gpt2 *m)
+static BlockParts
+define_nanogpt_block(Builder *b, const Gpt2 *m)
 {
+  BlockParts p = {0};
   gint64 hidden = m->lm.hidden;
   builder_block_begin(b, "Block");
-  m->norm1 = define_norm(b, "ln_1", "LayerNorm", hidden, TRUE);
-  m->norm2 = define_norm(b, "ln_2", "LayerNorm", hidden, TRUE);
-  m->qkv = define_linear(b, "c_attn", 3 * hidden, hidden, TRUE);
-  m->projection = define_linear(b, "c_proj", hidden, hidden, TRUE);
-  m->fc = define_linear(b, "fc", m->ffn, hidden, TRUE);
-  m->fc_projection = define_linear(b, "proj", hidden, m->ffn, TRUE);
+  p.norm1 = define_norm(b, "ln_1", "LayerNorm", hidden, TRUE);
+  p.norm2 = define_norm(b, "ln_2", "LayerNorm", hidden, TRUE);
+  p.qkv = define_linear(b, "c_attn", 3 * hidden, hidden, TRUE);
+  p.projection = define_linear(b, "c_proj", hidden, hidden, TRUE);
+  p.fc = define_linear(b, "fc", m->ffn, hidden, TRUE);
+  p.fc_projection = define_linear(b, "proj", hidden, m->ffn, TRUE);
   builder_block_end(b);
+  return p;
 }
 
-static void
-define_transformers_block(Builder *b, Gpt2 *m)
+static BlockParts
+define_transformers_block(Builder *b, const Gpt2 *m)
 {
+  BlockParts p = {0};
   gint64 hidden = m->lm.hidden;
   builder_block_begin(b, "GPT2Block");
-  m->norm1 = define_norm(b, "ln_1", "LayerNorm", hidden, TRUE);
-  m->attention = builder_module(b, "attn", "GPT2Attention");
-  m->qkv = define_conv1d(b, "c_attn", 3 * hidden, hidden);
-  m->projection = define_conv1d(b, "c_proj", hidden, hidden);
+  p.norm1 = define_norm(b, "ln_1", "LayerNorm", hidden, TRUE);
+  p.attention = builder_module(b, "attn", "GPT2Attention");
+  p.qkv = define_conv1d(b, "c_attn", 3 * hidden, hidden);
+  p.projection = define_conv1d(b, "c_proj", hidden, hidden);
   builder_module_end(b);
-  m->norm2 = define_norm(b, "ln_2", "LayerNorm", hidden, TRUE);
-  m->mlp = builder_module(b, "mlp", "GPT2MLP");
-  m->fc = define_conv1d(b, "c_fc", m->ffn, hidden);
-  m->fc_projection = define_conv1d(b, "c_proj", hidden, m->ffn);
-  m->activation = builder_module(b, "act", "NewGELUActivation");
+  p.norm2 = define_norm(b, "ln_2", "LayerNorm", hidden, TRUE);
+  p.mlp = builder_module(b, "mlp", "GPT2MLP");
+  p.fc = define_conv1d(b, "c_fc", m->ffn, hidden);
+  p.fc_projection = define_conv1d(b, "c_proj", hidden, m->ffn);
+  p.activation = builder_module(b, "act", "NewGELUActivation");
   builder_module_end(b);
   builder_module_end(b);
   builder_block_end(b);
+  return p;
 }
 
 static void
 define_modules(Builder *b, Gpt2 *m)
 {
   gboolean hub = m->lm.impl.code == CODE_TRANSFORMERS;
-  Gpt2 first = *m;
   if (hub)
     builder_module(b, "transformer", "GPT2Model");
   causal_lm_define_embedding(b, &m->lm, hub ? "wte" : "tok_embeddings");
@@ -63,12 +71,9 @@ define_modules(Builder *b, Gpt2 *m)
   m->position_weight = builder_parameter(b, "weight", 2, m->positions, m->lm.hidden);
   builder_module_end(b);
   builder_module(b, hub ? "h" : "layers", "ModuleList");
-  for (int i = 0; i < m->lm.layers; i++) {
-    Gpt2 block = *m;
-    (hub ? define_transformers_block : define_nanogpt_block)(b, &block);
-    first = i == 0 ? block : first;
-  }
-  *m = m->lm.layers > 0 ? first : *m;
+  m->blocks = g_new(BlockParts, m->lm.layers);
+  for (int i = 0; i < m->lm.layers; i++)
+    m->blocks[i] = (hub ? define_transformers_block : define_nanogpt_block)(b, m);
   builder_module_end(b);
   m->lm.norm_weight = define_norm(b, hub ? "ln_f" : "norm", "LayerNorm", m->lm.hidden, TRUE);
   m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
@@ -89,13 +94,13 @@ split_qkv(Builder *b, const CausalLm *lm, Val qkv, Val out[3])
 }
 
 static Val
-nanogpt_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
+nanogpt_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables)
 {
-  const Gpt2 *m = (const Gpt2 *) lm;
+  const BlockParts *p = &((const Gpt2 *) lm)->blocks[block];
   (void) tables;
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
   Val qkv[3];
-  split_qkv(b, lm, linear(b, layer_norm(b, x, m->norm1), m->qkv), qkv);
+  split_qkv(b, lm, linear(b, layer_norm(b, x, p->norm1), p->qkv), qkv);
   static const char *const names[] = {"q", "k", "v"};
   for (int i = 0; i < 3; i++)
     qkv[i] = let(b, names[i], qkv[i]);
@@ -107,9 +112,9 @@ nanogpt_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
   AttentionCall call = {lm->impl.attention, lm->heads, lm->heads, FALSE, NO_VAL};
   Val o = attention(b, qkv[0], qkv[1], qkv[2], &call);
   o = let(b, "o", merge_heads(b, contiguous(b, transpose(b, o))));
-  x = let(b, "x", binary(b, OP_ADD, x, linear(b, o, m->projection)));
-  Val hidden = unary(b, OP_GELU, linear(b, layer_norm(b, x, m->norm2), m->fc));
-  return builder_leave(b, binary(b, OP_ADD, x, linear(b, hidden, m->fc_projection)));
+  x = let(b, "x", binary(b, OP_ADD, x, linear(b, o, p->projection)));
+  Val hidden = unary(b, OP_GELU, linear(b, layer_norm(b, x, p->norm2), p->fc));
+  return builder_leave(b, binary(b, OP_ADD, x, linear(b, hidden, p->fc_projection)));
 }
 
 /* tok_embeddings(tokens) + wpe(arange(length)) */
@@ -143,21 +148,21 @@ new_gelu(Builder *b, int module, Val x)
 }
 
 static Val
-activation(Builder *b, const Gpt2 *m, Val x)
+activation(Builder *b, const Gpt2 *m, const BlockParts *p, Val x)
 {
   if (!m->fused_gelu)
-    return new_gelu(b, m->activation, x);
-  x = call_module(b, m->activation, x);
+    return new_gelu(b, p->activation, x);
+  x = call_module(b, p->activation, x);
   return builder_leave(b, unary(b, OP_GELU, x));
 }
 
 static Val
-transformers_attention(Builder *b, const Gpt2 *m, Val x)
+transformers_attention(Builder *b, const Gpt2 *m, const BlockParts *p, Val x)
 {
   const CausalLm *lm = &m->lm;
-  x = call_module(b, m->attention, x);
+  x = call_module(b, p->attention, x);
   Val qkv[3];
-  split_qkv(b, lm, conv1d(b, x, m->qkv), qkv);
+  split_qkv(b, lm, conv1d(b, x, p->qkv), qkv);
   static const char *const names[] = {"query", "key", "value"};
   for (int i = 0; i < 3; i++)
     qkv[i] = let(b, names[i], qkv[i]);
@@ -170,35 +175,36 @@ transformers_attention(Builder *b, const Gpt2 *m, Val x)
       o = transformers_attend(b, lm, lm->heads, m->attention_dropout > 0, qkv, NO_VAL, &weights);
   o = let(b, "output", o);
   o = let(b, "output", merge_heads(b, o));
-  o = let(b, "output", conv1d(b, o, m->projection));
+  o = let(b, "output", conv1d(b, o, p->projection));
   o = let(b, "output", dropout(b, m->residual_dropout, o));
   return builder_leave(b, o);
 }
 
 static Val
-transformers_mlp(Builder *b, const Gpt2 *m, Val x)
+transformers_mlp(Builder *b, const Gpt2 *m, const BlockParts *p, Val x)
 {
-  x = call_module(b, m->mlp, x);
-  x = let(b, "hidden_states", conv1d(b, x, m->fc));
-  x = let(b, "hidden_states", activation(b, m, x));
-  x = let(b, "hidden_states", conv1d(b, x, m->fc_projection));
+  x = call_module(b, p->mlp, x);
+  x = let(b, "hidden_states", conv1d(b, x, p->fc));
+  x = let(b, "hidden_states", activation(b, m, p, x));
+  x = let(b, "hidden_states", conv1d(b, x, p->fc_projection));
   x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   return builder_leave(b, x);
 }
 
 static Val
-transformers_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
+transformers_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables)
 {
   const Gpt2 *m = (const Gpt2 *) lm;
+  const BlockParts *p = &m->blocks[block];
   (void) tables;
   builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
   Val residual = let(b, "residual", x);
-  x = let(b, "hidden_states", layer_norm(b, x, m->norm1));
-  Val a = let(b, "attn_output", transformers_attention(b, m, x));
+  x = let(b, "hidden_states", layer_norm(b, x, p->norm1));
+  Val a = let(b, "attn_output", transformers_attention(b, m, p, x));
   x = let(b, "hidden_states", binary(b, OP_ADD, a, residual));
   residual = let(b, "residual", x);
-  x = let(b, "hidden_states", layer_norm(b, x, m->norm2));
-  Val f = let(b, "feed_forward_hidden_states", transformers_mlp(b, m, x));
+  x = let(b, "hidden_states", layer_norm(b, x, p->norm2));
+  Val f = let(b, "feed_forward_hidden_states", transformers_mlp(b, m, p, x));
   x = let(b, "hidden_states", binary(b, OP_ADD, residual, f));
   return builder_leave(b, x);
 }
@@ -305,6 +311,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
     causal_lm_write(b, &m.lm);
   }
   builder_network(b)->embedding_parameters += m.positions * m.lm.hidden;
+  g_free(m.blocks);
   return builder_finish(b, error);
 }
 

@@ -16,7 +16,7 @@ typedef struct {
   gint64 kv_heads, ffn;
   gboolean qkv_bias, o_bias, mlp_bias;
   NormCode norm;
-  BlockParts block; /* of block 0: all are alike */
+  BlockParts *blocks;
 } Llama;
 
 /* What the implementations call their modules. */
@@ -102,11 +102,9 @@ define_modules(Builder *b, Llama *m)
     builder_module(b, "model", "LlamaModel");
   causal_lm_define_embedding(b, &m->lm, names->embedding);
   builder_module(b, "layers", "ModuleList");
-  for (int i = 0; i < m->lm.layers; i++) {
-    BlockParts parts = define_block(b, m, names);
-    if (i == 0)
-      m->block = parts;
-  }
+  m->blocks = g_new(BlockParts, m->lm.layers);
+  for (int i = 0; i < m->lm.layers; i++)
+    m->blocks[i] = define_block(b, m, names);
   builder_module_end(b);
   m->lm.norm_weight = define_norm(b, "norm", "RMSNorm", m->lm.hidden, FALSE);
   m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
@@ -120,10 +118,9 @@ define_modules(Builder *b, Llama *m)
 /* ---- forward() as torchtitan writes it ---- */
 
 static Val
-torchtitan_attention(Builder *b, const Llama *m, Val x, const Val *tables)
+torchtitan_attention(Builder *b, const Llama *m, const BlockParts *p, Val x, const Val *tables)
 {
   const CausalLm *lm = &m->lm;
-  const BlockParts *p = &m->block;
   x = call_module(b, p->attention, x);
   Val qkv[3];
   qkv[0] = split_heads(b, linear(b, x, p->q), lm->heads, lm->head_dim);
@@ -162,9 +159,8 @@ activation(Builder *b, const BlockParts *p, Val x)
 }
 
 static Val
-feed_forward(Builder *b, const Llama *m, Val x)
+feed_forward(Builder *b, const BlockParts *p, Val x)
 {
-  const BlockParts *p = &m->block;
   x = call_module(b, p->feed_forward, x);
   Val gate = activation(b, p, linear(b, x, p->gate));
   Val up = linear(b, x, p->up);
@@ -173,13 +169,14 @@ feed_forward(Builder *b, const Llama *m, Val x)
 
 /* h = x + attention(norm(x)); return h + feed_forward(norm(h)) */
 static Val
-torchtitan_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
+torchtitan_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables)
 {
   const Llama *m = (const Llama *) lm;
+  const BlockParts *p = &m->blocks[block];
   builder_call(b, 0, NULL);
-  Val mixed = torchtitan_attention(b, m, rms_norm(b, x, m->block.norm1, m->norm), tables);
+  Val mixed = torchtitan_attention(b, m, p, rms_norm(b, x, p->norm1, m->norm), tables);
   Val h = let(b, "h", binary(b, OP_ADD, x, mixed));
-  Val out = feed_forward(b, m, rms_norm(b, h, m->block.norm2, m->norm));
+  Val out = feed_forward(b, p, rms_norm(b, h, p->norm2, m->norm));
   return builder_leave(b, binary(b, OP_ADD, h, out));
 }
 
@@ -187,10 +184,10 @@ torchtitan_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
 
 /* Returns the output; *weights: eager attention's probabilities, or NO_VAL. */
 static Val
-transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables, Val *weights)
+transformers_attention(Builder *b, const Llama *m, const BlockParts *p, Val x, const Val *tables,
+                       Val *weights)
 {
   const CausalLm *lm = &m->lm;
-  const BlockParts *p = &m->block;
   x = call_module_by_keyword(b, p->attention, x);
   Val qkv[3];
   qkv[0] =
@@ -217,20 +214,21 @@ transformers_attention(Builder *b, const Llama *m, Val x, const Val *tables, Val
 
 /* residual + attention(norm(x)), residual + mlp(norm(x)), with every step bound to hidden_states */
 static Val
-transformers_block(Builder *b, const CausalLm *lm, Val x, const Val *tables)
+transformers_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables)
 {
   const Llama *m = (const Llama *) lm;
+  const BlockParts *p = &m->blocks[block];
   Val weights;
   builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
   Val residual = let(b, "residual", x);
-  x = let(b, "hidden_states", rms_norm(b, x, m->block.norm1, m->norm));
-  x = let(b, "hidden_states", transformers_attention(b, m, x, tables, &weights));
+  x = let(b, "hidden_states", rms_norm(b, x, p->norm1, m->norm));
+  x = let(b, "hidden_states", transformers_attention(b, m, p, x, tables, &weights));
   if (weights.slot != NO_VAL.slot)
     let(b, "_", weights);
   x = let(b, "hidden_states", binary(b, OP_ADD, residual, x));
   residual = let(b, "residual", x);
-  x = let(b, "hidden_states", rms_norm(b, x, m->block.norm2, m->norm));
-  x = let(b, "hidden_states", feed_forward(b, m, x));
+  x = let(b, "hidden_states", rms_norm(b, x, p->norm2, m->norm));
+  x = let(b, "hidden_states", feed_forward(b, p, x));
   x = let(b, "hidden_states", binary(b, OP_ADD, residual, x));
   return builder_leave(b, x);
 }
@@ -299,6 +297,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
     rope_tables(b, &m.lm);
     causal_lm_write(b, &m.lm);
   }
+  g_free(m.blocks);
   return builder_finish(b, error);
 }
 

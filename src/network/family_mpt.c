@@ -6,14 +6,19 @@
 #include "network/causal_lm.h"
 #include "network/family.h"
 
+/* Parameters (by index) and modules of a block. */
+typedef struct {
+  Linear qkv, out, up, down;
+  int norm1, norm2, q_norm, k_norm, attention, mlp, activation;
+} BlockParts;
+
 typedef struct {
   CausalLm lm; /* what every language model has */
   gint64 kv_heads, ffn, positions;
   gboolean bias, learned_positions, alibi, clips_qkv, norms_qk, low_precision_norm, train_metrics;
   double residual_dropout, embedding_dropout, attention_dropout;
   int position_weight;
-  Linear qkv, out, up, down; /* of block 0: all are alike */
-  int norm1, norm2, q_norm, k_norm, attention, mlp, activation;
+  BlockParts *blocks;
 } Mpt;
 
 /* ---- modules, in order of definition ---- */
@@ -24,28 +29,30 @@ define_layer_norm(Builder *b, const Mpt *m, const char *name, gint64 width)
   return define_norm(b, name, m->low_precision_norm ? "LPLayerNorm" : "LayerNorm", width, m->bias);
 }
 
-static void
-define_block(Builder *b, Mpt *m)
+static BlockParts
+define_block(Builder *b, const Mpt *m)
 {
+  BlockParts p = {0};
   gint64 hidden = m->lm.hidden, kv = m->kv_heads * m->lm.head_dim;
   builder_block_begin(b, "MPTBlock");
-  m->norm1 = define_layer_norm(b, m, "norm_1", hidden);
-  m->attention = builder_module(b, "attn", "MultiheadAttention");
-  m->qkv = define_linear(b, "Wqkv", hidden + 2 * kv, hidden, m->bias);
+  p.norm1 = define_layer_norm(b, m, "norm_1", hidden);
+  p.attention = builder_module(b, "attn", "MultiheadAttention");
+  p.qkv = define_linear(b, "Wqkv", hidden + 2 * kv, hidden, m->bias);
   if (m->norms_qk) {
-    m->q_norm = define_layer_norm(b, m, "q_ln", hidden);
-    m->k_norm = define_layer_norm(b, m, "k_ln", kv);
+    p.q_norm = define_layer_norm(b, m, "q_ln", hidden);
+    p.k_norm = define_layer_norm(b, m, "k_ln", kv);
   }
-  m->out = define_linear(b, "out_proj", hidden, hidden, m->bias);
+  p.out = define_linear(b, "out_proj", hidden, hidden, m->bias);
   builder_module_end(b);
-  m->norm2 = define_layer_norm(b, m, "norm_2", hidden);
-  m->mlp = builder_module(b, "ffn", "MPTMLP");
-  m->up = define_linear(b, "up_proj", m->ffn, hidden, m->bias);
-  m->activation = builder_module(b, "act", "GELU");
+  p.norm2 = define_layer_norm(b, m, "norm_2", hidden);
+  p.mlp = builder_module(b, "ffn", "MPTMLP");
+  p.up = define_linear(b, "up_proj", m->ffn, hidden, m->bias);
+  p.activation = builder_module(b, "act", "GELU");
   builder_module_end(b);
-  m->down = define_linear(b, "down_proj", hidden, m->ffn, m->bias);
+  p.down = define_linear(b, "down_proj", hidden, m->ffn, m->bias);
   builder_module_end(b);
   builder_block_end(b);
+  return p;
 }
 
 /* SharedEmbedding: the module that looks tokens up multiplies by its weight at the end. */
@@ -55,7 +62,8 @@ share_embedding(Builder *b, Mpt *m)
   if (builder_shape(b)->splits_tied)
     builder_fail(b, "the output layer is the embedding itself, so fsdp.embedding and fsdp.head "
                     "can only be root");
-  m->lm.head = (Linear){m->lm.embedding_weight, -1, m->lm.embedding_module};
+  m->lm.head =
+      (Linear){.weight = m->lm.embedding_weight, .bias = -1, .module = m->lm.embedding_module};
   m->lm.head_module = m->lm.embedding_module;
   builder_network(b)->tied_weight = m->lm.embedding_weight;
 }
@@ -63,7 +71,6 @@ share_embedding(Builder *b, Mpt *m)
 static void
 define_modules(Builder *b, Mpt *m)
 {
-  Mpt first = *m;
   builder_module(b, "transformer", "MPTModel");
   causal_lm_define_embedding(b, &m->lm, "wte");
   if (m->learned_positions) {
@@ -72,12 +79,9 @@ define_modules(Builder *b, Mpt *m)
     builder_module_end(b);
   }
   builder_module(b, "blocks", "ModuleList");
-  for (int i = 0; i < m->lm.layers; i++) {
-    Mpt block = *m;
-    define_block(b, &block);
-    first = i == 0 ? block : first;
-  }
-  *m = m->lm.layers > 0 ? first : *m;
+  m->blocks = g_new(BlockParts, m->lm.layers);
+  for (int i = 0; i < m->lm.layers; i++)
+    m->blocks[i] = define_block(b, m);
   builder_module_end(b);
   m->lm.norm_weight = define_layer_norm(b, m, "norm_f", m->lm.hidden);
   m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
@@ -204,42 +208,43 @@ torch_attention(Builder *b, const Mpt *m, Val qkv[3], Val bias)
 }
 
 static Val
-multihead_attention(Builder *b, const Mpt *m, Val x, Val bias)
+multihead_attention(Builder *b, const Mpt *m, const BlockParts *p, Val x, Val bias)
 {
   static const char *const names[] = {"query", "key", "value"};
-  x = call_module(b, m->attention, x);
-  Val qkv = let(b, "qkv", linear(b, x, m->qkv)), part[3];
+  x = call_module(b, p->attention, x);
+  Val qkv = let(b, "qkv", linear(b, x, p->qkv)), part[3];
   if (m->clips_qkv)
     qkv = let(b, "qkv", unary(b, OP_CLAMP, qkv));
   split_qkv(b, m, qkv, part);
   let_triple(b, names, part);
   for (int i = 0; i < 2 && m->norms_qk; i++)
-    part[i] = let(b, names[i], norm(b, m, part[i], i == 0 ? m->q_norm : m->k_norm));
+    part[i] = let(b, names[i], norm(b, m, part[i], i == 0 ? p->q_norm : p->k_norm));
   gboolean torch = m->lm.impl.attention == ATTENTION_EAGER;
   Val context = torch ? torch_attention(b, m, part, bias) : fused_attention(b, m, part);
   context = let(b, "context", context);
-  return builder_leave(b, linear(b, context, m->out));
+  return builder_leave(b, linear(b, context, p->out));
 }
 
 static Val
-feed_forward(Builder *b, const Mpt *m, Val x)
+feed_forward(Builder *b, const BlockParts *p, Val x)
 {
-  x = call_module(b, m->mlp, x);
-  Val hidden = call_module(b, m->activation, linear(b, x, m->up));
-  return builder_leave(b, linear(b, builder_leave(b, unary(b, OP_GELU, hidden)), m->down));
+  x = call_module(b, p->mlp, x);
+  Val hidden = call_module(b, p->activation, linear(b, x, p->up));
+  return builder_leave(b, linear(b, builder_leave(b, unary(b, OP_GELU, hidden)), p->down));
 }
 
 static Val
-block_forward(Builder *b, const CausalLm *lm, Val x, const Val *tables)
+block_forward(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables)
 {
   const Mpt *m = (const Mpt *) lm;
+  const BlockParts *p = &m->blocks[block];
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
   x = (Val){x.slot, FALSE};
-  Val a = let(b, "a", norm(b, m, x, m->norm1));
-  Val mixed = let(b, "b", multihead_attention(b, m, a, m->alibi ? tables[0] : NO_VAL));
+  Val a = let(b, "a", norm(b, m, x, p->norm1));
+  Val mixed = let(b, "b", multihead_attention(b, m, p, a, m->alibi ? tables[0] : NO_VAL));
   x = let(b, "x", binary(b, OP_ADD, x, dropout(b, m->residual_dropout, mixed)));
-  Val second = let(b, "m", norm(b, m, x, m->norm2));
-  Val n = let(b, "n", feed_forward(b, m, second));
+  Val second = let(b, "m", norm(b, m, x, p->norm2));
+  Val n = let(b, "n", feed_forward(b, p, second));
   x = let(b, "x", binary(b, OP_ADD, x, dropout(b, m->residual_dropout, n)));
   return builder_leave(b, x);
 }
@@ -278,26 +283,24 @@ composer_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
   return loss;
 }
 
-/* Trainer._eval_train_metrics: LanguageCrossEntropy and LanguagePerplexity, each a cross entropy in
- * fp32 of the logits that were kept (composer/metrics/nlp.py), without a graph. */
+/* Trainer._eval_train_metrics: LanguageCrossEntropy and LanguagePerplexity, each a cross entropy of
+ * the logits that were kept (composer/metrics/nlp.py), without a graph, in the autocast of its
+ * precision: that leaves log_softmax, which is called with a dtype, and casts for nll_loss. */
 static void
 write_metrics(Builder *b, const CausalLm *lm)
 {
   enum { METRICS = 2 };
   const NetworkPrecision *precision = &builder_shape(b)->precision;
-  ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length),
-            infos[3] = {
-                tokens,
-                tokens,
-                value_shape(precision->has_output ? precision->output : precision->matmul, 3,
-                            lm->batch, lm->length, lm->vocabulary),
-            };
+  DType logits = precision->has_output ? precision->output : precision->matmul;
+  ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length);
+  ValueInfo infos[3] = {tokens, tokens,
+                        value_shape(logits, 3, lm->batch, lm->length, lm->vocabulary)};
   Val args[3];
   builder_function_begin(b, "train_metrics", -1, 3, infos, args);
   for (int i = 0; i < METRICS; i++) {
     Val flat = view(b, args[2], 2, lm->batch * lm->length, lm->vocabulary);
-    Val sum = cross_entropy(b, to(b, flat, DTYPE_FP32), args[1]);
-    builder_discard(b, sum);
+    Val logarithms = to(b, unary(b, OP_LOG_SOFTMAX, flat), DTYPE_FP32);
+    builder_discard(b, builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){logarithms, args[1]}));
   }
   builder_network(b)->after_backward = builder_function_end(b, NO_VAL);
 }
@@ -434,6 +437,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
     write_metrics(b, &m.lm);
   if (m.learned_positions)
     builder_network(b)->embedding_parameters += m.positions * m.lm.hidden;
+  g_free(m.blocks);
   return builder_finish(b, error);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 
+#include "network/layers_lora.h"
 #include "network/op_recipe.h"
 
 static ValueInfo
@@ -99,6 +100,21 @@ clone(Builder *b, Val x)
   return shaped(b, OP_CLONE, x, info);
 }
 
+void
+receive_outputs(Builder *b, int n, Val *outputs)
+{
+  Val originals[STATEMENT_SLOTS];
+  if (!builder_shape(b)->clones_outputs)
+    return;
+  g_assert(n <= STATEMENT_SLOTS);
+  for (int i = 0; i < n; i++) { /* all are there before the first original goes */
+    originals[i] = outputs[i];
+    outputs[i] = clone(b, (Val){outputs[i].slot, FALSE});
+  }
+  for (int i = 0; i < n; i++)
+    builder_discard(b, originals[i]);
+}
+
 Val
 contiguous(Builder *b, Val x)
 {
@@ -149,8 +165,8 @@ parameter_module(Builder *b, int parameter)
 
 /* ---- matmuls ---- */
 
-/* Under autocast: the operand in the matmul's dtype.  Casts of parameters are kept until the region
- * ends, so one copy serves all uses (at::autocast::cached_cast). */
+/* Under autocast: the operand in the matmul's dtype.  Casts of parameters that require a gradient
+ * are kept until the region ends, so one copy serves all uses (at::autocast::cached_cast). */
 static Val
 autocast(Builder *b, Val x)
 {
@@ -158,7 +174,7 @@ autocast(Builder *b, Val x)
   ValueInfo info = builder_info(b, x);
   if (!precision->autocast || info.dtype == precision->matmul)
     return x;
-  if (x.slot >= 0)
+  if (x.slot >= 0 || !info.requires_grad)
     return to(b, x, precision->matmul);
   info.dtype = (guint8) precision->matmul;
   return shaped(b, OP_TO_CACHED, x, info);
@@ -211,8 +227,8 @@ linear_ops(Builder *b, Val x, int weight, int bias)
   return unflatten_rows(b, y, shape, OP_VIEW);
 }
 
-Val
-linear(Builder *b, Val x, Linear parameters)
+static Val
+call_linear(Builder *b, Val x, Linear parameters)
 {
   x = call_module(
       b, parameters.module > 0 ? parameters.module : parameter_module(b, parameters.weight), x);
@@ -220,7 +236,14 @@ linear(Builder *b, Val x, Linear parameters)
 }
 
 Val
-conv1d(Builder *b, Val x, Linear parameters)
+linear(Builder *b, Val x, Linear parameters)
+{
+  return parameters.adapter > 0 ? lora_linear(b, x, parameters, call_linear)
+                                : call_linear(b, x, parameters);
+}
+
+static Val
+call_conv1d(Builder *b, Val x, Linear parameters)
 {
   x = call_module(b, parameter_module(b, parameters.weight), x);
   ValueInfo shape = builder_info(b, x);
@@ -228,6 +251,13 @@ conv1d(Builder *b, Val x, Linear parameters)
   Val c = builder_weight(b, parameters.bias), w = builder_weight(b, parameters.weight);
   Val y = builder_op(b, OP_ADDMM, NULL, 3, (Val[]){c, x, w});
   return builder_leave(b, unflatten_rows(b, y, shape, OP_VIEW));
+}
+
+Val
+conv1d(Builder *b, Val x, Linear parameters)
+{
+  return parameters.adapter > 0 ? lora_linear(b, x, parameters, call_conv1d)
+                                : call_conv1d(b, x, parameters);
 }
 
 Val
@@ -241,21 +271,25 @@ embedding(Builder *b, int weight, Val indices)
 Linear
 define_linear(Builder *b, const char *name, gint64 out, gint64 in, gboolean bias)
 {
-  builder_module(b, name, "Linear");
+  int adapter = lora_begin(b, name);
+  builder_module(b, adapter > 0 ? "base_layer" : name, "Linear");
   Linear parameters = {.weight = builder_parameter(b, "weight", 2, out, in), .bias = -1};
   if (bias)
     parameters.bias = builder_parameter(b, "bias", 1, out);
   builder_module_end(b);
+  lora_end(b, adapter, out, in, &parameters);
   return parameters;
 }
 
 Linear
 define_conv1d(Builder *b, const char *name, gint64 out, gint64 in)
 {
-  builder_module(b, name, "Conv1D");
+  int adapter = lora_begin(b, name);
+  builder_module(b, adapter > 0 ? "base_layer" : name, "Conv1D");
   Linear parameters = {.weight = builder_parameter(b, "weight", 2, in, out)};
   parameters.bias = builder_parameter(b, "bias", 1, out);
   builder_module_end(b);
+  lora_end(b, adapter, out, in, &parameters);
   return parameters;
 }
 
@@ -381,6 +415,13 @@ cross_entropy(Builder *b, Val logits, Val labels)
     probabilities = to(b, probabilities, DTYPE_FP32);
   Val loss = builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){probabilities, labels});
   return builder_leave(b, loss);
+}
+
+/* Two reductions over each row, and a sum of one element of each; backward is one kernel. */
+Val
+compiled_cross_entropy(Builder *b, Val logits, Val labels)
+{
+  return fused_cross_entropy(b, logits, labels);
 }
 
 Val

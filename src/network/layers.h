@@ -29,6 +29,9 @@ Val transpose_last(Builder *b, Val x);
 Val to(Builder *b, Val x, DType dtype);
 /* x.contiguous(): x itself when it is. */
 Val contiguous(Builder *b, Val x);
+/* What a model gives back, as the training loop gets it: copies where NetworkShape.clones_outputs
+ * says so.  Takes the outputs. */
+void receive_outputs(Builder *b, int n, Val *outputs);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);
 Val unary(Builder *b, OpId op, Val x);
@@ -44,8 +47,11 @@ Val call_module_by_keyword(Builder *b, int module, Val x);
  * weight is another's; 0: the weight's own. */
 typedef struct {
   int weight, bias, module;
+  int adapter; /* the module around the layer that adds an adapter, 0: none */
+  int a, b;    /* the adapter's weights */
 } Linear;
-/* Defines a module `name` with weight [out, in] and, if wanted, bias [out]. */
+/* Defines a module `name` with weight [out, in] and, if wanted, bias [out], and an adapter around
+ * it if the network's shape says so. */
 Linear define_linear(Builder *b, const char *name, gint64 out, gint64 in, gboolean bias);
 /* The same with weight [in, out]: transformers' Conv1D. */
 Linear define_conv1d(Builder *b, const char *name, gint64 out, gint64 in);
@@ -102,6 +108,8 @@ AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,
 
 /* F.cross_entropy(logits, labels): logits [tokens, vocabulary]. */
 Val cross_entropy(Builder *b, Val logits, Val labels);
+/* F.cross_entropy(logits.float(), labels) as compiled code computes it: no fp32 copies. */
+Val compiled_cross_entropy(Builder *b, Val logits, Val labels);
 /* flash_attn.losses.cross_entropy.CrossEntropyLoss: one kernel, and the mean of its losses. */
 Val fused_cross_entropy(Builder *b, Val logits, Val labels);
 

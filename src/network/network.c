@@ -28,11 +28,32 @@ network_free(Network *network)
   g_array_unref(network->buffers);
   g_array_unref(network->blocks);
   g_ptr_array_unref(network->functions);
+  g_ptr_array_unref(network->compiled);
   g_array_unref(network->tables);
   g_array_unref(network->inputs);
   g_array_unref(network->embedding_modules);
   g_array_unref(network->head_modules);
   g_free(network);
+}
+
+gint64
+network_trainable_count(const Network *network)
+{
+  gint64 count = 0;
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    count += p->trainable ? p->elements : 0;
+  }
+  return count;
+}
+
+int
+network_trainable_tensors(const Network *network)
+{
+  int count = 0;
+  for (guint i = 0; i < network->parameters->len; i++)
+    count += network_parameter(network, (int) i)->trainable;
+  return count;
 }
 
 gint64

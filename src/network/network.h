@@ -11,6 +11,7 @@
 
 #include "network/op.h"
 #include "spec/dtype.h"
+#include "spec/plan_spec.h"
 
 /* A parameter of a module.  Sharding is along dimension 0. */
 typedef struct {
@@ -19,7 +20,9 @@ typedef struct {
   int dims;
   gint64 shape[4];
   gint64 elements;
-  gboolean trainable;
+  gboolean adapter;       /* was added to the finished model */
+  gboolean trainable;     /* requires a gradient */
+  gboolean requires_grad; /* what ops see does: it, or the flat tensor that it is a view of */
 } Parameter;
 
 /* A non-parameter tensor that lives as long as the model (registered buffers, allocated with the
@@ -71,9 +74,9 @@ typedef struct {
  * parameters in it are then relative to the block's first module and parameter. */
 typedef struct {
   char *name;
-  GArray *values; /* ValueInfo by slot */
-  GArray *depths; /* guint8 by slot: how deep in Python calls it was made (unwinding goes from the
-                     deepest) */
+  GArray *values;     /* ValueInfo by slot */
+  GArray *depths;     /* guint8 by slot: how deep in Python calls it is held, twice the number of
+                         frames,     and one more for a temporary (unwinding goes from the deepest) */
   GArray *statements; /* Statement */
   GArray *ops;        /* Op */
   GArray *steps;      /* OpStep: recipes of all ops */
@@ -88,6 +91,7 @@ typedef struct {
   int modules; /* how many modules, itself included: contiguous */
   int first_parameter, parameter_count;
   int function;
+  int compiled; /* into Network.compiled, or -1: it is computed op by op */
 } Block;
 
 /* Dtypes of a forward pass, derived from the plan's precision. */
@@ -100,6 +104,8 @@ typedef struct {
   DType output;
 } NetworkPrecision;
 
+typedef struct _Network Network;
+
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
@@ -110,8 +116,16 @@ typedef struct {
   gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
-  gboolean splits_tied;  /* a tied weight becomes two: Strategy.splits_tied */
-  gboolean evaluation;   /* the model is in eval(): nothing is dropped out */
+  const NamePatterns
+      *trainable;       /* parameters that are; NULL: all, with adapters those.  Borrowed */
+  const LoraSpec *lora; /* adapters; NULL: none.  Borrowed */
+  /* Parameters are views of flat tensors: fills in the number of each one's; NULL: they are tensors
+   * of their own. */
+  void (*flat_tensors)(const PlanSpec *plan, const Network *network, int *tensor);
+  const PlanSpec *plan;    /* for that.  Borrowed */
+  gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
+  gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;
@@ -119,7 +133,7 @@ typedef struct {
 /* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */
 enum { LOSS_STEPS = 2 };
 
-typedef struct {
+struct _Network {
   char *name;
   const char *family;
   NetworkShape shape;
@@ -128,6 +142,7 @@ typedef struct {
   GArray *buffers;      /* Buffer */
   GArray *blocks;       /* Block */
   GPtrArray *functions; /* Function * */
+  GPtrArray *compiled;  /* CompiledBlock *: network/compiled.h */
   int main;      /* function: one forward of the model and the loss.  Arguments: inputs, in order */
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
   int after_backward; /* function that the loop calls after each backward(), without a graph, or -1.
@@ -149,7 +164,7 @@ typedef struct {
   gboolean checkpoints_forward; /* checkpointing runs a block's forward() again, inside its hooks;
                                    FALSE: a module around the block runs the block's call again,
                                    hooks included */
-} Network;
+};
 
 void network_free(Network *network);
 /* Frees one Function: the element type of `functions`. */
@@ -157,6 +172,11 @@ void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
 gint64 network_parameter_count(const Network *network);
+gint64 network_trainable_count(const Network *network);
+/* Tensors, not elements. */
+int network_trainable_tensors(const Network *network);
+/* The type of a module that puts an adapter around a layer. */
+#define NETWORK_ADAPTER_TYPE "lora.Linear"
 /* By module: how many calls of modules begin before its first one in a forward; -1: it is never
  * called (a container).  Caller frees. */
 int *network_call_order(const Network *network);

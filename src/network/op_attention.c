@@ -146,8 +146,8 @@ backward_flash_attention(OpCase *c)
   int output = is_row_major_inside(&c->out[0])
                    ? 0
                    : recipe_temp(c, value_bytes(&c->out[0]), "contiguous output");
-  for (int i = 0; i < 3; i++)
-    recipe_grad(c, i, ORDER_LIKE_OPERAND);
+  int unwanted[3];
+  recipe_grads_together(c, 3, ORDER_LIKE_OPERAND, unwanted);
   int row_sums = recipe_temp(c, 4 * at->batch * at->heads * padded_length, "softmax_d");
   int dq = recipe_temp(c, 4 * at->batch * padded_length * at->heads * padded_dim, "dq_accum");
   if (at->kv_heads != at->heads) {
@@ -163,6 +163,7 @@ backward_flash_attention(OpCase *c)
   if (output != 0)
     recipe_release(c, output);
   recipe_release(c, gradient);
+  recipe_release_unwanted(c, 3, unwanted);
 }
 
 /* ---- memory-efficient attention (aten/src/ATen/native/transformers/cuda/mem_eff_attention) ----
@@ -257,14 +258,15 @@ efficient_delta(OpCase *c)
 void
 backward_efficient_attention(OpCase *c)
 {
-  for (int i = 0; i < 3; i++)
-    recipe_grad(c, i, ORDER_HEADS_INSIDE);
+  int unwanted[3];
+  recipe_grads_together(c, 3, ORDER_HEADS_INSIDE, unwanted);
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
   recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
                 2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2");
   recipe_release(c, delta);
   recipe_release(c, workspace);
+  recipe_release_unwanted(c, 3, unwanted);
 }
 
 /* ---- softmaxes ---- */

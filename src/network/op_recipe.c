@@ -176,6 +176,23 @@ recipe_grad_full(OpCase *c, int i)
 }
 
 void
+recipe_grads_together(OpCase *c, int n, GradOrder order, int *unwanted)
+{
+  for (int i = 0; i < n; i++) {
+    recipe_grad(c, i, order);
+    unwanted[i] = recipe_wants(c, i) ? 0 : recipe_temp(c, value_bytes(&c->in[i]), "gradient");
+  }
+}
+
+void
+recipe_release_unwanted(OpCase *c, int n, const int *unwanted)
+{
+  for (int i = n - 1; i >= 0; i--)
+    if (unwanted[i] != 0)
+      recipe_release(c, unwanted[i]);
+}
+
+void
 recipe_pass(OpCase *c, int i)
 {
   if (!recipe_wants(c, i))

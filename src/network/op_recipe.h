@@ -37,6 +37,10 @@ gboolean recipe_wants(const OpCase *c, int i);
  * (in the incoming gradient's order), which validation then sums or casts to the input's. */
 void recipe_grad(OpCase *c, int i, GradOrder order);
 void recipe_grad_full(OpCase *c, int i);
+/* Temporaries in place of those of the first n inputs' gradients that nobody wants, from a kernel
+ * that makes all of them at once, and their release; the buffers are in unwanted. */
+void recipe_grads_together(OpCase *c, int n, GradOrder order, int *unwanted);
+void recipe_release_unwanted(OpCase *c, int n, const int *unwanted);
 /* Gradient i is incoming gradient 0 itself, or a view of it (from this element on; index is
  * ORDER_SWAPPED's), or a reshape of it, or its contiguous() seen in the input's shape. */
 void recipe_pass(OpCase *c, int i);

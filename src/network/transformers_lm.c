@@ -267,8 +267,9 @@ layer_arguments(Builder *b, const CausalLm *lm, Val positions, Val mask, Val *ta
 
 /* embeddings, positions, mask, layers, norm */
 static Val
-model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
+model_forward(Builder *b, const CausalLm *lm, Val tokens)
 {
+  BlockCode code = causal_lm_block_code(lm);
   Val args[STATEMENT_SLOTS], mask = NO_VAL;
   builder_module_call(b, network_module(builder_network(b), lm->embedding_module)->parent, 0, NULL);
   Val embeds = embedding(b, lm->embedding_weight, tokens);
@@ -293,7 +294,7 @@ model_forward(Builder *b, const CausalLm *lm, int function, Val tokens)
   layer_arguments(b, lm, positions, mask, args + 1);
   for (int i = 0; i < lm->layers; i++) {
     args[0] = hidden;
-    hidden = let(b, "hidden_states", builder_block_call(b, i, function, 1 + lm->tables, args));
+    hidden = let(b, "hidden_states", builder_block_call(b, i, &code, 1 + lm->tables, args));
   }
   hidden = let(b, "hidden_states", lm->norm(b, lm, hidden));
   return builder_leave(b, hidden);
@@ -321,10 +322,10 @@ causal_loss(Builder *b, const CausalLm *lm, Val logits)
 
 /* The causal model's forward(): results are the loss and the logits. */
 static void
-root_forward(Builder *b, const CausalLm *lm, int function, Val tokens, Val results[2])
+root_forward(Builder *b, const CausalLm *lm, Val tokens, Val results[2])
 {
   builder_call(b, 0, NULL);
-  Val hidden = let(b, "hidden_states", model_forward(b, lm, function, tokens));
+  Val hidden = let(b, "hidden_states", model_forward(b, lm, tokens));
   Val logits = let(b, "logits", linear(b, hidden, lm->head));
   Val loss = let(b, "loss", causal_loss(b, lm, logits));
   results[0] = loss;
@@ -333,7 +334,7 @@ root_forward(Builder *b, const CausalLm *lm, int function, Val tokens, Val resul
 }
 
 static void
-write_main(Builder *b, CausalLm *lm, int block_function)
+write_main(Builder *b, CausalLm *lm)
 {
   const NetworkShape *shape = builder_shape(b);
   Network *network = builder_network(b);
@@ -344,10 +345,11 @@ write_main(Builder *b, CausalLm *lm, int block_function)
   builder_call(b, 0, NULL);
   Val received = input;
   builder_module_enter(b, 0, 1, &received);
-  root_forward(b, lm, block_function, (Val){received.slot, FALSE}, results);
+  root_forward(b, lm, (Val){received.slot, FALSE}, results);
   builder_discard(b, received);
   builder_module_exit(b, 0, results[0]);
   results[1] = causal_lm_forward_end(b, results[1]);
+  receive_outputs(b, 2, results);
   Val loss = let(b, "loss", results[0]);
   builder_discard(b, results[1]); /* del out */
   if (shape->micro_batches > 1)
@@ -377,8 +379,7 @@ transformers_write(Builder *b, CausalLm *lm)
 {
   Network *network = builder_network(b);
   describe_tables(lm);
-  int block = causal_lm_block_function(b, lm, lm->tables, lm->table);
-  write_main(b, lm, block);
+  write_main(b, lm);
   causal_lm_figures(b, lm);
   network->construction_scratch =
       4; /* a scalar of the fake-tensor context that to_empty() runs under */

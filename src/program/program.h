@@ -116,7 +116,9 @@ extern const ProgramOpForm program_op_form[PROGRAM_OP_COUNT];
   X(COLLECTIVE_CALL, "collective_call")                                                            \
   X(OPTIMIZER, "optimizer") /* per parameter of an optimizer step */                               \
   X(MODULE, "module")       /* Python overhead of one module call */                               \
-  X(MEMORY, "memory")       /* a MiB that the CPU reads or writes: an optimizer on the host */
+  X(MEMORY, "memory")       /* a MiB that the CPU reads or writes: an optimizer on the host */     \
+  X(COMPILED_REGION, "compiled_region") /* one call of a compiled block */                         \
+  X(COMPILED_KERNEL, "compiled_kernel") /* one kernel that it launches */
 
 typedef enum {
 #define X(name, text) HOST_WORK_##name,

@@ -9,15 +9,16 @@ typedef struct {
   gint64 anywhere[CATEGORY_COUNT];
 } Alive;
 
+/* What a list adds and frees, so many times. */
 static void
-add_list(const Program *program, const OpList *list, Alive *alive)
+add_list(const Program *program, const OpList *list, gint64 times, Alive *alive)
 {
   for (guint i = 0; i < list->ops->len; i++) {
     const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
     if (op->kind != PROGRAM_ALLOC && op->kind != PROGRAM_FREE)
       continue;
     const Storage *storage = &g_array_index(program->storages, Storage, op->a);
-    gint64 change = op->kind == PROGRAM_ALLOC ? storage->bytes : -storage->bytes;
+    gint64 change = times * (op->kind == PROGRAM_ALLOC ? storage->bytes : -storage->bytes);
     alive->spaces[storage->space] += change;
     alive->anywhere[storage->category] += change;
     if (storage->space == SPACE_DEVICE)
@@ -29,9 +30,16 @@ static Alive
 alive_after(const Program *program, int steps)
 {
   Alive alive = {0};
-  add_list(program, g_ptr_array_index(program->lists, 0), &alive);
-  for (int step = 0; step < steps; step++)
-    add_list(program, program_step(program, step), &alive);
+  gint64 times = 0;
+  add_list(program, g_ptr_array_index(program->lists, 0), 1, &alive);
+  for (int step = 0; step < steps; step++) {
+    const OpList *list = program_step(program, step);
+    times++;
+    if (step + 1 < steps && program_step(program, step + 1) == list)
+      continue;
+    add_list(program, list, times, &alive);
+    times = 0;
+  }
   return alive;
 }
 

@@ -162,6 +162,13 @@ at_rest_bytes(const Recorder *recorder, gint64 allocated)
 }
 
 void
+recorder_close_ranges(Recorder *recorder, SimTime time)
+{
+  while (recorder->frames->len > 0)
+    recorder_pop(recorder, time);
+}
+
+void
 recorder_end_construction(Recorder *recorder)
 {
   if (recorder->beyond)
@@ -344,6 +351,25 @@ recorder_span(Recorder *recorder, const Span *span)
   APPEND(spans, Span, *span);
 }
 
+/* When memory runs out before the first step, the construction's highest moment is the run's. */
+static void
+mark_construction_peak(Recorder *recorder)
+{
+  PeakRecord *peak = &recorder->recording->peak;
+  const GArray *memory = recorder->recording->memory;
+  for (guint i = 0; i < memory->len; i++) {
+    const MemoryEvent *event = &g_array_index(memory, MemoryEvent, i);
+    if (event->allocated_after <= peak->allocated)
+      continue;
+    recorder->has_peak = TRUE;
+    recorder->peak_events = i + 1;
+    peak->module = event->module;
+    peak->time = event->time;
+    peak->allocated = event->allocated_after;
+    peak->reserved = event->reserved_after;
+  }
+}
+
 void
 recorder_out_of_memory(Recorder *recorder, const OutOfMemoryRecord *record)
 {
@@ -355,6 +381,8 @@ recorder_out_of_memory(Recorder *recorder, const OutOfMemoryRecord *record)
   out->phase = frame.phase;
   if (frame.module >= 0)
     out->module = frame.module;
+  if (!recorder->has_peak)
+    mark_construction_peak(recorder);
 }
 
 void

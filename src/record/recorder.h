@@ -36,6 +36,8 @@ void recorder_keep_gradients(Recorder *recorder);
 /* About so many memory events, ranges and spans are to come: saves growing. */
 void recorder_reserve(Recorder *recorder, guint memory, guint ranges, guint spans);
 
+/* Closes all ranges that are open: the run ends in them. */
+void recorder_close_ranges(Recorder *recorder, SimTime time);
 /* Construction is over: its levels, and at_rest_bytes if no step follows. */
 void recorder_end_construction(Recorder *recorder);
 /* Steps count from 1; the host begins to issue this one. */

@@ -59,6 +59,12 @@ recording_string(Recording *recording, const char *text)
   return (gint32) recording->strings->len - 1;
 }
 
+gint32
+recording_find_string(const Recording *recording, const char *text)
+{
+  return GPOINTER_TO_INT(g_hash_table_lookup(recording->string_ids, text)) - 1;
+}
+
 const char *
 recording_text(const Recording *recording, gint32 id)
 {

@@ -15,10 +15,12 @@ typedef enum { SPAN_KERNEL, SPAN_COPY, SPAN_COLLECTIVE, SPAN_HOST_BLOCKED, SPAN_
  * are string ids of the Recording, -1: none. */
 typedef struct {
   SimTime start, end;
-  SimTime alone; /* how long it would have taken with nothing beside it; 0: not known */
-  guint8 kind;   /* SpanKind */
-  guint8 stream; /* index into stream names */
-  gint16 step;   /* from 1; 0: construction */
+  SimTime issued;  /* when the host issued it; 0: not known */
+  SimTime arrived; /* collectives: when this rank had come to it; else, or not known: 0 */
+  SimTime alone;   /* how long it would have taken with nothing beside it; 0: not known */
+  guint8 kind;     /* SpanKind */
+  guint8 stream;   /* index into stream names */
+  gint16 step;     /* from 1; 0: construction */
   gint32 name, module;
   gint32 communicator; /* string id, collectives only; else -1 */
   gint32 phase;        /* 1 + index into ranges of the phase that issued it; 0: not known */
@@ -133,6 +135,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recording, recording_free)
 
 /* Id of a string, shared. */
 gint32 recording_string(Recording *recording, const char *text);
+/* Of one that is there already; -1 otherwise. */
+gint32 recording_find_string(const Recording *recording, const char *text);
 const char *recording_text(const Recording *recording, gint32 id);
 
 /* Was the range, or what issued the span, a phase beyond the steps?  range: index into ranges. */

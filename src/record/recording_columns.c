@@ -129,6 +129,8 @@ static const Column memory_columns[] = {
 static const Column span_columns[] = {
     FIELD(Span, start, "start_ns", COLUMN_COUNT),
     FIELD(Span, end, "end_ns", COLUMN_COUNT),
+    FIELD(Span, issued, "issued_ns", COLUMN_COUNT),
+    FIELD(Span, arrived, "arrived_ns", COLUMN_COUNT),
     FIELD(Span, alone, "alone_ns", COLUMN_COUNT),
     FIELD(Span, kind, "kind", COLUMN_SPAN_KIND),
     FIELD(Span, stream, "stream", COLUMN_STREAM),

@@ -27,6 +27,8 @@ typedef struct {
   gint64 parameters;  /* elements, without padding */
   gint64 unsharded_bytes,
       shard_bytes; /* full parameters in the compute dtype; this rank's part as stored */
+  int forward_prefetches, backward_prefetches; /* groups that it gathers ahead under a budget */
+  gint64 forward_prefetched_bytes, backward_prefetched_bytes;
 } GroupInfo;
 
 /* Full parameters of a group that something keeps beyond their module. */
@@ -65,6 +67,15 @@ typedef struct {
   gint64 peak_reserved;   /* bytes, of all ranks and steps */
 } RanksInfo;
 
+/* Prefetching under a memory budget, beside the framework's own prefetching. */
+typedef struct {
+  gint64 budget;      /* bytes; 0: none is given, and nothing below is known */
+  gint64 most;        /* of it that is used at some point */
+  gint64 own_peak;    /* peak of allocated memory without it */
+  gint64 own_step;    /* ns: the last step without it */
+  int groups_without; /* groups for whose successor there was no room */
+} PrefetchInfo;
+
 typedef struct {
   char *model;
   gint64 parameters, trainable_parameters;
@@ -96,9 +107,11 @@ typedef struct {
   GArray *communicators; /* CommunicatorInfo */
   GArray *constants;     /* ConstantSource */
   GPtrArray *warnings;   /* char *: one line each */
+  int repeated_steps;    /* asked for beyond those of the Recording, since they repeat the last */
   Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
   RanksInfo ranks;
+  PrefetchInfo prefetch;
   int rank;              /* the rank that the Recording describes */
   int rank_without_room; /* another rank that runs out of memory, or -1 */
 } RunInfo;

@@ -200,27 +200,16 @@ judge(const ReportModel *model)
   return model->allocator_retries > 0 ? VERDICT_FITS_WITH_RETRIES : VERDICT_FITS;
 }
 
-/* The construction is simulated without a limit, so that a plan can be judged by its steps. */
-static void
-warn_of_construction(ReportModel *model)
-{
-  const Recording *recording = model->recording;
-  if (recording->construction_peak_reserved <= recording->capacity_bytes)
-    return;
-  g_autofree char *peak = format_bytes(recording->construction_peak_reserved);
-  g_autofree char *capacity = format_bytes(recording->capacity_bytes);
-  g_ptr_array_add(model->warnings,
-                  g_strdup_printf("building the model takes %s for a moment, more than the %s there"
-                                  " are: build it sharded or on the host",
-                                  peak, capacity));
-}
-
 static void
 collect_warnings(ReportModel *model)
 {
   const RunInfo *info = model->info;
   if (model->recording->stuck)
     g_ptr_array_add(model->warnings, g_strdup_printf("stuck: %s", model->recording->stuck));
+  if (model->recording->out_of_memory.happened && model->recording->out_of_memory.step == 0)
+    g_ptr_array_add(model->warnings,
+                    g_strdup("memory runs out while the model is built: phases.initialize and"
+                             " DeepSpeed's zero_init have other ways"));
   if (info->rank_without_room >= 0)
     g_ptr_array_add(model->warnings,
                     g_strdup_printf("rank %d runs out of memory; these figures are of rank %d",
@@ -234,7 +223,6 @@ collect_warnings(ReportModel *model)
   }
   for (guint i = 0; i < info->warnings->len; i++)
     g_ptr_array_add(model->warnings, g_strdup(g_ptr_array_index(info->warnings, i)));
-  warn_of_construction(model);
 }
 
 ReportModel *
@@ -276,6 +264,7 @@ report_model_free(ReportModel *model)
   g_array_unref(model->modules_at_peak);
   g_array_unref(model->communication);
   g_array_unref(model->groups);
+  critical_path_free(model->path);
   g_ptr_array_unref(model->warnings);
   g_free(model);
 }
@@ -297,6 +286,7 @@ report_bound_name(Bound bound)
   static const char *const names[] = {
       [BOUND_COMPUTE] = "compute",
       [BOUND_COMMUNICATION] = "communication",
+      [BOUND_RANKS] = "ranks",
       [BOUND_HOST] = "host",
   };
   return names[bound];

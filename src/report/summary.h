@@ -9,13 +9,14 @@
 #include <glib.h>
 
 #include "record/recording.h"
+#include "report/critical_path.h"
 #include "report/run_info.h"
 
 /* How many tensors "largest" names. */
 #define SUMMARY_LARGEST 10
 
 typedef enum { VERDICT_FITS, VERDICT_FITS_WITH_RETRIES, VERDICT_DOES_NOT_FIT } Verdict;
-typedef enum { BOUND_COMPUTE, BOUND_COMMUNICATION, BOUND_HOST } Bound;
+typedef enum { BOUND_COMPUTE, BOUND_COMMUNICATION, BOUND_RANKS, BOUND_HOST } Bound;
 
 typedef struct {
   const char *name; /* zero_grad, forward, backward, clip, optimizer */
@@ -50,19 +51,20 @@ typedef struct {
   gint64 bytes;
 } ModuleBytes;
 
-/* The step's time is compute + exposed + host_bound: moments when the compute stream is busy, when
- * it is not and a collective runs, and when neither. */
+/* The step's time is compute + exposed + rank_wait + host_bound: moments when the compute stream is
+ * busy; when it is not and a collective runs; when neither, and one waits for other ranks; and the
+ * rest. */
 typedef struct {
   gboolean known;    /* FALSE: no step was completed; the rest is 0 */
   gboolean is_split; /* FALSE: the recording has no spans of the step; compute and so on are 0 */
   SimTime step, compute, communication; /* communication: at least one collective runs */
-  SimTime exposed, host_bound;
+  SimTime exposed, rank_wait, host_bound;
   SimTime contention; /* of compute: what kernels took longer because collectives ran beside them */
   SimTime rate_limited; /* the compute stream is idle since a rate limiter held the host up */
   SimTime allocator;    /* the compute stream is idle while the host is in cudaMalloc or cudaFree */
   double tokens_per_s;  /* of this rank; 0: not known */
   double mfu, hfu;      /* fractions; 0: not known */
-  Bound bound;          /* by the largest of the three shares */
+  Bound bound;          /* by the largest of the four shares */
 } TimeSummary;
 
 /* Copies between the device and the host's memory. */
@@ -85,8 +87,10 @@ typedef struct {
   SimTime compute;   /* of its modules' kernels on the compute stream, recomputation included */
   gboolean gathered; /* FALSE: its parameters were there already; the rest is 0 */
   SimTime gather;    /* duration of its all-gather */
+  SimTime begun;     /* when it began */
   SimTime needed;    /* when the compute stream had done everything before it */
   SimTime ready;     /* when the gather was done; the stream waited if this is later */
+  SimTime window;    /* from when it began until it was needed: what of it that is can hide */
 } GroupPass;
 
 typedef struct {
@@ -111,6 +115,7 @@ typedef struct {
   TimeSummary time;
   GArray
       *communication; /* CommunicationSummary, by communicator and collective as they first ran */
+  CriticalPath *path; /* of the last complete step; NULL: not known */
   CopySummary copies;
   GArray *groups;      /* GroupSummary, parallel to info->groups */
   GPtrArray *warnings; /* char * */
@@ -120,7 +125,7 @@ ReportModel *report_model_new(const Recording *recording, const RunInfo *info);
 void report_model_free(ReportModel *model);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(ReportModel, report_model_free)
 
-/* "fits", "fits_with_retries", "does_not_fit"; "compute", "communication", "host". */
+/* "fits", "fits_with_retries", "does_not_fit"; "compute", "communication", "ranks", "host". */
 const char *report_verdict_name(Verdict verdict);
 const char *report_bound_name(Bound bound);
 

@@ -127,6 +127,7 @@ add_collective(GroupWalk *walk, const Span *span)
     return;
   pass->gathered = TRUE;
   pass->gather = span->end - span->start;
+  pass->begun = span->start;
   pass->ready = span->end;
 }
 
@@ -143,6 +144,13 @@ add_kernel(GroupWalk *walk, const Span *span)
       pass->compute += span->end - span->start;
   }
   walk->compute_done = span->end;
+}
+
+static void
+measure_window(GroupPass *pass)
+{
+  if (pass->gathered)
+    pass->window = MAX(pass->needed - pass->begun, 0);
 }
 
 void
@@ -175,6 +183,10 @@ summary_groups(ReportModel *model)
       add_collective(&walk, span);
     else if (summary_is_compute(span, walk.compute_stream))
       add_kernel(&walk, span);
+  }
+  for (guint i = 0; i < model->groups->len; i++) {
+    measure_window(&g_array_index(model->groups, GroupSummary, i).forward);
+    measure_window(&g_array_index(model->groups, GroupSummary, i).backward);
   }
   g_hash_table_unref(walk.positions);
   g_free(walk.group_of_string);

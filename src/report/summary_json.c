@@ -102,6 +102,24 @@ add_ranks(cJSON *report, const RunInfo *info, const TimeSummary *time)
 }
 
 static void
+add_prefetch(cJSON *report, const ReportModel *model)
+{
+  const PrefetchInfo *prefetch = &model->info->prefetch;
+  if (prefetch->budget == 0) {
+    cJSON_AddNullToObject(report, "prefetch");
+    return;
+  }
+  cJSON *object = cJSON_AddObjectToObject(report, "prefetch");
+  add_int(object, "budget_bytes", prefetch->budget);
+  add_int(object, "most_bytes", prefetch->most);
+  add_int(object, "memory_cost_bytes", model->peak_allocated - prefetch->own_peak);
+  if (model->time.known && prefetch->own_step > 0)
+    add_seconds(object, "gain_s", prefetch->own_step - model->time.step);
+  else
+    cJSON_AddNullToObject(object, "gain_s");
+}
+
+static void
 add_cluster(cJSON *report, const RunInfo *info)
 {
   static const char *const origins[] = {
@@ -304,6 +322,7 @@ add_time(cJSON *report, const TimeSummary *time)
       {"compute_s", time->is_split, time->compute},
       {"communication_s", time->is_split, time->communication},
       {"exposed_communication_s", time->is_split, time->exposed},
+      {"rank_wait_s", time->is_split, time->rank_wait},
       {"host_bound_s", time->is_split, time->host_bound},
       {"contention_s", time->is_split, time->contention},
       {"rate_limiter_s", time->is_split, time->rate_limited},
@@ -320,6 +339,53 @@ add_time(cJSON *report, const TimeSummary *time)
   add_known(object, "mfu", time->mfu);
   add_known(object, "hfu", time->hfu);
   add_text(object, "bound_by", time->is_split ? report_bound_name(time->bound) : NULL);
+}
+
+/* How many stretches of the critical path are written. */
+enum { MOST_STRETCHES = 100 };
+
+static void
+add_stretches(cJSON *object, const ReportModel *model)
+{
+  const CriticalPath *path = model->path;
+  const Recording *recording = model->recording;
+  SimTime shortest = critical_path_length_of(path, MOST_STRETCHES);
+  cJSON *stretches = cJSON_AddArrayToObject(object, "stretches");
+  for (guint i = 0; i < path->stretches->len; i++) {
+    const PathStretch *stretch = &g_array_index(path->stretches, PathStretch, i);
+    if (stretch->end - stretch->start < shortest)
+      continue;
+    cJSON *item = cJSON_CreateObject();
+    add_seconds(item, "start_s", stretch->start);
+    add_seconds(item, "end_s", stretch->end);
+    add_text(item, "on", path_kind_name(stretch->kind));
+    add_text(item, "stream",
+             stretch->stream < 0 ? NULL : g_ptr_array_index(recording->streams, stretch->stream));
+    add_text(item, "name", report_text(recording, stretch->name, NULL));
+    add_text(item, "module", report_text(recording, stretch->module, NULL));
+    add_text(item, "communicator", report_text(recording, stretch->communicator, NULL));
+    add_int(item, "spans", stretch->spans);
+    cJSON_AddItemToArray(stretches, item);
+  }
+}
+
+static void
+add_critical_path(cJSON *report, const ReportModel *model)
+{
+  const CriticalPath *path = model->path;
+  if (path == NULL) {
+    cJSON_AddNullToObject(report, "critical_path");
+    return;
+  }
+  cJSON *object = cJSON_AddObjectToObject(report, "critical_path");
+  for (int kind = 0; kind < PATH_KINDS; kind++) {
+    g_autofree char *key = g_strdup_printf("%s_s", path_kind_name((PathKind) kind));
+    add_seconds(object, key, path->time[kind]);
+  }
+  add_seconds(object, "contention_s", path->contention);
+  add_seconds(object, "queued_s", path->queued);
+  add_int(object, "stretch_count", path->stretches->len);
+  add_stretches(object, model);
 }
 
 static void
@@ -350,19 +416,26 @@ add_host_copies(cJSON *report, const CopySummary *copies)
   add_seconds(object, "time_s", copies->time);
 }
 
-static void
+static cJSON *
 add_pass(cJSON *group, const char *key, const GroupPass *pass)
 {
   cJSON *object = cJSON_AddObjectToObject(group, key);
   add_seconds(object, "compute_s", pass->compute);
   add_seconds(object, "gather_s", pass->gather);
   if (pass->gathered) {
+    add_seconds(object, "gather_begun_s", pass->begun);
     add_seconds(object, "gather_needed_s", pass->needed);
     add_seconds(object, "gather_ready_s", pass->ready);
+    add_seconds(object, "window_s", pass->window);
+    add_seconds(object, "late_s", MAX(pass->ready - pass->needed, 0));
   } else {
+    cJSON_AddNullToObject(object, "gather_begun_s");
     cJSON_AddNullToObject(object, "gather_needed_s");
     cJSON_AddNullToObject(object, "gather_ready_s");
+    cJSON_AddNullToObject(object, "window_s");
+    cJSON_AddNullToObject(object, "late_s");
   }
+  return object;
 }
 
 static void
@@ -381,8 +454,14 @@ add_groups(cJSON *report, const ReportModel *model)
     add_int(object, "shard_bytes", group->info->shard_bytes);
     add_int(object, "all_gathers", group->all_gathers);
     add_int(object, "reduce_scatters", group->reduce_scatters);
-    add_pass(object, "forward", &group->forward);
-    add_pass(object, "backward", &group->backward);
+    cJSON *forward = add_pass(object, "forward", &group->forward);
+    cJSON *backward = add_pass(object, "backward", &group->backward);
+    if (model->info->prefetch.budget > 0) {
+      add_int(forward, "prefetches", group->info->forward_prefetches);
+      add_int(forward, "prefetched_bytes", group->info->forward_prefetched_bytes);
+      add_int(backward, "prefetches", group->info->backward_prefetches);
+      add_int(backward, "prefetched_bytes", group->info->backward_prefetched_bytes);
+    }
     cJSON_AddItemToArray(groups, object);
   }
 }
@@ -419,6 +498,7 @@ summary_json(const ReportModel *model)
   add_plan(report, info);
   add_cluster(report, info);
   add_ranks(report, info, &model->time);
+  add_prefetch(report, model);
   cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
   add_text(report, "verdict", report_verdict_name(model->verdict));
   add_int(report, "allocator_retries", model->allocator_retries);
@@ -434,8 +514,10 @@ summary_json(const ReportModel *model)
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
+  add_int(report, "repeated_steps", info->repeated_steps);
   add_beyond(report, model);
   add_time(report, &model->time);
+  add_critical_path(report, model);
   add_communication(report, model);
   add_host_copies(report, &model->copies);
   add_groups(report, model);

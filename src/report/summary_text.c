@@ -155,6 +155,7 @@ print_bound(const Screen *screen)
   const TimeSummary *time = &screen->model->time;
   SimTime shares[] = {[BOUND_COMPUTE] = time->compute,
                       [BOUND_COMMUNICATION] = time->exposed,
+                      [BOUND_RANKS] = time->rank_wait,
                       [BOUND_HOST] = time->host_bound};
   g_string_append_printf(screen->out, "%sbound by %s (%.0f %%), ", screen->glyphs->separator,
                          report_bound_name(time->bound),

@@ -297,6 +297,29 @@ print_equivalence(const RunInfo *info, GString *out)
         info->elements_sent, zero_states(stage, 1, 2).sent);
 }
 
+/* What prefetching under a budget costs and gains. */
+static void
+print_prefetch(const Screen *screen)
+{
+  const ReportModel *model = screen->model;
+  const PrefetchInfo *prefetch = &model->info->prefetch;
+  if (prefetch->budget == 0)
+    return;
+  gint64 cost = model->peak_allocated - prefetch->own_peak;
+  SimTime gain = prefetch->own_step - model->time.step;
+  g_autofree char *budget = format_bytes(prefetch->budget), *most = format_bytes(prefetch->most);
+  g_autofree char *memory = format_bytes(ABS(cost)), *time = format_duration(ABS(gain));
+  g_string_append_printf(
+      screen->out,
+      "Prefetch: up to %s of gathered parameters wait, of a budget of %s.\nBeside "
+      "FSDP2's own prefetching it takes %s %s at the peak",
+      most, budget, memory, cost >= 0 ? "more" : "less");
+  if (model->time.known && prefetch->own_step > 0)
+    g_string_append_printf(screen->out, ", and a step is %s %s", time,
+                           gain >= 0 ? "shorter" : "longer");
+  g_string_append(screen->out, ".\n");
+}
+
 static void
 print_groups(const Screen *screen)
 {
@@ -337,8 +360,10 @@ text_explain(const Screen *screen)
   print_phases(screen);
   print_beyond(screen);
   print_communication(screen);
+  text_critical_path(screen);
   print_host(screen);
   g_string_append_c(screen->out, '\n');
+  print_prefetch(screen);
   print_groups(screen);
 }
 
@@ -374,6 +399,10 @@ print_constants(const Screen *screen)
 void
 text_footer(const Screen *screen)
 {
+  int last = (int) screen->model->steps->len, more = screen->model->info->repeated_steps;
+  if (more > 0)
+    g_string_append_printf(screen->out, "Steps %d to %d repeat step %d.\n", last + 1, last + more,
+                           last);
   print_constants(screen);
   const GPtrArray *warnings = screen->model->warnings;
   for (guint i = 0; i < warnings->len; i++)

@@ -41,6 +41,9 @@ void text_take_row(TextTable *table, char **cells, guint count);
 
 /* Who holds memory at the peak, memory by phase, communication, groups (summary_text_explain.c). */
 void text_explain(const Screen *screen);
+/* What the step hangs on, by kind; for --verbose stretch by stretch (summary_text_path.c). */
+void text_critical_path(const Screen *screen);
+void text_stretches(const Screen *screen);
 /* What a failure leaves (failure_text.c). */
 void text_failure(const Screen *screen, const Failure *failure);
 /* What times rest on, and warnings (summary_text_explain.c). */

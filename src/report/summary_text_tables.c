@@ -95,24 +95,33 @@ waited(const GroupPass *pass)
   return pass->gathered ? format_duration(MAX(pass->ready - pass->needed, 0)) : g_strdup("");
 }
 
+/* What of the gather can hide: the time between its beginning and the moment it was needed. */
+static char *
+window(const GroupPass *pass)
+{
+  return pass->gathered ? format_duration(pass->window) : g_strdup("");
+}
+
 static void
 print_groups(const Screen *screen)
 {
   const GArray *groups = screen->model->groups;
   if (groups->len == 0)
     return;
-  g_autoptr(TextTable) table = text_table_new("lrrrrrrrrrrr");
+  g_autoptr(TextTable) table = text_table_new("lrrrrrrrrrrrrr");
   TEXT_ROW(table, g_strdup("Groups"), g_strdup("parameters"), g_strdup("full"), g_strdup("shard"),
            g_strdup("gathers"), g_strdup("reduces"), g_strdup("forward"), g_strdup("gather"),
-           g_strdup("waited"), g_strdup("backward"), g_strdup("gather"), g_strdup("waited"));
+           g_strdup("window"), g_strdup("waited"), g_strdup("backward"), g_strdup("gather"),
+           g_strdup("window"), g_strdup("waited"));
   for (guint i = 0; i < groups->len; i++) {
     const GroupSummary *group = &g_array_index(groups, GroupSummary, i);
     TEXT_ROW(table, g_strdup_printf("  %s", group->info->name),
              format_count(group->info->parameters), format_bytes(group->info->unsharded_bytes),
              format_bytes(group->info->shard_bytes), number(group->all_gathers),
              number(group->reduce_scatters), format_duration(group->forward.compute),
-             format_duration(group->forward.gather), waited(&group->forward),
-             format_duration(group->backward.compute), format_duration(group->backward.gather),
+             format_duration(group->forward.gather), window(&group->forward),
+             waited(&group->forward), format_duration(group->backward.compute),
+             format_duration(group->backward.gather), window(&group->backward),
              waited(&group->backward));
   }
   print_table(screen, table);
@@ -126,5 +135,6 @@ text_tables(const Screen *screen)
   print_largest(screen);
   print_modules(screen);
   print_groups(screen);
+  text_stretches(screen);
   g_string_append_c(screen->out, '\n');
 }

@@ -11,7 +11,7 @@ typedef struct {
   gint32 rate_limiter;  /* string id of the hook */
   SimTime compute_done; /* end of the compute stream's last work so far */
   SimTime limited;      /* since then the limiter held the host up from here on; -1: it did not */
-  IntervalSet *compute, *collectives;
+  IntervalSet *compute, *collectives, *waits; /* waits: of collectives, for other ranks */
   IntervalSet *lost; /* the host is in cudaMalloc or cudaFree, or waits there for the device */
   GPtrArray *lanes;  /* IntervalSet *: when each of model->communication runs, parallel to it */
 } StepTimes;
@@ -117,6 +117,8 @@ add_span(ReportModel *model, StepTimes *times, const Span *span)
     summary->contention += slowed_by(span);
     interval_set_add(g_ptr_array_index(times->lanes, lane), start, end);
     interval_set_add(times->collectives, start, end);
+    if (span->arrived > 0 && span->arrived < span->start)
+      interval_set_add(times->waits, CLAMP(span->arrived, times->start, times->end), start);
   } else if (summary_is_compute(span, times->compute_stream)) {
     interval_set_add(times->compute, start, end);
     model->time.contention += slowed_by(span);
@@ -131,9 +133,25 @@ add_span(ReportModel *model, StepTimes *times, const Span *span)
 static Bound
 largest_share(const TimeSummary *time)
 {
-  if (time->compute >= time->exposed && time->compute >= time->host_bound)
-    return BOUND_COMPUTE;
-  return time->exposed >= time->host_bound ? BOUND_COMMUNICATION : BOUND_HOST;
+  const SimTime shares[] = {[BOUND_COMPUTE] = time->compute,
+                            [BOUND_COMMUNICATION] = time->exposed,
+                            [BOUND_RANKS] = time->rank_wait,
+                            [BOUND_HOST] = time->host_bound};
+  guint largest = BOUND_COMPUTE;
+  for (guint i = 0; i < G_N_ELEMENTS(shares); i++)
+    if (shares[i] > shares[largest])
+      largest = i;
+  return (Bound) largest;
+}
+
+/* While a collective waits for other ranks and nothing else goes on. */
+static SimTime
+time_of_waits(const StepTimes *times)
+{
+  g_autoptr(IntervalSet) busy = interval_set_new();
+  interval_set_join(busy, times->compute);
+  interval_set_join(busy, times->collectives);
+  return interval_set_length(times->waits) - interval_set_overlap(times->waits, busy);
 }
 
 static void
@@ -147,7 +165,9 @@ fill_time(ReportModel *model, const StepTimes *times)
   time->compute = interval_set_length(times->compute);
   time->communication = interval_set_length(times->collectives);
   time->exposed = time->communication - interval_set_overlap(times->collectives, times->compute);
-  time->host_bound = times->has_spans ? time->step - time->compute - time->exposed : 0;
+  time->rank_wait = time_of_waits(times);
+  SimTime known = time->compute + time->exposed + time->rank_wait;
+  time->host_bound = times->has_spans ? time->step - known : 0;
   time->allocator =
       interval_set_length(times->lost) - interval_set_overlap(times->lost, times->compute);
   time->bound = largest_share(time);
@@ -161,15 +181,6 @@ fill_time(ReportModel *model, const StepTimes *times)
   }
 }
 
-static gint32
-find_string(const Recording *recording, const char *text)
-{
-  for (guint i = 0; i < recording->strings->len; i++)
-    if (g_str_equal(g_ptr_array_index(recording->strings, i), text))
-      return (gint32) i;
-  return -1;
-}
-
 void
 summary_time(ReportModel *model)
 {
@@ -181,12 +192,13 @@ summary_time(ReportModel *model)
       .start = step->start,
       .end = step->start + step->duration,
       .index = step->index,
-      .rate_limiter = find_string(recording, "rate_limiter"),
+      .rate_limiter = recording_find_string(recording, "rate_limiter"),
       .compute_done = step->start,
       .limited = -1,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute = interval_set_new(),
       .collectives = interval_set_new(),
+      .waits = interval_set_new(),
       .lost = interval_set_new(),
       .lanes = g_ptr_array_new_with_free_func((GDestroyNotify) interval_set_free),
   };
@@ -198,6 +210,9 @@ summary_time(ReportModel *model)
     add_span(model, &times, span);
   }
   fill_time(model, &times);
+  if (times.has_spans)
+    model->path =
+        critical_path_new(recording, times.index, times.compute_stream, times.start, times.end);
   for (guint i = 0; i < times.lanes->len; i++) {
     const IntervalSet *busy = g_ptr_array_index(times.lanes, i);
     g_array_index(model->communication, CommunicationSummary, i).exposed =
@@ -205,6 +220,7 @@ summary_time(ReportModel *model)
   }
   interval_set_free(times.compute);
   interval_set_free(times.collectives);
+  interval_set_free(times.waits);
   interval_set_free(times.lost);
   g_ptr_array_unref(times.lanes);
 }

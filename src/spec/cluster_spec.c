@@ -35,9 +35,22 @@ read_quantity(JsonReader *reader, const char *key, Unit unit, double fallback)
   return unit.scale * json_reader_double(reader, key, unit.min, unit.min, unit.max);
 }
 
+/* A profile that stands in the cluster's file. */
+static void
+read_own_device(JsonReader *reader, ClusterSpec *spec)
+{
+  g_autoptr(JsonReader) section = json_reader_section(reader, "device");
+  spec->device = device_profile_read(section, json_reader_string(section, "name", spec->name));
+  json_reader_finish(section, NULL);
+}
+
 static void
 read_device(JsonReader *reader, ClusterSpec *spec)
 {
+  if (cJSON_IsObject(json_reader_raw(reader, "device"))) {
+    read_own_device(reader, spec);
+    return;
+  }
   const char *name = json_reader_required_string(reader, "device");
   if (g_str_equal(name, "-")) {
     json_reader_fail(reader, "device", "cannot be standard input");

@@ -52,6 +52,8 @@ static const ProfileField fields[] = {
     MICROSECONDS(host_collective),
     MICROSECONDS(host_optimizer),
     MICROSECONDS(host_module),
+    MICROSECONDS(host_compiled_region),
+    MICROSECONDS(host_compiled_kernel),
     MICROSECONDS(cuda_malloc),
     MICROSECONDS(cuda_free),
     SCALED("host_copy_gb_per_s", host_copy_bandwidth, GIGA, 1e-3, 1e6),
@@ -142,14 +144,11 @@ device_profile_runs(const DeviceProfile *profile, FusedAttention kernel)
   return FALSE;
 }
 
-/* Takes name and document. */
-static DeviceProfile *
-device_profile_from_document(char *name, JsonDocument *owned, GError **error)
+DeviceProfile *
+device_profile_read(JsonReader *reader, const char *name)
 {
-  g_autoptr(JsonDocument) document = owned;
-  g_autoptr(JsonReader) reader = json_reader_new(document);
-  g_autoptr(DeviceProfile) profile = g_new0(DeviceProfile, 1);
-  profile->name = name;
+  DeviceProfile *profile = g_new0(DeviceProfile, 1);
+  profile->name = g_strdup(name);
   profile_fields_read(reader, fields, profile);
   read_tiles(reader, profile);
   read_attention(reader, profile);
@@ -157,6 +156,17 @@ device_profile_from_document(char *name, JsonDocument *owned, GError **error)
     json_reader_fail(reader, "power_idle_w", "is not below power_limit_w and power_reference_w");
   profile->clock = (DeviceClock) json_reader_enum(reader, "clock", clock_names, CLOCK_RUNNING);
   profile->source = g_strdup(json_reader_required_string(reader, "source"));
+  return profile;
+}
+
+/* Takes name and document. */
+static DeviceProfile *
+device_profile_from_document(char *own_name, JsonDocument *owned, GError **error)
+{
+  g_autofree char *name = own_name;
+  g_autoptr(JsonDocument) document = owned;
+  g_autoptr(JsonReader) reader = json_reader_new(document);
+  g_autoptr(DeviceProfile) profile = device_profile_read(reader, name);
   if (!json_reader_finish(reader, error))
     return NULL;
   return g_steal_pointer(&profile);

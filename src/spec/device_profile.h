@@ -5,6 +5,8 @@
 
 #include <glib.h>
 
+#include "base/json_reader.h"
+
 #include "spec/dtype.h"
 #include "spec/fused_attention.h"
 
@@ -65,7 +67,7 @@ typedef struct {
   double memory_latency_ns; /* before the first byte comes */
   double kernel_floor_ns, kernel_gap_ns;
   double host_op_forward_ns, host_op_backward_ns, host_hook_ns, host_collective_ns,
-      host_optimizer_ns, host_module_ns;
+      host_optimizer_ns, host_module_ns, host_compiled_region_ns, host_compiled_kernel_ns;
   double cuda_malloc_ns, cuda_free_ns; /* cudaMalloc, cudaFree: they synchronize the device */
   double host_copy_bandwidth;   /* bytes per second, between page-locked memory and the device */
   double host_memory_bandwidth; /* bytes per second that the CPU reads and writes for each GPU */
@@ -84,6 +86,8 @@ DeviceProfile *device_profile_parse(const char *name, const char *text, gsize le
 double device_profile_peak(const DeviceProfile *profile, DType dtype);
 /* Does it have rates of an attention kernel? */
 gboolean device_profile_runs(const DeviceProfile *profile, FusedAttention kernel);
+/* The same from an object of another file; wrong values are errors of its document. */
+DeviceProfile *device_profile_read(JsonReader *reader, const char *name);
 void device_profile_free(DeviceProfile *profile);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(DeviceProfile, device_profile_free)
 

@@ -78,6 +78,7 @@ failure_spec_read(JsonReader *plan, int ranks, int micro_batches, FailureSpec *s
   if (spec->given) {
     spec->rank = (int) json_reader_required_int(failure, "rank", 0, ranks - 1);
     read_moment(failure, json_reader_required_string(failure, "at"), micro_batches, spec);
+    spec->last_save_given = json_reader_has(failure, "last_save");
     spec->last_save = (int) json_reader_int(failure, "last_save", 0, 0, MAX(spec->step - 1, 0));
   }
   json_reader_finish(failure, NULL);

@@ -23,7 +23,8 @@ typedef struct {
   FailurePhase phase;
   int micro_batch; /* from 0, of forward and backward */
   double fraction; /* of the phase's time, 0 to 1 */
-  int last_save;   /* the step after which training was saved last; 0: its beginning */
+  gboolean last_save_given;
+  int last_save; /* the step after which training was saved last; 0: its beginning */
 } FailureSpec;
 
 /* Name of a phase as plans and Programs write it: "zero_grad". */

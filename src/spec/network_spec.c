@@ -20,7 +20,7 @@ static const char *const rope_names[] = {"complex", "rotate_half", "none", NULL}
 static const char *const kv_heads_names[] = {"native", "repeated", NULL};
 static const char *const attention_names[] = {"sdpa",  "flash",     "flash1", "triton", "flash3",
                                               "cudnn", "efficient", "math",   "eager",  NULL};
-static const char *const loss_names[] = {"fp32", "model", "fused", NULL};
+static const char *const loss_names[] = {"fp32", "model", "fused", "compiled", NULL};
 
 /* What each code base does where a file does not say: transformers' modeling_llama.py (LlamaRMSNorm
  * in Python, rotate_half, enable_gqa in its SDPA path), torchtitan's models/llama3 (nn.RMSNorm,

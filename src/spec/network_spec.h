@@ -31,9 +31,10 @@ typedef enum {
   ATTENTION_EAGER,
 } AttentionCode;
 typedef enum {
-  LOSS_FP32,  /* of logits in fp32 */
-  LOSS_MODEL, /* of the logits as they are */
-  LOSS_FUSED, /* flash-attn's kernel */
+  LOSS_FP32,     /* of logits in fp32 */
+  LOSS_MODEL,    /* of the logits as they are */
+  LOSS_FUSED,    /* flash-attn's kernel */
+  LOSS_COMPILED, /* of logits in fp32, compiled */
 } LossCode;
 
 /* A version of PyTorch as a number that compares; a patch that is not given is the last one. */

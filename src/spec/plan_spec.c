@@ -35,7 +35,7 @@ static const char *const retain_until_names[] = {"end_of_forward", "end_of_backw
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
-static const char *const reserved_keys[] = {"trainable", "offload"};
+static const char *const reserved_keys[] = {"offload"};
 
 const char *
 plan_checkpoint_policy_name(CheckpointPolicy policy)
@@ -350,6 +350,17 @@ refuse_reserved(JsonDocument *document, JsonReader *reader)
       json_reader_fail(reader, reserved_keys[i], "not yet supported");
 }
 
+/* A plan that saves all of its state says itself what was saved last before the failure. */
+static void
+find_last_save(PlanSpec *spec)
+{
+  FailureSpec *failure = &spec->failure;
+  gboolean saves = spec->phases.save.given && spec->phases.save.optimizer;
+  int every = spec->phases.save.every;
+  if (failure->given && !failure->last_save_given && saves && every > 0)
+    failure->last_save = (failure->step - 1) / every * every;
+}
+
 /* Takes name and document. */
 static PlanSpec *
 plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assignments,
@@ -376,6 +387,8 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   read_allocator(reader, spec);
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
   read_retain(reader, spec);
+  spec->trainable = name_patterns_read(reader, "trainable");
+  spec->lora = lora_spec_read(reader);
   read_ranks(reader, spec);
   read_phases(reader, spec, strategies);
   gint64 ranks = (gint64) spec->shard * spec->replicate;
@@ -386,6 +399,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   refuse_reserved(document, reader);
   if (!json_reader_finish(reader, error))
     return NULL;
+  find_last_save(spec);
   return g_steal_pointer(&spec);
 }
 
@@ -418,6 +432,8 @@ plan_spec_free(PlanSpec *spec)
   if (!spec)
     return;
   g_ptr_array_unref(spec->retain);
+  name_patterns_free(spec->trainable);
+  lora_spec_free(spec->lora);
   g_array_unref(spec->ranks.slow);
   option_values_free(spec->options, spec->section);
   phase_spec_clear(&spec->phases);

@@ -8,6 +8,8 @@
 #include "base/json_reader.h"
 #include "spec/dtype.h"
 #include "spec/failure_spec.h"
+#include "spec/lora_spec.h"
+#include "spec/name_patterns.h"
 #include "spec/option.h"
 #include "spec/phase_spec.h"
 
@@ -98,6 +100,9 @@ typedef struct {
   } ranks;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
+  NamePatterns
+      *trainable; /* parameters that require gradients; NULL: all, or with adapters those */
+  LoraSpec *lora; /* adapters; NULL: none */
   PhaseSpec phases;
   FailureSpec failure;
   /* The strategy's own section: values parallel to section->options. */
@@ -114,8 +119,8 @@ typedef struct {
 
 /* Loads a preset name or file ("-": standard input), applies the assignments ("mesh.shard=8") in
  * order, and reads it. Defaults are the frameworks'.  Errors: an unknown key or strategy, a value
- * out of range, a section that the strategy does not use, reserved keys (trainable,
- * offload), a mesh that overflows. */
+ * out of range, a section that the strategy does not use, reserved keys (offload), a mesh that
+ * overflows. */
 PlanSpec *plan_spec_load(const char *preset_or_path, const char *const *assignments,
                          const PlanStrategy *strategies, GError **error);
 PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,

@@ -214,4 +214,5 @@ bf16_optimizer_step(StrategyContext *x)
   zero_flat_gather(&z->flat, x, &z->d);
   live_storage_drop(x->live, old);
   clear_gradients(x, o);
+  deepspeed_end_step(x);
 }

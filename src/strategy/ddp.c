@@ -2,12 +2,23 @@
  * buckets (torch/csrc/distributed/c10d/reducer.cpp). */
 #include "base/units.h"
 #include "strategy/strategy.h"
+#include "strategy/zero_redundancy.h"
 
 static const OptionInfo options[] = {
     {"bucket_cap_mb", OPTION_INT, "25", 1, 1 << 20, NULL,
      "a bucket closes when it holds this many MiB"},
     {"gradient_as_bucket_view", OPTION_BOOL, "false", 0, 0, NULL,
      "gradients are views of the buckets"},
+    {"find_unused_parameters", OPTION_BOOL, "false", 0, 0, NULL,
+     "each forward searches the graph for parameters without a gradient, and clones its outputs"},
+    {"static_graph", OPTION_BOOL, "false", 0, 0, NULL,
+     "the graph never changes: not yet supported"},
+    {"zero_redundancy_optimizer", OPTION_BOOL, "false", 0, 0, NULL,
+     "ZeroRedundancyOptimizer: each rank updates some of the parameters and sends them to all"},
+    {"parameters_as_bucket_view", OPTION_BOOL, "false", 0, 0, NULL,
+     "of that optimizer: parameters lie in one buffer for each rank, sent at once"},
+    {"overlap_with_ddp", OPTION_BOOL, "false", 0, 0, NULL,
+     "of that optimizer: in DDP's communication hook; not yet supported"},
     {0},
 };
 
@@ -29,15 +40,61 @@ typedef struct {
   gboolean rebuilt;
   int *bucket_of; /* by parameter */
   DType dtype;
+  guint next_bucket;     /* buckets are reduced in order */
+  gboolean finds_unused; /* find_unused_parameters */
+  int search;            /* ops that take the host as long as searching the graph does */
+  StorageId used_map;    /* local_used_map_dev_ */
+  gint32 map_reduced;    /* event, or -1 */
+  ZeroRedundancy *zero;  /* NULL: a plain optimizer */
 } Ddp;
 
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
-  (void) network;
   if (plan->shard != 1)
     return plan_spec_refuse(plan, error, "mesh.shard", "ddp does not shard: use mesh.replicate");
+  static const char *const unsupported[] = {"static_graph", "overlap_with_ddp"};
+  for (guint i = 0; i < G_N_ELEMENTS(unsupported); i++) {
+    g_autofree char *key = g_strconcat("ddp.", unsupported[i], NULL);
+    if (plan_spec_number(plan, unsupported[i]))
+      return plan_spec_refuse(plan, error, key, "not yet supported");
+  }
+  gboolean partitions = plan_spec_number(plan, "zero_redundancy_optimizer") != 0;
+  if (plan_spec_number(plan, "parameters_as_bucket_view") && !partitions)
+    return plan_spec_refuse(plan, error, "ddp.parameters_as_bucket_view",
+                            "needs \"zero_redundancy_optimizer\": true");
+  if (partitions && plan->optimizer.name == OPTIMIZER_NONE)
+    return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer", "needs an optimizer");
+  if (partitions && plan->phases.save.given && plan->phases.save.optimizer)
+    return plan_spec_refuse(plan, error, "phases.save.optimizer",
+                            "states that ZeroRedundancyOptimizer has partitioned are not yet "
+                            "saved");
+  if (partitions && strategy_freezes(network))
+    return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer",
+                            "not yet supported with frozen parameters");
   return strategy_accept_unsharded(plan, error);
+}
+
+/* _DDPSink clones what the model gives back (torch/nn/parallel/distributed.py). */
+static void
+shape(const PlanSpec *plan, NetworkShape *shape)
+{
+  shape->clones_outputs = plan_spec_number(plan, "find_unused_parameters") != 0;
+}
+
+/* search_unused_parameters walks the graph that a forward has made, about a node for each op; a
+ * checkpointed block makes none.  A node took 50 to 70 ns (PyTorch 2.11, graphs of 130 and 1300
+ * nodes, one core of a server), a hundredth of what issuing an op does. */
+static int
+search_in_ops(const StrategyContext *x)
+{
+  enum { NODES_PER_OP = 100 };
+  const Network *n = x->network;
+  gint64 nodes = network_function(n, n->main)->ops->len;
+  for (int i = 0; i < (int) n->blocks->len; i++)
+    if (!plan_spec_checkpoints(x->plan, i))
+      nodes += network_function(n, network_block(n, i)->function)->ops->len;
+  return (int) ceil_div(nodes, NODES_PER_OP);
 }
 
 static void
@@ -49,6 +106,13 @@ setup(StrategyContext *x)
   d->ready_order = g_array_new(FALSE, FALSE, sizeof(int));
   d->bucket_of = g_new0(int, x->network->parameters->len);
   d->dtype = x->plan->precision.parameters;
+  d->finds_unused = plan_spec_number(x->plan, "find_unused_parameters") != 0;
+  d->search = search_in_ops(x);
+  d->used_map = NO_STORAGE;
+  d->map_reduced = -1;
+  if (plan_spec_number(x->plan, "zero_redundancy_optimizer"))
+    d->zero = zero_redundancy_new(x, d->communicator,
+                                  plan_spec_number(x->plan, "parameters_as_bucket_view") != 0);
 }
 
 static void
@@ -58,6 +122,7 @@ teardown(StrategyContext *x)
   g_array_unref(d->buckets);
   g_array_unref(d->ready_order);
   g_free(d->bucket_of);
+  zero_redundancy_free(d->zero);
   g_free(d);
 }
 
@@ -80,36 +145,85 @@ allocate_buckets(StrategyContext *x)
   }
 }
 
-/* The first reducer ignores the cap: it cannot know the order, so one bucket holds everything. */
+/* Buckets of parameters in this order; one closes when it has reached the cap
+ * (compute_bucket_assignment_by_size). */
 static void
-construct(StrategyContext *x)
+plan_buckets(StrategyContext *x, const GArray *order, gint64 cap)
 {
   Ddp *d = x->state;
-  strategy_construct_whole(x);
-  add_bucket(d, network_parameter_count(x->network) * dtype_size(d->dtype),
-             (int) x->network->parameters->len);
-  allocate_buckets(x);
-}
-
-/* Buckets follow the order in which gradients became ready; one closes when it has reached the cap.
- */
-static void
-plan_buckets(StrategyContext *x)
-{
-  Ddp *d = x->state;
-  gint64 cap = plan_spec_number(x->plan, "bucket_cap_mb") * MIB, bytes = 0;
+  gint64 bytes = 0;
   int parameters = 0;
   g_array_set_size(d->buckets, 0);
-  for (guint i = 0; i < d->ready_order->len; i++) {
-    int p = g_array_index(d->ready_order, int, i);
+  for (guint i = 0; i < order->len; i++) {
+    int p = g_array_index(order, int, i);
     bytes += network_parameter(x->network, p)->elements * dtype_size(d->dtype);
     parameters++;
     d->bucket_of[p] = (int) d->buckets->len;
-    if (bytes < cap && i + 1 < d->ready_order->len)
+    if (bytes < cap && i + 1 < order->len)
       continue;
     add_bucket(d, bytes, parameters);
     bytes = parameters = 0;
   }
+}
+
+/* Gradients come in the reverse of the order in which parameters were defined, more or less: so do
+ * the buckets that the constructor makes. */
+static void
+reverse_buckets(StrategyContext *x)
+{
+  Ddp *d = x->state;
+  guint n = d->buckets->len;
+  for (guint i = 0; i < n / 2; i++) {
+    Bucket *a = &g_array_index(d->buckets, Bucket, i),
+           *b = &g_array_index(d->buckets, Bucket, n - 1 - i), kept = *a;
+    *a = *b;
+    *b = kept;
+  }
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    d->bucket_of[i] = (int) n - 1 - d->bucket_of[i];
+}
+
+static gint64
+bucket_cap(const StrategyContext *x)
+{
+  return plan_spec_number(x->plan, "bucket_cap_mb") * MIB;
+}
+
+static void
+make_used_map(StrategyContext *x)
+{
+  Ddp *d = x->state;
+  StoragePurpose purpose = {CATEGORY_OTHER, -1,
+                            program_builder_name(x->builder, "map of used parameters")};
+  gint64 bytes = (gint64) network_trainable_tensors(x->network) * dtype_size(DTYPE_INT32);
+  d->used_map = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+}
+
+/* The reducer knows the parameters that require a gradient.  One that will rebuild its buckets
+ * ignores the cap at first: it cannot know the order, so
+ * one bucket holds everything.  With find_unused_parameters it never rebuilds. */
+static void
+construct(StrategyContext *x)
+{
+  Ddp *d = x->state;
+  g_autoptr(GArray) defined = g_array_new(FALSE, FALSE, sizeof(int));
+  strategy_construct_whole(x);
+  for (int i = 0; i < (int) x->network->parameters->len; i++)
+    if (network_parameter(x->network, i)->trainable)
+      g_array_append_val(defined, i);
+  plan_buckets(x, defined, d->finds_unused ? bucket_cap(x) : G_MAXINT64);
+  reverse_buckets(x);
+  allocate_buckets(x);
+  if (d->finds_unused)
+    make_used_map(x);
+}
+
+static void
+construct_optimizer(StrategyContext *x)
+{
+  Ddp *d = x->state;
+  if (d->zero != NULL)
+    zero_redundancy_construct(x, d->zero);
 }
 
 /* .grad becomes a view of its bucket, of which it is one more holder. */
@@ -158,11 +272,11 @@ rebuild(StrategyContext *x)
 {
   Ddp *d = x->state;
   StorageId old = g_array_index(d->buckets, Bucket, 0).storage;
-  plan_buckets(x);
+  plan_buckets(x, d->ready_order, bucket_cap(x));
   StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
                             program_builder_name(x->builder, "bucket indices")};
-  StorageId indices = live_storage_alloc(x->live, 4 * ((gint64) x->network->parameters->len + 1),
-                                         STREAM_COMPUTE, purpose);
+  StorageId indices = live_storage_alloc(
+      x->live, 4 * ((gint64) network_trainable_tensors(x->network) + 1), STREAM_COMPUTE, purpose);
   StorageId sizes =
       live_storage_alloc(x->live, 4 * (gint64) d->buckets->len, STREAM_COMPUTE, purpose);
   live_storage_drop(x->live, sizes);
@@ -179,34 +293,76 @@ begin_forward(StrategyContext *x)
   Ddp *d = x->state;
   if (x->no_grad)
     return;
-  if (!d->rebuilt && d->ready_order->len > 0)
+  if (!d->rebuilt && !d->finds_unused && d->ready_order->len > 0)
     rebuild(x);
+  d->next_bucket = 0;
   for (guint i = 0; i < d->buckets->len; i++)
     g_array_index(d->buckets, Bucket, i).ready = 0;
 }
 
-/* A full bucket is all-reduced behind backward, in place. */
 static void
-reduce_bucket(StrategyContext *x, Bucket *bucket)
+end_forward(StrategyContext *x)
+{
+  const Ddp *d = x->state;
+  if (d->finds_unused && x->synchronize && !x->no_grad)
+    program_builder_host_work(x->builder, HOST_WORK_OP_FORWARD, d->search);
+}
+
+/* An all-reduce in place behind what compute has issued; returns the event of its end. */
+static gint32
+all_reduce(StrategyContext *x, StorageId storage, DType dtype, const char *what)
 {
   Ddp *d = x->state;
-  gint32 filled = program_builder_event(x->builder);
+  gint32 filled = program_builder_event(x->builder), reduced = program_builder_event(x->builder);
   program_builder_record(x->builder, STREAM_COMPUTE, filled);
   program_builder_wait(x->builder, STREAM_ALL_REDUCE, filled);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  program_builder_operand(x->builder, live_storage_tensor(x->live, bucket->storage, d->dtype),
+  program_builder_operand(x->builder, live_storage_tensor(x->live, storage, dtype),
                           ROLE_ACCUMULATE);
   program_builder_collective(x->builder, STREAM_ALL_REDUCE,
                              &(Collective){.kind = COLLECTIVE_ALL_REDUCE,
-                                           .dtype = (guint8) d->dtype,
+                                           .dtype = (guint8) dtype,
                                            .communicator = d->communicator,
-                                           .name = program_builder_name(x->builder, "bucket"),
-                                           .bytes = bucket->bytes});
-  bucket->reduced = program_builder_event(x->builder);
-  program_builder_record(x->builder, STREAM_ALL_REDUCE, bucket->reduced);
+                                           .name = program_builder_name(x->builder, what),
+                                           .bytes = live_storage_bytes(x->live, storage)});
+  program_builder_record(x->builder, STREAM_ALL_REDUCE, reduced);
+  return reduced;
+}
+
+/* The map of parameters that had a gradient comes from the host, and is summed over the ranks
+ * (all_reduce_local_used_map). */
+static void
+reduce_used_map(StrategyContext *x)
+{
+  Ddp *d = x->state;
+  StoragePurpose purpose = {CATEGORY_OTHER, -1,
+                            program_builder_name(x->builder, "map of used parameters")};
+  gint64 bytes = live_storage_bytes(x->live, d->used_map);
+  StorageId pinned = live_storage_alloc_in(x->live, SPACE_PINNED, bytes, STREAM_COMPUTE, purpose);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, d->used_map, DTYPE_INT32),
+                          ROLE_WRITE);
+  strategy_copy(x, STREAM_COMPUTE, "map to device", (double) bytes);
+  live_storage_drop(x->live, pinned);
+  d->map_reduced = all_reduce(x, d->used_map, DTYPE_INT32, "map of used parameters");
 }
 
 /* The gradient goes into its bucket; with bucket views it is the bucket from now on. */
+static void
+reduce_full_buckets(StrategyContext *x)
+{
+  Ddp *d = x->state;
+  guint before = d->next_bucket;
+  while (d->next_bucket < d->buckets->len) {
+    Bucket *bucket = &g_array_index(d->buckets, Bucket, d->next_bucket);
+    if (bucket->ready < bucket->parameters)
+      return;
+    bucket->reduced = all_reduce(x, bucket->storage, d->dtype, "bucket");
+    d->next_bucket++;
+  }
+  if (d->finds_unused && before < d->next_bucket)
+    reduce_used_map(x);
+}
+
 static void
 gradient_ready(StrategyContext *x, int parameter)
 {
@@ -222,8 +378,8 @@ gradient_ready(StrategyContext *x, int parameter)
                 bucket->ready == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
   if (p->gradient != NO_STORAGE && plan_spec_number(x->plan, "gradient_as_bucket_view"))
     become_view(x, parameter);
-  if (++bucket->ready == bucket->parameters)
-    reduce_bucket(x, bucket);
+  bucket->ready++;
+  reduce_full_buckets(x);
 }
 
 /* Reduced buckets are waited for and, unless gradients are their views, copied back. */
@@ -237,6 +393,9 @@ end_backward(StrategyContext *x)
       program_builder_wait(x->builder, STREAM_COMPUTE, bucket->reduced);
     bucket->reduced = -1;
   }
+  if (d->map_reduced >= 0)
+    program_builder_wait(x->builder, STREAM_COMPUTE, d->map_reduced);
+  d->map_reduced = -1;
   for (guint i = 0; i < x->network->parameters->len && x->synchronize; i++) {
     StorageId gradient = x->parameters[i].gradient;
     StorageId bucket = g_array_index(d->buckets, Bucket, d->bucket_of[i]).storage;
@@ -245,14 +404,43 @@ end_backward(StrategyContext *x)
   }
 }
 
+static gboolean
+update(StrategyContext *x)
+{
+  Ddp *d = x->state;
+  if (d->zero == NULL)
+    return FALSE;
+  zero_redundancy_step(x, d->zero);
+  return TRUE;
+}
+
+/* A partitioned optimizer is stage 1: gradients stay whole. */
+static int
+zero_stage(StrategyContext *x)
+{
+  return ((Ddp *) x->state)->zero != NULL && x->plan->replicate > 1 ? 1 : 0;
+}
+
+static int
+heaviest_rank(const PlanSpec *plan, const Network *network)
+{
+  if (!plan_spec_number(plan, "zero_redundancy_optimizer"))
+    return -1;
+  return zero_redundancy_heaviest_rank(network, plan->replicate);
+}
+
 static ExpectedTotals
 expected(StrategyContext *x)
 {
+  const Ddp *d = x->state;
   const PlanSpec *plan = x->plan;
   gint64 n = network_parameter_count(x->network);
+  gint64 map = d->finds_unused ? (gint64) network_trainable_tensors(x->network) : 0;
   return (ExpectedTotals){
-      .elements_all_reduced =
-          n * (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
+      .elements_all_reduced = (network_trainable_count(x->network) + map) *
+                              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
+      .elements_broadcast =
+          d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0,
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
   };
 }
@@ -261,13 +449,20 @@ const Strategy strategy_ddp = {
     .name = "ddp",
     .summary = "PyTorch DistributedDataParallel: whole replicas, gradients all-reduced in buckets",
     .section = &section,
+    .only_replicas = TRUE,
     .accept = accept,
+    .shape = shape,
     .setup = setup,
     .construct = construct,
+    .construct_optimizer = construct_optimizer,
     .teardown = teardown,
     .begin_forward = begin_forward,
+    .end_forward = end_forward,
     .gradient_ready = gradient_ready,
     .end_backward = end_backward,
+    .update = update,
+    .zero_stage = zero_stage,
+    .heaviest_rank = heaviest_rank,
     .expected = expected,
     .saves_states = TRUE,
     .initializes = INITIALIZES_META | INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,

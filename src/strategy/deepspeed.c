@@ -289,3 +289,29 @@ deepspeed_accept(const PlanSpec *plan, const Network *network, int stage, GError
   return strategy_accept_unsharded(plan, error) && accept_options(plan, stage, error) &&
          accept_norm(plan, stage, error);
 }
+
+/* ---- the throughput timer ---- */
+
+#define TIMED_FROM_STEP 3
+
+/* torch.cuda.synchronize(). */
+static void
+synchronize(StrategyContext *x)
+{
+  for (int stream = 0; stream < STREAM_HOST; stream++)
+    program_builder_stream_sync(x->builder, (StreamId) stream);
+}
+
+void
+deepspeed_begin_forward(StrategyContext *x)
+{
+  if (x->step >= TIMED_FROM_STEP)
+    synchronize(x);
+}
+
+void
+deepspeed_end_step(StrategyContext *x)
+{
+  if (x->step >= TIMED_FROM_STEP)
+    synchronize(x);
+}

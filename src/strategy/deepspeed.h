@@ -63,6 +63,12 @@ gboolean deepspeed_accept(const PlanSpec *plan, const Network *network, int stag
 /* Stage 1 with bf16 parameters and fp32 accumulation is another class in DeepSpeed: BF16_Optimizer
  * (runtime/engine.py, _configure_zero_optimizer and its callers). */
 gboolean deepspeed_is_bf16_optimizer(const DeepSpeed *d);
+/* ThroughputTimer (utils/timer.py) waits for the whole device at the start of every forward, and
+ * when a micro-batch's step is over: from the third step on, which is its start_step.  On by
+ * default.  The first is a Strategy's .begin_forward; the second is called at the end of
+ * .optimizer_step (between micro-batches the next forward's start follows at once). */
+void deepspeed_begin_forward(StrategyContext *x);
+void deepspeed_end_step(StrategyContext *x);
 /* loss / accumulation_steps, and times the scale where the stage's optimizer does that: the
  * Strategy's .loss hook. */
 LossScaling deepspeed_loss(const PlanSpec *plan, int stage);

@@ -1,6 +1,6 @@
 /* fsdp1.c - torch.distributed.fsdp.FullyShardedDataParallel: units, hooks and options
- * (_runtime_utils.py, _exec_order_utils.py, fully_sharded_data_parallel.py; use_orig_params=True,
- * one flat parameter per wrapped block and one for the rest). */
+ * (_runtime_utils.py, _exec_order_utils.py, fully_sharded_data_parallel.py; one flat
+ * parameter per wrapped block and one for the rest). */
 #include <string.h>
 
 #include "strategy/fsdp1_private.h"
@@ -9,13 +9,43 @@
 /* ---- units ---- */
 
 /* ModuleWrapPolicy({type(layers[0])}): a checkpoint wrapper inside FSDP is another class than a
- * bare block, so where only some blocks are checkpointed those unlike the first stay in the root.
- */
+ * bare block, so where only some blocks are checkpointed those unlike the first stay in the root,
+ * unless checkpoints came in when all blocks were wrapped (apply_activation_checkpointing on an
+ * FSDP model). */
 static gboolean
 is_wrapped(const PlanSpec *plan, int block)
 {
-  return plan->checkpointing.around == AROUND_FSDP ||
+  return plan->checkpointing.around == AROUND_FSDP || plan_spec_number(plan, "wrap") == 1 ||
          plan_spec_checkpoints(plan, block) == plan_spec_checkpoints(plan, 0);
+}
+
+/* The parameters of a group are views of its flat parameter: a number each, -1 for the root's. */
+static void
+flat_tensors(const PlanSpec *plan, const Network *network, int *tensor)
+{
+  gboolean listed = fsdp_groups_given(plan);
+  gboolean wraps = plan_spec_number(plan, "blocks_per_group") > 0 && !listed;
+  memset(tensor, -1, sizeof(int) * network->parameters->len);
+  if (listed)
+    fsdp_groups_owners(plan, network, tensor);
+  for (guint i = 0; i < network->parameters->len && wraps; i++) {
+    int block = network_module(network, network_parameter(network, (int) i)->module)->block;
+    if (block >= 0 && is_wrapped(plan, block))
+      tensor[i] = block;
+  }
+}
+
+static void
+shape(const PlanSpec *plan, NetworkShape *shape)
+{
+  (void) plan;
+  shape->flat_tensors = flat_tensors;
+}
+
+static gboolean
+keeps_gradients(const PlanSpec *plan)
+{
+  return plan_spec_number(plan, "use_orig_params") != 0;
 }
 
 /* In the order of modules(): the root comes first, and has what no block has. */
@@ -70,6 +100,7 @@ setup(StrategyContext *x)
   f->backward_prefetch = (BackwardPrefetch) plan_spec_number(plan, "backward_prefetch");
   f->forward_prefetch = plan_spec_number(plan, "forward_prefetch") > 0;
   f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
+  f->uses_original = plan_spec_number(plan, "use_orig_params") != 0;
   f->limits = plan_spec_number(plan, "limit_all_gathers") != 0;
   f->free_events = g_array_new(FALSE, FALSE, sizeof(gint32));
   f->pre_forward_order = g_array_new(FALSE, FALSE, sizeof(int));
@@ -199,13 +230,16 @@ begin_step(StrategyContext *x)
   }
 }
 
-/* .grad of the parameters are views: the flat gradient lives on until FSDP looks again. */
+/* .grad of original parameters are views: the flat gradient lives on until FSDP looks again. */
 static void
 zero_grad(StrategyContext *x)
 {
   Fsdp1 *f = fsdp1_of(x);
-  for (int i = 0; i < f->count; i++)
+  for (int i = 0; i < f->count; i++) {
     f->handles[i].has_gradients = FALSE;
+    if (!f->uses_original)
+      handle_reset_gradient(x, &f->handles[i]);
+  }
 }
 
 static void
@@ -274,7 +308,7 @@ after_forward(StrategyContext *x, int unit)
     handle_forget_fetched(x, h);
   handle_reshard(x, h, !h->is_root && fsdp1_reshards_after_forward(f), STREAM_COMPUTE);
   if (!x->no_grad) { /* _register_pre_backward_hooks */
-    h->needs_pre_backward_unshard = TRUE;
+    h->needs_pre_backward_unshard = x->output_requires_grad;
     h->ran_pre_backward_hook = FALSE;
   }
   return 0;
@@ -334,6 +368,24 @@ after_backward(StrategyContext *x, int unit)
   program_builder_pop(x->builder);
 }
 
+/* _register_post_backward_reshard_only_hook, and that hook: a flat parameter without a gradient. */
+static gboolean
+wants_input_gradient(StrategyContext *x, int unit)
+{
+  const Handle *h = &fsdp1_of(x)->handles[unit];
+  return h->count > 0 && !h->requires_grad;
+}
+
+static void
+input_gradient(StrategyContext *x, int unit)
+{
+  Handle *h = &fsdp1_of(x)->handles[unit];
+  h->ran_post_backward_hook = TRUE;
+  handle_forget_fetched(x, h);
+  handle_reshard(x, h, frees_in_backward(x), STREAM_COMPUTE);
+  prefetch_backward(x, h, PREFETCH_POST);
+}
+
 /* _post_backward_final_callback */
 static void
 end_backward(StrategyContext *x)
@@ -350,7 +402,9 @@ end_backward(StrategyContext *x)
   g_array_set_size(f->post_forward_order, 0);
   for (int i = 0; i < f->count; i++) {
     Handle *h = &f->handles[i];
-    if (!h->ran_post_backward_hook && h->unsharded != NO_STORAGE) {
+    gboolean whole = h->unsharded != NO_STORAGE ||
+                     (!fsdp1_shards(f) && fsdp1_is_mixed(f) && h->low_precision != NO_STORAGE);
+    if (!h->ran_post_backward_hook && whole) { /* _catch_all_reshard */
       handle_forget_fetched(x, h);
       handle_reshard(x, h, frees_in_backward(x), STREAM_COMPUTE);
     }
@@ -394,6 +448,13 @@ is_called_twice(const StrategyContext *x, const Handle *h)
   return block >= 0 && fsdp1_is_reentrant(x->plan, block);
 }
 
+/* Does backward come to it? */
+static gboolean
+is_reached(const StrategyContext *x, const Handle *h)
+{
+  return strategy_output_requires_grad(x->network, g_array_index(h->unit->modules, int, 0));
+}
+
 /* How often a flat parameter is gathered in a step.  The root keeps what forward gathered. */
 static gint64
 gathers(const StrategyContext *x, const Handle *h)
@@ -401,7 +462,7 @@ gathers(const StrategyContext *x, const Handle *h)
   const Fsdp1 *f = fsdp1_of(x);
   int steps = x->plan->accumulation.steps;
   if (fsdp1_reshards_after_forward(f))
-    return h->is_root ? steps : (is_called_twice(x, h) ? 3 : 2) * steps;
+    return h->is_root || !is_reached(x, h) ? steps : (is_called_twice(x, h) ? 3 : 2) * steps;
   return x->plan->accumulation.sync_every_step ? steps : 1;
 }
 
@@ -415,13 +476,16 @@ expected(StrategyContext *x)
     const Handle *h = &f->handles[i];
     if (fsdp1_shards(f)) {
       total.elements_gathered += gathers(x, h) * h->unsharded_elements;
-      total.elements_reduced += synchronized * h->unsharded_elements;
+      total.elements_reduced += h->requires_grad ? synchronized * h->unsharded_elements : 0;
     }
-    if (f->replicas > 1)
+    if (f->replicas > 1 && h->requires_grad)
       total.elements_all_reduced += synchronized * h->shard_elements;
     *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         h->shard_elements * dtype_size(f->stored);
   }
+  /* Modules inside of a block are not used in the order of their definition. */
+  if (fsdp_groups_given(x->plan) && strategy_freezes(x->network))
+    total.elements_gathered = EXPECTED_UNKNOWN;
   if (fsdp1_shards(f) && x->plan->optimizer.clip_grad_norm > 0)
     total.elements_all_reduced++; /* the norm */
   return total;
@@ -441,7 +505,7 @@ const Strategy strategy_fsdp1 = {
     .summary =
         "PyTorch FullyShardedDataParallel: flat parameters, sharded as sharding_strategy says",
     .section = &fsdp_section,
-    .keeps_gradients = TRUE,
+    .keeps_gradients = keeps_gradients,
     .reentrant_outside = TRUE,
     .accept = fsdp1_accept,
     .setup = setup,
@@ -453,6 +517,9 @@ const Strategy strategy_fsdp1 = {
     .before_forward = before_forward,
     .after_forward = after_forward,
     .before_backward = before_backward,
+    .wants_input_gradient = wants_input_gradient,
+    .input_gradient = input_gradient,
+    .shape = shape,
     .flatten = flatten,
     .after_backward = after_backward,
     .end_backward = end_backward,

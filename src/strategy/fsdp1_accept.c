@@ -72,6 +72,8 @@ static gboolean
 accept_prefetch(const PlanSpec *plan, GError **error)
 {
   const OptionValue *backward = plan_spec_option(plan, "backward_prefetch");
+  if (!plan_spec_option(plan, "prefetch_budget")->is_null)
+    return plan_spec_refuse(plan, error, "fsdp.prefetch_budget", "only fsdp2 has it");
   if (!backward->is_name && backward->number != 0)
     return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
                             "fsdp1 takes pre (or 0), post or none, no number of groups");
@@ -87,8 +89,9 @@ static gboolean
 loses_tied_gradient(const PlanSpec *plan, const Network *network)
 {
   gboolean whole = plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1;
-  return whole && network->tied_module >= 0 && plan->accumulation.steps > 1 &&
-         !plan->accumulation.sync_every_step &&
+  return whole && network->tied_module >= 0 &&
+         network_parameter(network, network->tied_weight)->trainable &&
+         plan->accumulation.steps > 1 && !plan->accumulation.sync_every_step &&
          plan->precision.compute != plan->precision.parameters;
 }
 
@@ -100,18 +103,51 @@ fsdp1_is_reentrant(const PlanSpec *plan, int block)
          plan_spec_checkpoints(plan, block);
 }
 
-/* A reentrant checkpoint's output requires a gradient when an input does (CheckpointFunction). */
+/* FlatParamHandle's ValueError: some parameters of a flat one train, others do not. */
 static gboolean
-cuts_graph(const PlanSpec *plan, const Network *network)
+accept_uniform(const PlanSpec *plan, const Network *network, GError **error)
 {
-  return network->embedding_modules->len == 0 && fsdp1_is_reentrant(plan, 0);
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    if (p->requires_grad && !p->trainable)
+      return plan_spec_refuse(plan, error, "fsdp.use_orig_params",
+                              "false, but '%s' is frozen and others of its group train: FSDP1 "
+                              "raises \"both parameters with requires_grad=True and False\"",
+                              p->name);
+  }
+  return TRUE;
+}
+
+static gboolean
+any_requires_grad(const Network *network, int first, int count)
+{
+  for (int i = first; i < first + count; i++)
+    if (network_parameter(network, i)->requires_grad)
+      return TRUE;
+  return FALSE;
+}
+
+/* A reentrant checkpoint's output requires a gradient when an input does (CheckpointFunction).  The
+ * block whose parameters would get none, or -1. */
+static int
+cut_off_block(const PlanSpec *plan, const Network *network)
+{
+  gboolean flows = any_requires_grad(network, 0, network_block(network, 0)->first_parameter);
+  for (int i = 0; i < (int) network->blocks->len && !flows; i++) {
+    const Block *b = network_block(network, i);
+    gboolean wants = any_requires_grad(network, b->first_parameter, b->parameter_count);
+    if (wants && fsdp1_is_reentrant(plan, i))
+      return i;
+    flows = wants;
+  }
+  return -1;
 }
 
 gboolean
 fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error) ||
-      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, error))
+      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, FALSE, error))
     return FALSE;
   if (!plan->accumulation.reshard_after_backward)
     return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",
@@ -126,10 +162,14 @@ fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
                             "over micro-batches: the parameter is %s",
                             dtype_name(plan->precision.compute),
                             dtype_name(plan->precision.parameters));
-  if (cuts_graph(plan, network))
+  int cut_off = cut_off_block(plan, network);
+  if (!plan_spec_number(plan, "use_orig_params") && !accept_uniform(plan, network, error))
+    return FALSE;
+  if (cut_off >= 0)
     return plan_spec_refuse(plan, error, "activation_checkpointing.around",
-                            "checkpoint(FSDP(block)) is reentrant and the first block's input "
-                            "requires no gradient: no parameter would get one");
+                            "checkpoint(FSDP(block)) is reentrant and the input of block %d "
+                            "requires no gradient: its parameters would get none",
+                            cut_off);
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "fsdp1 casts by its mixed precision, not by autocast");

@@ -37,7 +37,7 @@ void
 handle_flatten(StrategyContext *x, Handle *h, const StorageId *gradients)
 {
   Fsdp1 *f = fsdp1_of(x);
-  gint64 bytes = h->unsharded_elements * dtype_size(f->gathered);
+  gint64 bytes = h->flat_elements * dtype_size(f->gathered);
   g_autofree StorageId *given = g_memdup2(gradients, sizeof(StorageId) * (gsize) MAX(h->count, 1));
   g_autoptr(GArray) zeros = g_array_new(FALSE, FALSE, sizeof(StorageId));
   make_zeros(x, h, given, zeros);
@@ -87,9 +87,10 @@ show_gradients(StrategyContext *x, Handle *h, StorageId gradient)
 {
   for (int i = 0; i < h->count; i++) {
     ParameterState *p = &x->parameters[h->parameter[i]];
-    p->sharded_gradient = p->local_elements > 0 ? gradient : NO_STORAGE;
+    gboolean trains = network_parameter(x->network, h->parameter[i])->trainable;
+    p->sharded_gradient = p->local_elements > 0 && trains ? gradient : NO_STORAGE;
   }
-  h->has_gradients = gradient != NO_STORAGE && h->local_parameters > 0;
+  h->has_gradients = gradient != NO_STORAGE && h->local_trained > 0;
 }
 
 /* In place. */
@@ -106,6 +107,21 @@ sum_over_replicas(StrategyContext *x, Handle *h, StorageId gradient, StreamId st
                     elements);
 }
 
+/* The flat gradient with zeros behind it, where ranks would have unequal shares, else NO_STORAGE
+ * (_get_reduce_scatter_tensors). */
+static StorageId
+pad_gradient(StrategyContext *x, Handle *h, StorageId gradient)
+{
+  const Fsdp1 *f = fsdp1_of(x);
+  if (h->unsharded_elements == h->flat_elements)
+    return NO_STORAGE;
+  StorageId padded =
+      handle_allocate(x, h, h->unsharded_elements * dtype_size(f->reduce), STREAM_POST_BACKWARD,
+                      CATEGORY_REDUCE_SCATTER_BUFFER, "padded flat gradient");
+  fsdp1_launch_copy(x, STREAM_POST_BACKWARD, gradient, f->reduce, padded, f->reduce);
+  return padded;
+}
+
 /* _reduce_grad: reduce-scatter, with replicas an all-reduce behind it; `input` is borrowed. */
 static void
 reduce_sharded(StrategyContext *x, Handle *h, StorageId input)
@@ -114,10 +130,11 @@ reduce_sharded(StrategyContext *x, Handle *h, StorageId input)
   StreamId stream = STREAM_POST_BACKWARD;
   Category category =
       f->reduce == f->stored ? CATEGORY_SHARDED_GRADIENT : CATEGORY_REDUCE_SCATTER_BUFFER;
+  StorageId padded = pad_gradient(x, h, input);
   StorageId output = handle_allocate(x, h, h->shard_elements * dtype_size(f->reduce), stream,
                                      category, "sharded flat gradient");
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  fsdp1_operand(x, input, f->reduce, ROLE_READ);
+  fsdp1_operand(x, padded != NO_STORAGE ? padded : input, f->reduce, ROLE_READ);
   fsdp1_operand(x, output, f->reduce, ROLE_WRITE);
   handle_collective(x, h, COLLECTIVE_REDUCE_SCATTER, f->shard_communicator, stream, f->reduce,
                     h->unsharded_elements);
@@ -140,6 +157,7 @@ reduce_sharded(StrategyContext *x, Handle *h, StorageId input)
     handle_offload_gradient(x, h, stream);
   show_gradients(x, h, f->offloads ? h->host_gradient : h->sharded_gradient);
   live_storage_drop(x->live, input);
+  live_storage_drop(x->live, padded);
   live_storage_drop(x->live, output);
 }
 
@@ -148,9 +166,12 @@ static void
 reduce_whole(StrategyContext *x, Handle *h, StorageId gradient)
 {
   Fsdp1 *f = fsdp1_of(x);
-  sum_over_replicas(x, h, gradient, STREAM_POST_BACKWARD, h->unsharded_elements);
+  sum_over_replicas(x, h, gradient, STREAM_POST_BACKWARD, h->flat_elements);
   Cast cast = {f->reduce, f->stored, STREAM_POST_BACKWARD, CATEGORY_SHARDED_GRADIENT};
   h->gradient = cast_gradient(x, h, gradient, &cast);
+  StoragePurpose purpose = {CATEGORY_SHARDED_GRADIENT, g_array_index(h->unit->modules, int, 0),
+                            program_builder_name(x->builder, "flat gradient")};
+  live_storage_set_purpose(x->live, h->gradient, purpose);
   h->gradient_dtype = f->stored;
   show_gradients(x, h, h->gradient);
 }
@@ -163,7 +184,7 @@ static void
 keep_unsharded(StrategyContext *x, Handle *h)
 {
   const Fsdp1 *f = fsdp1_of(x);
-  for (int i = 0; i < h->count && !h->has_gradients && !f->offloads; i++) {
+  for (int i = 0; i < h->count && !h->has_gradients && !f->offloads && f->uses_original; i++) {
     const ParameterState *p = &x->parameters[h->parameter[i]];
     const Parameter *info = network_parameter(x->network, h->parameter[i]);
     gboolean same_shape =

@@ -1,6 +1,6 @@
 /* fsdp1_handle.c - a flat parameter: its layout, construction, all-gather and reshard, in the
  * order, on the streams and with the lifetimes of torch/distributed/fsdp/_flat_param.py and
- * _runtime_utils.py (use_orig_params=True). */
+ * _runtime_utils.py. */
 #include "base/units.h"
 #include "strategy/fsdp1_private.h"
 
@@ -68,35 +68,53 @@ add_piece(Handle *h, int position, gint64 elements)
 {
   Piece piece = {position, elements};
   g_array_append_val(h->pieces, piece);
-  h->unsharded_elements += elements;
+  h->flat_elements += elements;
 }
 
 static void
 pad_to(Handle *h, gint64 multiple)
 {
-  gint64 beyond = h->unsharded_elements % multiple;
+  gint64 beyond = h->flat_elements % multiple;
   if (beyond > 0)
     add_piece(h, -1, multiple - beyond);
 }
 
-/* Every parameter begins on 16 bytes of the gathered dtype, and the ranks' shares are equal. */
+/* With use_orig_params every parameter begins on 16 bytes of the gathered dtype, and the ranks'
+ * shares are equal; without, the last one's is padded. */
 static void
 lay_out(StrategyContext *x, Handle *h)
 {
   const Fsdp1 *f = fsdp1_of(x);
   for (int i = 0; i < h->count; i++) {
-    pad_to(h, 16 / dtype_size(f->gathered));
-    x->parameters[h->parameter[i]].offset = h->unsharded_elements;
+    if (f->uses_original)
+      pad_to(h, 16 / dtype_size(f->gathered));
+    x->parameters[h->parameter[i]].offset = h->flat_elements;
     add_piece(h, i, network_parameter(x->network, h->parameter[i])->elements);
   }
-  pad_to(h, f->ranks);
+  if (f->uses_original)
+    pad_to(h, f->ranks);
+  h->unsharded_elements = fsdp1_shards(f) ? round_up(h->flat_elements, f->ranks) : h->flat_elements;
   h->shard_elements = fsdp1_shards(f) ? h->unsharded_elements / f->ranks : h->unsharded_elements;
+}
+
+/* The optimizer's parameter is the flat one: all of the share counts as its first parameter's. */
+static void
+give_to_first(StrategyContext *x, Handle *h)
+{
+  for (int i = 0; i < h->count; i++)
+    x->parameters[h->parameter[i]].local_elements = i == 0 ? h->shard_elements : 0;
+  h->local_parameters = 1;
+  h->local_trained = h->requires_grad;
 }
 
 /* What of each parameter lies in this rank's share (_get_shard_metadata). */
 static void
 cut(StrategyContext *x, Handle *h)
 {
+  if (!fsdp1_of(x)->uses_original) {
+    give_to_first(x, h);
+    return;
+  }
   gint64 first = fsdp1_shards(fsdp1_of(x)) ? x->rank * h->shard_elements : 0;
   gint64 end = first + h->shard_elements, offset = 0;
   for (guint i = 0; i < h->pieces->len; i++) {
@@ -107,6 +125,8 @@ cut(StrategyContext *x, Handle *h)
       continue;
     x->parameters[h->parameter[piece->position]].local_elements = MAX(local, 0);
     h->local_parameters += local > 0;
+    h->local_trained +=
+        local > 0 && network_parameter(x->network, h->parameter[piece->position])->trainable;
   }
 }
 
@@ -131,6 +151,8 @@ handle_init(StrategyContext *x, Handle *h, int unit)
   };
   h->count = (int) h->unit->parameters->len;
   h->parameter = (const int *) (const void *) h->unit->parameters->data;
+  for (int i = 0; i < h->count; i++)
+    h->requires_grad |= network_parameter(x->network, h->parameter[i])->requires_grad;
   lay_out(x, h);
   h->unit->unsharded_bytes = h->unsharded_elements * dtype_size(f->gathered);
   h->unit->shard_bytes = h->shard_elements * dtype_size(f->stored);
@@ -154,6 +176,21 @@ construct_padding(StrategyContext *x, Handle *h, gint64 bytes)
   return padding;
 }
 
+/* _get_shard: this rank's part is cloned, and padded into another one where it is shorter. */
+static StorageId
+construct_shard(StrategyContext *x, Handle *h)
+{
+  int size = dtype_size(fsdp1_of(x)->stored);
+  gint64 own = CLAMP(h->flat_elements - x->rank * h->shard_elements, 0, h->shard_elements);
+  StorageId clone = NO_STORAGE;
+  if (own < h->shard_elements)
+    clone = handle_allocate(x, h, own * size, STREAM_COMPUTE, CATEGORY_TEMPORARY, "shard to pad");
+  StorageId shard = handle_allocate(x, h, h->shard_elements * size, STREAM_COMPUTE,
+                                    CATEGORY_PARAMETER, "shard of the flat parameter");
+  live_storage_drop(x->live, clone);
+  return shard;
+}
+
 void
 handle_construct(StrategyContext *x, Handle *h)
 {
@@ -167,20 +204,21 @@ handle_construct(StrategyContext *x, Handle *h)
     StorageId storage = construct_padding(x, h, piece->elements * size);
     g_array_append_val(padding, storage);
   }
-  StorageId flat = handle_allocate(x, h, h->unsharded_elements * size, STREAM_COMPUTE,
+  StorageId flat = handle_allocate(x, h, h->flat_elements * size, STREAM_COMPUTE,
                                    CATEGORY_PARAMETER, "flat parameter");
   for (guint i = 0; i < padding->len; i++)
     live_storage_drop(x->live, g_array_index(padding, StorageId, i));
   h->shard = flat;
   if (fsdp1_shards(f)) {
-    h->shard = handle_allocate(x, h, h->shard_elements * size, STREAM_COMPUTE, CATEGORY_PARAMETER,
-                               "shard of the flat parameter");
+    h->shard = construct_shard(x, h);
     live_storage_drop(x->live, flat);
   }
   if (f->offloads)
     handle_construct_on_host(x, h);
-  for (int i = 0; i < h->count; i++) {
-    ParameterState *p = &x->parameters[h->parameter[i]];
+  for (int i = 0; i < h->count;
+       i++) { /* without use_orig_params a list of them goes, from its end */
+    int k = f->uses_original ? i : h->count - 1 - i;
+    ParameterState *p = &x->parameters[h->parameter[k]];
     live_storage_drop(x->live, p->sharded);
     p->sharded = h->shard;
     p->unsharded = NO_STORAGE;
@@ -286,7 +324,7 @@ handle_unshard(StrategyContext *x, Handle *h, gboolean forward)
   if (needed)
     gather(x, h);
   show_parameters(x, h, used_storage(f, h));
-  if (forward && !x->evaluating)
+  if (forward && h->requires_grad && !x->evaluating)
     x->view_parameters(x, h->index, STREAM_UNSHARD);
   if (shards) {
     if (needed || fsdp1_is_mixed(f))

@@ -26,10 +26,13 @@ typedef struct {
   int count;            /* parameters */
   const int *parameter; /* their indices */
   gboolean is_root;
+  gboolean requires_grad;    /* one of the parameters does, and so do the views of all */
   GArray *pieces;            /* Piece: in order, padding for alignment and for the ranks included */
-  gint64 unsharded_elements; /* of all pieces */
+  gint64 flat_elements;      /* of all pieces */
+  gint64 unsharded_elements; /* padded to the ranks */
   gint64 shard_elements;     /* of one rank; all of them without sharding */
   int local_parameters;      /* of which this rank holds something */
+  int local_trained;         /* those that train */
 
   StorageId shard;         /* what the optimizer updates */
   StorageId low_precision; /* the shard as it is gathered (_mp_shard, or what came from the host);
@@ -58,6 +61,7 @@ typedef struct {
   int replicas; /* that sum their gradients */
   ShardingStrategy strategy; /* NO_SHARD for one rank */
   BackwardPrefetch backward_prefetch;
+  gboolean uses_original; /* use_orig_params */
   gboolean forward_prefetch, limits;
   gboolean offloads; /* CPUOffload(offload_params=True) */
   DType stored, gathered, reduce;

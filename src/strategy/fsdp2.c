@@ -34,11 +34,20 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_number(plan, "sharding_strategy") != 0)
     return plan_spec_refuse(plan, error, "fsdp.sharding_strategy",
                             "only FSDP1 has it; fsdp2 shards fully");
+  if (plan_spec_number(plan, "wrap") != 0)
+    return plan_spec_refuse(plan, error, "fsdp.wrap", "only FSDP1 has it: FSDP2 groups all blocks");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
+  if (plan_spec_number(plan, "use_orig_params") == 0)
+    return plan_spec_refuse(plan, error, "fsdp.use_orig_params",
+                            "only FSDP1 has it; fsdp2 keeps the parameters");
   if (plan_spec_option(plan, "backward_prefetch")->is_name)
     return plan_spec_refuse(plan, error, "fsdp.backward_prefetch",
                             "only FSDP1 names a moment; fsdp2 takes a number of groups");
+  if (!plan_spec_option(plan, "prefetch_budget")->is_null &&
+      (plan_spec_number(plan, "forward_prefetch") || plan_spec_number(plan, "backward_prefetch")))
+    return plan_spec_refuse(plan, error, "fsdp.prefetch_budget",
+                            "takes the place of forward_prefetch and backward_prefetch");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "fsdp2 casts by its mixed precision policy, not by autocast");
@@ -49,6 +58,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
     return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
                             "needs replicas: mesh.replicate is 1");
+  if (plan->optimizer.name == OPTIMIZER_SGD &&
+      plan->optimizer.implementation == OPTIMIZER_FUSED) /* _sharding_prop.py */
+    return plan_spec_refuse(plan, error, "optimizer.implementation",
+                            "fused SGD has no sharding strategy for FSDP2's DTensors: use foreach");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
@@ -58,7 +71,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return fsdp_groups_accept(plan, network, error) && accept_padding(plan, network, error);
+  return fsdp_groups_accept(plan, network, TRUE, error) && accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -142,6 +155,8 @@ fill_group(StrategyContext *x, Fsdp2 *f, int index)
     g->full[i] = g->slice[i] = NO_STORAGE;
     g->on_host_event[i] = -1;
     g->shard_elements += g->shard[i].padded_elements;
+    if (network_parameter(x->network, p)->trainable)
+      g->reduced_elements += g->shard[i].padded_elements;
     x->parameters[p].local_elements = g->shard[i].local_elements;
   }
   for (guint i = 0; i < unit->modules->len; i++)
@@ -181,30 +196,6 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
   return v->number == f->ranks ? RESHARD_YES : RESHARD_SLICE;
 }
 
-/* set_modules_to_forward_prefetch, set_modules_to_backward_prefetch: the next groups of blocks, or
- * of those that the plan lists, in either direction. */
-static void
-set_prefetch(StrategyContext *x, Fsdp2 *f)
-{
-  int forward = (int) plan_spec_number(x->plan, "forward_prefetch");
-  int backward = (int) plan_spec_number(x->plan, "backward_prefetch");
-  g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(int));
-  for (int i = 0; i < f->count; i++) {
-    int module = g_array_index(f->groups[i].unit->modules, int, 0);
-    if (fsdp_groups_given(x->plan) ? i > 0 : network_module(x->network, module)->block >= 0)
-      g_array_append_val(blocks, i);
-  }
-  for (int k = 0; k < (int) blocks->len; k++) {
-    Group *g = &f->groups[g_array_index(blocks, int, k)];
-    g->forward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));
-    for (int j = k + 1; j <= k + forward && j < (int) blocks->len; j++)
-      g_array_append_val(g->forward_prefetch, g_array_index(blocks, int, j));
-    g->backward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));
-    for (int j = k - 1; j >= k - backward && j >= 0; j--)
-      g_array_append_val(g->backward_prefetch, g_array_index(blocks, int, j));
-  }
-}
-
 static void
 setup(StrategyContext *x)
 {
@@ -218,6 +209,7 @@ setup(StrategyContext *x)
   f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->pins = f->offloads && plan_spec_number(plan, "pin_memory") != 0;
   f->previous_gather = f->reduce_input = NO_STORAGE;
+  f->forward_root = -1;
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
   f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
   if (f->replicas > 1)
@@ -239,7 +231,7 @@ setup(StrategyContext *x)
     if (g->reshard_after_forward == RESHARD_SLICE)
       f->slice_communicator = program_builder_communicator(x->builder, "slice", g->slice_ranks, 1);
   }
-  set_prefetch(x, f);
+  fsdp2_set_prefetch(x, f);
 }
 
 static void
@@ -338,13 +330,39 @@ begin_step(StrategyContext *x)
   }
 }
 
-/* The root's pre-forward: gathers may not overtake the optimizer step. */
+/* _root_pre_forward, of the first module of a forward: gathers may not overtake the optimizer step.
+ */
+static void
+root_pre_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->forward_root >= 0)
+    return;
+  f->forward_root = unit;
+  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
+  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+}
+
+/* Its end lets the last all-gather output go (_post_forward). */
+static void
+root_post_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->forward_root != unit)
+    return;
+  f->forward_root = -1;
+  if (f->previous_gather == NO_STORAGE)
+    return;
+  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
+  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
+  live_storage_clear(x->live, &f->previous_gather);
+}
+
 static void
 begin_forward(StrategyContext *x)
 {
   begin_micro_batch(x);
-  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
-  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+  root_pre_forward(x, 0);
 }
 
 static void
@@ -382,20 +400,30 @@ after_forward(StrategyContext *x, int unit)
 static void
 end_forward(StrategyContext *x)
 {
-  Fsdp2 *f = fsdp2_of(x);
-  if (f->previous_gather == NO_STORAGE)
-    return;
-  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
-  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
-  live_storage_clear(x->live, &f->previous_gather);
+  root_post_forward(x, 0);
 }
 
+/* A group around the checkpoint's region is in backward already, which gathered its parameters.
+ * One inside of the region knows nothing of that: it begins a forward, from which its parameters
+ * stay until its backward. */
 static void
 before_recompute(StrategyContext *x, int unit)
 {
   Group *g = &fsdp2_of(x)->groups[unit];
+  if (!g->in_backward) {
+    root_pre_forward(x, unit);
+    before_forward(x, unit);
+    return;
+  }
   group_unshard(x, g);
   group_wait_for_unshard(x, g, FALSE);
+}
+
+static void
+after_recompute(StrategyContext *x, int unit)
+{
+  if (!fsdp2_of(x)->groups[unit].in_backward)
+    root_post_forward(x, unit);
 }
 
 static void
@@ -403,6 +431,7 @@ before_backward(StrategyContext *x, int unit, int token)
 {
   Fsdp2 *f = fsdp2_of(x);
   Group *g = &f->groups[unit];
+  g->in_backward = TRUE;
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
   if (g->count == 0)
     return;
@@ -431,6 +460,7 @@ end_backward(StrategyContext *x)
   gboolean last = x->last_micro_batch || !x->plan->accumulation.set_last_backward;
   for (int i = 0; i < f->count; i++) {
     Group *g = &f->groups[i];
+    g->in_backward = FALSE;
     if (!g->reduced && g->count > 0)
       group_post_backward(x, g);
     if (!last)
@@ -488,6 +518,30 @@ misled_prefetch(const Fsdp2 *f, const PlanSpec *plan)
   return first < last ? f->groups[last].gathered_elements : 0;
 }
 
+/* Where backward comes to: the first group, in the order of forward, whose output requires a
+ * gradient.  The root's hooks end last. */
+static int
+first_reached(const StrategyContext *x, const Fsdp2 *f)
+{
+  for (int i = 1; i < f->count; i++) {
+    const GArray *modules = f->groups[i].unit->modules;
+    if (f->groups[i].count > 0 &&
+        strategy_output_requires_grad(x->network, g_array_index(modules, int, modules->len - 1)))
+      return i;
+  }
+  return f->count;
+}
+
+/* The group before it is prefetched for nothing. */
+static int
+first_gathered_in_backward(const StrategyContext *x, const Fsdp2 *f)
+{
+  int i = first_reached(x, f) - 1;
+  while (i > 0 && f->groups[i].count == 0)
+    i--;
+  return i;
+}
+
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
  * gradients are reduced once in every micro-batch that synchronizes, and summed over replicas in
  * every n-th of them and the last. */
@@ -501,16 +555,19 @@ expected(StrategyContext *x)
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
   gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
   int kept_backward = plan->accumulation.reshard_after_backward ? 0 : steps - 1;
+  int first = first_gathered_in_backward(x, f);
   for (int i = 0; i < f->count; i++) {
     const Group *g = &f->groups[i];
     gint64 gathers = steps - kept_backward;
-    if (g->reshard_after_forward != RESHARD_NO)
+    if (g->reshard_after_forward != RESHARD_NO && (i == 0 || i >= first))
       gathers += steps;
     if (f->ranks > 1)
       total.elements_gathered += gathers * g->gathered_elements;
     if (f->ranks > 1)
-      total.elements_reduced += synchronized * g->gathered_elements;
-    total.elements_all_reduced += f->replicas > 1 ? summed * g->shard_elements : 0;
+      total.elements_reduced += synchronized * f->ranks * g->reduced_elements;
+    total.elements_all_reduced += f->replicas > 1 ? summed * g->reduced_elements : 0;
+    if (g->reshard_after_forward == RESHARD_SLICE && i > 0 && i < first_reached(x, f))
+      total.parameter_bytes += g->gathered_elements / g->slice_ranks * dtype_size(f->gathered);
     *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         g->shard_elements * dtype_size(f->stored);
   }
@@ -518,7 +575,13 @@ expected(StrategyContext *x)
     total.elements_gathered += misled_prefetch(f, plan);
   /* Their norms; those of gradients on the host are summed between hosts. */
   if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
-    total.elements_all_reduced += x->network->parameters->len;
+    total.elements_all_reduced += network_trainable_tensors(x->network);
+  /* Below the first group that is reached, other orders than the implicit one are not counted; and
+   * modules inside of a block are not used in the order of their definition. */
+  gboolean other_order = plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||
+                         plan->accumulation.set_last_backward;
+  if ((first > 0 && other_order) || (fsdp_groups_given(plan) && strategy_freezes(x->network)))
+    total.elements_gathered = EXPECTED_UNKNOWN;
   return total;
 }
 
@@ -547,6 +610,7 @@ const Strategy strategy_fsdp2 = {
     .after_forward = after_forward,
     .end_forward = end_forward,
     .before_recompute = before_recompute,
+    .after_recompute = after_recompute,
     .before_backward = before_backward,
     .after_backward = after_backward,
     .end_backward = end_backward,

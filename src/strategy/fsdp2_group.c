@@ -176,7 +176,7 @@ copy_out(StrategyContext *x, Group *g)
     group_operand(x, g->full[i], f->gathered, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "split_with_sizes_copy",
                   2.0 * (double) g->gathered_elements * size);
-  for (int i = 0; i < g->count; i++)
+  for (int i = 0; i < g->count && g->sliced; i++)
     live_storage_clear(x->live, &g->slice[i]);
   g->sliced = FALSE;
 }
@@ -270,6 +270,7 @@ drop_full(StrategyContext *x, Group *g, int i)
 void
 group_reshard(StrategyContext *x, Group *g)
 {
+  g->sliced = FALSE; /* what backward did not come to: the slices are forgotten, but not freed */
   if (!g->unsharded || g->held)
     return;
   for (int i = 0; i < g->count; i++)
@@ -284,10 +285,12 @@ group_reshard_to_slice(StrategyContext *x, Group *g)
   for (int i = 0; i < g->count; i++) {
     gint64 bytes = g->shard[i].full_elements / g->slice_ranks * dtype_size(f->gathered);
     StoragePurpose purpose = parameter_purpose(x, g->parameter[i], CATEGORY_PARAMETER);
+    StorageId old = g->slice[i];
     g->slice[i] = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
     group_operand(x, g->full[i], f->gathered, ROLE_READ);
     group_operand(x, g->slice[i], f->gathered, ROLE_WRITE);
     strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+    live_storage_drop(x->live, old);
     drop_full(x, g, i);
   }
   g->unsharded = FALSE;
@@ -330,50 +333,50 @@ keep_gradient(StrategyContext *x, int index)
 
 /* Entries of chunk_cat's table: one for each block of a rank's chunk. */
 static gint64
-cat_table_entries(const Group *g, int count, DType reduce)
+cat_table_entries(const Group *g, const Reduction *r, DType reduce)
 {
-  gint64 entries = 4 * (gint64) count + 2 * ((gint64) count + 1);
-  for (int i = 0; i < g->count; i++)
-    entries += ceil_div(g->shard[i].padded_elements * dtype_size(reduce), BLOCK_BYTES);
+  gint64 entries = 4 * (gint64) r->count + 2 * ((gint64) r->count + 1);
+  for (int i = 0; i < r->count; i++)
+    entries += ceil_div(g->shard[r->position[i]].padded_elements * dtype_size(reduce), BLOCK_BYTES);
   return entries;
 }
 
-/* Takes the unsharded gradients out of the parameters; *count of them. */
-static StorageId *
-take_gradients(StrategyContext *x, Group *g, int *count)
+/* Takes the unsharded gradients out of the parameters. */
+static Reduction
+take_gradients(StrategyContext *x, Group *g)
 {
-  StorageId *gradients = g_new(StorageId, g->count);
-  *count = 0;
+  Reduction r = {.position = g_new(int, g->count), .gradients = g_new(StorageId, g->count)};
   for (int i = 0; i < g->count; i++) {
     ParameterState *p = &x->parameters[g->parameter[i]];
     if (p->accumulated == NO_STORAGE && !p->has_gradient)
       continue;
-    gradients[(*count)++] = p->accumulated != NO_STORAGE ? p->accumulated : p->gradient;
+    r.position[r.count] = i;
+    r.gradients[r.count++] = p->accumulated != NO_STORAGE ? p->accumulated : p->gradient;
+    r.shard_elements += g->shard[i].padded_elements;
     p->accumulated = p->gradient = NO_STORAGE;
     p->has_gradient = FALSE;
   }
-  return gradients;
+  return r;
 }
 
 /* Copies gradients into the reduce-scatter's input; then the list of them is cleared, from its end.
  * The last one lives on: with more than one rank, a loop over shard dimensions leaves its variable
  * bound until foreach_reduce returns. */
 static StorageId
-copy_gradients_in(StrategyContext *x, Group *g, StorageId *gradients, int count)
+copy_gradients_in(StrategyContext *x, Group *g, Reduction *r)
 {
   Fsdp2 *f = fsdp2_of(x);
-  gint64 bytes = g->gathered_elements * dtype_size(f->reduce);
+  gint64 elements = f->ranks * r->shard_elements, bytes = elements * dtype_size(f->reduce);
   StorageId input = group_allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_REDUCE_SCATTER_BUFFER,
                                    "reduce-scatter input");
-  kernel_table(x, g, cat_table_entries(g, count, f->reduce), "copy-in table");
-  for (int i = 0; i < count; i++)
-    group_operand(x, gradients[i], f->gathered, ROLE_READ);
+  kernel_table(x, g, cat_table_entries(g, r, f->reduce), "copy-in table");
+  for (int i = 0; i < r->count; i++)
+    group_operand(x, r->gradients[i], f->gathered, ROLE_READ);
   group_operand(x, input, f->reduce, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "chunk_cat",
-                  (double) g->gathered_elements *
-                      (dtype_size(f->gathered) + dtype_size(f->reduce)));
-  for (int i = f->ranks > 1 ? count - 2 : count - 1; i >= 0; i--)
-    live_storage_clear(x->live, &gradients[i]);
+                  (double) elements * (dtype_size(f->gathered) + dtype_size(f->reduce)));
+  for (int i = f->ranks > 1 ? r->count - 2 : r->count - 1; i >= 0; i--)
+    live_storage_clear(x->live, &r->gradients[i]);
   return input;
 }
 
@@ -395,33 +398,34 @@ issue_collective(StrategyContext *x, const Group *g, CollectiveKind kind, gint32
 /* The reduced shard becomes (or is added to) the sharded gradient, cast to the parameters' dtype
  * first.  Takes the output; returns the flat result, still held by this frame. */
 static StorageId
-store_gradient(StrategyContext *x, Group *g, StorageId output, StreamId stream)
+store_gradient(StrategyContext *x, Group *g, const Reduction *r, StorageId output, StreamId stream)
 {
   Fsdp2 *f = fsdp2_of(x);
   StorageId flat = output;
-  gint64 bytes = g->shard_elements * dtype_size(f->stored);
+  gint64 bytes = r->shard_elements * dtype_size(f->stored);
   if (f->reduce != f->stored) {
     flat = group_allocate(x, g, bytes, stream, CATEGORY_SHARDED_GRADIENT, "sharded gradient");
     group_operand(x, output, f->reduce, ROLE_READ);
     group_operand(x, flat, f->stored, ROLE_WRITE);
     strategy_launch(x, stream, "to_copy",
-                    (double) g->shard_elements * dtype_size(f->reduce) + (double) bytes);
+                    (double) r->shard_elements * dtype_size(f->reduce) + (double) bytes);
     live_storage_drop(x->live, output);
   }
   live_storage_set_purpose(x->live, flat,
                            group_purpose(x, g, CATEGORY_SHARDED_GRADIENT, "sharded gradient"));
   if (f->offloads) {
-    offload_store(x, g, flat, stream);
+    offload_store(x, g, r, flat, stream);
     return flat;
   }
-  StorageId present = x->parameters[g->parameter[0]].sharded_gradient;
+  StorageId present = x->parameters[g->parameter[r->position[0]]].sharded_gradient;
   if (present != NO_STORAGE) {
     group_operand(x, flat, f->stored, ROLE_READ);
     group_operand(x, present, f->stored, ROLE_ACCUMULATE);
     strategy_launch(x, stream, "add", 3.0 * (double) bytes);
   }
-  for (int i = 0; i < g->count && present == NO_STORAGE; i++) {
-    x->parameters[g->parameter[i]].sharded_gradient = flat; /* a view at the parameter's offset */
+  for (int i = 0; i < r->count && present == NO_STORAGE; i++) {
+    ParameterState *p = &x->parameters[g->parameter[r->position[i]]];
+    p->sharded_gradient = flat; /* a view at the parameter's offset */
     live_storage_hold(x->live, flat);
   }
   return flat;
@@ -440,14 +444,14 @@ group_wait_for_post_backward(StrategyContext *x, Group *g)
 
 /* HSDP: the shards are summed over the replicas, in place. */
 static void
-all_reduce(StrategyContext *x, Group *g, StorageId output)
+all_reduce(StrategyContext *x, Group *g, const Reduction *r, StorageId output)
 {
   Fsdp2 *f = fsdp2_of(x);
   wait_stream(x, STREAM_ALL_REDUCE, STREAM_REDUCE_SCATTER);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   group_operand(x, output, f->reduce, ROLE_ACCUMULATE);
   issue_collective(x, g, COLLECTIVE_ALL_REDUCE, f->replicate_communicator, STREAM_ALL_REDUCE,
-                   g->shard_elements);
+                   r->shard_elements);
   g->all_reduce_event = record(x, STREAM_ALL_REDUCE);
   g->all_reduce_input = output; /* AllReduceState */
   live_storage_hold(x->live, output);
@@ -461,21 +465,22 @@ sums_over_replicas(const StrategyContext *x)
 }
 
 static void
-add_partial(StrategyContext *x, const Group *g, StorageId from, StorageId to)
+add_partial(StrategyContext *x, const Reduction *r, StorageId from, StorageId to)
 {
   DType reduce = fsdp2_of(x)->reduce;
   group_operand(x, from, reduce, ROLE_READ);
   group_operand(x, to, reduce, ROLE_ACCUMULATE);
   strategy_launch(x, STREAM_REDUCE_SCATTER, "add",
-                  3.0 * (double) g->shard_elements * dtype_size(reduce));
+                  3.0 * (double) r->shard_elements * dtype_size(reduce));
 }
 
 /* Without an all-reduce the shard is kept, or added to what is kept.  Takes the output. */
 static void
-keep_partial(StrategyContext *x, Group *g, StorageId output, StorageId *last_gradient)
+keep_partial(StrategyContext *x, Group *g, const Reduction *r, StorageId output,
+             StorageId *last_gradient)
 {
   if (g->partial != NO_STORAGE)
-    add_partial(x, g, output, g->partial);
+    add_partial(x, r, output, g->partial);
   else
     live_storage_hold(x->live, g->partial = output);
   g->reduce_event = record(x, STREAM_REDUCE_SCATTER);
@@ -486,15 +491,16 @@ keep_partial(StrategyContext *x, Group *g, StorageId output, StorageId *last_gra
 /* With the shards kept in earlier micro-batches, summed over the replicas, it is the sharded
  * gradient.  Takes the output. */
 static void
-finish_gradient(StrategyContext *x, Group *g, StorageId output, StorageId *last_gradient)
+finish_gradient(StrategyContext *x, Group *g, const Reduction *r, StorageId output,
+                StorageId *last_gradient)
 {
   Fsdp2 *f = fsdp2_of(x);
   StreamId stream = f->replicas > 1 ? STREAM_ALL_REDUCE : STREAM_REDUCE_SCATTER;
   if (g->partial != NO_STORAGE)
-    add_partial(x, g, g->partial, output);
+    add_partial(x, r, g->partial, output);
   if (f->replicas > 1)
-    all_reduce(x, g, output);
-  StorageId flat = store_gradient(x, g, output, stream);
+    all_reduce(x, g, r, output);
+  StorageId flat = store_gradient(x, g, r, output, stream);
   g->reduce_event = record(x, stream);
   live_storage_clear(x->live, last_gradient);
   live_storage_drop(x->live, flat);
@@ -503,7 +509,7 @@ finish_gradient(StrategyContext *x, Group *g, StorageId output, StorageId *last_
 
 /* Sums the input over the shard group; a group of one copies. */
 static void
-scatter(StrategyContext *x, Group *g, StorageId input, StorageId output)
+scatter(StrategyContext *x, Group *g, const Reduction *r, StorageId input, StorageId output)
 {
   Fsdp2 *f = fsdp2_of(x);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
@@ -511,18 +517,18 @@ scatter(StrategyContext *x, Group *g, StorageId input, StorageId output)
   group_operand(x, output, f->reduce, ROLE_WRITE);
   if (f->ranks > 1) {
     issue_collective(x, g, COLLECTIVE_REDUCE_SCATTER, f->shard_communicator, STREAM_REDUCE_SCATTER,
-                     g->gathered_elements);
+                     f->ranks * r->shard_elements);
     g->unit->reduce_scatters++;
   } else {
     strategy_launch(x, STREAM_REDUCE_SCATTER, "copy",
-                    2.0 * (double) g->shard_elements * dtype_size(f->reduce));
+                    2.0 * (double) r->shard_elements * dtype_size(f->reduce));
   }
 }
 
 /* foreach_reduce: reduce-scatter on its stream, with HSDP an all-reduce on another.  Takes the
  * gradients. */
 static void
-reduce(StrategyContext *x, Group *g, StorageId *gradients, int count)
+reduce(StrategyContext *x, Group *g, Reduction *r)
 {
   Fsdp2 *f = fsdp2_of(x);
   if (f->reduce_input != NO_STORAGE) {
@@ -530,17 +536,17 @@ reduce(StrategyContext *x, Group *g, StorageId *gradients, int count)
     live_storage_clear(x->live, &f->reduce_input);
   }
   group_wait_for_post_backward(x, g);
-  StorageId input = copy_gradients_in(x, g, gradients, count);
+  StorageId input = copy_gradients_in(x, g, r);
   wait_stream(x, STREAM_REDUCE_SCATTER, STREAM_COMPUTE);
   StorageId output =
-      group_allocate(x, g, g->shard_elements * dtype_size(f->reduce), STREAM_REDUCE_SCATTER,
+      group_allocate(x, g, r->shard_elements * dtype_size(f->reduce), STREAM_REDUCE_SCATTER,
                      CATEGORY_REDUCE_SCATTER_BUFFER, "reduce-scatter output");
-  scatter(x, g, input, output);
+  scatter(x, g, r, input, output);
   gint32 scattered = record(x, STREAM_REDUCE_SCATTER);
   if (f->replicas == 1 || sums_over_replicas(x))
-    finish_gradient(x, g, output, &gradients[count - 1]);
+    finish_gradient(x, g, r, output, &r->gradients[r->count - 1]);
   else
-    keep_partial(x, g, output, &gradients[count - 1]);
+    keep_partial(x, g, r, output, &r->gradients[r->count - 1]);
   f->reduce_input = input;
   f->reduce_input_event = scattered;
 }
@@ -563,12 +569,13 @@ group_post_backward(StrategyContext *x, Group *g)
     for (int i = 0; i < g->count; i++)
       keep_gradient(x, g->parameter[i]);
   } else {
-    int count;
-    g_autofree StorageId *gradients = take_gradients(x, g, &count);
+    Reduction r = take_gradients(x, g);
     if (!f->keep_unsharded)
       group_reshard(x, g);
-    if (count > 0)
-      reduce(x, g, gradients, count);
+    if (r.count > 0)
+      reduce(x, g, &r);
+    g_free(r.position);
+    g_free(r.gradients);
   }
   program_builder_pop(x->builder);
 }

@@ -58,12 +58,13 @@ has_gradients(const StrategyContext *x, const Group *g)
 /* The first gradient goes to page-locked memory behind the host's back, if the policy pins; one
  * that is added to another is waited for, in pageable memory, since the CPU adds it at once. */
 void
-offload_store(StrategyContext *x, Group *g, StorageId flat, StreamId stream)
+offload_store(StrategyContext *x, Group *g, const Reduction *r, StorageId flat, StreamId stream)
 {
   const Fsdp2 *f = fsdp2_of(x);
   gboolean adds = has_gradients(x, g), blocks = !f->pins || adds;
   gint64 offset = 0;
-  for (int i = 0; i < g->count; i++) {
+  for (int k = 0; k < r->count; k++) {
+    int i = r->position[k];
     ParameterState *p = &x->parameters[g->parameter[i]];
     gint64 bytes = p->local_elements * dtype_size(f->stored);
     StorageId arrived =

@@ -17,6 +17,7 @@ typedef struct {
   Shard *shard;             /* by parameter */
   gint64 shard_elements;    /* S: padded, of one rank */
   gint64 gathered_elements; /* U = N * S */
+  gint64 reduced_elements;  /* those of parameters that require a gradient, of one rank */
   ReshardAfterForward reshard_after_forward;
   int slice_ranks; /* RESHARD_SLICE: size of the group that keeps one copy */
   GArray *forward_prefetch, *backward_prefetch; /* int: explicit lists of groups; NULL: implicit */
@@ -31,12 +32,21 @@ typedef struct {
   gboolean sliced;
   gint32 reshard_event;    /* recorded after slicing; -1: none pending */
   gboolean reduced;        /* post_backward has run in this backward */
+  gboolean in_backward;    /* pre_backward has (TrainingState.PRE_BACKWARD) */
   gint32 reduce_event;     /* post_reduce_event, -1: none */
   gint32 all_reduce_event; /* HSDP, -1: none */
   StorageId all_reduce_input;
   StorageId partial;     /* reduced in earlier micro-batches, but not over the replicas */
   gint32 *on_host_event; /* by parameter: its gradient has come to the host; -1: none pending */
 } Group;
+
+/* What is reduced together: the group's parameters that have a gradient. */
+typedef struct {
+  int count;
+  int *position;        /* in the group */
+  StorageId *gradients; /* unsharded */
+  gint64 shard_elements;
+} Reduction;
 
 /* State shared by all groups (FSDPCommContext). */
 typedef struct {
@@ -52,6 +62,7 @@ typedef struct {
   gint32 previous_copy_event;
   StorageId reduce_input; /* of the group reduced last, kept until the next one */
   gint32 reduce_input_event;
+  int forward_root; /* the group whose forward is under way from outside (iter_forward_root); -1 */
   gboolean keep_unsharded; /* set_reshard_after_backward(False) in this micro-batch */
   gboolean offloads, pins; /* CPUOffloadPolicy, and its pin_memory */
 } Fsdp2;
@@ -61,6 +72,9 @@ fsdp2_of(const StrategyContext *x)
 {
   return x->state;
 }
+
+/* Which groups each group gathers ahead (fsdp2_prefetch.c). */
+void fsdp2_set_prefetch(StrategyContext *x, Fsdp2 *f);
 
 /* Issues the group's all-gather unless it is unsharded or one is pending. */
 void group_unshard(StrategyContext *x, Group *g);
@@ -90,7 +104,8 @@ Space offload_space(const Fsdp2 *f);
 StorageId offload_fetch(StrategyContext *x, const Group *g, int i, StreamId stream);
 /* The reduced gradients, one after the other in `flat`, go to the host or are added to what is
  * there. */
-void offload_store(StrategyContext *x, Group *g, StorageId flat, StreamId stream);
+void offload_store(StrategyContext *x, Group *g, const Reduction *r, StorageId flat,
+                   StreamId stream);
 /* The host waits for gradients that are still on their way. */
 void offload_wait(StrategyContext *x, Group *g);
 

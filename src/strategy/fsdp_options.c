@@ -4,6 +4,7 @@
 static const char *const places[] = {"root", "own", NULL};
 static const char *const sharding_strategies[] = {"FULL_SHARD",   "SHARD_GRAD_OP",       "NO_SHARD",
                                                   "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2", NULL};
+static const char *const wraps[] = {"alike", "all", NULL};
 static const char *const moments[] = {"pre", "post", "none", NULL};
 
 static const OptionInfo options[] = {
@@ -30,10 +31,16 @@ static const OptionInfo options[] = {
      "groups gathered ahead explicitly in forward; 0: implicit; FSDP1: 1 is True"},
     {"backward_prefetch", OPTION_NAME_OR_INT, "0", 0, 1 << 20, moments,
      "the same in backward; FSDP1: before or after a group's gradients are computed, 0 is pre"},
+    {"prefetch_budget", OPTION_SIZE, "null", 1, 0, NULL,
+     "FSDP2 only: gathers ahead as many groups as fit into so many bytes, instead of a number"},
     {"sharding_strategy", OPTION_ENUM, "\"FULL_SHARD\"", 0, 0, sharding_strategies,
      "FSDP1 only: what is sharded, and when parameters are freed"},
     {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL,
      "FSDP1 only: the host waits so that at most two all-gathers are in flight"},
+    {"wrap", OPTION_ENUM, "\"alike\"", 0, 0, wraps,
+     "FSDP1 only: of blocks of which some are checkpointed those like the first, or all"},
+    {"use_orig_params", OPTION_BOOL, "true", 0, 0, NULL,
+     "FSDP1 only: the optimizer sees the parameters; false: the flat ones"},
     {"cpu_offload", OPTION_BOOL, "false", 0, 0, NULL,
      "shards, their gradients and the optimizer are in the host's memory"},
     {"pin_memory", OPTION_BOOL, "true", 0, 0, NULL,

@@ -52,6 +52,9 @@ static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   (void) network;
+  if (plan->trainable != NULL || plan->lora != NULL)
+    return plan_spec_refuse(plan, error, plan->trainable != NULL ? "trainable" : "lora",
+                            "not yet supported under internevo");
   if (plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.autocast",
                             "internevo computes in the parameters' dtype");
@@ -479,7 +482,13 @@ zero_stage(StrategyContext *x)
   return of(x)->owners > 1 ? 1 : 0;
 }
 
-/* Broadcasts are counted by neither. */
+/* Whole parameters everywhere; owners of the optimizer's state within the zero group. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  return (StateSpread){1, ((const InternEvo *) x->state)->owners};
+}
+
 static ExpectedTotals
 expected(StrategyContext *x)
 {
@@ -488,6 +497,8 @@ expected(StrategyContext *x)
   ExpectedTotals total = {.parameter_bytes = n * of(x)->element, .elements_all_reduced = norm};
   if (x->plan->shard * x->plan->replicate > 1)
     total.elements_all_reduced += n;
+  if (of(x)->owners > 1)
+    total.elements_broadcast = n;
   return total;
 }
 
@@ -504,6 +515,7 @@ const Strategy strategy_internevo = {
     .gradient_ready = gradient_ready,
     .optimizer_step = optimizer_step,
     .zero_stage = zero_stage,
+    .spread = spread,
     .expected = expected,
     .heaviest_rank = heaviest_rank,
 };

@@ -134,6 +134,21 @@ strategy_module_contains(const Network *network, int module, int other)
   return other == module;
 }
 
+gboolean
+strategy_output_requires_grad(const Network *network, int module)
+{
+  int last = module;
+  while (last + 1 < (int) network->modules->len &&
+         strategy_module_contains(network, module, last + 1))
+    last++;
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    if (p->requires_grad && p->module <= last)
+      return TRUE;
+  }
+  return FALSE;
+}
+
 static void
 construct_buffers(StrategyContext *x, int module)
 {
@@ -148,23 +163,39 @@ construct_buffers(StrategyContext *x, int module)
   }
 }
 
+/* What a visit is for. */
+typedef struct {
+  void (*parameter)(StrategyContext *, int);
+  void (*end)(StrategyContext *, int); /* may be NULL */
+  gboolean skips_adapters;
+} Visitor;
+
+/* Is that a module of an adapter's own? */
+static gboolean
+is_adapter(const Network *n, int module)
+{
+  const Module *m = network_module(n, module);
+  return m->parameter_count > 0 && network_parameter(n, m->first_parameter)->adapter;
+}
+
 /* The modules from the first one on, up to the end of `module`. */
 static int
-visit(StrategyContext *x, int module, void (*parameter)(StrategyContext *, int),
-      void (*end)(StrategyContext *, int))
+visit(StrategyContext *x, int module, const Visitor *visitor)
 {
   const Network *n = x->network;
   int next = module + 1;
   while (next < (int) n->modules->len && network_module(n, next)->parent == module)
-    next = visit(x, next, parameter, end);
+    next = visit(x, next, visitor);
+  if (visitor->skips_adapters && is_adapter(n, module))
+    return next;
   const Module *m = network_module(n, module);
   for (int i = 0; i < m->parameter_count; i++)
-    parameter(x, m->first_parameter + i);
+    visitor->parameter(x, m->first_parameter + i);
   if (module == n->tied_module)
-    parameter(x, n->tied_weight);
+    visitor->parameter(x, n->tied_weight);
   construct_buffers(x, module);
-  if (end != NULL)
-    end(x, module);
+  if (visitor->end != NULL)
+    visitor->end(x, module);
   return next;
 }
 
@@ -172,7 +203,18 @@ void
 strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                             void (*end)(StrategyContext *, int module))
 {
-  visit(x, 0, parameter, end);
+  visit(x, 0, &(Visitor){parameter, end, FALSE});
+}
+
+void
+strategy_visit_whole(StrategyContext *x, void (*parameter)(StrategyContext *, int),
+                     void (*end)(StrategyContext *, int module))
+{
+  const Visitor visitor = {parameter, end, FALSE};
+  visit(x, 0, &(Visitor){parameter, end, TRUE});
+  for (guint i = 0; i < x->network->modules->len; i++)
+    if (is_adapter(x->network, (int) i))
+      visit(x, (int) i, &visitor);
 }
 
 static void
@@ -229,7 +271,7 @@ strategy_move_to_device(StrategyContext *x, int parameter)
 void
 strategy_construct_whole(StrategyContext *x)
 {
-  strategy_visit_construction(x, construct_whole_parameter, NULL);
+  strategy_visit_whole(x, construct_whole_parameter, NULL);
 }
 
 void

@@ -56,6 +56,9 @@ typedef struct {
   gint64 elements;                     /* unpadded */
   gint64 unsharded_bytes, shard_bytes; /* as gathered; of this rank, as stored */
   int all_gathers, reduce_scatters;    /* issued in the step being written */
+  /* with a budget for prefetching: how many groups it gathers ahead, and what those take */
+  int forward_prefetches, backward_prefetches;
+  gint64 forward_prefetched_bytes, backward_prefetched_bytes;
 } Unit;
 
 typedef struct _StrategyContext StrategyContext;
@@ -66,6 +69,7 @@ struct _StrategyContext {
   const DeviceProfile *device;
   int rank;            /* this rank's place in the shard group */
   int global_rank;     /* and among all */
+  int replica;         /* and among the replicas */
   gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
@@ -83,10 +87,12 @@ struct _StrategyContext {
   int step;        /* from 1 */
   int micro_batch; /* from 0 */
   gboolean last_micro_batch;
-  gboolean synchronize; /* gradients are reduced in this micro-batch */
-  gboolean no_grad;     /* autograd records nothing */
-  gboolean evaluating;  /* the model is in eval() */
-  GPtrArray *retained;  /* Retained *: groups that somebody else holds */
+  gboolean synchronize;          /* gradients are reduced in this micro-batch */
+  gboolean no_grad;              /* autograd records nothing */
+  gboolean recomputing;          /* a checkpointed region runs again, inside backward */
+  gboolean output_requires_grad; /* what the module gave back for which after_forward is called */
+  gboolean evaluating;           /* the model is in eval() */
+  GPtrArray *retained;           /* Retained *: groups that somebody else holds */
 };
 
 /* What is held beyond its time: a unit's or a module's full parameters, a loss (retain.h). */
@@ -104,6 +110,7 @@ typedef struct {
   gint64 elements_gathered; /* sum over all-gathers of the gathered buffer's elements */
   gint64 elements_reduced;  /* sum over reduce-scatters of the reduced buffer's elements */
   gint64 elements_all_reduced;
+  gint64 elements_broadcast;   /* by strategies of PyTorch */
   gint64 parameter_bytes;      /* persistent, per rank */
   gint64 host_parameter_bytes; /* the same in the host's memory, by strategies of PyTorch */
 } ExpectedTotals;
@@ -143,6 +150,8 @@ typedef struct {
   /* What wraps the finished model in a phase of its own, before the training loop makes anything
    * (deepspeed.initialize). */
   void (*initialize)(StrategyContext *x);
+  /* What constructing the optimizer does besides, after `initialize`. */
+  void (*construct_optimizer)(StrategyContext *x);
   void (*teardown)(StrategyContext *x);
   /* What is done to the loss; NULL: LOSS_IS_THE_LOOPS. */
   LossScaling (*loss)(const PlanSpec *plan);
@@ -157,7 +166,13 @@ typedef struct {
   /* Returns a token that comes back with before_backward of the same call. */
   int (*after_forward)(StrategyContext *x, int unit);
   void (*end_forward)(StrategyContext *x); /* after the root module's own hooks */
+  /* The gradient of the unit's input is there: called for units that want_input_gradient. */
+  gboolean (*wants_input_gradient)(StrategyContext *x, int unit);
+  void (*input_gradient)(StrategyContext *x, int unit);
+  /* In a recomputation in place of before_forward and after_forward; the second one not if that
+   * stops inside of the unit. */
   void (*before_recompute)(StrategyContext *x, int unit);
+  void (*after_recompute)(StrategyContext *x, int unit);
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
@@ -170,6 +185,8 @@ typedef struct {
   /* A whole optimizer step with its clipping; NULL: clip_grad_norm_ and optimizer.step() on every
    * parameter. */
   void (*optimizer_step)(StrategyContext *x);
+  /* An optimizer.step() of its own, after clipping; FALSE (or NULL): every parameter is updated. */
+  gboolean (*update)(StrategyContext *x);
   /* Hooks on every module's call, for frameworks that have them there; a recomputation runs the
    * forward ones again.  The module is an index, or network_wrapper() of a block.  Its backward
    * begins when a gradient reaches its output, and ends when those of all its inputs are there:
@@ -206,8 +223,10 @@ typedef struct {
   gboolean (*splits_tied)(const PlanSpec *plan);
   /* A clip_grad_norm_ of its own; FALSE (or NULL): torch.nn.utils' is used. */
   gboolean (*clip)(StrategyContext *x);
-  gboolean keeps_gradients; /* zero_grad frees nothing: the framework holds gradients too */
-  gboolean sharded_norms;   /* clip_grad_norm_ gathers the norms of sharded tensors */
+  /* zero_grad frees nothing: the framework holds gradients too.  NULL: it does. */
+  gboolean (*keeps_gradients)(const PlanSpec *plan);
+  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
+  gboolean only_replicas; /* its ranks are the mesh's replicas, and mesh.shard is 1 */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
@@ -248,7 +267,19 @@ StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Catego
  * again.  end may be NULL. */
 void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                                  void (*end)(StrategyContext *, int module));
+/* Is there a parameter that does not train? */
+static inline gboolean
+strategy_freezes(const Network *network)
+{
+  return network_trainable_tensors(network) < (int) network->parameters->len;
+}
+/* Does what the module gives back require a gradient: is there a parameter that does in it, or
+ * defined (and so, used) before it? */
+gboolean strategy_output_requires_grad(const Network *network, int module);
 gboolean strategy_module_contains(const Network *network, int module, int other);
+/* The same for a model that is made on the device: adapters come when all else is there. */
+void strategy_visit_whole(StrategyContext *x, void (*parameter)(StrategyContext *, int),
+                          void (*end)(StrategyContext *, int module));
 /* The whole model on every rank, parameter by parameter. */
 void strategy_construct_whole(StrategyContext *x);
 /* The whole model in pageable memory, and a parameter's way from there to the device. */

@@ -87,7 +87,7 @@ launch_update(const Update *u, const char *name, double bytes_per_parameter_byte
   double bytes = 0;
   for (int i = 0; i < u->n; i++) {
     const OptimizedTensor *t = &u->tensors[i];
-    if (t->elements == 0)
+    if (t->elements == 0 || !t->stepped)
       continue;
     operand(u, t->gradient, ROLE_READ);
     operand(u, t->value, ROLE_ACCUMULATE);
@@ -104,7 +104,7 @@ foreach_temporaries(const Update *u)
 {
   g_autofree StorageId *roots = g_new(StorageId, MAX(u->n, 1));
   for (int i = 0; i < u->n; i++)
-    roots[i] = temporary(u, bytes_of(u, i), "exp_avg_sq_sqrt");
+    roots[i] = u->tensors[i].stepped ? temporary(u, bytes_of(u, i), "exp_avg_sq_sqrt") : NO_STORAGE;
   for (int i = u->n - 1; i >= 0; i--)
     live_storage_drop(u->x->live, roots[i]);
 }
@@ -239,7 +239,7 @@ update_on_host(const Update *u, double bytes_per_parameter_byte)
 {
   double bytes = 0;
   for (int i = 0; i < u->n; i++)
-    bytes += (double) bytes_of(u, i);
+    bytes += u->tensors[i].stepped ? (double) bytes_of(u, i) : 0;
   strategy_work_on_host(u->x, bytes_per_parameter_byte * bytes);
 }
 
@@ -270,7 +270,10 @@ torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *te
   const Update u = {x, dtype, n, tensors, are_on_host(x, n, tensors)};
   const OptimizerCode code = x->plan->optimizer.implementation;
   gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
-  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, n);
+  int stepped = 0;
+  for (int i = 0; i < n; i++)
+    stepped += tensors[i].stepped;
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, stepped);
   if (code == OPTIMIZER_COMPOSER && !u.on_host) {
     composer_step(&u);
     return;

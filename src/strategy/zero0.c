@@ -375,6 +375,7 @@ optimizer_step(StrategyContext *x)
     p->has_gradient = FALSE;
     live_storage_clear(x->live, &p->gradient);
   }
+  deepspeed_end_step(x);
 }
 
 /* ---- closed form ---- */
@@ -402,6 +403,7 @@ const Strategy strategy_zero0 = {
     .construct = strategy_construct_whole,
     .initialize = initialize,
     .teardown = teardown,
+    .begin_forward = deepspeed_begin_forward,
     .after_graph = after_graph,
     .optimizer_step = optimizer_step,
     .expected = expected,

@@ -102,6 +102,7 @@ const Strategy strategy_zero1 = {
     .initialize = initialize,
     .teardown = zero_stage12_teardown,
     .begin_backward = begin_backward,
+    .begin_forward = deepspeed_begin_forward,
     .gradient_ready = gradient_ready,
     .after_graph = after_graph,
     .optimizer_step = optimizer_step,

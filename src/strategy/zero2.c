@@ -38,6 +38,7 @@ const Strategy strategy_zero2 = {
     .construct = strategy_construct_whole,
     .initialize = zero_stage12_initialize,
     .teardown = zero_stage12_teardown,
+    .begin_forward = deepspeed_begin_forward,
     .gradient_ready = zero_gradient_ready,
     .after_graph = zero_epilogue,
     .optimizer_step = zero_optimizer_step,

@@ -60,15 +60,26 @@ zero3_shard_elements(const Zero3 *z, int parameter, gboolean secondary)
   return secondary ? secondary_elements(z, parameter) : z->parameter[parameter].shard;
 }
 
+StorageId
+zero3_shard_storage(const StrategyContext *x, int parameter, gint64 *first)
+{
+  const Zero3 *z = zero3_of(x);
+  const Zero3Parameter *p = &z->parameter[parameter];
+  *first = p->trains ? p->first : 0;
+  return p->trains ? z->shards : x->parameters[parameter].sharded;
+}
+
 void
 zero3_shard(StrategyContext *x, int parameter, gboolean secondary)
 {
   Zero3 *z = zero3_of(x);
   const Zero3Parameter *p = &z->parameter[parameter];
+  gint64 first = 0;
   if (secondary)
     zero3_operand(x, p->secondary, z->ds.model, ROLE_READ);
   else
-    zero3_part(x, z->shards, p->first, p->shard, z->ds.model, ROLE_READ);
+    zero3_part(x, zero3_shard_storage(x, parameter, &first), first, p->shard, z->ds.model,
+               ROLE_READ);
 }
 
 /* ---- setup ---- */
@@ -107,16 +118,21 @@ set_parameters(StrategyContext *x)
   Zero3 *z = zero3_of(x);
   z->count = (int) x->network->parameters->len;
   z->parameter = g_new0(Zero3Parameter, z->count);
+  z->trained = g_new(int, z->count);
   for (int i = 0; i < z->count; i++) {
     Zero3Parameter *p = &z->parameter[i];
     p->elements = network_parameter(x->network, i)->elements;
     p->shard = ceil_div(p->elements, z->ds.ranks);
     p->owned = CLAMP(p->elements - z->ds.rank * p->shard, 0, p->shard);
+    p->trains = network_parameter(x->network, i)->trainable;
     p->first = z->shard_elements;
+    p->recomputed_for = -1;
     p->state = PARAMETER_RELEASED;
     p->fetched_for = -1;
     p->norm = p->secondary = NO_STORAGE;
-    z->shard_elements += p->shard;
+    *(p->trains ? &z->shard_elements : &z->frozen_elements) += p->shard;
+    if (p->trains)
+      z->trained[z->trained_count++] = i;
     x->parameters[i].local_elements = p->owned;
   }
   mark_persistent(z);
@@ -129,11 +145,12 @@ make_groups(Zero3 *z)
   GArray *groups = g_array_new(FALSE, FALSE, sizeof(SubGroup));
   SubGroup group = {
       .master = NO_STORAGE, .gradient = NO_STORAGE, .optimized = OPTIMIZED_TENSOR_INIT};
-  for (int i = 0; i < z->count; i++) {
-    z->parameter[i].group = (int) groups->len;
+  for (int i = 0; i < z->trained_count; i++) {
+    Zero3Parameter *p = &z->parameter[z->trained[i]];
+    p->group = (int) groups->len;
     group.count++;
-    group.elements += z->parameter[i].shard;
-    if (group.elements < z->ds.sub_group && i + 1 < z->count)
+    group.elements += p->shard;
+    if (group.elements < z->ds.sub_group && i + 1 < z->trained_count)
       continue;
     group.optimized.elements = group.elements;
     g_array_append_val(groups, group);
@@ -213,6 +230,7 @@ teardown(StrategyContext *x)
   g_array_unref(z->fetch_events);
   g_array_unref(z->reduce_events);
   g_free(z->group);
+  g_free(z->trained);
   g_free(z->parameter);
   g_free(z);
 }

@@ -31,6 +31,8 @@ sum_up(StrategyContext *x)
     s.persistent += p->persistent ? padded : 0;
     s.persistent_count += p->persistent;
     s.tied += i == x->network->tied_weight && !p->persistent ? padded : 0;
+    if (!p->trains)
+      continue;
     if (is_all_reduced(z, p))
       s.all_reduced += p->elements;
     else
@@ -57,10 +59,14 @@ fetched(StrategyContext *x, const Sums *s)
 {
   const Zero3 *z = zero3_of(x);
   gint64 released = s->whole - s->persistent;
-  if (released == 0 || traced_elements(z) < z->ds.max_reuse)
+  if (released == 0)
+    return 0;
+  if (z->frozen_elements > 0 && x->plan->checkpointing.policy != CHECKPOINT_NONE)
+    return EXPECTED_UNKNOWN; /* what is fetched to recompute is released whoever uses it again */
+  if (traced_elements(z) < z->ds.max_reuse)
     return released;
   gboolean every_use = z->ds.max_reuse == 0 && z->ds.prefetch_bucket == 0 &&
-                       x->plan->checkpointing.policy == CHECKPOINT_NONE;
+                       x->plan->checkpointing.policy == CHECKPOINT_NONE && z->frozen_elements == 0;
   return every_use ? 2 * (released + s->tied) : EXPECTED_UNKNOWN;
 }
 
@@ -71,7 +77,7 @@ held_bytes(const Zero3 *z, const Sums *s)
 {
   gboolean copies = z->ds.ranks > 1 || s->persistent_count == 1 || z->ds.allgather_sequential ||
                     offload_is_parameters(z);
-  gint64 shards = offload_is_parameters(z) ? 0 : z->shard_elements;
+  gint64 shards = offload_is_parameters(z) ? 0 : z->shard_elements + z->frozen_elements;
   return (shards + (copies ? s->persistent : 0)) * z->ds.element;
 }
 

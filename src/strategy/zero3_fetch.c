@@ -6,6 +6,9 @@
  * max_param_reduce_events). */
 enum { MOST_EVENTS = 2 };
 
+/* The bit of `users` that stands for the module in whose backward it was recomputed. */
+enum { RECOMPUTED = 4 };
+
 /* Events that are over leave the queue in DeepSpeed; waiting for such a one costs nothing, so
  * keeping them comes to the same. */
 void
@@ -41,15 +44,28 @@ fetch_own(StrategyContext *x, int module)
     gather_issue(x, missing);
 }
 
+/* A frozen parameter that a recomputation fetches is released by the module whose backward asked
+ * for it (update_recompute_parameters). */
+static void
+note_recomputed(const Zero3 *z, Zero3Parameter *p)
+{
+  if (z->entered->len == 0)
+    return;
+  p->recomputed_for = g_array_index(z->entered, int, z->entered->len - 1);
+  p->users |= RECOMPUTED;
+}
+
 /* The module's parameters are in use, and there: the host waits if it runs too far ahead. */
 static void
-wait_for_own(StrategyContext *x, int module)
+wait_for_own(StrategyContext *x, int module, gboolean recomputes)
 {
   Zero3 *z = zero3_of(x);
   for (int i = 0; i < zero3_module_parameters(x, module); i++) {
     int index = zero3_module_parameter(x, module, i);
     Zero3Parameter *p = &z->parameter[index];
     p->users |= zero3_user_bit(x, module, index);
+    if (recomputes && !p->trains)
+      note_recomputed(z, p);
     if (p->gather == NULL)
       continue;
     limit_host(x, z->fetch_events);
@@ -98,7 +114,7 @@ fetch_module(StrategyContext *x, int module, gboolean forward)
   if (!forward)
     enter_backward(z, module);
   fetch_own(x, module);
-  wait_for_own(x, module);
+  wait_for_own(x, module, forward && x->recomputing);
   trace_prefetch(x, module, ahead);
   if (ahead->len > 0)
     gather_issue(x, ahead);
@@ -119,6 +135,22 @@ leave(StrategyContext *x, int module, guint64 releases)
   }
 }
 
+/* What was fetched to recompute in this module's backward. */
+static void
+leave_recomputed(StrategyContext *x, int module)
+{
+  Zero3 *z = zero3_of(x);
+  for (int i = 0; i < z->count; i++) {
+    Zero3Parameter *p = &z->parameter[i];
+    if (p->recomputed_for != module)
+      continue;
+    p->recomputed_for = -1;
+    p->users &= (guint8) ~RECOMPUTED;
+    if (!p->persistent)
+      gather_release(x, i);
+  }
+}
+
 void
 release_module(StrategyContext *x, int module, gboolean forward)
 {
@@ -131,6 +163,8 @@ release_module(StrategyContext *x, int module, gboolean forward)
       break;
     }
   leave(x, module, releases);
+  if (!forward && z->frozen_elements > 0)
+    leave_recomputed(x, module);
 }
 
 void
@@ -145,6 +179,8 @@ release_leftovers(StrategyContext *x)
       if (!z->parameter[zero3_module_parameter(x, module, i)].persistent)
         releases |= (guint64) 1 << i;
     leave(x, module, releases);
+    if (z->frozen_elements > 0)
+      leave_recomputed(x, module);
   }
 }
 
@@ -156,6 +192,7 @@ release_all(StrategyContext *x)
     if (z->parameter[p].gather != NULL)
       gather_finish(x, p, STREAM_COMPUTE);
     z->parameter[p].users = 0;
+    z->parameter[p].recomputed_for = -1;
     gather_release(x, p);
   }
 }
@@ -195,6 +232,7 @@ void
 fetch_begin(StrategyContext *x)
 {
   gint64 compared[3];
+  deepspeed_begin_forward(x);
   clean_in_flight(x);
   int n = trace_begin(x, compared);
   for (int i = 0; i < n; i++)

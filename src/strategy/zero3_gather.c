@@ -260,12 +260,13 @@ wait_for(StrategyContext *x, Gather *g, StreamId stream)
     program_builder_stream_sync(x->builder, stream);
   for (int i = 0; i < g->count; i++) {
     int index = g->parameter[i];
-    StorageId shared = z->ds.ranks == 1 ? z->shards : g->buffer[0];
+    gint64 first = offset;
+    StorageId shared = z->ds.ranks == 1 ? zero3_shard_storage(x, index, &first) : g->buffer[0];
     if (g->separate) {
       set_data(x, index, g->buffer[i], 0);
     } else if (g->views) {
       live_storage_hold(x->live, shared);
-      set_data(x, index, shared, z->ds.ranks == 1 ? z->parameter[index].first : offset);
+      set_data(x, index, shared, first);
     } else {
       set_data(x, index, copy_out(x, g, index, stream), 0);
     }
@@ -333,14 +334,14 @@ gather_sequentially(StrategyContext *x, Gather *g)
 static void
 take_shards(StrategyContext *x, const Gather *g)
 {
-  Zero3 *z = zero3_of(x);
   for (int i = 0; i < g->count; i++) {
     int p = g->parameter[i];
     StorageId copy = shard_as_data(x, p, STREAM_COMPUTE, CATEGORY_PARAMETER);
+    gint64 first = 0;
+    StorageId data = copy != NO_STORAGE ? copy : zero3_shard_storage(x, p, &first);
     if (copy == NO_STORAGE)
-      live_storage_hold(x->live, z->shards);
-    set_data(x, p, copy != NO_STORAGE ? copy : z->shards,
-             copy != NO_STORAGE ? 0 : z->parameter[p].first);
+      live_storage_hold(x->live, data);
+    set_data(x, p, data, first);
   }
 }
 

@@ -84,18 +84,20 @@ construct_module_end(StrategyContext *x, int module)
 void
 zero3_construct(StrategyContext *x)
 {
-  strategy_visit_construction(x, construct_parameter,
-                              zero3_of(x)->ds.zero_init ? construct_module_end : NULL);
+  strategy_visit_whole(x, construct_parameter,
+                       zero3_of(x)->ds.zero_init ? construct_module_end : NULL);
 }
 
 /* ---- shards, flat ---- */
 
-/* defragment: shards go to the host, the cache is emptied, and they come back as one buffer. */
+/* defragment: shards of parameters that train go to the host, the cache is emptied, and they come
+ * back as one buffer. */
 static void
 make_flat(StrategyContext *x)
 {
   Zero3 *z = zero3_of(x);
-  for (int p = 0; p < z->count; p++) {
+  for (int i = 0; i < z->trained_count; i++) {
+    int p = z->trained[i];
     zero3_operand(x, x->parameters[p].sharded, z->ds.model, ROLE_READ);
     strategy_copy(x, STREAM_COMPUTE, "shard to host", (double) shard_bytes(z, p));
     program_builder_stream_sync(x->builder, STREAM_COMPUTE);
@@ -116,8 +118,8 @@ make_flat_on_host(StrategyContext *x)
   Zero3 *z = zero3_of(x);
   gint64 bytes = z->shard_elements * z->ds.element;
   z->shards = offload_allocate(x, TRUE, bytes, CATEGORY_PARAMETER, "parameter shards");
-  for (int p = 0; p < z->count; p++)
-    live_storage_clear(x->live, &x->parameters[p].sharded);
+  for (int i = 0; i < z->trained_count; i++)
+    live_storage_clear(x->live, &x->parameters[z->trained[i]].sharded);
 }
 
 /* Shards of a sub-group in fp32: a conversion, or the shards themselves (NO_STORAGE). */
@@ -209,14 +211,16 @@ make_buffers(StrategyContext *x)
   strategy_launch(x, STREAM_COMPUTE, "zero", (double) bytes);
 }
 
-/* Every parameter is gathered for a moment, so that a hook can be hung on its gradient. */
+/* Every parameter that trains is gathered for a moment, so that a hook can be hung on its gradient.
+ */
 static void
 register_hooks(StrategyContext *x)
 {
   Zero3 *z = zero3_of(x);
   g_autoptr(GArray) one = g_array_new(FALSE, FALSE, sizeof(int));
   g_array_set_size(one, 1);
-  for (int p = 0; p < z->count; p++) {
+  for (int i = 0; i < z->trained_count; i++) {
+    int p = z->trained[i];
     g_array_index(one, int, 0) = p;
     gather_now(x, one);
     gather_release(x, p);

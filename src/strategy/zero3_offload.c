@@ -190,7 +190,7 @@ sum_of_squares(StrategyContext *x, const SubGroup *group)
   Zero3 *z = zero3_of(x);
   StorageId total = NO_STORAGE;
   for (int i = 0; i < group->count; i++) {
-    StorageId norm = z->parameter[group->first + i].norm;
+    StorageId norm = z->parameter[z->trained[group->first + i]].norm;
     if (norm == NO_STORAGE)
       continue;
     StorageId square = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "pow", norm);

@@ -40,10 +40,13 @@ typedef struct {
   gint64 elements; /* ds_numel */
   gint64 shard;    /* of every rank, padded: ceil(elements / ranks) */
   gint64 owned;    /* of this rank's shard, without padding */
-  gint64 first;    /* of its shard in the flat buffers of shards */
+  gboolean trains; /* requires a gradient: it is in the flat buffers */
+  gint64 first;    /* of its shard there */
   gboolean persistent;
   FetchState state;
-  guint8 users;        /* modules that use it now: bit 0 its own, bit 1 one that is tied to it */
+  guint8 users;        /* modules that use it now: bit 0 its own, bit 1 one that is tied to it, bit
+                          2 the one in whose backward it was fetched to recompute */
+  int recomputed_for;  /* that one, or -1 */
   int fetched_for;     /* last step of the trace that it has been fetched for; -1: none */
   Gather *gather;      /* registered, or NULL */
   int group;           /* the sub-group that it belongs to */
@@ -80,7 +83,7 @@ typedef struct {
 
 /* Consecutive parameters that one optimizer step treats together. */
 typedef struct {
-  int first, count;
+  int first, count;               /* of those that train */
   gint64 first_element, elements; /* in the flat buffers of shards */
   gboolean on_host;               /* master weights and optimizer state are */
   StorageId master;               /* fp32 */
@@ -94,9 +97,11 @@ typedef struct {
   StreamId stream; /* that fetched parameters are allocated and copied on */
   int count;
   Zero3Parameter *parameter;
-  gint64 shard_elements; /* sum over parameters */
-  StorageId shards;      /* flat, in the order of parameters */
-  StorageId gradients;   /* likewise */
+  int *trained, trained_count; /* parameters that train, in order */
+  gint64 frozen_elements;      /* sum of the other ones' shards, which have storages of their own */
+  gint64 shard_elements;       /* sum over those that train */
+  StorageId shards;            /* flat, in the order of parameters */
+  StorageId gradients;         /* likewise */
   StorageId bucket;
   StorageId overflow; /* flag that lives as long as the optimizer */
   StorageId norm;     /* global, of the last step */
@@ -222,6 +227,8 @@ void secondary_forget(StrategyContext *x);
 
 /* ---- small things ---- */
 
+/* Where a parameter's shard is, and its first element there. */
+StorageId zero3_shard_storage(const StrategyContext *x, int parameter, gint64 *first);
 /* A parameter's shard or secondary shard, as an operand that is read. */
 void zero3_shard(StrategyContext *x, int parameter, gboolean secondary);
 gint64 zero3_shard_elements(const Zero3 *z, int parameter, gboolean secondary);

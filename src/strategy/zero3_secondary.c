@@ -49,6 +49,6 @@ void
 secondary_forget(StrategyContext *x)
 {
   Zero3 *z = zero3_of(x);
-  for (int p = 0; p < z->count; p++)
-    live_storage_clear(x->live, &z->parameter[p].secondary);
+  for (int i = 0; i < z->trained_count; i++)
+    live_storage_clear(x->live, &z->parameter[z->trained[i]].secondary);
 }

@@ -60,7 +60,7 @@ parameter_norms(StrategyContext *x, const SubGroup *group)
   StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
                             program_builder_name(x->builder, "gradient in fp64")};
   for (int i = 0; i < group->count; i++) {
-    const Zero3Parameter *p = &z->parameter[group->first + i];
+    const Zero3Parameter *p = &z->parameter[z->trained[group->first + i]];
     StorageId wide = live_storage_alloc(x->live, NORM_BYTES * p->shard, STREAM_COMPUTE, purpose);
     zero3_part(x, z->gradients, p->first, p->shard, z->ds.accumulation, ROLE_READ);
     zero3_operand(x, wide, DTYPE_UINT8, ROLE_WRITE);
@@ -296,10 +296,11 @@ step_on_device(StrategyContext *x)
 void
 zero3_optimizer_step(StrategyContext *x)
 {
-  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, zero3_of(x)->count);
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, zero3_of(x)->trained_count);
   release_all(x);
   if (offload_is_optimizer(zero3_of(x)))
     step_offloaded(x);
   else
     step_on_device(x);
+  deepspeed_end_step(x);
 }

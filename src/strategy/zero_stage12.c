@@ -127,7 +127,8 @@ zero_expected(StrategyContext *x)
       z->d.contiguous_gradients && z->d.reduce_scatter && !z->d.multi_rank_allreduce;
   for (int k = 0; k < z->flat.count; k++)
     elements += network_parameter(x->network, z->flat.order[k])->elements;
-  ExpectedTotals total = {.parameter_bytes = z->flat.padded * z->d.element};
+  gint64 frozen = network_parameter_count(x->network) - elements;
+  ExpectedTotals total = {.parameter_bytes = (z->flat.padded + frozen) * z->d.element};
   if (z->d.ranks == 1)
     return total;
   total.elements_gathered = z->flat.padded;

@@ -306,6 +306,7 @@ zero_optimizer_step(StrategyContext *x)
   if (zero_is_offloaded(z)) {
     zero_offload_step(x, z);
     zero_forget_gradients(x);
+    deepspeed_end_step(x);
     return;
   }
   if (zero_is_compact(z))
@@ -324,4 +325,5 @@ zero_optimizer_step(StrategyContext *x)
   live_storage_drop(x->live, total);
   zero_forget_gradients(x);
   live_storage_drop(x->live, old);
+  deepspeed_end_step(x);
 }

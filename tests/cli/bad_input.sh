@@ -203,7 +203,7 @@ plan "a threshold above all memory" "key 'allocator.garbage_collection_threshold
   '{"allocator": {"garbage_collection_threshold": 2}}'
 plan "divisions that are no power of two" "3 is not a power of 2" '{"allocator": {"roundup_power2_divisions": 3}}'
 plan "a split size beyond 2^63" "is beyond 8 EiB" '{"allocator": {"max_split_size": "99999999TiB"}}'
-for key in trainable offload; do
+for key in offload; do
   plan "the reserved key $key" "key '$key': not yet supported" '{"'$key'": 1}'
 done
 
@@ -218,6 +218,9 @@ plan "a checkpoint of an unknown strategy" "key 'phases.load.from.strategy': 'ze
   '{"phases": {"load": {"from": {"strategy": "zero4"}}}}'
 plan "an unshard that never ends" "key 'retain[0].until': an unshard ends with its step" \
   '{"retain": [{"group": "root", "as": "unsharded", "until": "end_of_run"}]}'
+plan "patterns that match nothing" "key 'trainable': 'layer.*' matches no parameter" '{"trainable": ["layer.*"]}'
+plan "nothing that trains" "key 'trainable': nothing trains" '{"trainable": ["!*"]}'
+plan "adapters on nothing" "key 'lora.targets': 'proj' names no linear layer" '{"lora": {"rank": 4, "targets": ["proj"]}}'
 
 # ---- what a strategy cannot honour
 fsdp2 "a section of another strategy" "key 'ddp': strategy 'fsdp2' does not use this section" '"ddp": {}'
@@ -231,10 +234,10 @@ fsdp2 "a smaller group that is larger" "16 does not divide mesh.shard 8" '"fsdp"
 fsdp2 "resharding a head that has no group" "key 'fsdp.reshard_head'" '"fsdp": {"reshard_head": true}'
 fsdp2 "groups of more blocks than there are" "3 is more than the network's 2 blocks" '"fsdp": {"blocks_per_group": 3}'
 fsdp2 "a sharding strategy of FSDP1" "key 'fsdp.sharding_strategy'" '"fsdp": {"sharding_strategy": "NO_SHARD"}'
+fsdp2 "flat parameters of FSDP1" "key 'fsdp.use_orig_params': only FSDP1 has it" '"fsdp": {"use_orig_params": false}'
 fsdp2 "a rate limiter of FSDP1" "key 'fsdp.limit_all_gathers'" '"fsdp": {"limit_all_gathers": false}'
 fsdp2 "autocast under mixed precision" "key 'precision.autocast'" '"precision": {"compute": "bf16", "autocast": true}'
 fsdp2 "autocast to fp32" "key 'precision.autocast'" '"precision": {"autocast": true}'
-fsdp2 "a compiled network" "key 'compile'" '"compile": "per_block"'
 fsdp2 "a group that is not there" "there is no group 'layers.9': the groups are root, layers.0, layers.1" \
   '"retain": [{"group": "layers.9"}]'
 fsdp2 "a group without parameters" "the groups are tok_embeddings, layers.0, layers.1, norm" \

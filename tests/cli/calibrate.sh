@@ -29,7 +29,7 @@ table inside.txt 1 8 20 250
 table two.txt 2 8 40 100
 answers "a table is fitted" 0 calibrate --from inside.txt
 ok "it says what the table is of" prints "inside.txt:11  all_gather, 8 ranks on 1 node"
-ok "it says how many rows were used" prints "21 rows used, 0 rejected"
+ok "it says how many rows were used" prints "21 rows used, 0 rejected; bus bandwidth up to 24"
 ok "it compares with the cluster of this GPU" prints "defaults of h100-8"
 answers "JSON is for programs" 0 calibrate --from inside.txt two.txt --json
 ok "every key is there" sh -c 'for key in tables file collective ranks rows rejected_rows model median_error p90_error lines alpha_us bus_bandwidth_GBps; do
@@ -43,6 +43,7 @@ ok "the same input gives the same bytes" cmp -s out first
 
 answers "a cluster file is written" 0 calibrate --from two.txt inside.txt --output measured.json
 answers "run takes it" 0 run tiny --cluster measured.json --set mesh.shard=16 --json
+ok "and says that it used the table" grep -q '"all_gather over 16 ranks on 2 nodes"' out
 answers "so does calibrate" 0 calibrate --from two.txt --cluster measured.json --json
 ok "bandwidths of the tables are the cluster's" grep -q '"inter_efficiency":.*0\.2' measured.json
 answers "twice gives the same file" 0 calibrate --from two.txt inside.txt --output again.json
@@ -54,8 +55,18 @@ ok "and is compared with" prints "defaults of a100-80gb-8"
 printf 'no table\nat all\n' >letter.txt
 refuses "a letter is refused with its line" "letter.txt: line 2: no nccl-tests table" calibrate --from letter.txt
 refuses "a cluster that is not there is refused" "did you mean 'h100-8'?" calibrate --from two.txt --cluster h100-88
-refuses "without files there is nothing to do" "give files with --from" calibrate
 refuses "a folder that is not there cannot be written to" "nowhere" calibrate --from two.txt --output nowhere/x.json
+table four.txt 2 4 30 90
+answers "nodes are as large as the tables say" 0 calibrate --from four.txt --output four.json
+ok "four GPUs here" grep -q '"gpus_per_node":.*4' four.json
+answers "so a run on two nodes of four" 0 run tiny --cluster four.json --set mesh.shard=8 --json
+ok "takes the times of the table" grep -q '"all_gather over 8 ranks on 2 nodes"' out
+answers "a cluster that is named keeps its nodes" 0 calibrate --from four.txt --output eight.json --cluster h100-8
+ok "eight GPUs there" grep -q '"gpus_per_node":.*8' eight.json
+sed 's/H100 80GB HBM3/H200/' inside.txt >other.txt
+refuses "tables of different GPUs make no cluster" "tables of NVIDIA H100 80GB HBM3 and of NVIDIA H200" \
+  calibrate --from two.txt other.txt --output mixed.json
+answers "unless it is named" 0 calibrate --from two.txt other.txt --output mixed.json --cluster h200-8
 run calibrate --from two.txt letter.txt --json
 ok "of good and bad files the good ones are answered" sh -c 'grep -q "\"all_gather\"" out && grep -q "letter.txt: line 2" out'
 ok "with the status of a no" test "$status" -eq 1
@@ -65,4 +76,38 @@ echo "65536 16384 float none 0 40.00 1.64 1.64 0 40.00 1.64 1.64 0" >broadcast.t
 refuses "ranks that a table does not say are asked for" "give --ranks" calibrate --from broadcast.txt
 answers "and taken" 0 calibrate --from broadcast.txt --ranks 16 --nodes 2
 ok "as given" prints "broadcast, 16 ranks on 2 nodes"
+# Samples of one GPU as an earlier calibration stored them: products at 400 TFLOP/s, 2.4 TB/s, cudaMalloc in 100 us.
+cat >samples.json <<'END'
+{"format": "highwater-measurements-1", "date": "2026-11-30", "complete": true,
+ "facts": {"device": "NVIDIA H100 80GB HBM3", "ranks": 1, "ranks_of_node": 1, "sms": 132, "memory_bytes": 85045477376},
+ "experiments": [
+  {"kind": "gemm", "dtype": "bf16", "m": 8192, "n": 8192, "k": 8192, "samples_us": [2748.8, 2748.7, 2749], "round_medians_us": [2748.8]},
+  {"kind": "memory", "bytes": 268435456, "samples_us": [111.85, 111.8, 111.9], "round_medians_us": [111.85]},
+  {"kind": "memory", "bytes": 268435456, "beside": "traffic", "blocks": 24, "samples_us": [149.13], "round_medians_us": [149.13]},
+  {"kind": "launch", "samples_us": [2.5], "round_medians_us": [2.5]},
+  {"kind": "cuda_malloc", "bytes": 2097152, "samples_us": [100, 101, 99], "round_medians_us": [100]},
+  {"kind": "cuda_free", "bytes": 2097152, "failure": "no such luck"}]}
+END
+answers "stored samples are fitted again" 0 calibrate --from samples.json --output mine.json
+ok "constants are compared with the preset's" prints "h100-sxm-80gb"
+ok "what was not measured is said" prints "not measured"
+ok "what failed too" prints "failed: cuda_free of 2.00 MiB: no such luck"
+ok "and what one GPU cannot tell" prints "One GPU: collectives, and what links carry, stay as the cluster has them."
+ok "a slower kernel beside traffic" prints "1.33 x"
+ok "a launch" prints "A bare launch takes the host 2.5 us"
+answers "run takes the file" 0 run llama-3-8b --cluster mine.json --json
+ok "with the device in it" prints '"NVIDIA H100 80GB HBM3"'
+ok "a quarter of the bandwidth was gone" grep -q '"memory_limit":.*0\.25' mine.json
+answers "JSON has the constants" 0 calibrate --from samples.json --json
+ok "the measured cudaMalloc" sh -c 'grep -A1 "\"cuda_malloc_us\"" out | grep -q "100"'
+refuses "samples of an unknown device need a name" "name the device to begin with by --device" calibrate \
+  --from "$(sed 's/NVIDIA H100 80GB HBM3/Voodoo 2/' samples.json >voodoo.json; echo voodoo.json)"
+answers "which may be given" 0 calibrate --from voodoo.json --device a10g-24gb
+refuses "options for measuring do not go with files" "are for measuring, not for --from" calibrate --from two.txt --budget 5min
+refuses "a budget is a time" "is not a time up to a day" calibrate --budget 5lightyears
+refuses "a plan needs a network" "--plan and --set need a network" calibrate --plan fsdp2
+refuses "ranks are for tables" "are for tables of --from" calibrate --ranks 8
+# With or without CUDA: this program cannot measure where there is no GPU.
+run calibrate --budget 1s
+ok "what is missing for measuring is said" sh -c 'test "$1" -eq 0 || grep -qE -e "--with-cuda|GPU" err' sh "$status"
 finish

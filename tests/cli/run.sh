@@ -85,10 +85,31 @@ refuses "a failure is in a step that is simulated" "step 2 is beyond the 1 steps
 answers "memory may run out first" 1 run tiny --memory-limit 100MiB --set failure.rank=3 --set 'failure.at=step 2 clip 0'
 ok "and the failure is not reached" grep -q 'memory runs out before rank 3 fails' out
 
+# Steps that repeat are not played again.
+answers "ten thousand steps take no longer than a few" 0 run tiny --steps 10000 --json
+ok "the rest are counted" grep -qE '"repeated_steps":	99[0-9][0-9],' out
+answers "sixteen are all simulated" 0 run tiny --steps 16 --json
+ok "each of them" grep -q '"repeated_steps":	0,' out
+
+# The model is built under the same limit.
+answers "a model that cannot be built does not fit" 1 run llama-3-8b --plan fsdp1 --memory-limit 20GiB
+ok "and the construction is named" grep -q '^DOES NOT FIT  construction of layers.22' out
+ok "with its peak" grep -q '^PEAK    20.0 GiB allocated in construction' out
+answers "it is a run like others" 1 run llama-3-8b --plan fsdp1 --memory-limit 20GiB --output unbuilt --json
+answers "of which figures can be made" 0 plot timeline unbuilt --terminal dumb
+
 # Ranks of ZeRO-2 differ by what falls into their partition: here the embedding does into rank 0's.
 answers "another rank that has no room is found" 1 run llama-3-8b --plan zero2 --rank 3 --memory-limit 36GiB \
   --set batch.sequence_length=2048
 ok "and named" grep -q 'rank 0' out
+# ZeroRedundancyOptimizer deals three equal layers to two ranks: rank 0 has the states of two.
+printf '%s' '{"family": "blocks", "hidden": 2048, "embedding": false, "head": false, "loss": "sum",
+  "blocks": [{"repeat": 3, "ops": [{"op": "linear", "out": 2048}]}]}' >three.json
+answers "a rank that updates more than this one decides" 1 run three.json --rank 1 --memory-limit 260MiB --plan ddp \
+  --set mesh.replicate=2 --set batch.sequence_length=64 --set precision=null --set ddp.zero_redundancy_optimizer=true
+ok "and is named too" grep -q 'rank 0' out
+answers "with room for both it fits" 0 run three.json --rank 1 --memory-limit 280MiB --plan ddp \
+  --set mesh.replicate=2 --set batch.sequence_length=64 --set precision=null --set ddp.zero_redundancy_optimizer=true
 
 # A tied weight that groups cannot share counts twice, and the report says so.
 answers "a tied model in groups of their own" 0 run llama-3.2-1b --verbose

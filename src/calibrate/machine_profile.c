@@ -1,0 +1,90 @@
+/* machine_profile.c - puts device, collectives and contention into a cluster's JSON. */
+#include "calibrate/machine_profile.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/json_document.h"
+#include "base/json_output.h"
+#include "calibrate/device_writer.h"
+#include "calibrate/measurement_report.h"
+#include "calibrate/profile_writer.h"
+#include "spec/cluster_spec.h"
+#include "spec/preset.h"
+
+char *
+cluster_preset_for(const char *device)
+{
+  g_auto(GStrv) names = preset_names("cluster");
+  g_autofree char *model = g_strndup(device, strcspn(device, "-"));
+  char *best = NULL;
+  for (int i = 0; names != NULL && names[i] != NULL; i++) {
+    g_autoptr(ClusterSpec) cluster = cluster_spec_load(names[i], NULL);
+    if (cluster == NULL || strcmp(cluster->device->name, device) != 0)
+      continue;
+    /* Rather "h200-8" than a machine that has a name of its own. */
+    if (best != NULL && !g_str_has_prefix(names[i], model))
+      continue;
+    g_free(best);
+    best = g_strdup(names[i]);
+    if (g_str_has_prefix(best, model))
+      break;
+  }
+  return best;
+}
+
+static void
+replace(cJSON *object, const char *key, cJSON *value)
+{
+  cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+  cJSON_AddItemToObject(object, key, value);
+}
+
+static void
+add_contention(cJSON *root, const MachineProfile *p)
+{
+  double share = measured_memory_share(p->measured);
+  if (share <= 0)
+    return;
+  cJSON *section = cJSON_GetObjectItemCaseSensitive(root, "contention");
+  if (!cJSON_IsObject(section)) {
+    section = cJSON_CreateObject();
+    replace(root, "contention", section);
+  }
+  g_autofree char *source =
+      g_strdup_printf("measured, %s: element-wise kernels beside blocks that copy", p->when);
+  replace(section, "memory_limit", cJSON_CreateNumber(round(MIN(share, 0.99) * 1000) / 1000));
+  replace(section, "_memory_limit", cJSON_CreateString(source));
+}
+
+static cJSON *
+device_json(const MachineProfile *p, GError **error)
+{
+  g_autofree char *text =
+      device_profile_rewritten(p->device, p->constants, &p->measured->facts, p->when, error);
+  return text != NULL ? cJSON_Parse(text) : NULL;
+}
+
+char *
+machine_profile_text(const MachineProfile *p, GError **error)
+{
+  cJSON *device = device_json(p, error);
+  if (device == NULL)
+    return NULL;
+  g_autofree char *text = profile_write(p->cluster, p->collectives, error);
+  if (text == NULL) {
+    cJSON_Delete(device);
+    return NULL;
+  }
+  cJSON *root = cJSON_Parse(text);
+  const ProbeFacts *facts = &p->measured->facts;
+  g_autofree char *summary = g_strdup_printf("%s, measured on %s", facts->device, p->when);
+  replace(root, "_summary", cJSON_CreateString(summary));
+  replace(device, "name", cJSON_CreateString(facts->device));
+  replace(root, "device", device);
+  /* Of a job on several nodes each has as many. */
+  if (facts->ranks > facts->ranks_of_node)
+    replace(root, "gpus_per_node", cJSON_CreateNumber(facts->ranks_of_node));
+  add_contention(root, p);
+  return json_finish(root);
+}
