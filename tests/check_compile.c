@@ -417,7 +417,7 @@ START_TEST(what_cannot_be_compiled_is_refused)
        "key 'compile': strategy zero3 has hooks on every module"},
       {"{'strategy': 'fsdp2', 'mesh': {'shard': 2}, 'compile': 'per_block', 'batch': "
        "{'sequence_length': 32}, 'fsdp': {'groups': ['layers.1.attention']}}",
-       "key 'compile': layers.1.attention is a group inside of a block"},
+       "key 'fsdp.groups': 'layers.1.attention' lies inside of a compiled block"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     g_autoptr(GError) error = NULL;

@@ -101,7 +101,8 @@ static const Dimension common[] = {
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
                                      "fsdp.blocks_per_group=2",
-                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]"};
+                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]",
+                                     "fsdp.groups=[\"layers.1.*\",\"layers.2.feed_forward\"]"};
 static const char *const places[] = {"fsdp.embedding=root", "fsdp.embedding=own fsdp.head=own",
                                      "fsdp.embedding=own", "fsdp.head=own fsdp.reshard_head=true"};
 static const char *const reshards[] = {"fsdp.reshard_after_forward=null",

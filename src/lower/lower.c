@@ -241,33 +241,44 @@ lower_state_layout(const LowerInput *in, GError **error)
 
 /* ---- steps ---- */
 
-/* The step from which on the same phases follow every step. */
-static int
-alike_from(const PhaseSpec *phases, int steps)
+/* Do the same phases follow two steps? */
+static gboolean
+are_alike(const PhaseSpec *phases, int a, int b, int steps)
 {
-  int from = steps;
-  while (from > 1 &&
-         phase_spec_evaluates(phases, from - 1, steps) ==
-             phase_spec_evaluates(phases, from, steps) &&
-         phase_spec_saves(phases, from - 1, steps) == phase_spec_saves(phases, from, steps))
-    from--;
-  return from;
+  return phase_spec_evaluates(phases, a, steps) == phase_spec_evaluates(phases, b, steps) &&
+         phase_spec_saves(phases, a, steps) == phase_spec_saves(phases, b, steps);
 }
 
-/* Writes steps, and what follows them, until one is like the one before; the rest repeat it. */
+/* How many steps after this one are like it in that, one after another. */
+static int
+count_alike(const PhaseSpec *phases, int step, int steps)
+{
+  int count = 0;
+  while (step + count < steps && are_alike(phases, step, step + count + 1, steps))
+    count++;
+  return count;
+}
+
+/* Writes steps, and what follows them, until one is like the one before; the rest repeat it, or
+ * those up to the next that another phase follows. */
 static void
 write_steps(StepWalk *w, Phases *phases, int steps)
 {
   ProgramBuilder *builder = w->x->builder;
+  const PhaseSpec *spec = &w->x->plan->phases;
   gboolean repeats = FALSE;
-  int alike = alike_from(&w->x->plan->phases, steps);
   for (int step = 1; step <= steps; step++) {
     w->x->step = step;
     if (!repeats) {
       program_builder_begin_list(builder);
       step_walk_step(w);
       phases_after_step(phases, step, steps);
-      repeats = step > 1 && step >= alike && program_builder_fold_last_list(builder);
+      gboolean again = step > 1 && are_alike(spec, step - 1, step, steps);
+      int alike = again ? count_alike(spec, step, steps) : 0;
+      if (again && step + alike == steps)
+        repeats = program_builder_fold_last_list(builder);
+      else if (alike > 0 && program_builder_repeat_before_last(builder, alike))
+        step += alike;
     }
     program_builder_add_step(builder);
   }

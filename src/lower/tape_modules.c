@@ -117,9 +117,14 @@ tape_exit_module(Tape *t, int module, TensorRef *output)
     retain_module(t->x, module);
   after_module(t, module, output);
   int unit = unit_at(t->x->unit_ends, module);
-  if (unit < 0 || t->recomputing != NULL)
+  if (unit < 0)
     return;
   program_builder_set_module(t->builder, module);
+  if (t->recomputing != NULL) {
+    if (t->strategy->after_recompute != NULL)
+      t->strategy->after_recompute(t->x, unit);
+    return;
+  }
   t->x->output_requires_grad = output->node >= 0;
   int token = t->strategy->after_forward(t->x, unit);
   if (output->node >= 0)

@@ -147,7 +147,7 @@ gboolean
 fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error) ||
-      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, error))
+      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, FALSE, error))
     return FALSE;
   if (!plan->accumulation.reshard_after_backward)
     return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",

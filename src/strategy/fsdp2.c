@@ -58,6 +58,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
     return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
                             "needs replicas: mesh.replicate is 1");
+  if (plan->optimizer.name == OPTIMIZER_SGD &&
+      plan->optimizer.implementation == OPTIMIZER_FUSED) /* _sharding_prop.py */
+    return plan_spec_refuse(plan, error, "optimizer.implementation",
+                            "fused SGD has no sharding strategy for FSDP2's DTensors: use foreach");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
@@ -67,7 +71,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return fsdp_groups_accept(plan, network, error) && accept_padding(plan, network, error);
+  return fsdp_groups_accept(plan, network, TRUE, error) && accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -205,6 +209,7 @@ setup(StrategyContext *x)
   f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->pins = f->offloads && plan_spec_number(plan, "pin_memory") != 0;
   f->previous_gather = f->reduce_input = NO_STORAGE;
+  f->forward_root = -1;
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
   f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
   if (f->replicas > 1)
@@ -325,13 +330,39 @@ begin_step(StrategyContext *x)
   }
 }
 
-/* The root's pre-forward: gathers may not overtake the optimizer step. */
+/* _root_pre_forward, of the first module of a forward: gathers may not overtake the optimizer step.
+ */
+static void
+root_pre_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->forward_root >= 0)
+    return;
+  f->forward_root = unit;
+  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
+  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+}
+
+/* Its end lets the last all-gather output go (_post_forward). */
+static void
+root_post_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->forward_root != unit)
+    return;
+  f->forward_root = -1;
+  if (f->previous_gather == NO_STORAGE)
+    return;
+  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
+  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
+  live_storage_clear(x->live, &f->previous_gather);
+}
+
 static void
 begin_forward(StrategyContext *x)
 {
   begin_micro_batch(x);
-  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
-  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+  root_pre_forward(x, 0);
 }
 
 static void
@@ -369,20 +400,30 @@ after_forward(StrategyContext *x, int unit)
 static void
 end_forward(StrategyContext *x)
 {
-  Fsdp2 *f = fsdp2_of(x);
-  if (f->previous_gather == NO_STORAGE)
-    return;
-  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
-  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
-  live_storage_clear(x->live, &f->previous_gather);
+  root_post_forward(x, 0);
 }
 
+/* A group around the checkpoint's region is in backward already, which gathered its parameters.
+ * One inside of the region knows nothing of that: it begins a forward, from which its parameters
+ * stay until its backward. */
 static void
 before_recompute(StrategyContext *x, int unit)
 {
   Group *g = &fsdp2_of(x)->groups[unit];
+  if (!g->in_backward) {
+    root_pre_forward(x, unit);
+    before_forward(x, unit);
+    return;
+  }
   group_unshard(x, g);
   group_wait_for_unshard(x, g, FALSE);
+}
+
+static void
+after_recompute(StrategyContext *x, int unit)
+{
+  if (!fsdp2_of(x)->groups[unit].in_backward)
+    root_post_forward(x, unit);
 }
 
 static void
@@ -390,6 +431,7 @@ before_backward(StrategyContext *x, int unit, int token)
 {
   Fsdp2 *f = fsdp2_of(x);
   Group *g = &f->groups[unit];
+  g->in_backward = TRUE;
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
   if (g->count == 0)
     return;
@@ -418,6 +460,7 @@ end_backward(StrategyContext *x)
   gboolean last = x->last_micro_batch || !x->plan->accumulation.set_last_backward;
   for (int i = 0; i < f->count; i++) {
     Group *g = &f->groups[i];
+    g->in_backward = FALSE;
     if (!g->reduced && g->count > 0)
       group_post_backward(x, g);
     if (!last)
@@ -533,9 +576,11 @@ expected(StrategyContext *x)
   /* Their norms; those of gradients on the host are summed between hosts. */
   if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
     total.elements_all_reduced += network_trainable_tensors(x->network);
-  /* Below the first group that is reached, other orders than the implicit one are not counted. */
-  if (first > 0 && (plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||
-                    plan->accumulation.set_last_backward))
+  /* Below the first group that is reached, other orders than the implicit one are not counted; and
+   * modules inside of a block are not used in the order of their definition. */
+  gboolean other_order = plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||
+                         plan->accumulation.set_last_backward;
+  if ((first > 0 && other_order) || (fsdp_groups_given(plan) && strategy_freezes(x->network)))
     total.elements_gathered = EXPECTED_UNKNOWN;
   return total;
 }
@@ -565,6 +610,7 @@ const Strategy strategy_fsdp2 = {
     .after_forward = after_forward,
     .end_forward = end_forward,
     .before_recompute = before_recompute,
+    .after_recompute = after_recompute,
     .before_backward = before_backward,
     .after_backward = after_backward,
     .end_backward = end_backward,
