@@ -661,6 +661,45 @@ START_TEST(fsdp1_without_sharding_reads_a_clone_of_everything)
 }
 END_TEST
 
+/* Storages of that name that the construction makes, the checkpoint's restoration included. */
+static int
+made_at_first(const Simulated *s, const char *what)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+  int count = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    count += strcmp(program_text(program, storage->what), what) == 0;
+  }
+  return count;
+}
+
+/* _param_name_infos has a shared parameter under both of its names, so it is gathered twice.  On
+ * seven ranks the last one's rows of everything are short; hybrid shards are padded as well. */
+START_TEST(fsdp1_gathers_a_tied_weight_under_both_names)
+{
+  static const char tied[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160, 'num_hidden_layers': 2,"
+      " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256,"
+      " 'tie_word_embeddings': true, 'implementation': 'torchtitan'}";
+  static const char *const strategies[] = {"fsdp.sharding_strategy=FULL_SHARD",
+                                           "fsdp.sharding_strategy=HYBRID_SHARD"};
+  for (int i = 0; i < 2; i++) {
+    const char *const set[] = {"phases.load.optimizer=false", "mesh.shard=7", strategies[i], NULL};
+    g_autoptr(Simulated) s =
+        simulation_execute(&(Simulation){tied, strategies_tried[2], set, 6}, 1, WITHOUT_LIMIT);
+    ck_assert_int_eq(made_at_first(s, "gathered rows"), 9 * LAYERS + 2 + 1);
+    ck_assert_int_eq(made_at_first(s, "padded rows"), 9 * LAYERS + 2 + 1);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+  }
+}
+END_TEST
+
 START_TEST(after_a_restore_the_first_step_is_like_the_others)
 {
   const char *const set[] = {"phases.load.from.strategy=zero3", "phases.load.from.shard=3", NULL};
@@ -886,6 +925,7 @@ test_suite(void)
   tcase_add_test(restoring, another_number_of_shards_is_read_once);
   tcase_add_test(restoring, fsdp1_reads_rows_and_spreads_them_over_flat_parameters);
   tcase_add_test(restoring, fsdp1_without_sharding_reads_a_clone_of_everything);
+  tcase_add_test(restoring, fsdp1_gathers_a_tied_weight_under_both_names);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
   suite_add_tcase(suite, restoring);
   TCase *recorded = tcase_create("recorded");

@@ -98,17 +98,28 @@ add_clone(const Saving *s, const Handle *h, StorageId full, int parameter)
   state_dict_add(x, s->dict, &tensor);
 }
 
+/* Parameters as a state dict names them: the handle's, then a tied one under its other name. */
+static int
+names_of(const Saving *s, const Handle *h)
+{
+  const Network *n = s->x->network;
+  for (int i = 0; i < h->count && n->tied_module >= 0; i++)
+    if (h->parameter[i] == n->tied_weight)
+      return h->count + 1;
+  return h->count;
+}
+
+static int
+named(const Saving *s, const Handle *h, int name)
+{
+  return name < h->count ? h->parameter[name] : s->x->network->tied_weight;
+}
+
 static void
 add_clones(const Saving *s, const Handle *h, StorageId full)
 {
-  int tied = s->x->network->tied_weight;
-  gboolean again = FALSE;
-  for (int i = 0; i < h->count; i++) {
-    add_clone(s, h, full, h->parameter[i]);
-    again |= s->x->network->tied_module >= 0 && h->parameter[i] == tied;
-  }
-  if (again) /* under its other name */
-    add_clone(s, h, full, tied);
+  for (int i = 0; i < names_of(s, h); i++)
+    add_clone(s, h, full, named(s, h, i));
 }
 
 static void
@@ -278,11 +289,11 @@ write_back(const Saving *s, Handle *h, StorageId full, const StorageId *rows)
 {
   StrategyContext *x = s->x;
   double size = dtype_size(s->f->stored);
-  for (int i = 0; i < h->count; i++) {
+  for (int i = 0; i < names_of(s, h); i++) {
     fsdp1_operand(x, rows[i], s->f->stored, ROLE_READ);
     fsdp1_operand(x, full, s->f->stored, ROLE_ACCUMULATE);
     strategy_launch(x, STREAM_COMPUTE, "copy",
-                    2 * size * (double) network_parameter(x->network, h->parameter[i])->elements);
+                    2 * size * (double) network_parameter(x->network, named(s, h, i))->elements);
   }
   if (full != h->shard) {
     fsdp1_operand(x, full, s->f->stored, ROLE_READ);
@@ -293,7 +304,7 @@ write_back(const Saving *s, Handle *h, StorageId full, const StorageId *rows)
       strategy_launch(x, STREAM_COMPUTE, "copy", 2 * size * (double) h->shard_elements);
   }
   live_storage_drop(x->live, full);
-  for (int i = 0; i < h->count; i++)
+  for (int i = 0; i < names_of(s, h); i++)
     live_storage_drop(x->live, rows[i]);
 }
 
@@ -303,10 +314,10 @@ load_unit(const Saving *s, int index)
   Fsdp1 *f = s->f;
   Handle *h = &f->handles[index];
   int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
-  g_autofree StorageId *rows = g_new(StorageId, MAX(h->count, 1));
+  g_autofree StorageId *rows = g_new(StorageId, MAX(names_of(s, h), 1));
   StorageId local = NO_STORAGE;
-  for (int i = 0; i < h->count; i++)
-    rows[i] = gather_rows(s, h, h->parameter[i], &local);
+  for (int i = 0; i < names_of(s, h); i++)
+    rows[i] = gather_rows(s, h, named(s, h, i), &local);
   StorageId full = h->count > 0 ? unshard(s, h) : NO_STORAGE;
   live_storage_clear(s->x->live, &local);
   while (next < f->count &&
@@ -325,9 +336,10 @@ load_whole(const Saving *s)
   StrategyContext *x = s->x;
   for (int i = 0; i < s->f->count; i++) {
     Handle *h = &s->f->handles[i];
-    for (int k = 0; k < h->count; k++) {
-      gint64 elements = network_parameter(x->network, h->parameter[k])->elements;
-      fsdp1_operand(x, rows_of(s->dict, h->parameter[k]), s->f->stored, ROLE_READ);
+    for (int k = 0; k < names_of(s, h); k++) {
+      int parameter = named(s, h, k);
+      gint64 elements = network_parameter(x->network, parameter)->elements;
+      fsdp1_operand(x, rows_of(s->dict, parameter), s->f->stored, ROLE_READ);
       fsdp1_operand(x, h->shard, s->f->stored, ROLE_ACCUMULATE);
       strategy_launch(x, STREAM_COMPUTE, "copy",
                       2.0 * (double) elements * dtype_size(s->f->stored));
