@@ -155,6 +155,7 @@ libhighwater_a_SOURCES += \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
   src/network/compile.c src/network/compile_private.h \
+  src/network/compile_backward.c \
   src/network/compile_graph.c \
   src/network/compile_kernels.c \
   src/network/compile_partition.c \

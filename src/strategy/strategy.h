@@ -70,7 +70,6 @@ struct _StrategyContext {
   const DeviceProfile *device;
   int rank;            /* this rank's place in the shard group */
   int global_rank;     /* and among all */
-  int replica;         /* and among the replicas */
   gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
