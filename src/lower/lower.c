@@ -169,7 +169,6 @@ context_init(StrategyContext *x, const LowerInput *in)
       .device = in->device,
       .rank = in->rank % in->plan->shard,
       .global_rank = in->rank,
-      .replica = in->rank / in->plan->shard,
       .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };

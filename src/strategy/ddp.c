@@ -51,6 +51,7 @@ typedef struct {
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
+  (void) network;
   if (plan->shard != 1)
     return plan_spec_refuse(plan, error, "mesh.shard", "ddp does not shard: use mesh.replicate");
   static const char *const unsupported[] = {"static_graph", "overlap_with_ddp"};
@@ -69,9 +70,6 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "phases.save.optimizer",
                             "states that ZeroRedundancyOptimizer has partitioned are not yet "
                             "saved");
-  if (partitions && strategy_freezes(network))
-    return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer",
-                            "not yet supported with frozen parameters");
   return strategy_accept_unsharded(plan, error);
 }
 

@@ -46,6 +46,7 @@ typedef struct {
       local_elements; /* this rank's elements, without padding: what optimizer state is made for */
   gint64 offset;      /* elements into `unsharded` at which it begins */
   gint32 node;        /* its AccumulateGrad node in the current graph */
+  gboolean ignored;   /* kept out of what the strategy shards: whole on every rank */
 } ParameterState;
 
 /* A unit's report entry and what the walk needs to know of it. */
@@ -69,7 +70,6 @@ struct _StrategyContext {
   const DeviceProfile *device;
   int rank;            /* this rank's place in the shard group */
   int global_rank;     /* and among all */
-  int replica;         /* and among the replicas */
   gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
