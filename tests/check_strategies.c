@@ -114,10 +114,15 @@ static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
 static const char *const prefetches[] = {"fsdp.forward_prefetch=0", "fsdp.forward_prefetch=1",
                                          "fsdp.backward_prefetch=2",
                                          "fsdp.forward_prefetch=3 fsdp.backward_prefetch=1"};
+static const char *const left_alone[] = {
+    "fsdp.ignored=null", "fsdp.ignored=[\"*.1.*\"] trainable=[\"!*.1.*\"]",
+    "fsdp.ignored=[\"*norm*\",\"*.0.*\"] optimizer.clip_grad_norm=null optimizer.name=sgd "
+    "optimizer.implementation=forloop"};
 static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true",
                                        "fsdp.cpu_offload=true fsdp.pin_memory=false"};
-static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
-                                    DIMENSION(prefetches), DIMENSION(memories)};
+static const Dimension of_fsdp[] = {DIMENSION(groups),   DIMENSION(places),
+                                    DIMENSION(reshards), DIMENSION(prefetches),
+                                    DIMENSION(memories), DIMENSION(left_alone)};
 
 static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.wrap=all",
                                         "fsdp.blocks_per_group=0",

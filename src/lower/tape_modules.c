@@ -102,7 +102,8 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args)
     for (int i = 0; i < n; i++)
       cast_input(t, &args[i], module);
   s->before_forward(t->x, unit);
-  if (s->marks_inputs && args[0].node >= 0)
+  const Unit *u = g_ptr_array_index(t->x->units, (guint) unit);
+  if (s->marks_inputs && u->parameters->len > 0 && args[0].node >= 0)
     autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
   if (s->wants_input_gradient != NULL && args[0].node >= 0 && !t->x->no_grad &&
       s->wants_input_gradient(t->x, unit))

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "strategy/fsdp2_private.h"
 #include "strategy/fsdp_groups.h"
+#include "strategy/fsdp_ignored.h"
 #include "strategy/fsdp_options.h"
 
 /* Elements that all ranks hold together, far below what sums over a step could overflow. */
@@ -71,7 +72,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return fsdp_groups_accept(plan, network, TRUE, error) && accept_padding(plan, network, error);
+  return fsdp_groups_accept(plan, network, TRUE, error) &&
+         fsdp_ignored_accept(plan, network, error) && accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -127,7 +129,8 @@ make_units(StrategyContext *x)
 {
   const Network *n = x->network;
   g_autofree int *owner = g_new(int, n->parameters->len);
-  memset(owner, -1, sizeof(int) * n->parameters->len);
+  for (guint i = 0; i < n->parameters->len; i++)
+    owner[i] = x->parameters[i].ignored ? G_MAXINT : -1;
   int root = strategy_new_unit(x, "root");
   if (fsdp_groups_given(x->plan))
     fsdp_groups_make_units(x, owner);
@@ -197,6 +200,17 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
 }
 
 static void
+mark_ignored(StrategyContext *x)
+{
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    const Parameter *p = network_parameter(x->network, (int) i);
+    x->parameters[i].ignored = fsdp_ignores(x->plan, p->name);
+    if (x->parameters[i].ignored)
+      x->parameters[i].local_elements = p->elements;
+  }
+}
+
+static void
 setup(StrategyContext *x)
 {
   Fsdp2 *f = x->state = g_new0(Fsdp2, 1);
@@ -215,6 +229,7 @@ setup(StrategyContext *x)
   if (f->replicas > 1)
     f->replicate_communicator =
         program_builder_communicator(x->builder, "replicate", f->replicas, f->ranks);
+  mark_ignored(x);
   make_units(x);
   f->count = (int) x->units->len;
   f->groups = g_new0(Group, f->count);
@@ -275,13 +290,15 @@ reset_shard(StrategyContext *x, int parameter, const Shard *shard)
 static void
 construct_parameter(StrategyContext *x, int parameter)
 {
-  const Shard *shard = &fsdp2_of(x)->shards[parameter];
-  gint64 bytes = shard->local_elements * dtype_size(fsdp2_of(x)->stored);
-  StorageId old = x->parameters[parameter].sharded; /* a tied weight is visited twice */
-  x->parameters[parameter].sharded =
+  ParameterState *state = &x->parameters[parameter];
+  gint64 bytes = state->local_elements * dtype_size(fsdp2_of(x)->stored);
+  StorageId old = state->sharded; /* a tied weight is visited twice */
+  state->sharded =
       live_storage_alloc_in(x->live, fsdp2_of(x)->offloads ? SPACE_HOST : SPACE_DEVICE, bytes,
                             STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
   live_storage_drop(x->live, old);
+  if (state->ignored)
+    state->unsharded = state->sharded;
 }
 
 /* A module that fully_shard was called on ends its _apply: its short shards are padded then.  The
@@ -542,6 +559,27 @@ first_gathered_in_backward(const StrategyContext *x, const Fsdp2 *f)
   return i;
 }
 
+/* Bytes of parameters that no group has. */
+static gint64
+ignored_bytes(const StrategyContext *x)
+{
+  gint64 bytes = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    if (x->parameters[i].ignored)
+      bytes += x->parameters[i].local_elements * dtype_size(fsdp2_of(x)->stored);
+  return bytes;
+}
+
+/* Tensors whose norms are summed over ranks. */
+static int
+sharded_gradients(const StrategyContext *x)
+{
+  int count = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    count += network_parameter(x->network, (int) i)->trainable && !x->parameters[i].ignored;
+  return count;
+}
+
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
  * gradients are reduced once in every micro-batch that synchronizes, and summed over replicas in
  * every n-th of them and the last. */
@@ -550,7 +588,7 @@ expected(StrategyContext *x)
 {
   const Fsdp2 *f = fsdp2_of(x);
   const PlanSpec *plan = x->plan;
-  ExpectedTotals total = {0};
+  ExpectedTotals total = {.parameter_bytes = ignored_bytes(x)};
   int steps = plan->accumulation.steps,
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
   gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
@@ -575,7 +613,7 @@ expected(StrategyContext *x)
     total.elements_gathered += misled_prefetch(f, plan);
   /* Their norms; those of gradients on the host are summed between hosts. */
   if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
-    total.elements_all_reduced += network_trainable_tensors(x->network);
+    total.elements_all_reduced += sharded_gradients(x);
   /* Below the first group that is reached, other orders than the implicit one are not counted; and
    * modules inside of a block are not used in the order of their definition. */
   gboolean other_order = plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||

@@ -37,6 +37,8 @@ static const OptionInfo options[] = {
      "FSDP1 only: what is sharded, and when parameters are freed"},
     {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL,
      "FSDP1 only: the host waits so that at most two all-gathers are in flight"},
+    {"ignored", OPTION_NAME_LISTS, "null", 0, 0, NULL,
+     "FSDP2 only: patterns of parameters that stay whole on every rank and are not reduced"},
     {"wrap", OPTION_ENUM, "\"alike\"", 0, 0, wraps,
      "FSDP1 only: of blocks of which some are checkpointed those like the first, or all"},
     {"use_orig_params", OPTION_BOOL, "true", 0, 0, NULL,

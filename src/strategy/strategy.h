@@ -46,6 +46,7 @@ typedef struct {
       local_elements; /* this rank's elements, without padding: what optimizer state is made for */
   gint64 offset;      /* elements into `unsharded` at which it begins */
   gint32 node;        /* its AccumulateGrad node in the current graph */
+  gboolean ignored;   /* kept out of what the strategy shards: whole on every rank */
 } ParameterState;
 
 /* A unit's report entry and what the walk needs to know of it. */
