@@ -269,41 +269,69 @@ json_pull_null(JsonPull *pull)
   return peek(pull) == 'n' && read_literal(pull, "null");
 }
 
+/* Takes the byte that was peeked into pull->text. */
+static void
+take(JsonPull *pull, int byte)
+{
+  pull->source->at++;
+  g_string_append_c(pull->text, (char) byte);
+}
+
 static guint
-skip_digits(JsonPull *pull)
+take_digits(JsonPull *pull)
 {
   guint count = 0;
   int byte = byte_source_peek(pull->source);
   for (; byte >= '0' && byte <= '9'; byte = byte_source_peek(pull->source)) {
-    pull->source->at++;
+    take(pull, byte);
     count++;
   }
   return count;
 }
 
+/* Reads a number into pull->text. */
 static gboolean
-skip_number(JsonPull *pull)
+read_number(JsonPull *pull)
 {
+  g_string_truncate(pull->text, 0);
   if (byte_source_peek(pull->source) == '-')
-    byte_source_next(pull->source);
+    take(pull, '-');
   gboolean zero = byte_source_peek(pull->source) == '0';
-  guint count = skip_digits(pull);
+  guint count = take_digits(pull);
   if (zero && count > 1)
     return json_pull_fail(pull, "a number that begins with 0");
   gboolean ok = count > 0;
   if (ok && byte_source_peek(pull->source) == '.') {
-    byte_source_next(pull->source);
-    ok = skip_digits(pull) > 0;
+    take(pull, '.');
+    ok = take_digits(pull) > 0;
   }
   int byte = byte_source_peek(pull->source);
   if (ok && (byte == 'e' || byte == 'E')) {
-    byte_source_next(pull->source);
+    take(pull, byte);
     byte = byte_source_peek(pull->source);
     if (byte == '+' || byte == '-')
-      byte_source_next(pull->source);
-    ok = skip_digits(pull) > 0;
+      take(pull, byte);
+    ok = take_digits(pull) > 0;
   }
   return ok || unexpected(pull, byte_source_peek(pull->source), "a digit");
+}
+
+gboolean
+json_pull_number(JsonPull *pull, const char **text)
+{
+  int byte = peek(pull);
+  if (byte != '-' && (byte < '0' || byte > '9'))
+    return unexpected(pull, byte, "a number");
+  if (!read_number(pull))
+    return FALSE;
+  *text = pull->text->str;
+  return TRUE;
+}
+
+int
+json_pull_peek(JsonPull *pull)
+{
+  return peek(pull);
 }
 
 /* One value without members of its own, or the beginning of one with. */
@@ -325,7 +353,7 @@ skip_one(JsonPull *pull)
   case 'n':
     return read_literal(pull, "null");
   default:
-    return byte == '-' || (byte >= '0' && byte <= '9') ? skip_number(pull)
+    return byte == '-' || (byte >= '0' && byte <= '9') ? read_number(pull)
                                                        : unexpected(pull, byte, "a value");
   }
 }
