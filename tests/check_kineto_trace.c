@@ -134,6 +134,34 @@ START_TEST(all_spellings_mean_the_same)
 }
 END_TEST
 
+/* What profilers have really written: a bandwidth of infinity, a file name of Windows, a line end
+ * within a name, a byte of Latin-1. */
+START_TEST(what_writers_got_wrong_is_taken)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(KinetoTrace) trace = read_text(
+      "{\"traceEvents\": [" DEVICE(
+          "Memcpy", "Memcpy HtoD (Pageable -> Device)", 7,
+          0, "\"bytes\": 200, \"memory bandwidth (GB/s)\": inf") "," DEVICE("kernel",
+                                                                            "caf\xe9\n\\Kernel", 8,
+                                                                            1,
+                                                                            "\"a\": -nan, \"b\": "
+                                                                            "NaN, \"c\": "
+                                                                            "[-Infinity]") "], "
+                                                                                           "\"trace"
+                                                                                           "Name\":"
+                                                                                           " \"D:"
+                                                                                           "\\Trace"
+                                                                                           "s\\x."
+                                                                                           "json\""
+                                                                                           "}",
+      &error);
+  ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+  ck_assert_uint_eq(trace->kernels, 2);
+  ck_assert_ptr_nonnull(find_row(trace, "caf\xef\xbf\xbd\n\\Kernel"));
+}
+END_TEST
+
 START_TEST(other_texts_are_no_traces)
 {
   const char *const others[] = {"", "[1,0]<stdout>: 65536 16384 float sum",
@@ -397,6 +425,7 @@ static const struct {
      "event 'k' has a negative duration"},
     {"{\"traceEvents\": [{\"ph\": \"X\", \"ts\": \"soon\"}]}", "'soon' is no time in microseconds"},
     {"{\"traceEvents\": [{\"ph\": \"X\", \"ts\": 1e300}]}", "is no time in microseconds"},
+    {"{\"traceEvents\": [{\"a\": soon}]}", "'}' where a value is expected"},
     {"{\"traceEvents\": []} {", "'{' where the end of the input is expected"},
     /* Cut before any kernel was there. */
     {"{\"traceEvents\": [" MM(1, 2) ", {\"ph\"", "the input ends where ':' is expected"},
@@ -636,6 +665,7 @@ test_suite(void)
   TCase *reading = tcase_create("reading");
   tcase_add_test(reading, a_kernel_belongs_to_its_op);
   tcase_add_loop_test(reading, all_spellings_mean_the_same, 0, G_N_ELEMENTS(spellings));
+  tcase_add_test(reading, what_writers_got_wrong_is_taken);
   tcase_add_test(reading, other_texts_are_no_traces);
   tcase_add_test(reading, the_innermost_running_op_launched_it);
   tcase_add_test(reading, one_call_is_one_run_of_all_its_kernels);

@@ -168,9 +168,27 @@ read_escape(JsonPull *pull)
   if (byte == 'u')
     return read_unicode_escape(pull);
   const char *found = byte > 0 ? strchr(from, byte) : NULL;
-  if (!found)
+  if (found) {
+    g_string_append_c(pull->text, to[found - from]);
+    return TRUE;
+  }
+  if (!pull->lenient || byte < 0)
     return unexpected(pull, byte, "an escape sequence");
-  g_string_append_c(pull->text, to[found - from]);
+  g_string_append_c(pull->text, '\\');
+  g_string_append_c(pull->text, (char) byte);
+  return TRUE;
+}
+
+/* What is not UTF-8 in pull->text is replaced if that is allowed. */
+static gboolean
+check_utf8(JsonPull *pull)
+{
+  if (g_utf8_validate(pull->text->str, (gssize) pull->text->len, NULL))
+    return TRUE;
+  if (!pull->lenient)
+    return json_pull_fail(pull, "a string that is not UTF-8");
+  g_autofree char *valid = g_utf8_make_valid(pull->text->str, (gssize) pull->text->len);
+  g_string_assign(pull->text, valid);
   return TRUE;
 }
 
@@ -185,7 +203,7 @@ read_string(JsonPull *pull, const char *wanted)
   g_string_truncate(pull->text, 0);
   gboolean plain = TRUE;
   while ((byte = byte_source_next(pull->source)) != '"') {
-    if (byte < 0x20)
+    if (byte < 0 || (byte < 0x20 && (!pull->lenient || byte == 0)))
       return unexpected(pull, byte, "the end of a string");
     plain = plain && byte < 0x80;
     if (byte == '\\') {
@@ -195,9 +213,7 @@ read_string(JsonPull *pull, const char *wanted)
       g_string_append_c(pull->text, (char) byte);
     }
   }
-  if (!plain && !g_utf8_validate(pull->text->str, (gssize) pull->text->len, NULL))
-    return json_pull_fail(pull, "a string that is not UTF-8");
-  return TRUE;
+  return plain || check_utf8(pull);
 }
 
 gboolean
@@ -289,6 +305,21 @@ take_digits(JsonPull *pull)
   return count;
 }
 
+/* A value without quotes that is no number, behind a sign perhaps. */
+static gboolean
+read_word(JsonPull *pull)
+{
+  static const char *const words[] = {"null", "true", "false", "inf", "nan", "infinity"};
+  g_string_truncate(pull->text, 0);
+  for (int byte = byte_source_peek(pull->source); g_ascii_isalpha(byte) && pull->text->len < 16;
+       byte = byte_source_peek(pull->source))
+    take(pull, byte);
+  for (guint i = 0; i < G_N_ELEMENTS(words); i++)
+    if (g_ascii_strcasecmp(pull->text->str, words[i]) == 0)
+      return TRUE;
+  return unexpected(pull, byte_source_peek(pull->source), "a value");
+}
+
 /* Reads a number into pull->text. */
 static gboolean
 read_number(JsonPull *pull)
@@ -296,6 +327,8 @@ read_number(JsonPull *pull)
   g_string_truncate(pull->text, 0);
   if (byte_source_peek(pull->source) == '-')
     take(pull, '-');
+  if (pull->lenient && g_ascii_isalpha(byte_source_peek(pull->source)))
+    return read_word(pull);
   gboolean zero = byte_source_peek(pull->source) == '0';
   guint count = take_digits(pull);
   if (zero && count > 1)
@@ -339,6 +372,8 @@ static gboolean
 skip_one(JsonPull *pull)
 {
   int byte = peek(pull);
+  if (pull->lenient && g_ascii_isalpha(byte))
+    return read_word(pull);
   switch (byte) {
   case '{':
     return json_pull_object(pull);

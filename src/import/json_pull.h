@@ -20,6 +20,8 @@ typedef struct {
   guint depth;
   char closing[JSON_PULL_DEPTH]; /* ']' or '}' of each open array or object */
   gboolean fresh;                /* nothing read yet in the innermost one */
+  gboolean lenient; /* also takes what foreign writers get wrong: inf and nan as values, strings
+                       with backslashes, line ends or bytes that are not UTF-8; FALSE at first */
   GError *error;
 } JsonPull;
 

@@ -418,6 +418,8 @@ kineto_trace_read(KinetoTrace *trace, ByteSource *source, GError **error)
       .threads = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
   };
   json_pull_init(&reader.pull, source);
+  /* Bandwidths of copies in no time are "inf", file names of Windows have single backslashes. */
+  reader.pull.lenient = TRUE;
   kineto_event_init(&reader.event);
   gboolean ok = read_file(&reader, error);
   if (ok)

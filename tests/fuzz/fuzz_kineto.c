@@ -48,6 +48,7 @@ LLVMFuzzerTestOneInput(const guint8 *data, gsize size)
   g_autoptr(Measurements) measured = traced_measurements(trace, (TracedJob){0});
   g_autoptr(GArray) constants = fit_device(base_cluster()->device, measured);
   g_autoptr(GPtrArray) collectives = measured_collectives(measured, base_cluster(), "fuzz");
+  g_assert(constants->len > 0 && collectives->len <= measured->measurements->len);
   g_autoptr(GString) out = g_string_new(NULL);
   traced_report_text(trace, out);
   cJSON *object = cJSON_CreateObject();
