@@ -101,9 +101,9 @@ rate_of(const KinetoRow *row, double ns)
     return NULL;
   double batch = (double) MAX(e.batch, 1);
   if (e.kind == EXPERIMENT_GEMM)
-    return g_strdup_printf("%.0f TFLOP/s",
+    return g_strdup_printf("%.4g TFLOP/s",
                            2 * batch * (double) e.m * (double) e.n * (double) e.k / ns / 1e3);
-  return g_strdup_printf("%.0f GB/s", (double) e.bytes / ns);
+  return g_strdup_printf("%.4g GB/s", (double) e.bytes / ns);
 }
 
 /* ---- text ---- */
@@ -134,7 +134,7 @@ add_row(TextTable *table, const Listed *listed)
   const RunFigures *f = &listed->figures;
   g_autofree char *name = shortened(row->name);
   g_autofree char *shapes =
-      row->kind == KINETO_COPY ? format_bytes(row->bytes) : g_strdup(row->shapes);
+      row->kind == KINETO_COPY ? format_bytes(row->bytes) : shortened(row->shapes);
   g_autofree char *runs = g_strdup_printf("%u", row->runs->len);
   g_autofree char *kernels = g_strdup_printf("%" G_GINT64_FORMAT, row->kernels);
   g_autofree char *median = microseconds(f->median), *p90 = microseconds(f->p90);
