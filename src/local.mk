@@ -155,6 +155,7 @@ libhighwater_a_SOURCES += \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
   src/network/compile.c src/network/compile_private.h \
+  src/network/compile_backward.c \
   src/network/compile_graph.c \
   src/network/compile_kernels.c \
   src/network/compile_partition.c \
@@ -202,6 +203,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp2_prefetch.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
+  src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/fsdp1_state.c \
   src/strategy/fsdp2_init.c \

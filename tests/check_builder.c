@@ -491,8 +491,9 @@ START_TEST(blocks_share_a_function_while_the_same_parameters_and_inputs_require_
 {
   /* four blocks, of which the gain of the second is frozen; the input requires no gradient, what
    * the first block gives does */
+  char frozen[] = "!1.norm.*";
   g_autoptr(GPtrArray) list = g_ptr_array_new();
-  g_ptr_array_add(list, (gpointer) "!1.norm.*");
+  g_ptr_array_add(list, frozen);
   const NamePatterns trainable = {list};
   NetworkShape shape = small_shape;
   shape.trainable = &trainable;

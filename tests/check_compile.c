@@ -99,6 +99,46 @@ START_TEST(backward_of_a_llama_block_is_seven_generated_kernels)
 }
 END_TEST
 
+/* ---- memory while a graph runs */
+
+/* Every buffer that a kernel reads is there: given, made before or saved; what is made in the place
+ * of another is as large, and that one is used no more. */
+static void
+check_graph(const CompiledBlock *compiled, const CompiledGraph *graph, gboolean backward)
+{
+  g_autofree gboolean *there = g_new0(gboolean, compiled->buffers->len + 1);
+  for (guint i = 0; i < compiled->buffers->len; i++) {
+    const CompiledBuffer *buffer = compiled_buffer(compiled, (gint32) i);
+    there[i] = buffer->origin == COMPILED_PARAMETER ||
+               (buffer->origin == COMPILED_ARGUMENT && (!backward || buffer->saved)) ||
+               (backward && (buffer->origin == COMPILED_INCOMING || buffer->saved));
+  }
+  for (guint k = 0; k < graph->kernels->len; k++) {
+    const CompiledKernel *kernel = &g_array_index(graph->kernels, CompiledKernel, k);
+    for (int i = 0; i < kernel->operands; i++) {
+      const CompiledOperand *o =
+          &g_array_index(graph->operands, CompiledOperand, kernel->first_operand + i);
+      if (o->role == ROLE_READ)
+        ck_assert_msg(there[o->buffer], "%s reads what is not there", kernel->name);
+    }
+    for (int i = 0; i < kernel->operands; i++) {
+      const CompiledOperand *o =
+          &g_array_index(graph->operands, CompiledOperand, kernel->first_operand + i);
+      const CompiledBuffer *buffer = compiled_buffer(compiled, o->buffer);
+      if (o->role == ROLE_READ)
+        continue;
+      ck_assert(!there[o->buffer]);
+      there[o->buffer] = TRUE;
+      if (buffer->takes < 0)
+        continue;
+      const CompiledBuffer *old = compiled_buffer(compiled, buffer->takes);
+      ck_assert_int_eq(value_bytes(&old->info), value_bytes(&buffer->info));
+      ck_assert_int_eq(backward ? old->last_backward : old->last_forward, (gint32) k);
+      there[buffer->takes] = FALSE;
+    }
+  }
+}
+
 /* ---- what is saved */
 
 /* Bytes that are made in forward and saved. */
@@ -174,6 +214,59 @@ START_TEST(a_chain_of_pointwise_ops_saves_what_it_begins_with)
 END_TEST
 
 /* Everything that backward needs is computed again, but for the last product, which it does not. */
+/* A value that twelve others are made of: its gradient is the sum of twelve. */
+START_TEST(gradients_of_many_uses_are_all_added)
+{
+  enum { USES = 12 };
+  g_autoptr(GString) ops = g_string_new(
+      "{'op': 'linear', 'out': 64, 'name': 'first', 'as': 'x'}, {'op': 'linear', 'out': 64, "
+      "'name': 'l0', 'as': 'sum'}");
+  for (int i = 1; i < USES; i++)
+    g_string_append_printf(ops,
+                           ", {'op': 'linear', 'out': 64, 'name': 'l%d', 'from': 'x'}, "
+                           "{'op': 'add', 'with': 'sum', 'as': 'sum'}",
+                           i);
+  g_autofree char *config =
+      g_strconcat("{'family': 'blocks', 'hidden': 64, 'embedding': false, 'head': false, 'loss': "
+                  "'sum', 'blocks': [{'ops': [",
+                  ops->str, "]}]}", NULL);
+  g_strdelimit(config, "'", '"');
+  g_autoptr(Scenario) s = fixture_good_scenario(config, PLAN(NONE));
+  const CompiledBlock *compiled = compiled_of(s, 0);
+  check_graph(compiled, &compiled->backward, TRUE);
+  int read = 0;
+  for (guint i = 0; i < compiled->backward.kernels->len; i++) {
+    const CompiledKernel *k = &g_array_index(compiled->backward.kernels, CompiledKernel, i);
+    if (g_str_has_prefix(k->name, "fused"))
+      for (int o = 0; o < k->operands; o++)
+        read += g_array_index(compiled->backward.operands, CompiledOperand, k->first_operand + o)
+                    .role == ROLE_READ;
+  }
+  ck_assert_int_ge(read, USES);
+}
+END_TEST
+
+/* Each of 200 products of a value with itself is made of two of the one before: 2^200 reads if
+ * nobody remembered what he has read. */
+START_TEST(a_chain_that_doubles_is_followed_once)
+{
+  g_autoptr(GString) ops = g_string_new("{'op': 'linear', 'out': 64, 'name': 'l', 'as': 'x'}");
+  for (int i = 0; i < 200; i++)
+    g_string_append(ops, ", {'op': 'mul', 'with': 'x', 'as': 'x'}");
+  g_autofree char *config =
+      g_strconcat("{'family': 'blocks', 'hidden': 64, 'embedding': false, 'head': false, 'loss': "
+                  "'sum', 'blocks': [{'ops': [",
+                  ops->str, "]}]}", NULL);
+  g_strdelimit(config, "'", '"');
+  static const char *const plans[] = {PLAN(NONE), PLAN(FULL)};
+  for (guint i = 0; i < G_N_ELEMENTS(plans); i++) {
+    g_autoptr(Scenario) s = fixture_good_scenario(config, plans[i]);
+    ck_assert_int_eq(count(&compiled_of(s, 0)->forward).generated, 1);
+    ck_assert_int_le(saved_bytes(compiled_of(s, 0)), T * D * 2);
+  }
+}
+END_TEST
+
 START_TEST(full_checkpointing_saves_the_arguments)
 {
   g_autoptr(Scenario) s = fixture_good_scenario(LLAMA(TORCHTITAN), PLAN(FULL));
@@ -218,46 +311,6 @@ START_TEST(without_the_key_nothing_is_compiled)
   ck_assert_int_eq(network_block(s->network, 0)->compiled, -1);
 }
 END_TEST
-
-/* ---- memory while a graph runs */
-
-/* Every buffer that a kernel reads is there: given, made before or saved; what is made in the place
- * of another is as large, and that one is used no more. */
-static void
-check_graph(const CompiledBlock *compiled, const CompiledGraph *graph, gboolean backward)
-{
-  g_autofree gboolean *there = g_new0(gboolean, compiled->buffers->len + 1);
-  for (guint i = 0; i < compiled->buffers->len; i++) {
-    const CompiledBuffer *buffer = compiled_buffer(compiled, (gint32) i);
-    there[i] = buffer->origin == COMPILED_PARAMETER ||
-               (buffer->origin == COMPILED_ARGUMENT && (!backward || buffer->saved)) ||
-               (backward && (buffer->origin == COMPILED_INCOMING || buffer->saved));
-  }
-  for (guint k = 0; k < graph->kernels->len; k++) {
-    const CompiledKernel *kernel = &g_array_index(graph->kernels, CompiledKernel, k);
-    for (int i = 0; i < kernel->operands; i++) {
-      const CompiledOperand *o =
-          &g_array_index(graph->operands, CompiledOperand, kernel->first_operand + i);
-      if (o->role == ROLE_READ)
-        ck_assert_msg(there[o->buffer], "%s reads what is not there", kernel->name);
-    }
-    for (int i = 0; i < kernel->operands; i++) {
-      const CompiledOperand *o =
-          &g_array_index(graph->operands, CompiledOperand, kernel->first_operand + i);
-      const CompiledBuffer *buffer = compiled_buffer(compiled, o->buffer);
-      if (o->role == ROLE_READ)
-        continue;
-      ck_assert(!there[o->buffer]);
-      there[o->buffer] = TRUE;
-      if (buffer->takes < 0)
-        continue;
-      const CompiledBuffer *old = compiled_buffer(compiled, buffer->takes);
-      ck_assert_int_eq(value_bytes(&old->info), value_bytes(&buffer->info));
-      ck_assert_int_eq(backward ? old->last_backward : old->last_forward, (gint32) k);
-      there[buffer->takes] = FALSE;
-    }
-  }
-}
 
 START_TEST(kernels_find_what_they_read)
 {
@@ -362,6 +415,9 @@ START_TEST(what_cannot_be_compiled_is_refused)
        "key 'activation_checkpointing.around': compiled blocks have their checkpoints inside"},
       {"{'strategy': 'zero3', 'compile': 'per_block', 'batch': {'sequence_length': 32}}",
        "key 'compile': strategy zero3 has hooks on every module"},
+      {"{'strategy': 'fsdp2', 'mesh': {'shard': 2}, 'compile': 'per_block', 'batch': "
+       "{'sequence_length': 32}, 'fsdp': {'groups': ['layers.1.attention']}}",
+       "key 'fsdp.groups': 'layers.1.attention' lies inside of a compiled block"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     g_autoptr(GError) error = NULL;
@@ -382,6 +438,8 @@ test_suite(void)
   tcase_add_test(kernels, kernels_find_what_they_read);
   tcase_add_test(saved, without_checkpointing_inputs_of_products_are_saved);
   tcase_add_test(saved, a_chain_of_pointwise_ops_saves_what_it_begins_with);
+  tcase_add_test(saved, gradients_of_many_uses_are_all_added);
+  tcase_add_test(saved, a_chain_that_doubles_is_followed_once);
   tcase_add_test(saved, full_checkpointing_saves_the_arguments);
   tcase_add_test(saved, selective_checkpointing_saves_what_its_list_names);
   tcase_add_test(saved, blocks_are_compiled_once_for_each_policy);

@@ -126,6 +126,39 @@ START_TEST(outputs_are_cloned_to_see_what_of_them_is_used)
 }
 END_TEST
 
+/* Ops that a step's host issues in forward. */
+static int
+ops_issued(const Simulated *s)
+{
+  const GArray *ops = ops_of(s, 1);
+  int n = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    n += op->kind == PROGRAM_HOST_WORK && op->a == HOST_WORK_OP_FORWARD ? op->b : 0;
+  }
+  return n;
+}
+
+/* A linear layer makes four nodes (view, t, mm, view): 400 of them and the loss take the host as
+ * long to search as issuing 17 ops; checkpointed blocks leave it the loss.  The clone is one more
+ * op. */
+START_TEST(searching_the_graph_takes_the_host_time)
+{
+  static const char long_one[] =
+      "{'family': 'blocks', 'hidden': 8, 'embedding': false, 'head': false, 'loss': 'sum',"
+      " 'blocks': [{'repeat': 400, 'ops': [{'op': 'linear', 'out': 8}]}]}";
+  static const char *const policies[] = {"activation_checkpointing.policy=none",
+                                         "activation_checkpointing.policy=full"};
+  static const int search[] = {17, 1};
+  for (int i = 0; i < 2; i++) {
+    g_autofree char *set = g_strconcat(policies[i], " ddp.find_unused_parameters=true", NULL);
+    g_autoptr(Simulated) with = lower_rank(long_one, set, 0);
+    g_autoptr(Simulated) without = lower_rank(long_one, policies[i], 0);
+    ck_assert_int_eq(ops_issued(with) - ops_issued(without), search[i] + 1);
+  }
+}
+END_TEST
+
 /* ---- ZeroRedundancyOptimizer */
 
 #define ZERO "ddp.zero_redundancy_optimizer=true"
@@ -142,6 +175,23 @@ START_TEST(parameters_are_dealt_by_size)
   for (int i = 0; i < UNEVEN; i++)
     ck_assert_int_eq(owner[i], expected[i]);
   ck_assert_int_eq(zero_redundancy_heaviest_rank(network, 2), 1);
+}
+END_TEST
+
+/* The optimizer is given what trains: without the 7, 5 go to rank 0, 4 to 1, 3 to 1 (7), 3 to 0
+ * (8).
+ */
+START_TEST(frozen_parameters_are_nobodys)
+{
+  static const int expected[UNEVEN] = {1, -1, 1, 0, 0};
+  g_autoptr(Simulated) s = lower_rank(uneven, ZERO " trainable=[\"!layers.0.numbers_2.*\"]", 0);
+  g_autofree int *owner = zero_redundancy_owners(s->scenario->network, 2);
+  for (int i = 0; i < UNEVEN; i++)
+    ck_assert_int_eq(owner[i], expected[i]);
+  ck_assert_int_eq(zero_redundancy_heaviest_rank(s->scenario->network, 2), 0);
+  ck_assert_int_eq(simulated_bytes_alive(s, STEPS, CATEGORY_OPTIMIZER_STATE), 8 * 8);
+  g_autofree char *bytes = bytes_sent(s, 1, COLLECTIVE_BROADCAST, "");
+  ck_assert_str_eq(bytes, "20 12 16 12");
 }
 END_TEST
 
@@ -227,6 +277,7 @@ static const struct {
     {"ddp.static_graph=true", "key 'ddp.static_graph': not yet supported"},
     {ZERO " ddp.overlap_with_ddp=true", "key 'ddp.overlap_with_ddp': not yet supported"},
     {"ddp.parameters_as_bucket_view=true", "needs \"zero_redundancy_optimizer\": true"},
+    {ZERO " phases.save={}", "key 'phases.save.optimizer': states that ZeroRedundancyOptimizer"},
     {ZERO " optimizer.name=none", "key 'ddp.zero_redundancy_optimizer': needs an optimizer"},
 };
 
@@ -249,7 +300,9 @@ test_suite(void)
   tcase_add_test(tests, buckets_that_are_never_rebuilt_follow_the_definition);
   tcase_add_test(tests, the_map_of_used_parameters_is_summed_over_the_ranks);
   tcase_add_test(tests, outputs_are_cloned_to_see_what_of_them_is_used);
+  tcase_add_test(tests, searching_the_graph_takes_the_host_time);
   tcase_add_test(tests, parameters_are_dealt_by_size);
+  tcase_add_test(tests, frozen_parameters_are_nobodys);
   tcase_add_test(tests, ranks_beyond_the_parameters_get_none);
   tcase_add_loop_test(tests, a_rank_has_the_states_of_its_own_parameters, 0, 2);
   tcase_add_test(tests, every_owner_sends_what_it_has_updated);

@@ -535,6 +535,158 @@ START_TEST(a_host_that_waits_issues_nothing_more)
 }
 END_TEST
 
+/* Every rank walked by itself, without classes: what program_reach() must come to. */
+typedef struct {
+  const Program *program;
+  const ReachInput *input;
+  const gint64 *built;     /* by communicator: collectives of the construction */
+  gint64 *joined, *limits; /* by communicator and rank; limits by the group's first rank */
+} AllRanks;
+
+static int
+first_of_group(const Communicator *c, int rank)
+{
+  return rank - rank / c->stride % c->ranks * c->stride;
+}
+
+static gint64 *
+at_rank(const AllRanks *a, gint64 *table, guint communicator, int rank)
+{
+  return &table[(guint) a->input->ranks * communicator + (guint) rank];
+}
+
+static void
+walk_rank(const AllRanks *a, int rank)
+{
+  const Program *program = a->program;
+  guint n = program->communicators->len;
+  g_autofree gboolean *event = g_new0(gboolean, program->events + 1);
+  g_autofree gboolean *queue = g_new0(gboolean, n + 1);
+  g_autofree gint64 *count = g_memdup2(a->built, (n + 1) * sizeof(gint64));
+  gboolean stream[STREAM_COUNT] = {FALSE}, host = FALSE;
+  for (guint c = 0; c < n; c++)
+    *at_rank(a, a->joined, c, rank) = count[c];
+  for (int step = a->input->step; step <= a->input->step + 1; step++) {
+    const GArray *ops = program_step(program, step - 1)->ops;
+    for (guint i = 0; i < ops->len && !host; i++) {
+      const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+      if (op->kind == PROGRAM_COLLECTIVE) {
+        guint c = (guint) g_array_index(program->collectives, Collective, op->a).communicator;
+        const Communicator *group = &g_array_index(program->communicators, Communicator, c);
+        gint64 number = count[c]++, limit = *at_rank(a, a->limits, c, first_of_group(group, rank));
+        gboolean joins = !stream[op->stream] && !queue[c];
+        if (joins)
+          *at_rank(a, a->joined, c, rank) = number + 1;
+        queue[c] |= !joins || number >= limit;
+        stream[op->stream] |= !joins || number >= limit;
+      } else if (op->kind == PROGRAM_EVENT_RECORD) {
+        event[op->a] = stream[op->stream];
+      } else if (op->kind == PROGRAM_STREAM_WAIT) {
+        stream[op->stream] |= event[op->a];
+      } else if (op->kind == PROGRAM_EVENT_SYNC) {
+        host = event[op->a];
+      } else if (op->kind == PROGRAM_STREAM_SYNC) {
+        host = stream[op->stream];
+      }
+    }
+  }
+}
+
+/* TRUE when a group's limit fell. */
+static gboolean
+lower_limits(const AllRanks *a)
+{
+  gboolean fell = FALSE;
+  for (guint c = 0; c < a->program->communicators->len; c++)
+    for (int rank = 0; rank < a->input->ranks; rank++) {
+      const Communicator *group = &g_array_index(a->program->communicators, Communicator, c);
+      gint64 *limit = at_rank(a, a->limits, c, first_of_group(group, rank));
+      gint64 joined = rank == a->input->rank ? a->input->done[c] : *at_rank(a, a->joined, c, rank);
+      fell |= joined < *limit;
+      *limit = MIN(*limit, joined);
+    }
+  return fell;
+}
+
+static void
+walk_all_ranks(const AllRanks *a)
+{
+  do {
+    for (int rank = 0; rank < a->input->ranks; rank++)
+      if (rank != a->input->rank)
+        walk_rank(a, rank);
+  } while (lower_limits(a));
+}
+
+static void
+compare_with_all_ranks(const AllRanks *a)
+{
+  g_autoptr(Reach) reach = program_reach(a->program, a->input);
+  for (guint c = 0; c < a->program->communicators->len; c++)
+    for (int rank = 0; rank < a->input->ranks; rank++) {
+      const Communicator *group = &g_array_index(a->program->communicators, Communicator, c);
+      gint64 limit = *at_rank(a, a->limits, c, first_of_group(group, rank)), number = -1;
+      gboolean waits = rank != a->input->rank && *at_rank(a, a->joined, c, rank) > limit;
+      for (guint i = 0; i < reach->stuck->len; i++) {
+        const StuckCollective *s = &g_array_index(reach->stuck, StuckCollective, i);
+        if (s->communicator == (gint32) c && rank_set_contains(&s->waiting, rank))
+          number = s->number;
+      }
+      ck_assert_int_eq(number, waits ? limit + 1 : -1);
+    }
+}
+
+/* Stopped after each possible number of collectives, in the order of issue. */
+START_TEST(classes_of_ranks_get_as_far_as_each_rank_does)
+{
+  static const struct {
+    const char *set;
+    int ranks;
+  } meshes[] = {
+      {"strategy=fsdp2|mesh.shard=3|mesh.replicate=2", 6},
+      {"strategy=fsdp2|mesh.shard=4|fsdp.reshard_after_forward=2|mesh.replicate=2", 8},
+      {"strategy=fsdp1|mesh.shard=2|mesh.replicate=3|fsdp.sharding_strategy=HYBRID_SHARD", 6},
+      {"strategy=zero3|mesh.shard=6|deepspeed.zero_hpz_partition_size=2|"
+       "deepspeed.stage3_param_persistence_threshold=0",
+       6},
+      {"strategy=internevo|optimizer.name=adamw|precision.parameters=bf16|mesh.shard=2|"
+       "mesh.replicate=2",
+       4},
+  };
+  g_auto(GStrv) words = g_strsplit(meshes[_i].set, "|", -1);
+  const Simulation simulation = {network, plan, (const char *const *) words, 0};
+  g_autoptr(Simulated) s = simulation_lower(&simulation, 2);
+  const Program *program = s->lowered->program;
+  guint n = program->communicators->len, cells = (n + 1) * (guint) meshes[_i].ranks;
+  g_autofree gint64 *done = g_new0(gint64, n + 1);
+  const GArray *ops = program_step(program, 0)->ops;
+  const GArray *built = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+  for (guint i = 0; i < built->len; i++) {
+    const ProgramOp *op = &g_array_index(built, ProgramOp, i);
+    if (op->kind == PROGRAM_COLLECTIVE)
+      done[g_array_index(program->collectives, Collective, op->a).communicator]++;
+  }
+  g_autofree gint64 *base = g_memdup2(done, (n + 1) * sizeof(gint64));
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_COLLECTIVE)
+      continue;
+    for (int rank = 0; rank < meshes[_i].ranks; rank++) {
+      const ReachInput input = {
+          .rank = rank, .ranks = meshes[_i].ranks, .step = 1, .done = done, .begun = done};
+      AllRanks all = {program, &input, base, g_new0(gint64, cells), g_new(gint64, cells)};
+      for (guint k = 0; k < cells; k++)
+        all.limits[k] = G_MAXINT64;
+      walk_all_ranks(&all);
+      compare_with_all_ranks(&all);
+      g_free(all.joined);
+      g_free(all.limits);
+    }
+    done[g_array_index(program->collectives, Collective, op->a).communicator]++;
+  }
+}
+END_TEST
+
 START_TEST(sets_of_ranks_are_written_as_runs)
 {
   RankSet set = {0};
@@ -579,6 +731,7 @@ test_suite(void)
   tcase_add_loop_test(tests, a_plan_says_what_is_wrong_with_its_failure, 0, G_N_ELEMENTS(refused));
   tcase_add_loop_test(tests, a_run_says_which_phases_it_has, 0, G_N_ELEMENTS(impossible));
   tcase_add_loop_test(tests, a_host_that_waits_issues_nothing_more, 0, 2);
+  tcase_add_loop_test(tests, classes_of_ranks_get_as_far_as_each_rank_does, 0, 5);
   tcase_add_test(tests, sets_of_ranks_are_written_as_runs);
   suite_add_tcase(suite, tests);
   return suite;

@@ -597,6 +597,20 @@ START_TEST(a_tied_weight_kept_over_micro_batches_needs_sharding_or_one_dtype)
 }
 END_TEST
 
+/* Every second block of four is checkpointed: a policy that looks for the first one's class leaves
+ * the others in the root; put in afterwards, checkpoints leave the wrapping as it is. */
+START_TEST(blocks_unlike_the_first_are_wrapped_when_checkpoints_come_afterwards)
+{
+  g_autoptr(Simulated) alike = lower_set(
+      llama, "activation_checkpointing.policy=every_n activation_checkpointing.every=2", 0);
+  g_autoptr(Simulated) all = lower_set(
+      llama,
+      "activation_checkpointing.policy=every_n activation_checkpointing.every=2 fsdp.wrap=all", 0);
+  ck_assert_uint_eq(alike->lowered->units->len, 1 + LAYERS / 2);
+  ck_assert_uint_eq(all->lowered->units->len, 1 + LAYERS);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -607,6 +621,7 @@ test_suite(void)
   tcase_add_loop_test(layout, the_ranks_together_hold_every_element_once, 0, 5);
   tcase_add_test(layout, a_rank_may_hold_nothing_but_padding);
   tcase_add_test(layout, blocks_unlike_the_first_stay_in_the_root);
+  tcase_add_test(layout, blocks_unlike_the_first_are_wrapped_when_checkpoints_come_afterwards);
   suite_add_tcase(suite, layout);
   TCase *traffic = tcase_create("traffic");
   tcase_add_loop_test(traffic, parameters_are_gathered_as_often_as_the_strategy_says, 0,

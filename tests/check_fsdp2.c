@@ -228,6 +228,41 @@ START_TEST(a_group_is_gathered_for_the_module_that_is_called_first)
 }
 END_TEST
 
+/* The state of a group inside of a checkpoint's region is not in backward when the region runs
+ * again: it begins a forward of its own, whose parameters stay until its backward, which therefore
+ * gathers nothing (_fsdp_state.py, _pre_forward; is_bw() in post_forward). */
+START_TEST(a_group_inside_of_a_checkpoint_is_unsharded_in_the_recomputation)
+{
+  static const char two[] =
+      "{'family': 'blocks', 'hidden': 8, 'embedding': false, 'head': false, 'loss': 'sum',"
+      " 'blocks': [{'repeat': 2, 'ops': [{'op': 'linear', 'name': 'up', 'out': 10},"
+      " {'op': 'linear', 'name': 'down', 'out': 8}, {'op': 'rms_norm'}]}]}";
+  g_autoptr(Simulated) s = lower_options(two, "fsdp.groups=[\"layers.*.up\",\"layers.*\"]"
+                                              " activation_checkpointing.policy=full");
+  const Program *program = s->lowered->program;
+  const GArray *ops = program_step(program, 1)->ops;
+  int depth = 0, recompute = 0, unsharded = 0, inside = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    depth += (op->kind == PROGRAM_RANGE_PUSH) - (op->kind == PROGRAM_RANGE_POP);
+    if (op->kind == PROGRAM_RANGE_PUSH && op->b == RANGE_HOOK &&
+        strcmp(program_text(program, op->a), "recompute") == 0)
+      recompute = depth;
+    if (op->kind == PROGRAM_RANGE_POP && depth < recompute)
+      recompute = 0;
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    gboolean is_inner = storage->category == CATEGORY_UNSHARDED_PARAMETER &&
+                        strcmp(program_text(program, storage->what), "layers.0.up.weight") == 0;
+    unsharded += is_inner;
+    inside += is_inner && recompute > 0;
+  }
+  ck_assert_int_eq(unsharded, 2);
+  ck_assert_int_eq(inside, 1);
+}
+END_TEST
+
 /* ---- refusals */
 
 static const struct {
@@ -235,6 +270,7 @@ static const struct {
 } refused[] = {
     {"mesh.replicate=1 accumulation.all_reduce_every=2", "accumulation.all_reduce_every"},
     {"accumulation.all_reduce_every=0", "accumulation.all_reduce_every"},
+    {"optimizer.name=sgd", "fused SGD has no sharding strategy"},
     {"strategy=fsdp1 mesh.replicate=1 fsdp.reshard_after_forward=null"
      " accumulation.all_reduce_every=2",
      "accumulation.all_reduce_every"},
@@ -248,8 +284,11 @@ static const struct {
      "'layers.0.linear' is in two groups, or inside of one that is listed before it"},
     {"fsdp.groups=[\"layers.0.linear\",\"layers.0\"]",
      "no parameters are left for the group 'layers.0'"},
-    {"fsdp.groups=[\"layers.0.linear\"] activation_checkpointing.policy=full",
-     "inside of a checkpointed block: not yet supported"},
+    {"strategy=fsdp1 mesh.replicate=1 fsdp.reshard_after_forward=null"
+     " fsdp.groups=[\"layers.0.linear\"] activation_checkpointing.policy=full",
+     "inside of a checkpointed block: not yet supported with fsdp1"},
+    {"fsdp.groups=[\"layers.0.linear\"] compile=per_block",
+     "inside of a compiled block: not yet supported"},
     {"fsdp.groups=[\"layers.0\"] fsdp.blocks_per_group=2", "fsdp.blocks_per_group"},
     {"fsdp.groups=[\"layers.0\"] fsdp.reshard_last_block=false", "fsdp.reshard_last_block"},
     {"fsdp.groups=[]", "must be a list of names and of lists of names"},
@@ -301,6 +340,7 @@ test_suite(void)
                       G_N_ELEMENTS(same_groups));
   tcase_add_test(tests, an_outer_group_has_what_inner_ones_left);
   tcase_add_test(tests, a_group_is_gathered_for_the_module_that_is_called_first);
+  tcase_add_test(tests, a_group_inside_of_a_checkpoint_is_unsharded_in_the_recomputation);
   tcase_add_test(tests, a_tied_weight_is_in_one_group_or_refused);
   tcase_add_loop_test(tests, what_fsdp_cannot_honour_is_refused_by_name, 0, G_N_ELEMENTS(refused));
   suite_add_tcase(suite, tests);

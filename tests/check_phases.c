@@ -289,6 +289,30 @@ START_TEST(steps_do_not_notice_a_checkpoint)
 }
 END_TEST
 
+/* Steps before a checkpoint repeat one that is written once. */
+START_TEST(steps_before_a_checkpoint_repeat_each_other)
+{
+  const char *const set[] = {"phases.save.state=full", "phases.save.every=20", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(Simulated) s =
+      simulation_execute(&(Simulation){network, fsdp2, set, 0}, 50, WITHOUT_LIMIT);
+  const Program *program = s->lowered->program;
+  g_autoptr(GError) error = NULL;
+  ck_assert_int_eq(program->steps, 50);
+  ck_assert_uint_eq(program->step_list->len, 50);
+  /* the construction; 1, 2, 3 and 20; 21, 22 and 40; 41, of which 42 is the same */
+  ck_assert_uint_le(program->lists->len, 10);
+  ck_assert_msg(program_check(program, &error), "%s", error ? error->message : "");
+  ck_assert_uint_eq(s->recording->steps->len, 50);
+  ck_assert_uint_eq(s->recording->beyond->len, 2);
+  beyond_range(s->recording, "save", 20);
+  beyond_range(s->recording, "save", 40);
+  gint64 peak = g_array_index(s->recording->steps, StepRecord, 2).peak_allocated;
+  for (guint i = 2; i < 50; i++)
+    ck_assert_int_eq(g_array_index(s->recording->steps, StepRecord, i).peak_allocated, peak);
+}
+END_TEST
+
 /* _StateDictInfo's default state: parameters that are not sharded are what they are. */
 START_TEST(whole_parameters_are_not_copied_on_the_device)
 {
@@ -298,6 +322,40 @@ START_TEST(whole_parameters_are_not_copied_on_the_device)
   g_autoptr(Simulated) s = simulation_execute(&simulation, 2, WITHOUT_LIMIT);
   const Range *range = beyond_range(s->recording, "save", 2);
   ck_assert_int_eq(range->peak_allocated, range->start_allocated);
+}
+END_TEST
+
+/* Bytes that 8 ranks write together; peaks are those of a moment before. */
+static gint64
+written(const char *strategy, const char *const *set)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *plan =
+      g_strdup_printf("{'strategy': '%s', 'mesh': {'shard': 8}, 'batch': {'sequence_length': 64},"
+                      " 'precision': {'parameters': 'bf16'}}",
+                      strategy);
+  gint64 sum = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s =
+        simulation_execute(&(Simulation){network, plan, set, rank}, 2, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "save", 2);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    sum += moved_by(s, "save")->state_bytes;
+  }
+  return sum;
+}
+
+/* engine.save_checkpoint: fp32 weights and moments once, 12 bytes a parameter; the bf16 weights by
+ * rank 0, but in stage 3.  save_16bit_model: these alone. */
+START_TEST(deepspeed_writes_each_part_of_its_state_once)
+{
+  static const char *const strategies[] = {"zero0", "zero1", "zero2", "zero3"};
+  for (guint i = 0; i < G_N_ELEMENTS(strategies); i++) {
+    gint64 weights = 2 * MODEL_ELEMENTS;
+    ck_assert_int_eq(written(strategies[i], saves_shards),
+                     12 * MODEL_ELEMENTS + (i < 3 ? weights : 0));
+    ck_assert_int_eq(written(strategies[i], saves_full), weights);
+  }
 }
 END_TEST
 
@@ -420,6 +478,27 @@ START_TEST(another_number_of_shards_is_read_once)
   last += LAYERS * (2 * (64 - 4 * 13) * 64 + 2 * (32 - 4 * 7) * 64 + 2 * (160 - 4 * 32) * 64 +
                     (64 - 4 * 13) * 160 + 2 * (64 - 4 * 13));
   ck_assert_int_eq(from[4], 4 * last);
+}
+END_TEST
+
+/* FSDP1 gathers each parameter of a unit by rows, and its flat parameter to copy them into, while
+ * the root's are there: it ends with what it began with, and reads its rows. */
+START_TEST(fsdp1_reads_rows_and_spreads_them_over_flat_parameters)
+{
+  const char *const set[] = {"phases.load.optimizer=false", "phases.load.from.strategy=zero1",
+                             "phases.load.from.shard=3", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  gint64 read = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], set, rank}, 1, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_gt(range->peak_allocated - range->start_allocated,
+                     2 * 4 * (LAYER_ELEMENTS + 2 * 256 * 64));
+    read += moved_by(s, "load")->state_bytes;
+  }
+  ck_assert_int_eq(read, 4 * MODEL_ELEMENTS);
 }
 END_TEST
 
@@ -624,6 +703,8 @@ test_suite(void)
   tcase_add_test(saving, a_full_state_dict_on_the_host_takes_one_parameter_of_the_device);
   tcase_add_test(saving, a_sharded_state_dict_takes_nothing_and_writes_each_part_once);
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
+  tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
+  tcase_add_test(saving, deepspeed_writes_each_part_of_its_state_once);
   tcase_add_test(saving, whole_parameters_are_not_copied_on_the_device);
   tcase_add_test(saving, what_is_kept_to_the_end_of_the_run_grows_with_each_step);
   suite_add_tcase(suite, saving);
@@ -639,6 +720,7 @@ test_suite(void)
   tcase_add_test(restoring, without_the_optimizer_shards_are_read_in_place);
   tcase_add_test(restoring, a_whole_checkpoint_takes_one_parameter_of_the_device);
   tcase_add_test(restoring, another_number_of_shards_is_read_once);
+  tcase_add_test(restoring, fsdp1_reads_rows_and_spreads_them_over_flat_parameters);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
   suite_add_tcase(suite, restoring);
   TCase *recorded = tcase_create("recorded");

@@ -179,10 +179,27 @@ START_TEST(without_contention_nothing_takes_longer_than_alone)
   s->scenario->cluster->contention.enabled = FALSE;
   g_auto(Step) off = step_of(s, 0);
   g_auto(Step) on = run("llama-3.2-1b", "fsdp2", SET("batch.sequence_length=2048"));
+  ck_assert_int_eq(off.model->time.compute_contention, 0);
   ck_assert_int_eq(off.model->time.contention, 0);
   ck_assert_int_gt(on.model->time.contention, 0);
-  ck_assert_int_eq(on.model->time.compute - on.model->time.contention, off.model->time.compute);
+  ck_assert_int_eq(on.model->time.compute - on.model->time.compute_contention,
+                   off.model->time.compute);
   ck_assert_int_gt(on.model->time.step, off.model->time.step);
+}
+END_TEST
+
+/* Exact while the path stays the same; to first order otherwise. */
+START_TEST(what_contention_costs_is_nearly_the_difference)
+{
+  static const char *const lengths[] = {"batch.sequence_length=8192", "batch.sequence_length=2048"};
+  for (guint i = 0; i < G_N_ELEMENTS(lengths); i++) {
+    Simulated *s = lowered("llama-3-8b", "fsdp2", SET(lengths[i]));
+    s->scenario->cluster->contention.enabled = FALSE;
+    g_auto(Step) off = step_of(s, 0);
+    g_auto(Step) on = run("llama-3-8b", "fsdp2", SET(lengths[i]));
+    double longer = (double) (on.model->time.step - off.model->time.step);
+    ck_assert_double_eq_tol((double) on.model->time.contention, longer, 0.1 * longer);
+  }
 }
 END_TEST
 
@@ -215,7 +232,7 @@ START_TEST(a_single_group_takes_the_sum_of_its_parts)
                           SET("fsdp.blocks_per_group=0", "fsdp.embedding=root", "fsdp.head=root",
                               "fsdp.reshard_after_forward=false", "batch.sequence_length=8192"));
   const TimeSummary *time = &step.model->time;
-  ck_assert_int_eq(time->contention, 0);
+  ck_assert_int_eq(time->compute_contention, 0);
   ck_assert_int_eq(time->exposed, time->communication);
   ck_assert_int_eq(time->step, sum_of_parts(step.s->recording));
 }
@@ -476,6 +493,7 @@ test_suite(void)
   tcase_add_test(tcase, without_early_stop_the_last_product_of_a_block_is_computed_again);
   tcase_add_test(tcase, what_allocator_retries_cost_is_reported);
   tcase_add_test(tcase, without_contention_nothing_takes_longer_than_alone);
+  tcase_add_test(tcase, what_contention_costs_is_nearly_the_difference);
   tcase_add_test(tcase, a_single_group_takes_the_sum_of_its_parts);
   tcase_add_test(tcase, perfect_overlap_takes_the_maximum);
   tcase_add_loop_test(tcase, collectives_of_one_communicator_never_run_at_once, 0,

@@ -101,7 +101,8 @@ static const Dimension common[] = {
 
 static const char *const groups[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
                                      "fsdp.blocks_per_group=2",
-                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]"};
+                                     "fsdp.groups=[[\"layers.0\",\"layers.1\"],\"layers.2\"]",
+                                     "fsdp.groups=[\"layers.1.*\",\"layers.2.feed_forward\"]"};
 static const char *const places[] = {"fsdp.embedding=root", "fsdp.embedding=own fsdp.head=own",
                                      "fsdp.embedding=own", "fsdp.head=own fsdp.reshard_head=true"};
 static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
@@ -113,12 +114,18 @@ static const char *const reshards[] = {"fsdp.reshard_after_forward=null",
 static const char *const prefetches[] = {"fsdp.forward_prefetch=0", "fsdp.forward_prefetch=1",
                                          "fsdp.backward_prefetch=2",
                                          "fsdp.forward_prefetch=3 fsdp.backward_prefetch=1"};
+static const char *const left_alone[] = {
+    "fsdp.ignored=null", "fsdp.ignored=[\"*.1.*\"] trainable=[\"!*.1.*\"]",
+    "fsdp.ignored=[\"*norm*\",\"*.0.*\"] optimizer.clip_grad_norm=null optimizer.name=sgd "
+    "optimizer.implementation=forloop"};
 static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true",
                                        "fsdp.cpu_offload=true fsdp.pin_memory=false"};
-static const Dimension of_fsdp[] = {DIMENSION(groups), DIMENSION(places), DIMENSION(reshards),
-                                    DIMENSION(prefetches), DIMENSION(memories)};
+static const Dimension of_fsdp[] = {DIMENSION(groups),   DIMENSION(places),
+                                    DIMENSION(reshards), DIMENSION(prefetches),
+                                    DIMENSION(memories), DIMENSION(left_alone)};
 
-static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.blocks_per_group=0",
+static const char *const wrappings[] = {"fsdp.blocks_per_group=1", "fsdp.wrap=all",
+                                        "fsdp.blocks_per_group=0",
                                         "fsdp.groups=[\"layers.1.*\",\"layers.1\"]"};
 static const char *const shardings[] = {
     "fsdp.sharding_strategy=FULL_SHARD", "fsdp.sharding_strategy=SHARD_GRAD_OP",

@@ -187,6 +187,50 @@ START_TEST(fsdp2_reduces_what_trains_of_a_group)
 }
 END_TEST
 
+/* A third of three matrices on each rank, and the ignored one whole, whose gradient goes nowhere.
+ * Adapters that are ignored make a list of whole tensors, which anything may clip. */
+START_TEST(fsdp2_leaves_ignored_parameters_alone)
+{
+  g_autoptr(Simulated) s =
+      lower_options(pairs, "strategy=fsdp2 mesh.shard=3 fsdp.ignored=[\"layers.1.up.*\"] "
+                           "optimizer.implementation=forloop");
+  ck_assert_int_eq(simulated_bytes_alive(s, STEPS, CATEGORY_PARAMETER), 4 * 2 * MATRIX);
+  ck_assert_int_eq(simulated_collectives(s, 1, COLLECTIVE_REDUCE_SCATTER).elements, 3 * MATRIX);
+  ck_assert_int_eq(simulated_bytes_alive(s, STEPS, CATEGORY_OPTIMIZER_STATE), 2 * 4 * 2 * MATRIX);
+  static const char adapters[] = "strategy=fsdp2 mesh.shard=4 fsdp.ignored=[\"*lora*\"] "
+                                 "lora={\"rank\":4,\"targets\":[\"down\"]} "
+                                 "optimizer.clip_grad_norm=1.0";
+  g_autoptr(Simulated) t = lower_options(pairs, adapters);
+  ck_assert_int_eq(simulated_collectives(t, 1, COLLECTIVE_REDUCE_SCATTER).count, 0);
+  ck_assert_int_eq(simulated_collectives(t, 1, COLLECTIVE_ALL_REDUCE).count, 0);
+}
+END_TEST
+
+static const struct {
+  const char *set, *text;
+} mixtures[] = {
+    {"optimizer.implementation=fused", "key 'optimizer.implementation': only forloop"},
+    {"optimizer.implementation=forloop optimizer.clip_grad_norm=1.0",
+     "key 'optimizer.clip_grad_norm': PyTorch cannot clip"},
+    {"precision.compute=bf16", "key 'fsdp.ignored': ignored parameters keep their dtype fp32"},
+    {"fsdp.ignored=[\"layer.*\"]", "'layer.*' matches no parameter"},
+    {"fsdp.ignored=[[\"layers.*\"]]", "must be a list of patterns, not of lists"},
+    {"strategy=fsdp1", "key 'fsdp.ignored': not yet supported under fsdp1"},
+};
+
+START_TEST(whole_tensors_beside_sharded_ones_are_refused_as_pytorch_does)
+{
+  g_autofree char *options =
+      g_strconcat("strategy=fsdp2 mesh.shard=4 fsdp.ignored=[\"*.up.*\"] ", mixtures[_i].set, NULL);
+  g_auto(GStrv) set = g_strsplit(options, " ", -1);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(Simulated) s =
+      simulation_try(&(Simulation){pairs, plan, (const char *const *) set, 0}, STEPS, &error);
+  ck_assert_ptr_null(s);
+  ck_assert(test_error_says(error, mixtures[_i].text));
+}
+END_TEST
+
 /* The flat parameter has one gradient; .grad is set for what trains alone. */
 START_TEST(fsdp1_reduces_all_of_a_group_in_which_something_trains)
 {
@@ -385,6 +429,9 @@ test_suite(void)
   tcase_add_loop_test(tests, the_optimizer_has_states_of_what_trains, 0, G_N_ELEMENTS(linears));
   tcase_add_test(tests, checkpointing_runs_again_what_backward_comes_to);
   tcase_add_test(tests, fsdp2_reduces_what_trains_of_a_group);
+  tcase_add_test(tests, fsdp2_leaves_ignored_parameters_alone);
+  tcase_add_loop_test(tests, whole_tensors_beside_sharded_ones_are_refused_as_pytorch_does, 0,
+                      G_N_ELEMENTS(mixtures));
   tcase_add_test(tests, fsdp1_reduces_all_of_a_group_in_which_something_trains);
   tcase_add_test(tests, fsdp1_without_original_parameters_optimizes_flat_ones);
   tcase_add_test(tests, ddp_has_buckets_for_what_trains);

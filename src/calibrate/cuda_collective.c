@@ -205,6 +205,10 @@ cuda_collective_run(const CudaCollective *all, const CollectiveCall *call, GErro
     g_set_error(error, HIGHWATER_ERROR_CUDA, 0, "one GPU alone has nobody to talk to");
     return FALSE;
   }
+  if (calls[call->collective] == NULL) {
+    g_set_error(error, HIGHWATER_ERROR_CUDA, 0, "this collective is not measured");
+    return FALSE;
+  }
   if (!make_groups(all, call->group, error) || !begin(error))
     return FALSE;
   gboolean done = TRUE;

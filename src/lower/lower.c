@@ -95,15 +95,46 @@ accept_compile(const LowerInput *in, GError **error)
   return TRUE;
 }
 
+/* Composer's optimizer has states of flat parameters, which no state dict here speaks of. */
+static gboolean
+accept_composer(const LowerInput *in, GError **error)
+{
+  const PlanSpec *plan = in->plan;
+  gboolean saves = plan->phases.save.given && plan->phases.save.optimizer;
+  gboolean loads = plan->phases.load.given && plan->phases.load.optimizer;
+  if (in->strategy->flatten == NULL || (!saves && !loads))
+    return TRUE;
+  return plan_spec_refuse(plan, error, saves ? "phases.save.optimizer" : "phases.load.optimizer",
+                          "not yet supported for composer's flat parameters");
+}
+
 static gboolean
 accept_plan(const LowerInput *in, GError **error)
 {
   const PlanSpec *plan = in->plan;
   if (plan->compile_per_block && !accept_compile(in, error))
     return FALSE;
+  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER && !accept_composer(in, error))
+    return FALSE;
   if (!plan_names_check(plan, in->network, error) || !phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
+}
+
+/* Hooks inside of a compiled block would be called by nobody. */
+static gboolean
+accept_hooks(const StrategyContext *x, GError **error)
+{
+  for (guint i = 0; i < x->network->modules->len; i++) {
+    int block = network_module(x->network, (int) i)->block;
+    gboolean inside = block >= 0 && network_block(x->network, block)->compiled >= 0 &&
+                      network_block(x->network, block)->module != (int) i;
+    if (inside && g_array_index(x->unit_begins, int, i) >= 0)
+      return plan_spec_refuse(x->plan, error, "compile",
+                              "%s is a group inside of a block, which per_block compiles whole",
+                              network_module(x->network, (int) i)->path);
+  }
+  return TRUE;
 }
 
 /* ---- the context ---- */
@@ -138,7 +169,6 @@ context_init(StrategyContext *x, const LowerInput *in)
       .device = in->device,
       .rank = in->rank % in->plan->shard,
       .global_rank = in->rank,
-      .replica = in->rank / in->plan->shard,
       .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
   };
@@ -210,33 +240,44 @@ lower_state_layout(const LowerInput *in, GError **error)
 
 /* ---- steps ---- */
 
-/* The step from which on the same phases follow every step. */
-static int
-alike_from(const PhaseSpec *phases, int steps)
+/* Do the same phases follow two steps? */
+static gboolean
+are_alike(const PhaseSpec *phases, int a, int b, int steps)
 {
-  int from = steps;
-  while (from > 1 &&
-         phase_spec_evaluates(phases, from - 1, steps) ==
-             phase_spec_evaluates(phases, from, steps) &&
-         phase_spec_saves(phases, from - 1, steps) == phase_spec_saves(phases, from, steps))
-    from--;
-  return from;
+  return phase_spec_evaluates(phases, a, steps) == phase_spec_evaluates(phases, b, steps) &&
+         phase_spec_saves(phases, a, steps) == phase_spec_saves(phases, b, steps);
 }
 
-/* Writes steps, and what follows them, until one is like the one before; the rest repeat it. */
+/* How many steps after this one are like it in that, one after another. */
+static int
+count_alike(const PhaseSpec *phases, int step, int steps)
+{
+  int count = 0;
+  while (step + count < steps && are_alike(phases, step, step + count + 1, steps))
+    count++;
+  return count;
+}
+
+/* Writes steps, and what follows them, until one is like the one before; the rest repeat it, or
+ * those up to the next that another phase follows. */
 static void
 write_steps(StepWalk *w, Phases *phases, int steps)
 {
   ProgramBuilder *builder = w->x->builder;
+  const PhaseSpec *spec = &w->x->plan->phases;
   gboolean repeats = FALSE;
-  int alike = alike_from(&w->x->plan->phases, steps);
   for (int step = 1; step <= steps; step++) {
     w->x->step = step;
     if (!repeats) {
       program_builder_begin_list(builder);
       step_walk_step(w);
       phases_after_step(phases, step, steps);
-      repeats = step > 1 && step >= alike && program_builder_fold_last_list(builder);
+      gboolean again = step > 1 && are_alike(spec, step - 1, step, steps);
+      int alike = again ? count_alike(spec, step, steps) : 0;
+      if (again && step + alike == steps)
+        repeats = program_builder_fold_last_list(builder);
+      else if (alike > 0 && program_builder_repeat_before_last(builder, alike))
+        step += alike;
     }
     program_builder_add_step(builder);
   }
@@ -282,7 +323,7 @@ lower(const LowerInput *in, GError **error)
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
   LoadMap *load = NULL;
-  if (retain_accept(&x, error) && load_map_new(in, &load, error)) {
+  if (accept_hooks(&x, error) && retain_accept(&x, error) && load_map_new(in, &load, error)) {
     lowered = write_program(&x, in, load);
   } else {
     if (in->strategy->teardown != NULL)

@@ -224,7 +224,9 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   if (n == 0)
     return;
   StorageId *norms = tensor_norms(x, clipped);
-  StorageId total = total_norm(x, strategy->sharded_norms && x->plan->shard > 1, n, norms);
+  gboolean sharded = strategy->sharded_norms && x->plan->shard > 1 &&
+                     !x->parameters[g_array_index(clipped, guint, 0)].ignored;
+  StorageId total = total_norm(x, sharded, n, norms);
   for (gint64 i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, norms[i]);
   g_free(norms);

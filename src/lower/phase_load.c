@@ -37,25 +37,6 @@ source_text(const LowerInput *in)
   return g_string_free(text, FALSE);
 }
 
-static StateLayout *
-source_layout(const LowerInput *in, GError **error)
-{
-  const PhaseSpec *phases = &in->plan->phases;
-  if (phases->load.strategy == NULL && phases->load.shard == 0)
-    return lower_state_layout(in, error);
-  g_autofree char *text = source_text(in);
-  g_autofree PlanStrategy *table = strategy_plan_table();
-  g_autoptr(PlanSpec) plan =
-      plan_spec_parse("phases.load.from", text, strlen(text), NULL, table, error);
-  if (plan == NULL)
-    return NULL;
-  LowerInput source = *in;
-  source.plan = plan;
-  source.strategy = strategy_find(plan->strategy);
-  source.rank = 0;
-  return lower_state_layout(&source, error);
-}
-
 /* ---- the map ---- */
 
 static LoadMap *
@@ -75,10 +56,49 @@ map_of(const StateLayout *source, const StateLayout *target, int rank)
 static gboolean
 accept(const LowerInput *in, GError **error)
 {
+  const PhaseSpec *phases = &in->plan->phases;
   if (in->strategy->saves_states)
     return TRUE;
-  return plan_spec_refuse(in->plan, error, "phases.load", "not yet supported under strategy %s",
-                          in->plan->strategy);
+  if (in->strategy->load_model == NULL)
+    return plan_spec_refuse(in->plan, error, "phases.load", "not yet supported under strategy %s",
+                            in->plan->strategy);
+  if (phases->load.optimizer || phases->load.state == STATE_FULL)
+    return plan_spec_refuse(in->plan, error, "phases.load",
+                            "under strategy %s only \"state\": \"sharded\" with \"optimizer\": "
+                            "false is supported yet",
+                            in->plan->strategy);
+  return TRUE;
+}
+
+/* What this plan's ranks read.  A load_model of its own reads rows. */
+static StateLayout *
+target_layout(const LowerInput *in, GError **error)
+{
+  if (in->strategy->load_model == NULL)
+    return lower_state_layout(in, error);
+  StateLayout *layout = state_layout_new(in->plan->shard);
+  for (guint i = 0; i < in->network->parameters->len; i++)
+    strategy_add_rows(in->network, (int) i, layout);
+  return layout;
+}
+
+static StateLayout *
+source_layout(const LowerInput *in, GError **error)
+{
+  const PhaseSpec *phases = &in->plan->phases;
+  if (phases->load.strategy == NULL && phases->load.shard == 0)
+    return target_layout(in, error);
+  g_autofree char *text = source_text(in);
+  g_autofree PlanStrategy *table = strategy_plan_table();
+  g_autoptr(PlanSpec) plan =
+      plan_spec_parse("phases.load.from", text, strlen(text), NULL, table, error);
+  if (plan == NULL)
+    return NULL;
+  LowerInput source = *in;
+  source.plan = plan;
+  source.strategy = strategy_find(plan->strategy);
+  source.rank = 0;
+  return lower_state_layout(&source, error);
 }
 
 gboolean
@@ -90,7 +110,7 @@ load_map_new(const LowerInput *in, LoadMap **map, GError **error)
   if (!accept(in, error))
     return FALSE;
   g_autoptr(StateLayout) source = source_layout(in, error);
-  g_autoptr(StateLayout) target = source != NULL ? lower_state_layout(in, error) : NULL;
+  g_autoptr(StateLayout) target = source != NULL ? target_layout(in, error) : NULL;
   if (target == NULL)
     return FALSE;
   guint n = in->network->parameters->len;
@@ -238,7 +258,9 @@ phase_load(StepWalk *w, const LoadMap *map)
   gboolean states = plan->phases.load.optimizer && plan->optimizer.name != OPTIMIZER_NONE;
   if (states && !full)
     optimizer_make_states(x, w->optimizer);
-  for (guint i = 0; i < x->network->parameters->len; i++)
+  if (w->strategy->load_model != NULL)
+    l.bytes = w->strategy->load_model(x);
+  for (guint i = 0; i < x->network->parameters->len && w->strategy->load_model == NULL; i++)
     load_tensor(&l, (int) i, x->parameters[i].sharded);
   if (states && full)
     optimizer_make_states(x, w->optimizer);

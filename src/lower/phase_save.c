@@ -5,20 +5,38 @@
 
 #include "strategy/state_dict.h"
 
+/* DeepSpeed's engine writes both, sharded, or the weights in the model's dtype, whole. */
+static gboolean
+accept_engine(const PlanSpec *plan, GError **error)
+{
+  const PhaseSpec *spec = &plan->phases;
+  gboolean full = spec->save.state == STATE_FULL;
+  if (spec->save.cpu_offload)
+    return plan_spec_refuse(plan, error, "phases.save.cpu_offload",
+                            "DeepSpeed makes no state dict on the host");
+  if (full == spec->save.optimizer)
+    return plan_spec_refuse(plan, error, "phases.save.optimizer",
+                            full ? "DeepSpeed's full weights come without: set it false"
+                                 : "DeepSpeed's checkpoints have it: set it true");
+  return TRUE;
+}
+
 gboolean
 phase_save_accept(const PlanSpec *plan, const Strategy *strategy, GError **error)
 {
   const PhaseSpec *spec = &plan->phases;
   if (!spec->save.given || strategy->saves_states)
     return TRUE;
-  if (strategy->save_model != NULL && spec->save.optimizer)
+  if (strategy->saves_with_engine)
+    return accept_engine(plan, error);
+  if (strategy->save_model == NULL)
+    return plan_spec_refuse(plan, error, "phases.save", "not yet supported under strategy %s",
+                            plan->strategy);
+  if (spec->save.optimizer)
     return plan_spec_refuse(plan, error, "phases.save.optimizer",
                             "states of the optimizer are not yet saved under strategy %s",
                             plan->strategy);
-  if (strategy->save_model != NULL)
-    return TRUE;
-  return plan_spec_refuse(plan, error, "phases.save", "not yet supported under strategy %s",
-                          plan->strategy);
+  return TRUE;
 }
 
 /* ---- the state dict ---- */
@@ -133,7 +151,7 @@ phase_save(StepWalk *w)
     w->strategy->save_model(x, dict);
   else
     add_model(w, dict);
-  if (spec->save.optimizer)
+  if (spec->save.optimizer && !w->strategy->saves_with_engine)
     add_optimizer(w, dict);
   gboolean writes = !whole || x->global_rank == 0;
   if (writes)
@@ -145,7 +163,7 @@ phase_save(StepWalk *w)
                         .others_bytes = -1};
   if (whole) {
     moved.rank_0_bytes = dict->bytes;
-    moved.others_bytes = dict->offload ? 0 : dict->bytes;
+    moved.others_bytes = dict->offload || w->strategy->saves_with_engine ? 0 : dict->bytes;
   }
   state_dict_free(x, dict);
   return moved;

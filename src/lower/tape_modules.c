@@ -102,7 +102,8 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args)
     for (int i = 0; i < n; i++)
       cast_input(t, &args[i], module);
   s->before_forward(t->x, unit);
-  if (s->marks_inputs && args[0].node >= 0)
+  const Unit *u = g_ptr_array_index(t->x->units, (guint) unit);
+  if (s->marks_inputs && u->parameters->len > 0 && args[0].node >= 0)
     autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
   if (s->wants_input_gradient != NULL && args[0].node >= 0 && !t->x->no_grad &&
       s->wants_input_gradient(t->x, unit))
@@ -117,9 +118,14 @@ tape_exit_module(Tape *t, int module, TensorRef *output)
     retain_module(t->x, module);
   after_module(t, module, output);
   int unit = unit_at(t->x->unit_ends, module);
-  if (unit < 0 || t->recomputing != NULL)
+  if (unit < 0)
     return;
   program_builder_set_module(t->builder, module);
+  if (t->recomputing != NULL) {
+    if (t->strategy->after_recompute != NULL)
+      t->strategy->after_recompute(t->x, unit);
+    return;
+  }
   t->x->output_requires_grad = output->node >= 0;
   int token = t->strategy->after_forward(t->x, unit);
   if (output->node >= 0)

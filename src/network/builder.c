@@ -422,25 +422,20 @@ builder_info(const Builder *b, Val v)
 
 /* ---- functions ---- */
 
-static int
-flat_tensor_of(const Network *n, int parameter)
-{
-  int block = network_module(n, network_parameter(n, parameter)->module)->block;
-  return n->shape.flat_tensor(n->shape.plan, block);
-}
-
 /* All modules are defined: views of a flat tensor require a gradient if one parameter of it does.
  */
 static void
 share_requires_grad(Network *n)
 {
+  g_autofree int *tensor = g_new(int, n->parameters->len);
   g_autoptr(GHashTable) required = g_hash_table_new(NULL, NULL);
+  n->shape.flat_tensors(n->shape.plan, n, tensor);
   for (guint i = 0; i < n->parameters->len; i++)
     if (network_parameter(n, (int) i)->trainable)
-      g_hash_table_add(required, GINT_TO_POINTER(flat_tensor_of(n, (int) i)));
+      g_hash_table_add(required, GINT_TO_POINTER(tensor[i]));
   for (guint i = 0; i < n->parameters->len; i++)
     g_array_index(n->parameters, Parameter, i).requires_grad =
-        g_hash_table_contains(required, GINT_TO_POINTER(flat_tensor_of(n, (int) i)));
+        g_hash_table_contains(required, GINT_TO_POINTER(tensor[i]));
 }
 
 void
@@ -448,7 +443,7 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
                        Val *args)
 {
   if (b->network->functions->len == 0 && b->outer->len == 0 &&
-      b->network->shape.flat_tensor != NULL)
+      b->network->shape.flat_tensors != NULL)
     share_requires_grad(b->network);
   g_array_append_val(b->outer, b->now);
   Function *f = b->now.function = g_new0(Function, 1);

@@ -181,8 +181,9 @@ static void
 add_read(Compile *c, int index, int gradient)
 {
   BackwardOp *b = compile_backward_op(c, index);
-  if (gradient < 0 || b->reads == BACKWARD_EDGES)
+  if (gradient < 0)
     return;
+  g_assert(b->reads < BACKWARD_EDGES);
   b->read[b->reads++] = gradient;
   int producer = compile_gradient(c, gradient)->producer;
   if (producer < 0)
@@ -231,23 +232,36 @@ fuse_backward(Compile *c, int index)
   }
 }
 
-/* The gradient of a value: of several contributions a sum.  -1: none. */
+/* An op that adds gradients of a value: as many of the contributions from `*next` on as it can
+ * read. before: a sum that it adds to, or -1. */
 static int
-total_gradient(Compile *c, int value)
+add_up(Compile *c, int value, int before, int *next)
 {
-  int first = c->value[value].first_gradient;
-  if (first < 0)
-    return -1;
-  const Contribution *only = &g_array_index(c->contributions, Contribution, first);
-  if (only->next < 0)
-    return only->gradient;
   int sum = new_backward_op(c, BACKWARD_FUSED, -1);
-  for (int i = first; i >= 0; i = g_array_index(c->contributions, Contribution, i).next)
-    add_read(c, sum, g_array_index(c->contributions, Contribution, i).gradient);
+  add_read(c, sum, before);
+  while (*next >= 0 && compile_backward_op(c, sum)->reads < BACKWARD_EDGES) {
+    add_read(c, sum, g_array_index(c->contributions, Contribution, *next).gradient);
+    *next = g_array_index(c->contributions, Contribution, *next).next;
+  }
   int gradient = new_gradient(c, sum, c->value[value].info);
   BackwardOp *b = compile_backward_op(c, sum);
   b->write[b->writes++] = gradient;
   fuse_backward(c, sum);
+  return gradient;
+}
+
+/* The gradient of a value: of several contributions a sum.  -1: none. */
+static int
+total_gradient(Compile *c, int value)
+{
+  int next = c->value[value].first_gradient, gradient = -1;
+  if (next < 0)
+    return -1;
+  const Contribution *only = &g_array_index(c->contributions, Contribution, next);
+  if (only->next < 0)
+    return only->gradient;
+  while (next >= 0)
+    gradient = add_up(c, value, gradient, &next);
   c->value[value].first_gradient = -1;
   contribute(c, value, gradient);
   return gradient;

@@ -5,14 +5,10 @@
 
 #include "network/compile_private.h"
 
-/* A value that few reads give is computed again by each kernel that wants it
- * (realize_reads_threshold of torch/_inductor/config.py). */
-enum { CHEAP_READS = 4, DEAR = 1000, NAMED_OPS = 5 };
-
 /* ---- buffers ---- */
 
-static gint32
-new_buffer(Compile *c, CompiledOrigin origin, int number, ValueInfo info, const char *what)
+gint32
+compile_new_buffer(Compile *c, CompiledOrigin origin, int number, ValueInfo info, const char *what)
 {
   CompiledBuffer buffer = {.info = info,
                            .origin = (guint8) origin,
@@ -25,37 +21,29 @@ new_buffer(Compile *c, CompiledOrigin origin, int number, ValueInfo info, const 
   return (gint32) c->out->buffers->len - 1;
 }
 
-static const char *
-name_of(const Compile *c, int op)
-{
-  return op >= 0 ? compile_op(c, op)->info->name : "sum";
-}
-
 /* ---- kernels ---- */
 
-/* What a kernel reads: bytes by buffer. */
-typedef struct {
-  gint32 buffer;
-  double bytes;
-} Read;
-
-typedef struct {
-  GArray *reads;  /* Read */
-  GArray *writes; /* gint32: buffers */
-  GString *name;
-  int named;
-} Fused;
-
-static Fused
-fused_begin(const char *prefix)
+Fused
+compile_fused_begin(Compile *c, const char *prefix)
 {
-  return (Fused){g_array_new(FALSE, FALSE, sizeof(Read)), g_array_new(FALSE, FALSE, sizeof(gint32)),
-                 g_string_new(prefix), 0};
+  return (Fused){.reads = g_array_new(FALSE, FALSE, sizeof(Read)),
+                 .writes = g_array_new(FALSE, FALSE, sizeof(gint32)),
+                 .name = g_string_new(prefix),
+                 .number = ++c->generated};
+}
+
+/* TRUE the first time that the kernel comes to something that it computes by itself. */
+gboolean
+compile_fused_follows(const Fused *fused, int *seen)
+{
+  gboolean first = *seen != fused->number;
+  *seen = fused->number;
+  return first;
 }
 
 /* A view reads no more than it shows, several views no more than there is. */
-static void
-fused_read(Compile *c, Fused *fused, gint32 buffer, double bytes)
+void
+compile_fused_read(Compile *c, Fused *fused, gint32 buffer, double bytes)
 {
   double whole = (double) value_bytes(&compiled_buffer(c->out, buffer)->info);
   for (guint i = 0; i < fused->reads->len; i++) {
@@ -69,8 +57,8 @@ fused_read(Compile *c, Fused *fused, gint32 buffer, double bytes)
   g_array_append_val(fused->reads, read);
 }
 
-static void
-fused_name(Fused *fused, const char *op)
+void
+compile_fused_name(Fused *fused, const char *op)
 {
   if (fused->named++ < NAMED_OPS)
     g_string_append_printf(fused->name, "_%s", op);
@@ -97,8 +85,8 @@ add_operand(CompiledGraph *graph, CompiledKernel *kernel, gint32 buffer, Role ro
 }
 
 /* Writes the kernel, unless it would write nothing. */
-static void
-fused_end(Compile *c, CompiledGraph *graph, Fused *fused, gboolean recomputes)
+void
+compile_fused_end(Compile *c, CompiledGraph *graph, Fused *fused, gboolean recomputes)
 {
   double bytes = 0;
   for (guint i = 0; i < fused->reads->len; i++)
@@ -122,9 +110,6 @@ fused_end(Compile *c, CompiledGraph *graph, Fused *fused, gboolean recomputes)
   g_string_free(fused->name, TRUE);
 }
 
-/* Which buffer of the block a recipe's buffer is; -1: none that is an operand. */
-typedef gint32 (*BufferOf)(Compile *c, const Op *op, int buffer, gpointer data);
-
 static void
 add_library_launch(Compile *c, CompiledGraph *graph, const Op *op, const OpKernel *from,
                    BufferOf buffer_of, gpointer data)
@@ -138,9 +123,9 @@ add_library_launch(Compile *c, CompiledGraph *graph, const Op *op, const OpKerne
 }
 
 /* A library's kernels as the op's recipe has them; temporaries belong to the first that follows. */
-static void
-add_library_kernels(Compile *c, CompiledGraph *graph, const Op *op, gboolean backward,
-                    BufferOf buffer_of, gpointer data)
+void
+compile_library_kernels(Compile *c, CompiledGraph *graph, const Op *op, gboolean backward,
+                        BufferOf buffer_of, gpointer data)
 {
   gint32 first = backward ? op->backward : op->forward;
   gint32 end = backward ? op->validate : op->backward;
@@ -220,10 +205,13 @@ read_forward(Compile *c, Fused *fused, int value)
   const Value *v = &c->value[base];
   gboolean fuses = v->producer >= 0 && c->node[v->producer].class == FUSE_FUSED;
   if (!fuses || is_written(c, base)) {
-    fused_read(c, fused, forward_buffer(c, value), (double) value_bytes(&c->value[value].info));
+    compile_fused_read(c, fused, forward_buffer(c, value),
+                       (double) value_bytes(&c->value[value].info));
     return;
   }
   const Op *op = compile_op(c, v->producer);
+  if (!compile_fused_follows(fused, &c->value[base].seen))
+    return;
   for (int k = 0; k < op->ins; k++)
     read_forward(c, fused, compile_value(c, op->in[k]));
 }
@@ -231,7 +219,7 @@ read_forward(Compile *c, Fused *fused, int value)
 static void
 write_forward_group(Compile *c, int group)
 {
-  Fused fused = fused_begin("fused");
+  Fused fused = compile_fused_begin(c, "fused");
   if (c->emitted[group])
     return;
   c->emitted[group] = TRUE;
@@ -239,7 +227,7 @@ write_forward_group(Compile *c, int group)
     const Op *op = compile_op(c, i);
     if (c->node[i].class != FUSE_FUSED || c->node[i].group != group)
       continue;
-    fused_name(&fused, op->info->name);
+    compile_fused_name(&fused, op->info->name);
     for (int k = 0; k < op->ins; k++) {
       int value = compile_value(c, op->in[k]), producer = compile_base(c, value)->producer;
       gboolean inside = producer >= 0 && c->node[producer].class == FUSE_FUSED &&
@@ -251,11 +239,11 @@ write_forward_group(Compile *c, int group)
       if (!is_written(c, op->out[k]))
         continue;
       Value *v = &c->value[op->out[k]];
-      v->buffer = new_buffer(c, COMPILED_MADE, 0, v->info, op->info->name);
+      v->buffer = compile_new_buffer(c, COMPILED_MADE, 0, v->info, op->info->name);
       g_array_append_val(fused.writes, v->buffer);
     }
   }
-  fused_end(c, &c->out->forward, &fused, FALSE);
+  compile_fused_end(c, &c->out->forward, &fused, FALSE);
 }
 
 static gint32
@@ -280,9 +268,9 @@ write_forward_library(Compile *c, int i)
     forward_buffer(c, compile_value(c, op->in[k]));
   for (int k = 0; k < op->outs; k++) {
     Value *v = &c->value[op->out[k]];
-    v->buffer = new_buffer(c, COMPILED_MADE, 0, v->info, op->info->name);
+    v->buffer = compile_new_buffer(c, COMPILED_MADE, 0, v->info, op->info->name);
   }
-  add_library_kernels(c, &c->out->forward, op, FALSE, forward_operand, NULL);
+  compile_library_kernels(c, &c->out->forward, op, FALSE, forward_operand, NULL);
 }
 
 /* The value's buffer, which the kernels written so far have made. */
@@ -308,8 +296,8 @@ compile_write_forward(Compile *c)
   for (int i = 0; i < c->values; i++) {
     gboolean parameter = i >= c->slots;
     if (i < c->f->arguments || parameter)
-      c->value[i].buffer = new_buffer(c, parameter ? COMPILED_PARAMETER : COMPILED_ARGUMENT,
-                                      parameter ? i - c->slots : i, c->value[i].info, NULL);
+      c->value[i].buffer = compile_new_buffer(c, parameter ? COMPILED_PARAMETER : COMPILED_ARGUMENT,
+                                              parameter ? i - c->slots : i, c->value[i].info, NULL);
   }
   for (int i = 0; i < c->ops; i++)
     if (c->node[i].class == FUSE_EXTERN)
@@ -319,258 +307,4 @@ compile_write_forward(Compile *c)
     if (c->value[i].saved)
       compiled_buffer(c->out, forward_buffer(c, i))->saved = TRUE;
   memset(c->emitted, 0, sizeof(gboolean) * (gsize) c->ops);
-}
-
-/* ---- values of forward in backward ---- */
-
-static gint32 needed_buffer(Compile *c, int value);
-
-static gint32
-again_operand(Compile *c, const Op *op, int buffer, gpointer data)
-{
-  (void) data;
-  if (buffer >= BUFFER_TEMP)
-    return -1;
-  if (buffer >= BUFFER_OUT)
-    return c->value[op->out[buffer - BUFFER_OUT]].again;
-  return needed_buffer(c, compile_value(c, op->in[buffer - BUFFER_IN]));
-}
-
-/* In memory without doing anything: saved, given, or computed again already.  -1: not. */
-static gint32
-present_buffer(const Value *v)
-{
-  return v->saved || v->producer < 0 ? v->buffer : v->again;
-}
-
-static void
-compute_library_again(Compile *c, int i)
-{
-  const Op *op = compile_op(c, i);
-  guint first = c->out->backward.kernels->len;
-  for (int k = 0; k < op->ins; k++)
-    needed_buffer(c, compile_value(c, op->in[k]));
-  first = c->out->backward.kernels->len;
-  for (int k = 0; k < op->outs; k++) {
-    Value *v = &c->value[op->out[k]];
-    v->again = new_buffer(c, COMPILED_MADE, 0, v->info, op->info->name);
-  }
-  add_library_kernels(c, &c->out->backward, op, FALSE, again_operand, NULL);
-  for (guint k = first; k < c->out->backward.kernels->len; k++)
-    g_array_index(c->out->backward.kernels, CompiledKernel, k).recomputes = TRUE;
-}
-
-/* What a generated kernel reads to have a value of forward: itself, or that from which it follows.
- */
-static void
-read_needed(Compile *c, Fused *fused, int value)
-{
-  const Value *v = compile_base(c, value);
-  gboolean fuses = v->producer >= 0 && c->node[v->producer].class == FUSE_FUSED;
-  if (present_buffer(v) < 0 && fuses && !v->reduces) {
-    const Op *op = compile_op(c, v->producer);
-    for (int k = 0; k < op->ins; k++)
-      read_needed(c, fused, compile_value(c, op->in[k]));
-    return;
-  }
-  fused_read(c, fused, needed_buffer(c, value), (double) value_bytes(&c->value[value].info));
-}
-
-static gint32
-needed_buffer(Compile *c, int value)
-{
-  Value *v = compile_base(c, value);
-  gint32 present = present_buffer(v);
-  if (present >= 0)
-    return present;
-  if (c->node[v->producer].class == FUSE_EXTERN) {
-    compute_library_again(c, v->producer);
-    return v->again;
-  }
-  const Op *op = compile_op(c, v->producer);
-  Fused fused = fused_begin("fused");
-  fused_name(&fused, op->info->name);
-  for (int k = 0; k < op->ins; k++)
-    read_needed(c, &fused, compile_value(c, op->in[k]));
-  v->again = new_buffer(c, COMPILED_MADE, 0, v->info, op->info->name);
-  g_array_append_val(fused.writes, v->again);
-  fused_end(c, &c->out->backward, &fused, TRUE);
-  return v->again;
-}
-
-/* ---- backward ---- */
-
-static int
-gradient_reads(const Compile *c, int gradient)
-{
-  int producer = compile_gradient(c, gradient)->producer;
-  const BackwardOp *b = producer >= 0 ? compile_backward_op(c, producer) : NULL;
-  if (b == NULL || b->kind != BACKWARD_FUSED)
-    return 1;
-  if (b->reduces)
-    return DEAR;
-  int reads = b->needs;
-  for (int k = 0; k < b->reads && reads < DEAR; k++)
-    reads += gradient_reads(c, b->read[k]);
-  return reads;
-}
-
-/* As in forward. */
-static gboolean
-is_gradient_written(const Compile *c, int gradient)
-{
-  const Gradient *g = compile_gradient(c, gradient);
-  int group = compile_backward_op(c, g->producer)->group;
-  gboolean dear = gradient_reads(c, gradient) > CHEAP_READS;
-  if (g->result)
-    return TRUE;
-  for (guint i = 0; i < c->backward->len; i++) {
-    const BackwardOp *b = compile_backward_op(c, (int) i);
-    if (b->kind != BACKWARD_EXTERN && (!dear || (b->kind == BACKWARD_FUSED && b->group == group)))
-      continue;
-    for (int k = 0; k < b->reads; k++)
-      if (b->read[k] == gradient)
-        return TRUE;
-  }
-  return FALSE;
-}
-
-static gint32 gradient_buffer(Compile *c, int gradient);
-
-static void
-read_gradient(Compile *c, Fused *fused, int gradient)
-{
-  const Gradient *g = compile_gradient(c, gradient);
-  const BackwardOp *b = g->producer >= 0 ? compile_backward_op(c, g->producer) : NULL;
-  if (b == NULL || b->kind != BACKWARD_FUSED || is_gradient_written(c, gradient)) {
-    fused_read(c, fused, gradient_buffer(c, gradient), (double) value_bytes(&g->info));
-    return;
-  }
-  for (int k = 0; k < b->reads; k++)
-    read_gradient(c, fused, b->read[k]);
-  for (int k = 0; k < b->needs; k++)
-    read_needed(c, fused, b->need[k]);
-}
-
-static void
-write_gradient(Compile *c, Fused *fused, int gradient, const char *what)
-{
-  gint32 buffer = new_buffer(c, COMPILED_MADE, 0, compile_gradient(c, gradient)->info, what);
-  compile_gradient(c, gradient)->buffer = buffer;
-  g_array_append_val(fused->writes, buffer);
-}
-
-static void
-write_backward_group(Compile *c, int group)
-{
-  Fused fused = fused_begin("fused_backward");
-  if (compile_backward_op(c, group)->emitted)
-    return;
-  compile_backward_op(c, group)->emitted = TRUE;
-  for (guint i = 0; i < c->backward->len; i++) {
-    const BackwardOp *b = compile_backward_op(c, (int) i);
-    if (b->kind != BACKWARD_FUSED || b->group != group)
-      continue;
-    fused_name(&fused, name_of(c, b->op));
-    for (int k = 0; k < b->reads; k++) {
-      int producer = compile_gradient(c, b->read[k])->producer;
-      const BackwardOp *from = producer >= 0 ? compile_backward_op(c, producer) : NULL;
-      if (from == NULL || from->kind != BACKWARD_FUSED || from->group != group)
-        read_gradient(c, &fused, b->read[k]);
-    }
-    for (int k = 0; k < b->needs; k++)
-      read_needed(c, &fused, b->need[k]);
-    for (int k = 0; k < b->writes; k++)
-      if (is_gradient_written(c, b->write[k]))
-        write_gradient(c, &fused, b->write[k], "gradient");
-  }
-  fused_end(c, &c->out->backward, &fused, FALSE);
-}
-
-static void
-write_column(Compile *c, int index)
-{
-  BackwardOp *b = compile_backward_op(c, index);
-  Fused fused = fused_begin("fused_sum");
-  b->emitted = TRUE;
-  fused_name(&fused, name_of(c, b->op));
-  for (int k = 0; k < b->reads; k++)
-    read_gradient(c, &fused, b->read[k]);
-  for (int k = 0; k < b->needs; k++)
-    read_needed(c, &fused, b->need[k]);
-  for (int k = 0; k < b->writes; k++)
-    write_gradient(c, &fused, b->write[k], "gradient");
-  fused_end(c, &c->out->backward, &fused, FALSE);
-}
-
-static gint32
-backward_operand(Compile *c, const Op *op, int buffer, gpointer data)
-{
-  const BackwardOp *b = compile_backward_op(c, *(const int *) data);
-  if (buffer >= BUFFER_GRAD) {
-    for (int k = 0; k < b->writes; k++)
-      if (b->input[k] == buffer - BUFFER_GRAD)
-        return compile_gradient(c, b->write[k])->buffer;
-    return -1;
-  }
-  if (buffer >= BUFFER_INCOMING)
-    return b->reads > 0 ? gradient_buffer(c, b->read[0]) : -1;
-  if (buffer >= BUFFER_TEMP)
-    return -1;
-  return needed_buffer(c, buffer >= BUFFER_OUT ? op->out[buffer - BUFFER_OUT]
-                                               : compile_value(c, op->in[buffer - BUFFER_IN]));
-}
-
-static void
-write_backward_library(Compile *c, int index)
-{
-  BackwardOp *b = compile_backward_op(c, index);
-  if (b->emitted)
-    return;
-  b->emitted = TRUE;
-  for (int k = 0; k < b->reads; k++)
-    gradient_buffer(c, b->read[k]);
-  for (int k = 0; k < b->needs; k++)
-    needed_buffer(c, b->need[k]);
-  for (int k = 0; k < b->writes; k++) {
-    Gradient *g = compile_gradient(c, b->write[k]);
-    g->buffer = new_buffer(c, COMPILED_MADE, 0, g->info, "gradient");
-  }
-  add_library_kernels(c, &c->out->backward, compile_op(c, b->op), TRUE, backward_operand, &index);
-}
-
-static gint32
-gradient_buffer(Compile *c, int gradient)
-{
-  const Gradient *g = compile_gradient(c, gradient);
-  if (g->buffer >= 0)
-    return g->buffer;
-  const BackwardOp *b = compile_backward_op(c, g->producer);
-  if (b->kind == BACKWARD_EXTERN)
-    write_backward_library(c, g->producer);
-  else if (b->kind == BACKWARD_COLUMN)
-    write_column(c, g->producer);
-  else
-    write_backward_group(c, b->group);
-  return compile_gradient(c, gradient)->buffer;
-}
-
-void
-compile_write_backward(Compile *c)
-{
-  if (c->gradients->len == 0)
-    return;
-  Gradient *incoming = compile_gradient(c, 0);
-  incoming->buffer = c->out->incoming = new_buffer(c, COMPILED_INCOMING, 0, incoming->info, NULL);
-  for (guint i = 0; i < c->backward->len; i++) {
-    const BackwardOp *b = compile_backward_op(c, (int) i);
-    if (b->kind == BACKWARD_EXTERN)
-      write_backward_library(c, (int) i);
-    else if (b->kind == BACKWARD_COLUMN && !b->emitted)
-      write_column(c, (int) i);
-  }
-  for (guint i = 0; i < c->out->gradients->len; i++) {
-    CompiledGradient *made = &g_array_index(c->out->gradients, CompiledGradient, i);
-    made->buffer = gradient_buffer(c, made->buffer);
-  }
 }

@@ -25,6 +25,7 @@ typedef struct {
   gboolean saved;
   gint32 buffer;      /* in forward, or saved; -1: not in memory */
   gint32 again;       /* recomputed in backward, or -1 */
+  int seen;           /* by the generated kernel of that number, which follows it no further */
   int first_gradient; /* contributions of consumers: a list in Compile.contributions, or -1 */
 } Value;
 
@@ -41,6 +42,7 @@ typedef struct {
   int producer; /* BackwardOp, or -1: the incoming one */
   gboolean result;
   gint32 buffer;
+  int seen; /* as of a Value */
 } Gradient;
 
 enum { BACKWARD_EDGES = 8 };
@@ -77,6 +79,7 @@ typedef struct {
   GArray *backward;      /* BackwardOp */
   GArray *contributions; /* Contribution */
   CompiledBlock *out;
+  int generated; /* kernels begun */
 } Compile;
 
 static inline const Op *
@@ -124,8 +127,46 @@ void compile_partition(Compile *c);
 
 /* ---- compile_kernels.c ---- */
 
-/* Writes both graphs of kernels. */
+/* A value that few reads give is computed again by each kernel that wants it
+ * (realize_reads_threshold of torch/_inductor/config.py). */
+enum { CHEAP_READS = 4, DEAR = 1000, NAMED_OPS = 5 };
+
+/* What a kernel reads: bytes by buffer. */
+typedef struct {
+  gint32 buffer;
+  double bytes;
+} Read;
+
+typedef struct {
+  GArray *reads;  /* Read */
+  GArray *writes; /* gint32: buffers */
+  GString *name;
+  int named;
+  int number; /* marks what it has followed */
+} Fused;
+
+/* A kernel begins; what it reads, and is called after, is added; it is written, unless it would
+ * write nothing. */
+Fused compile_fused_begin(Compile *c, const char *prefix);
+void compile_fused_read(Compile *c, Fused *fused, gint32 buffer, double bytes);
+void compile_fused_name(Fused *fused, const char *op);
+void compile_fused_end(Compile *c, CompiledGraph *graph, Fused *fused, gboolean recomputes);
+/* TRUE the first time that the kernel comes to something that it computes by itself. */
+gboolean compile_fused_follows(const Fused *fused, int *seen);
+
+/* A new buffer; what: name of the tensor, static text. */
+gint32 compile_new_buffer(Compile *c, CompiledOrigin origin, int number, ValueInfo info,
+                          const char *what);
+/* Which buffer of the block a recipe's buffer is; -1: none that is an operand. */
+typedef gint32 (*BufferOf)(Compile *c, const Op *op, int buffer, gpointer data);
+/* A library's kernels as the op's recipe has them. */
+void compile_library_kernels(Compile *c, CompiledGraph *graph, const Op *op, gboolean backward,
+                             BufferOf buffer_of, gpointer data);
+
 void compile_write_forward(Compile *c);
+
+/* ---- compile_backward.c ---- */
+
 void compile_write_backward(Compile *c);
 
 #endif

@@ -283,26 +283,24 @@ composer_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
   return loss;
 }
 
-/* Trainer._eval_train_metrics: LanguageCrossEntropy and LanguagePerplexity, each a cross entropy in
- * fp32 of the logits that were kept (composer/metrics/nlp.py), without a graph. */
+/* Trainer._eval_train_metrics: LanguageCrossEntropy and LanguagePerplexity, each a cross entropy of
+ * the logits that were kept (composer/metrics/nlp.py), without a graph, in the autocast of its
+ * precision: that leaves log_softmax, which is called with a dtype, and casts for nll_loss. */
 static void
 write_metrics(Builder *b, const CausalLm *lm)
 {
   enum { METRICS = 2 };
   const NetworkPrecision *precision = &builder_shape(b)->precision;
-  ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length),
-            infos[3] = {
-                tokens,
-                tokens,
-                value_shape(precision->has_output ? precision->output : precision->matmul, 3,
-                            lm->batch, lm->length, lm->vocabulary),
-            };
+  DType logits = precision->has_output ? precision->output : precision->matmul;
+  ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length);
+  ValueInfo infos[3] = {tokens, tokens,
+                        value_shape(logits, 3, lm->batch, lm->length, lm->vocabulary)};
   Val args[3];
   builder_function_begin(b, "train_metrics", -1, 3, infos, args);
   for (int i = 0; i < METRICS; i++) {
     Val flat = view(b, args[2], 2, lm->batch * lm->length, lm->vocabulary);
-    Val sum = cross_entropy(b, to(b, flat, DTYPE_FP32), args[1]);
-    builder_discard(b, sum);
+    Val logarithms = to(b, unary(b, OP_LOG_SOFTMAX, flat), DTYPE_FP32);
+    builder_discard(b, builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){logarithms, args[1]}));
   }
   builder_network(b)->after_backward = builder_function_end(b, NO_VAL);
 }

@@ -104,6 +104,8 @@ typedef struct {
   DType output;
 } NetworkPrecision;
 
+typedef struct _Network Network;
+
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
@@ -117,9 +119,9 @@ typedef struct {
   const NamePatterns
       *trainable;       /* parameters that are; NULL: all, with adapters those.  Borrowed */
   const LoraSpec *lora; /* adapters; NULL: none.  Borrowed */
-  /* Parameters are views of flat tensors, one for the blocks (from 0) and the rest (-1) of each
-   * number; NULL: they are tensors of their own. */
-  int (*flat_tensor)(const PlanSpec *plan, int block);
+  /* Parameters are views of flat tensors: fills in the number of each one's; NULL: they are tensors
+   * of their own. */
+  void (*flat_tensors)(const PlanSpec *plan, const Network *network, int *tensor);
   const PlanSpec *plan;    /* for that.  Borrowed */
   gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
   gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
@@ -131,7 +133,7 @@ typedef struct {
 /* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */
 enum { LOSS_STEPS = 2 };
 
-typedef struct {
+struct _Network {
   char *name;
   const char *family;
   NetworkShape shape;
@@ -162,7 +164,7 @@ typedef struct {
   gboolean checkpoints_forward; /* checkpointing runs a block's forward() again, inside its hooks;
                                    FALSE: a module around the block runs the block's call again,
                                    hooks included */
-} Network;
+};
 
 void network_free(Network *network);
 /* Frees one Function: the element type of `functions`. */

@@ -195,6 +195,16 @@ program_builder_fold_last_list(ProgramBuilder *builder)
   return TRUE;
 }
 
+gboolean
+program_builder_repeat_before_last(ProgramBuilder *builder, int times)
+{
+  Program *program = builder->program;
+
+  g_assert((guint) builder->first_operand == program->operands->len);
+  return program->lists->len >= 3 && !builder->folded &&
+         program_fold_before_last_list(program, builder->mark, builder->alive_before->data, times);
+}
+
 void
 program_builder_add_step(ProgramBuilder *builder)
 {

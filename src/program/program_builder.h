@@ -22,6 +22,10 @@ void program_builder_begin_list(ProgramBuilder *builder);
  * caller's to know. FALSE, with nothing changed, for different lists, and for the first step (after
  * the construction). */
 gboolean program_builder_fold_last_list(ProgramBuilder *builder);
+/* The same comparison, for when other lists will follow: the last list stays, and before it the
+ * next `times` steps execute its predecessor once more.  To be called before the last list's own
+ * step is added. */
+gboolean program_builder_repeat_before_last(ProgramBuilder *builder, int times);
 /* Says that the next step executes the last list. */
 void program_builder_add_step(ProgramBuilder *builder);
 

@@ -249,8 +249,10 @@ drop_last_list(Program *program, FoldMark mark)
   program->events = mark.events;
 }
 
-gboolean
-program_fold_last_list(Program *program, FoldMark mark, const guint8 *alive)
+/* Stores the carries in the last list's predecessor if that can repeat itself in the last one's
+ * place. */
+static gboolean
+find_repetition(Program *program, FoldMark mark, const guint8 *alive)
 {
   guint last = program->lists->len - 1;
   OpList *old = g_ptr_array_index(program->lists, last - 1);
@@ -267,9 +269,30 @@ program_fold_last_list(Program *program, FoldMark mark, const guint8 *alive)
   if (same) {
     store_carries(old->carries, fold.storages.carries);
     store_carries(old->event_carries, fold.events.carries);
-    drop_last_list(program, mark);
   }
   renaming_clear(&fold.storages);
   renaming_clear(&fold.events);
   return same;
+}
+
+gboolean
+program_fold_last_list(Program *program, FoldMark mark, const guint8 *alive)
+{
+  if (!find_repetition(program, mark, alive))
+    return FALSE;
+  drop_last_list(program, mark);
+  return TRUE;
+}
+
+gboolean
+program_fold_before_last_list(Program *program, FoldMark mark, const guint8 *alive, int times)
+{
+  int repeated = (int) program->lists->len - 2;
+
+  if (!find_repetition(program, mark, alive))
+    return FALSE;
+  for (int i = 0; i < times; i++)
+    g_array_append_val(program->step_list, repeated);
+  program->steps += times;
+  return TRUE;
 }

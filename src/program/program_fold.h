@@ -20,4 +20,9 @@ FoldMark program_fold_mark(const Program *program);
  * allocated when the last list began. */
 gboolean program_fold_last_list(Program *program, FoldMark mark, const guint8 *alive);
 
+/* The same, but the last list stays, for others that follow it: its predecessor runs so many steps
+ * more, which are added, and the last list's own step is to be added after them. */
+gboolean program_fold_before_last_list(Program *program, FoldMark mark, const guint8 *alive,
+                                       int times);
+
 #endif

@@ -59,12 +59,13 @@ typedef struct {
   gboolean is_split; /* FALSE: the recording has no spans of the step; compute and so on are 0 */
   SimTime step, compute, communication; /* communication: at least one collective runs */
   SimTime exposed, rank_wait, host_bound;
-  SimTime contention; /* of compute: what kernels took longer because collectives ran beside them */
-  SimTime rate_limited; /* the compute stream is idle since a rate limiter held the host up */
-  SimTime allocator;    /* the compute stream is idle while the host is in cudaMalloc or cudaFree */
-  double tokens_per_s;  /* of this rank; 0: not known */
-  double mfu, hfu;      /* fractions; 0: not known */
-  Bound bound;          /* by the largest of the four shares */
+  SimTime contention; /* of the step: what spans on its critical path took longer than alone */
+  SimTime compute_contention; /* of compute: the same of all kernels on the compute stream */
+  SimTime rate_limited;       /* the compute stream is idle since a rate limiter held the host up */
+  SimTime allocator;   /* the compute stream is idle while the host is in cudaMalloc or cudaFree */
+  double tokens_per_s; /* of this rank; 0: not known */
+  double mfu, hfu;     /* fractions; 0: not known */
+  Bound bound;         /* by the largest of the four shares */
 } TimeSummary;
 
 /* Copies between the device and the host's memory. */

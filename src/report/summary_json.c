@@ -325,6 +325,7 @@ add_time(cJSON *report, const TimeSummary *time)
       {"rank_wait_s", time->is_split, time->rank_wait},
       {"host_bound_s", time->is_split, time->host_bound},
       {"contention_s", time->is_split, time->contention},
+      {"compute_contention_s", time->is_split, time->compute_contention},
       {"rate_limiter_s", time->is_split, time->rate_limited},
       {"allocator_s", time->is_split, time->allocator},
   };
@@ -382,7 +383,6 @@ add_critical_path(cJSON *report, const ReportModel *model)
     g_autofree char *key = g_strdup_printf("%s_s", path_kind_name((PathKind) kind));
     add_seconds(object, key, path->time[kind]);
   }
-  add_seconds(object, "contention_s", path->contention);
   add_seconds(object, "queued_s", path->queued);
   add_int(object, "stretch_count", path->stretches->len);
   add_stretches(object, model);

@@ -52,8 +52,13 @@ print_heading(const Screen *screen)
     return;
   }
   g_autofree char *parameters = format_count(info->parameters);
-  g_string_append_printf(screen->out, "%s%s%s parameters%s%s over %d%s%s", info->model,
-                         glyphs->separator, parameters, glyphs->separator,
+  g_string_append_printf(screen->out, "%s%s%s parameters", info->model, glyphs->separator,
+                         parameters);
+  if (info->trainable_parameters < info->parameters) {
+    g_autofree char *trainable = format_count(info->trainable_parameters);
+    g_string_append_printf(screen->out, " (%s train)", trainable);
+  }
+  g_string_append_printf(screen->out, "%s%s over %d%s%s", glyphs->separator,
                          info->strategy ? info->strategy : "no plan",
                          MAX(info->shard * info->replicate, 1), glyphs->times,
                          info->device ? info->device : "an unknown device");

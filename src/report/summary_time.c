@@ -121,7 +121,7 @@ add_span(ReportModel *model, StepTimes *times, const Span *span)
       interval_set_add(times->waits, CLAMP(span->arrived, times->start, times->end), start);
   } else if (summary_is_compute(span, times->compute_stream)) {
     interval_set_add(times->compute, start, end);
-    model->time.contention += slowed_by(span);
+    model->time.compute_contention += slowed_by(span);
     add_gap(&model->time, times, start, end);
   } else if (span->kind == SPAN_LOST) {
     interval_set_add(times->lost, start, end);
@@ -210,9 +210,11 @@ summary_time(ReportModel *model)
     add_span(model, &times, span);
   }
   fill_time(model, &times);
-  if (times.has_spans)
+  if (times.has_spans) {
     model->path =
         critical_path_new(recording, times.index, times.compute_stream, times.start, times.end);
+    model->time.contention = model->path->contention;
+  }
   for (guint i = 0; i < times.lanes->len; i++) {
     const IntervalSet *busy = g_ptr_array_index(times.lanes, i);
     g_array_index(model->communication, CommunicationSummary, i).exposed =

@@ -51,6 +51,7 @@ typedef struct {
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
 {
+  (void) network;
   if (plan->shard != 1)
     return plan_spec_refuse(plan, error, "mesh.shard", "ddp does not shard: use mesh.replicate");
   static const char *const unsupported[] = {"static_graph", "overlap_with_ddp"};
@@ -65,9 +66,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "needs \"zero_redundancy_optimizer\": true");
   if (partitions && plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer", "needs an optimizer");
-  if (partitions && network_trainable_tensors(network) < (int) network->parameters->len)
-    return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer",
-                            "not yet supported with frozen parameters");
+  if (partitions && plan->phases.save.given && plan->phases.save.optimizer)
+    return plan_spec_refuse(plan, error, "phases.save.optimizer",
+                            "states that ZeroRedundancyOptimizer has partitioned are not yet "
+                            "saved");
   return strategy_accept_unsharded(plan, error);
 }
 

@@ -9,29 +9,37 @@
 /* ---- units ---- */
 
 /* ModuleWrapPolicy({type(layers[0])}): a checkpoint wrapper inside FSDP is another class than a
- * bare block, so where only some blocks are checkpointed those unlike the first stay in the root.
- */
+ * bare block, so where only some blocks are checkpointed those unlike the first stay in the root,
+ * unless checkpoints came in when all blocks were wrapped (apply_activation_checkpointing on an
+ * FSDP model). */
 static gboolean
 is_wrapped(const PlanSpec *plan, int block)
 {
-  return plan->checkpointing.around == AROUND_FSDP ||
+  return plan->checkpointing.around == AROUND_FSDP || plan_spec_number(plan, "wrap") == 1 ||
          plan_spec_checkpoints(plan, block) == plan_spec_checkpoints(plan, 0);
 }
 
-/* The parameters of a group are views of its flat parameter. */
-static int
-flat_tensor(const PlanSpec *plan, int block)
+/* The parameters of a group are views of its flat parameter: a number each, -1 for the root's. */
+static void
+flat_tensors(const PlanSpec *plan, const Network *network, int *tensor)
 {
-  gboolean own =
-      block >= 0 && plan_spec_number(plan, "blocks_per_group") > 0 && is_wrapped(plan, block);
-  return own ? block : -1;
+  gboolean listed = fsdp_groups_given(plan);
+  gboolean wraps = plan_spec_number(plan, "blocks_per_group") > 0 && !listed;
+  memset(tensor, -1, sizeof(int) * network->parameters->len);
+  if (listed)
+    fsdp_groups_owners(plan, network, tensor);
+  for (guint i = 0; i < network->parameters->len && wraps; i++) {
+    int block = network_module(network, network_parameter(network, (int) i)->module)->block;
+    if (block >= 0 && is_wrapped(plan, block))
+      tensor[i] = block;
+  }
 }
 
 static void
 shape(const PlanSpec *plan, NetworkShape *shape)
 {
   (void) plan;
-  shape->flat_tensor = flat_tensor;
+  shape->flat_tensors = flat_tensors;
 }
 
 static gboolean
@@ -475,6 +483,9 @@ expected(StrategyContext *x)
     *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         h->shard_elements * dtype_size(f->stored);
   }
+  /* Modules inside of a block are not used in the order of their definition. */
+  if (fsdp_groups_given(x->plan) && strategy_freezes(x->network))
+    total.elements_gathered = EXPECTED_UNKNOWN;
   if (fsdp1_shards(f) && x->plan->optimizer.clip_grad_norm > 0)
     total.elements_all_reduced++; /* the norm */
   return total;
@@ -518,6 +529,7 @@ const Strategy strategy_fsdp1 = {
     .spread = spread,
     .expected = expected,
     .save_model = fsdp1_save_model,
+    .load_model = fsdp1_load_model,
     .state_ranks = fsdp1_state_ranks,
     .state_ranges = fsdp1_state_ranges,
     .initializes = INITIALIZES_ON_DEVICE | INITIALIZES_ON_CPU,

@@ -43,6 +43,8 @@ accept_groups(const PlanSpec *plan, GError **error)
     gint64 kept;
   } of_fsdp2[] = {
       {"reshard_root", 1}, {"reshard_head", 0}, {"reshard_last_block", 1}, {"pin_memory", 1}};
+  if (!plan_spec_option(plan, "ignored")->is_null)
+    return plan_spec_refuse(plan, error, "fsdp.ignored", "not yet supported under fsdp1");
   for (guint i = 0; i < G_N_ELEMENTS(of_fsdp2); i++) {
     g_autofree char *key = g_strconcat("fsdp.", of_fsdp2[i].key, NULL);
     if (plan_spec_number(plan, of_fsdp2[i].key) != of_fsdp2[i].kept)
@@ -147,7 +149,7 @@ gboolean
 fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error) ||
-      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, error))
+      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, FALSE, error))
     return FALSE;
   if (!plan->accumulation.reshard_after_backward)
     return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",

@@ -187,6 +187,109 @@ fsdp1_save_model(StrategyContext *x, StateDict *dict)
   dict->offload = moves || s.to_host;
 }
 
+/* ---- loading (_sharded_pre_load_state_dict_hook and its post hook) ---- */
+
+/* This rank's rows of a parameter, from the state dict that was read into. */
+static StorageId
+rows_of(const StateDict *dict, int parameter)
+{
+  for (guint i = 0; i < dict->kept->len; i++) {
+    const StateTensor *tensor = &g_array_index(dict->kept, StateTensor, i);
+    if (tensor->parameter == parameter)
+      return tensor->storage;
+  }
+  return NO_STORAGE;
+}
+
+/* All rows of a parameter from all ranks; short ones are padded for it, in a variable that lives on
+ * until it is bound to the next parameter's. */
+static StorageId
+gather_rows(const Saving *s, const Handle *h, int parameter, StorageId *local)
+{
+  StrategyContext *x = s->x;
+  const Shard shard = shard_of(network_parameter(x->network, parameter), s->f->ranks, x->rank);
+  int size = dtype_size(s->f->stored);
+  StorageId rows = rows_of(s->dict, parameter), padded = NO_STORAGE;
+  live_storage_clear(x->live, local);
+  if (shard.local_elements < shard.padded_elements) {
+    padded = handle_allocate(x, h, shard.padded_elements * size, STREAM_COMPUTE, CATEGORY_TEMPORARY,
+                             "padded rows");
+    fsdp1_operand(x, rows, s->f->stored, ROLE_READ);
+    fsdp1_operand(x, padded, s->f->stored, ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "pad", 2.0 * (double) shard.padded_elements * size);
+  }
+  StorageId whole = handle_allocate(x, h, shard.full_elements * size, STREAM_COMPUTE,
+                                    CATEGORY_UNSHARDED_PARAMETER, "gathered rows");
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  fsdp1_operand(x, padded != NO_STORAGE ? padded : rows, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, whole, s->f->stored, ROLE_WRITE);
+  handle_collective(x, h, COLLECTIVE_ALL_GATHER, s->f->shard_communicator, STREAM_COMPUTE,
+                    s->f->stored, shard.full_elements);
+  *local = padded;
+  return whole;
+}
+
+/* What was gathered is copied into the gathered flat parameter, and that into the shard. */
+static void
+write_back(const Saving *s, Handle *h, StorageId full, const StorageId *rows)
+{
+  StrategyContext *x = s->x;
+  double size = dtype_size(s->f->stored);
+  for (int i = 0; i < h->count; i++) {
+    fsdp1_operand(x, rows[i], s->f->stored, ROLE_READ);
+    fsdp1_operand(x, full, s->f->stored, ROLE_ACCUMULATE);
+    strategy_launch(x, STREAM_COMPUTE, "copy",
+                    2 * size * (double) network_parameter(x->network, h->parameter[i])->elements);
+  }
+  if (full != h->shard) {
+    fsdp1_operand(x, full, s->f->stored, ROLE_READ);
+    fsdp1_operand(x, h->shard, s->f->stored, ROLE_WRITE);
+    strategy_launch(x, STREAM_COMPUTE, "copy", 2 * size * (double) h->shard_elements);
+  }
+  live_storage_drop(x->live, full);
+  for (int i = 0; i < h->count; i++)
+    live_storage_drop(x->live, rows[i]);
+}
+
+static int
+load_unit(const Saving *s, int index)
+{
+  Fsdp1 *f = s->f;
+  Handle *h = &f->handles[index];
+  int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
+  g_autofree StorageId *rows = g_new(StorageId, MAX(h->count, 1));
+  StorageId local = NO_STORAGE;
+  for (int i = 0; i < h->count; i++)
+    rows[i] = gather_rows(s, h, h->parameter[i], &local);
+  StorageId full = h->count > 0 ? unshard(s, h) : NO_STORAGE;
+  live_storage_clear(s->x->live, &local);
+  while (next < f->count &&
+         strategy_module_contains(s->x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = load_unit(s, next);
+  if (h->count > 0)
+    write_back(s, h, full, rows);
+  return next;
+}
+
+gint64
+fsdp1_load_model(StrategyContext *x)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  StateDict *dict = state_dict_new(FALSE, FALSE, x->global_rank);
+  const Saving s = {x, f, dict, FALSE};
+  for (int i = 0; i < f->count && !f->initialized; i++)
+    if (f->handles[i].count > 0)
+      handle_lazy_init(x, &f->handles[i]);
+  f->initialized = TRUE;
+  fsdp1_save_model(x, dict);
+  state_dict_read(x, dict);
+  gint64 bytes = dict->bytes;
+  load_unit(&s, 0);
+  state_dict_free(x, dict);
+  return bytes;
+}
+
 /* ---- who holds what ---- */
 
 int

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "strategy/fsdp2_private.h"
 #include "strategy/fsdp_groups.h"
+#include "strategy/fsdp_ignored.h"
 #include "strategy/fsdp_options.h"
 
 /* Elements that all ranks hold together, far below what sums over a step could overflow. */
@@ -34,6 +35,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_number(plan, "sharding_strategy") != 0)
     return plan_spec_refuse(plan, error, "fsdp.sharding_strategy",
                             "only FSDP1 has it; fsdp2 shards fully");
+  if (plan_spec_number(plan, "wrap") != 0)
+    return plan_spec_refuse(plan, error, "fsdp.wrap", "only FSDP1 has it: FSDP2 groups all blocks");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
   if (plan_spec_number(plan, "use_orig_params") == 0)
@@ -56,6 +59,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan->accumulation.all_reduce_every > 1 && plan->replicate == 1)
     return plan_spec_refuse(plan, error, "accumulation.all_reduce_every",
                             "needs replicas: mesh.replicate is 1");
+  if (plan->optimizer.name == OPTIMIZER_SGD &&
+      plan->optimizer.implementation == OPTIMIZER_FUSED) /* _sharding_prop.py */
+    return plan_spec_refuse(plan, error, "optimizer.implementation",
+                            "fused SGD has no sharding strategy for FSDP2's DTensors: use foreach");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
@@ -65,7 +72,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
                             "%" G_GINT64_FORMAT " is more than the network's %u blocks", blocks,
                             network->blocks->len);
-  return fsdp_groups_accept(plan, network, error) && accept_padding(plan, network, error);
+  return fsdp_groups_accept(plan, network, TRUE, error) &&
+         fsdp_ignored_accept(plan, network, error) && accept_padding(plan, network, error);
 }
 
 /* fully_shard takes what is a parameter of its modules and knows nothing of other modules that
@@ -121,7 +129,8 @@ make_units(StrategyContext *x)
 {
   const Network *n = x->network;
   g_autofree int *owner = g_new(int, n->parameters->len);
-  memset(owner, -1, sizeof(int) * n->parameters->len);
+  for (guint i = 0; i < n->parameters->len; i++)
+    owner[i] = x->parameters[i].ignored ? G_MAXINT : -1;
   int root = strategy_new_unit(x, "root");
   if (fsdp_groups_given(x->plan))
     fsdp_groups_make_units(x, owner);
@@ -191,6 +200,17 @@ reshard_policy(const StrategyContext *x, const Fsdp2 *f, int index)
 }
 
 static void
+mark_ignored(StrategyContext *x)
+{
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    const Parameter *p = network_parameter(x->network, (int) i);
+    x->parameters[i].ignored = fsdp_ignores(x->plan, p->name);
+    if (x->parameters[i].ignored)
+      x->parameters[i].local_elements = p->elements;
+  }
+}
+
+static void
 setup(StrategyContext *x)
 {
   Fsdp2 *f = x->state = g_new0(Fsdp2, 1);
@@ -203,11 +223,13 @@ setup(StrategyContext *x)
   f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->pins = f->offloads && plan_spec_number(plan, "pin_memory") != 0;
   f->previous_gather = f->reduce_input = NO_STORAGE;
+  f->forward_root = -1;
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
   f->shard_communicator = program_builder_communicator(x->builder, "shard", f->ranks, 1);
   if (f->replicas > 1)
     f->replicate_communicator =
         program_builder_communicator(x->builder, "replicate", f->replicas, f->ranks);
+  mark_ignored(x);
   make_units(x);
   f->count = (int) x->units->len;
   f->groups = g_new0(Group, f->count);
@@ -268,13 +290,15 @@ reset_shard(StrategyContext *x, int parameter, const Shard *shard)
 static void
 construct_parameter(StrategyContext *x, int parameter)
 {
-  const Shard *shard = &fsdp2_of(x)->shards[parameter];
-  gint64 bytes = shard->local_elements * dtype_size(fsdp2_of(x)->stored);
-  StorageId old = x->parameters[parameter].sharded; /* a tied weight is visited twice */
-  x->parameters[parameter].sharded =
+  ParameterState *state = &x->parameters[parameter];
+  gint64 bytes = state->local_elements * dtype_size(fsdp2_of(x)->stored);
+  StorageId old = state->sharded; /* a tied weight is visited twice */
+  state->sharded =
       live_storage_alloc_in(x->live, fsdp2_of(x)->offloads ? SPACE_HOST : SPACE_DEVICE, bytes,
                             STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
   live_storage_drop(x->live, old);
+  if (state->ignored)
+    state->unsharded = state->sharded;
 }
 
 /* A module that fully_shard was called on ends its _apply: its short shards are padded then.  The
@@ -323,13 +347,39 @@ begin_step(StrategyContext *x)
   }
 }
 
-/* The root's pre-forward: gathers may not overtake the optimizer step. */
+/* _root_pre_forward, of the first module of a forward: gathers may not overtake the optimizer step.
+ */
+static void
+root_pre_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->forward_root >= 0)
+    return;
+  f->forward_root = unit;
+  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
+  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+}
+
+/* Its end lets the last all-gather output go (_post_forward). */
+static void
+root_post_forward(StrategyContext *x, int unit)
+{
+  Fsdp2 *f = fsdp2_of(x);
+  if (f->forward_root != unit)
+    return;
+  f->forward_root = -1;
+  if (f->previous_gather == NO_STORAGE)
+    return;
+  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
+  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
+  live_storage_clear(x->live, &f->previous_gather);
+}
+
 static void
 begin_forward(StrategyContext *x)
 {
   begin_micro_batch(x);
-  wait_stream(x, STREAM_COPY_IN, STREAM_COMPUTE);
-  wait_stream(x, STREAM_ALL_GATHER, STREAM_COMPUTE);
+  root_pre_forward(x, 0);
 }
 
 static void
@@ -367,20 +417,30 @@ after_forward(StrategyContext *x, int unit)
 static void
 end_forward(StrategyContext *x)
 {
-  Fsdp2 *f = fsdp2_of(x);
-  if (f->previous_gather == NO_STORAGE)
-    return;
-  program_builder_wait(x->builder, STREAM_COPY_IN, f->previous_copy_event);
-  program_builder_wait(x->builder, STREAM_ALL_GATHER, f->previous_copy_event);
-  live_storage_clear(x->live, &f->previous_gather);
+  root_post_forward(x, 0);
 }
 
+/* A group around the checkpoint's region is in backward already, which gathered its parameters.
+ * One inside of the region knows nothing of that: it begins a forward, from which its parameters
+ * stay until its backward. */
 static void
 before_recompute(StrategyContext *x, int unit)
 {
   Group *g = &fsdp2_of(x)->groups[unit];
+  if (!g->in_backward) {
+    root_pre_forward(x, unit);
+    before_forward(x, unit);
+    return;
+  }
   group_unshard(x, g);
   group_wait_for_unshard(x, g, FALSE);
+}
+
+static void
+after_recompute(StrategyContext *x, int unit)
+{
+  if (!fsdp2_of(x)->groups[unit].in_backward)
+    root_post_forward(x, unit);
 }
 
 static void
@@ -388,6 +448,7 @@ before_backward(StrategyContext *x, int unit, int token)
 {
   Fsdp2 *f = fsdp2_of(x);
   Group *g = &f->groups[unit];
+  g->in_backward = TRUE;
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
   if (g->count == 0)
     return;
@@ -416,6 +477,7 @@ end_backward(StrategyContext *x)
   gboolean last = x->last_micro_batch || !x->plan->accumulation.set_last_backward;
   for (int i = 0; i < f->count; i++) {
     Group *g = &f->groups[i];
+    g->in_backward = FALSE;
     if (!g->reduced && g->count > 0)
       group_post_backward(x, g);
     if (!last)
@@ -497,6 +559,27 @@ first_gathered_in_backward(const StrategyContext *x, const Fsdp2 *f)
   return i;
 }
 
+/* Bytes of parameters that no group has. */
+static gint64
+ignored_bytes(const StrategyContext *x)
+{
+  gint64 bytes = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    if (x->parameters[i].ignored)
+      bytes += x->parameters[i].local_elements * dtype_size(fsdp2_of(x)->stored);
+  return bytes;
+}
+
+/* Tensors whose norms are summed over ranks. */
+static int
+sharded_gradients(const StrategyContext *x)
+{
+  int count = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    count += network_parameter(x->network, (int) i)->trainable && !x->parameters[i].ignored;
+  return count;
+}
+
 /* Every group is gathered once in forward, and again in backward where it was resharded; its
  * gradients are reduced once in every micro-batch that synchronizes, and summed over replicas in
  * every n-th of them and the last. */
@@ -505,7 +588,7 @@ expected(StrategyContext *x)
 {
   const Fsdp2 *f = fsdp2_of(x);
   const PlanSpec *plan = x->plan;
-  ExpectedTotals total = {0};
+  ExpectedTotals total = {.parameter_bytes = ignored_bytes(x)};
   int steps = plan->accumulation.steps,
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
   gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
@@ -530,10 +613,12 @@ expected(StrategyContext *x)
     total.elements_gathered += misled_prefetch(f, plan);
   /* Their norms; those of gradients on the host are summed between hosts. */
   if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
-    total.elements_all_reduced += network_trainable_tensors(x->network);
-  /* Below the first group that is reached, other orders than the implicit one are not counted. */
-  if (first > 0 && (plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||
-                    plan->accumulation.set_last_backward))
+    total.elements_all_reduced += sharded_gradients(x);
+  /* Below the first group that is reached, other orders than the implicit one are not counted; and
+   * modules inside of a block are not used in the order of their definition. */
+  gboolean other_order = plan_spec_number(plan, "backward_prefetch") > 0 || kept_backward > 0 ||
+                         plan->accumulation.set_last_backward;
+  if ((first > 0 && other_order) || (fsdp_groups_given(plan) && strategy_freezes(x->network)))
     total.elements_gathered = EXPECTED_UNKNOWN;
   return total;
 }
@@ -563,6 +648,7 @@ const Strategy strategy_fsdp2 = {
     .after_forward = after_forward,
     .end_forward = end_forward,
     .before_recompute = before_recompute,
+    .after_recompute = after_recompute,
     .before_backward = before_backward,
     .after_backward = after_backward,
     .end_backward = end_backward,

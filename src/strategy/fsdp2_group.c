@@ -123,7 +123,7 @@ copy_in(StrategyContext *x, Group *g, gint64 elements)
 void
 group_unshard(StrategyContext *x, Group *g)
 {
-  if (g->gather_pending || g->unsharded)
+  if (g->gather_pending || g->unsharded || g->count == 0)
     return;
   program_builder_push(x->builder, RANGE_HOOK, "unshard", 0);
   if (g->reshard_event >= 0) {

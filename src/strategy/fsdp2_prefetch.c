@@ -3,7 +3,8 @@
 #include "strategy/fsdp2_private.h"
 #include "strategy/fsdp_groups.h"
 
-/* ---- by number: the next groups of blocks, or of those that the plan lists ---- */
+/* ---- by number: the next groups of blocks, or of those that the plan lists, as they are called
+ * ---- */
 
 static void
 prefetch_by_number(StrategyContext *x, Fsdp2 *f)
@@ -16,6 +17,8 @@ prefetch_by_number(StrategyContext *x, Fsdp2 *f)
     if (fsdp_groups_given(x->plan) ? i > 0 : network_module(x->network, module)->block >= 0)
       g_array_append_val(blocks, i);
   }
+  if (fsdp_groups_given(x->plan))
+    fsdp_groups_sort_by_call(x, blocks);
   for (int k = 0; k < (int) blocks->len; k++) {
     Group *g = &f->groups[g_array_index(blocks, int, k)];
     g->forward_prefetch = g_array_new(FALSE, FALSE, sizeof(int));

@@ -32,6 +32,7 @@ typedef struct {
   gboolean sliced;
   gint32 reshard_event;    /* recorded after slicing; -1: none pending */
   gboolean reduced;        /* post_backward has run in this backward */
+  gboolean in_backward;    /* pre_backward has (TrainingState.PRE_BACKWARD) */
   gint32 reduce_event;     /* post_reduce_event, -1: none */
   gint32 all_reduce_event; /* HSDP, -1: none */
   StorageId all_reduce_input;
@@ -61,6 +62,7 @@ typedef struct {
   gint32 previous_copy_event;
   StorageId reduce_input; /* of the group reduced last, kept until the next one */
   gint32 reduce_input_event;
+  int forward_root; /* the group whose forward is under way from outside (iter_forward_root); -1 */
   gboolean keep_unsharded; /* set_reshard_after_backward(False) in this micro-batch */
   gboolean offloads, pins; /* CPUOffloadPolicy, and its pin_memory */
 } Fsdp2;

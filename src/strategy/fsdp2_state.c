@@ -106,13 +106,6 @@ fsdp2_state_ranks(const StrategyContext *x)
 void
 fsdp2_state_ranges(const StrategyContext *x, StateLayout *layout)
 {
-  for (guint i = 0; i < x->network->parameters->len; i++) {
-    const Parameter *p = network_parameter(x->network, (int) i);
-    gint64 first = 0;
-    for (int rank = 0; rank < layout->ranks; rank++) {
-      gint64 elements = shard_of(p, layout->ranks, rank).local_elements;
-      state_layout_add(layout, rank, (StateRange){(gint32) i, first, elements});
-      first += elements;
-    }
-  }
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    strategy_add_rows(x->network, (int) i, layout);
 }

@@ -126,10 +126,24 @@ accept_module(const PlanSpec *plan, const Network *network, const int *calls, in
   if (calls[module] < 0)
     return plan_spec_refuse(plan, error, "fsdp.groups",
                             "'%s' is never called, so that no hook of its own could run", m->path);
-  if (m->block >= 0 && network_block(network, m->block)->module != module &&
-      plan_spec_checkpoints(plan, m->block))
+  return TRUE;
+}
+
+/* What lies inside of a block, and not only around it. */
+static gboolean
+accept_inside(const PlanSpec *plan, const Network *network, int module, gboolean in_checkpoints,
+              GError **error)
+{
+  const Module *m = network_module(network, module);
+  if (m->block < 0 || network_block(network, m->block)->module == module)
+    return TRUE;
+  if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "fsdp.groups",
-                            "'%s' lies inside of a checkpointed block: not yet supported", m->path);
+                            "'%s' lies inside of a compiled block: not yet supported", m->path);
+  if (!in_checkpoints && plan_spec_checkpoints(plan, m->block))
+    return plan_spec_refuse(plan, error, "fsdp.groups",
+                            "'%s' lies inside of a checkpointed block: not yet supported with %s",
+                            m->path, plan->strategy);
   return TRUE;
 }
 
@@ -200,7 +214,8 @@ accept_other_options(const PlanSpec *plan, GError **error)
 }
 
 gboolean
-fsdp_groups_accept(const PlanSpec *plan, const Network *network, GError **error)
+fsdp_groups_accept(const PlanSpec *plan, const Network *network, gboolean in_checkpoints,
+                   GError **error)
 {
   if (!fsdp_groups_given(plan))
     return TRUE;
@@ -212,9 +227,12 @@ fsdp_groups_accept(const PlanSpec *plan, const Network *network, GError **error)
   memset(owner, -1, sizeof(int) * network->modules->len);
   for (guint i = 0; groups != NULL && i < groups->len; i++) {
     const ListedGroup *group = g_ptr_array_index(groups, i);
-    for (guint k = 0; k < group->modules->len; k++)
-      if (!accept_module(plan, network, calls, g_array_index(group->modules, int, k), error))
+    for (guint k = 0; k < group->modules->len; k++) {
+      int module = g_array_index(group->modules, int, k);
+      if (!accept_module(plan, network, calls, module, error) ||
+          !accept_inside(plan, network, module, in_checkpoints, error))
         return FALSE;
+    }
     if (!accept_group(plan, network, group, (int) i, owner, error) ||
         !accept_parameters(plan, network, group, (int) i, owner, error))
       return FALSE;
@@ -259,6 +277,23 @@ set_hooks(StrategyContext *x, const ListedGroup *group, int unit, const int *cal
 }
 
 void
+fsdp_groups_owners(const PlanSpec *plan, const Network *network, int *owner)
+{
+  g_autoptr(GPtrArray) groups = match_lists(plan, network, NULL);
+  for (guint i = 0; groups != NULL && i < groups->len; i++) {
+    const GArray *modules = ((const ListedGroup *) g_ptr_array_index(groups, i))->modules;
+    for (guint k = 0; k < modules->len; k++) {
+      int module = g_array_index(modules, int, k), last = last_inside(network, module);
+      for (guint p = 0; p < network->parameters->len; p++) {
+        int of = network_parameter(network, (int) p)->module;
+        if (of >= module && of <= last && owner[p] < 0)
+          owner[p] = (int) i;
+      }
+    }
+  }
+}
+
+void
 fsdp_groups_make_units(StrategyContext *x, int *owner)
 {
   const Network *n = x->network;
@@ -285,4 +320,39 @@ fsdp_groups_make_units(StrategyContext *x, int *owner)
     }
     set_hooks(x, group, unit, calls);
   }
+}
+
+static int
+first_call(const StrategyContext *x, const int *calls, int index)
+{
+  const Unit *unit = g_ptr_array_index(x->units, (guint) index);
+  int first = G_MAXINT;
+  for (guint i = 0; i < unit->modules->len; i++)
+    first = MIN(first, calls[g_array_index(unit->modules, int, i)]);
+  return first;
+}
+
+typedef struct {
+  int call, unit;
+} CalledUnit;
+
+static int
+compare_calls(gconstpointer a, gconstpointer b)
+{
+  return ((const CalledUnit *) a)->call - ((const CalledUnit *) b)->call;
+}
+
+void
+fsdp_groups_sort_by_call(const StrategyContext *x, GArray *units)
+{
+  g_autofree int *calls = network_call_order(x->network);
+  g_autoptr(GArray) called = g_array_new(FALSE, FALSE, sizeof(CalledUnit));
+  for (guint i = 0; i < units->len; i++) {
+    int unit = g_array_index(units, int, i);
+    CalledUnit entry = {first_call(x, calls, unit), unit};
+    g_array_append_val(called, entry);
+  }
+  g_array_sort(called, compare_calls);
+  for (guint i = 0; i < units->len; i++)
+    g_array_index(units, int, i) = g_array_index(called, CalledUnit, i).unit;
 }

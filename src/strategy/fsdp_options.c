@@ -4,6 +4,7 @@
 static const char *const places[] = {"root", "own", NULL};
 static const char *const sharding_strategies[] = {"FULL_SHARD",   "SHARD_GRAD_OP",       "NO_SHARD",
                                                   "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2", NULL};
+static const char *const wraps[] = {"alike", "all", NULL};
 static const char *const moments[] = {"pre", "post", "none", NULL};
 
 static const OptionInfo options[] = {
@@ -36,6 +37,10 @@ static const OptionInfo options[] = {
      "FSDP1 only: what is sharded, and when parameters are freed"},
     {"limit_all_gathers", OPTION_BOOL, "true", 0, 0, NULL,
      "FSDP1 only: the host waits so that at most two all-gathers are in flight"},
+    {"ignored", OPTION_NAME_LISTS, "null", 0, 0, NULL,
+     "FSDP2 only: patterns of parameters that stay whole on every rank and are not reduced"},
+    {"wrap", OPTION_ENUM, "\"alike\"", 0, 0, wraps,
+     "FSDP1 only: of blocks of which some are checkpointed those like the first, or all"},
     {"use_orig_params", OPTION_BOOL, "true", 0, 0, NULL,
      "FSDP1 only: the optimizer sees the parameters; false: the flat ones"},
     {"cpu_offload", OPTION_BOOL, "false", 0, 0, NULL,

@@ -489,7 +489,6 @@ spread(const StrategyContext *x)
   return (StateSpread){1, ((const InternEvo *) x->state)->owners};
 }
 
-/* Broadcasts are counted by neither. */
 static ExpectedTotals
 expected(StrategyContext *x)
 {

@@ -75,3 +75,22 @@ state_dict_offload(StrategyContext *x, StateDict *dict)
   for (guint i = 0; i < dict->kept->len; i++)
     live_storage_drop(x->live, on_device[i]);
 }
+
+void
+state_dict_read(StrategyContext *x, StateDict *dict)
+{
+  for (guint i = 0; i < dict->kept->len; i++) {
+    const StateTensor *tensor = &g_array_index(dict->kept, StateTensor, i);
+    if (!is_on_device(x, tensor->storage))
+      continue;
+    StorageId host = live_storage_alloc_in(x->live, SPACE_HOST, tensor->bytes, STREAM_COMPUTE,
+                                           parameter_purpose(x, tensor->parameter, CATEGORY_OTHER));
+    program_builder_operand(x->builder, live_storage_tensor(x->live, host, tensor->dtype),
+                            ROLE_READ);
+    program_builder_operand(
+        x->builder, live_storage_tensor(x->live, tensor->storage, tensor->dtype), ROLE_WRITE);
+    strategy_copy(x, STREAM_COMPUTE, "copy to the device", (double) tensor->bytes);
+    program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+    live_storage_drop(x->live, host);
+  }
+}

@@ -35,4 +35,7 @@ void state_dict_add(StrategyContext *x, StateDict *dict, const StateTensor *tens
  * (_offload_state_dict_to_cpu). */
 void state_dict_offload(StrategyContext *x, StateDict *dict);
 
+/* What has been read into the host's memory is copied into the tensors, one after another. */
+void state_dict_read(StrategyContext *x, StateDict *dict);
+
 #endif

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "strategy/registry.h"
 #include "strategy/retain.h"
+#include "strategy/shard.h"
 
 const Strategy *const *
 strategies(void)
@@ -271,6 +272,18 @@ void
 strategy_construct_whole(StrategyContext *x)
 {
   strategy_visit_whole(x, construct_whole_parameter, NULL);
+}
+
+void
+strategy_add_rows(const Network *network, int parameter, StateLayout *layout)
+{
+  gint64 first = 0;
+  for (int rank = 0; rank < layout->ranks; rank++) {
+    gint64 elements =
+        shard_of(network_parameter(network, parameter), layout->ranks, rank).local_elements;
+    state_layout_add(layout, rank, (StateRange){parameter, first, elements});
+    first += elements;
+  }
 }
 
 void

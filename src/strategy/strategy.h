@@ -46,6 +46,7 @@ typedef struct {
       local_elements; /* this rank's elements, without padding: what optimizer state is made for */
   gint64 offset;      /* elements into `unsharded` at which it begins */
   gint32 node;        /* its AccumulateGrad node in the current graph */
+  gboolean ignored;   /* kept out of what the strategy shards: whole on every rank */
 } ParameterState;
 
 /* A unit's report entry and what the walk needs to know of it. */
@@ -69,7 +70,6 @@ struct _StrategyContext {
   const DeviceProfile *device;
   int rank;            /* this rank's place in the shard group */
   int global_rank;     /* and among all */
-  int replica;         /* and among the replicas */
   gint64 device_bytes; /* memory of the device, as a framework sees it */
   ProgramBuilder *builder;
   LiveStorages *live;
@@ -169,7 +169,10 @@ typedef struct {
   /* The gradient of the unit's input is there: called for units that want_input_gradient. */
   gboolean (*wants_input_gradient)(StrategyContext *x, int unit);
   void (*input_gradient)(StrategyContext *x, int unit);
+  /* In a recomputation in place of before_forward and after_forward; the second one not if that
+   * stops inside of the unit. */
   void (*before_recompute)(StrategyContext *x, int unit);
+  void (*after_recompute)(StrategyContext *x, int unit);
   void (*begin_backward)(StrategyContext *x);
   void (*before_backward)(StrategyContext *x, int unit, int token);
   void (*gradient_ready)(StrategyContext *x, int parameter);
@@ -195,8 +198,14 @@ typedef struct {
   /* Checkpoints.  saves_states: each parameter's shard and optimizer states are tensors of their
    * own, which the state dict takes as they are, or as full_tensor makes them. */
   gboolean saves_states;
-  /* model.state_dict() of its own, without the optimizer's. */
+  /* model.state_dict() of its own, without the optimizer's; or (saves_with_engine) the whole of
+   * what this rank writes: with a sharded state the optimizer's too, with a full one the weights
+   * alone. */
   void (*save_model)(StrategyContext *x, StateDict *dict);
+  gboolean saves_with_engine;
+  /* Reads a sharded state of the model, each rank its rows of every parameter, and spreads it as
+   * the strategy holds it.  Returns the bytes that this rank reads. */
+  gint64 (*load_model)(StrategyContext *x);
   void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
   /* A tensor that is sharded as the parameter is, gathered: a new storage, or a reference to the
    * same one.  NULL: tensors are whole. */
@@ -258,6 +267,12 @@ StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Catego
  * again.  end may be NULL. */
 void strategy_visit_construction(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                                  void (*end)(StrategyContext *, int module));
+/* Is there a parameter that does not train? */
+static inline gboolean
+strategy_freezes(const Network *network)
+{
+  return network_trainable_tensors(network) < (int) network->parameters->len;
+}
 /* Does what the module gives back require a gradient: is there a parameter that does in it, or
  * defined (and so, used) before it? */
 gboolean strategy_output_requires_grad(const Network *network, int module);
@@ -270,6 +285,8 @@ void strategy_construct_whole(StrategyContext *x);
 /* The whole model in pageable memory, and a parameter's way from there to the device. */
 void strategy_construct_on_host(StrategyContext *x);
 void strategy_move_to_device(StrategyContext *x, int parameter);
+/* Adds a parameter's rows to the layout, as torch.chunk cuts them for its ranks. */
+void strategy_add_rows(const Network *network, int parameter, StateLayout *layout);
 /* Strategy.state_ranges where every rank has all. */
 void strategy_state_whole(const StrategyContext *x, StateLayout *layout);
 /* Refuses what needs sharded groups: for strategies that have none. */

@@ -5,6 +5,7 @@
 #include "strategy/deepspeed.h"
 #include "strategy/torch_optimizer.h"
 #include "strategy/zero_scalars.h"
+#include "strategy/zero_state.h"
 
 /* MEMORY_OPT_ALLREDUCE_SIZE of runtime/engine.py, which no option changes. */
 enum { BUCKET_ELEMENTS = 500000000 };
@@ -408,4 +409,6 @@ const Strategy strategy_zero0 = {
     .expected = expected,
     .initializes = INITIALIZES_ON_DEVICE,
     .state_ranges = strategy_state_whole,
+    .save_model = zero_save_state,
+    .saves_with_engine = TRUE,
 };

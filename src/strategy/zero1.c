@@ -113,4 +113,6 @@ const Strategy strategy_zero1 = {
     .initializes = INITIALIZES_ON_DEVICE,
     .state_ranks = zero_state_ranks,
     .state_ranges = zero_stage12_state_ranges,
+    .save_model = zero_save_state,
+    .saves_with_engine = TRUE,
 };

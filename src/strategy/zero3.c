@@ -329,4 +329,6 @@ const Strategy strategy_zero3 = {
     .initializes = INITIALIZES_ON_DEVICE,
     .state_ranks = zero_state_ranks,
     .state_ranges = zero3_state_ranges,
+    .save_model = zero_save_state,
+    .saves_with_engine = TRUE,
 };

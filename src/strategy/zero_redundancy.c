@@ -8,7 +8,7 @@
 
 struct _ZeroRedundancy {
   int ranks, rank;
-  int count;    /* parameters */
+  int count;    /* parameters that train */
   int *order;   /* parameters: the ranks' lists one after the other */
   int *first;   /* by rank, and one more: where its list begins */
   gint64 *size; /* by rank: elements */
@@ -40,17 +40,19 @@ compare_sizes(gconstpointer a, gconstpointer b)
   return one->index - other->index; /* Python's sort is stable */
 }
 
-/* Largest first; as many as there are.  Caller frees. */
+/* Those that the optimizer is given, the largest first; *count of them.  Caller frees. */
 static int *
-by_size(const Network *network)
+by_size(const Network *network, int *count)
 {
   guint n = network->parameters->len;
   int *order = g_new(int, MAX(n, 1));
   g_autofree Sized *sized = g_new(Sized, MAX(n, 1));
+  *count = 0;
   for (guint i = 0; i < n; i++)
-    sized[i] = (Sized){elements_of(network, (int) i), (int) i};
-  qsort(sized, n, sizeof(Sized), compare_sizes);
-  for (guint i = 0; i < n; i++)
+    if (network_parameter(network, (int) i)->trainable)
+      sized[(*count)++] = (Sized){elements_of(network, (int) i), (int) i};
+  qsort(sized, (gsize) *count, sizeof(Sized), compare_sizes);
+  for (int i = 0; i < *count; i++)
     order[i] = sized[i].index;
   return order;
 }
@@ -60,10 +62,12 @@ by_size(const Network *network)
 int *
 zero_redundancy_owners(const Network *network, int ranks)
 {
-  int n = (int) network->parameters->len, used = MIN(ranks, MAX(n, 1));
-  g_autofree int *order = by_size(network);
+  int n;
+  g_autofree int *order = by_size(network, &n);
+  int used = MIN(ranks, MAX(n, 1)), *owner = g_new(int, MAX(network->parameters->len, 1));
   g_autofree gint64 *sizes = g_new0(gint64, used);
-  int *owner = g_new(int, MAX(n, 1));
+  for (guint i = 0; i < network->parameters->len; i++)
+    owner[i] = -1;
   for (int i = 0; i < n; i++) {
     int least = 0;
     for (int rank = 1; rank < used; rank++)
@@ -81,7 +85,8 @@ zero_redundancy_heaviest_rank(const Network *network, int ranks)
   g_autofree int *owner = zero_redundancy_owners(network, ranks);
   g_autofree gint64 *sizes = g_new0(gint64, used);
   for (int i = 0; i < n; i++)
-    sizes[owner[i]] += elements_of(network, i);
+    if (owner[i] >= 0)
+      sizes[owner[i]] += elements_of(network, i);
   for (int rank = 1; rank < used; rank++)
     heaviest = sizes[rank] > sizes[heaviest] ? rank : heaviest;
   return heaviest;
@@ -94,13 +99,14 @@ static void
 make_lists(ZeroRedundancy *z, const Network *network)
 {
   g_autofree int *owner = zero_redundancy_owners(network, z->ranks);
-  g_autofree int *order = by_size(network);
+  g_autofree int *order = by_size(network, &z->count);
   z->order = g_new(int, MAX(z->count, 1));
   z->first = g_new0(int, z->ranks + 1);
   z->size = g_new0(gint64, z->ranks);
   for (int i = 0; i < z->count; i++) {
-    z->first[owner[i] + 1]++;
-    z->size[owner[i]] += elements_of(network, i);
+    int rank = owner[order[i]];
+    z->first[rank + 1]++;
+    z->size[rank] += elements_of(network, order[i]);
   }
   for (int rank = 0; rank < z->ranks; rank++)
     z->first[rank + 1] += z->first[rank];
@@ -120,8 +126,7 @@ zero_redundancy_new(StrategyContext *x, gint32 communicator, gboolean views)
 {
   ZeroRedundancy *z = g_new0(ZeroRedundancy, 1);
   z->ranks = x->plan->replicate;
-  z->rank = x->replica;
-  z->count = (int) x->network->parameters->len;
+  z->rank = x->global_rank; /* there are only replicas */
   z->views = views;
   z->communicator = communicator;
   make_lists(z, x->network);
@@ -261,7 +266,7 @@ zero_redundancy_step(StrategyContext *x, ZeroRedundancy *z)
 gint64
 zero_redundancy_elements_sent(const ZeroRedundancy *z, const Network *network)
 {
-  gint64 elements = network_parameter_count(network);
+  gint64 elements = network_trainable_count(network);
   for (int rank = 0; rank < z->ranks && z->views; rank++)
     elements += z->size[rank] == 0;
   return elements;

@@ -17,7 +17,7 @@ void zero_redundancy_step(StrategyContext *x, ZeroRedundancy *z);
 /* Elements that a step broadcasts. */
 gint64 zero_redundancy_elements_sent(const ZeroRedundancy *z, const Network *network);
 
-/* owner: by parameter, the rank that updates it.  Caller frees. */
+/* By parameter, the rank that updates it; -1: it is frozen.  Caller frees. */
 int *zero_redundancy_owners(const Network *network, int ranks);
 /* The rank that updates most elements. */
 int zero_redundancy_heaviest_rank(const Network *network, int ranks);

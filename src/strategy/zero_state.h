@@ -8,5 +8,7 @@
 int zero_state_ranks(const StrategyContext *x);
 void zero_stage12_state_ranges(const StrategyContext *x, StateLayout *layout);
 void zero3_state_ranges(const StrategyContext *x, StateLayout *layout);
+/* save_model: all that this rank writes. */
+void zero_save_state(StrategyContext *x, StateDict *dict);
 
 #endif

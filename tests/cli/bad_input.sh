@@ -207,6 +207,17 @@ for key in offload; do
   plan "the reserved key $key" "key '$key': not yet supported" '{"'$key'": 1}'
 done
 
+# ---- phases
+plan "a phase that there is not" "unknown key 'phases.train'" '{"phases": {"train": {}}}'
+plan "an initialization from nowhere" "key 'phases.initialize.from' is missing" '{"phases": {"initialize": {}}}'
+plan "a sharded model on the host" "key 'phases.initialize.on'" '{"phases": {"initialize": {"from": "meta", "on": "cpu"}}}'
+plan "an evaluation that never comes" "key 'phases.evaluate.every': 0" '{"phases": {"evaluate": {"every": 0}}}'
+plan "half a state dict" "key 'phases.save.state': 'half' is not one of sharded, full" \
+  '{"phases": {"save": {"state": "half"}}}'
+plan "a checkpoint of an unknown strategy" "key 'phases.load.from.strategy': 'zero4'" \
+  '{"phases": {"load": {"from": {"strategy": "zero4"}}}}'
+plan "an unshard that never ends" "key 'retain[0].until': an unshard ends with its step" \
+  '{"retain": [{"group": "root", "as": "unsharded", "until": "end_of_run"}]}'
 plan "patterns that match nothing" "key 'trainable': 'layer.*' matches no parameter" '{"trainable": ["layer.*"]}'
 plan "nothing that trains" "key 'trainable': nothing trains" '{"trainable": ["!*"]}'
 plan "adapters on nothing" "key 'lora.targets': 'proj' names no linear layer" '{"lora": {"rank": 4, "targets": ["proj"]}}'

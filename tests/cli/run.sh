@@ -76,6 +76,10 @@ ok "what it sends is said, and what it should" \
 # A failure ends the run, which is kept as far as it went.
 answers "a worker fails" 0 run tiny --output failed --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
 ok "and the others hang" grep -q 'ranks 0-2, 4-7 wait, rank 3 never arrives' out
+answers "programs read it" 0 run tiny --json --set mesh.shard=4 --set mesh.replicate=2 --set failure.rank=3 \
+  --set 'failure.at=step 2 backward 0.4'
+ok "where a copy of the lost part is" sh -c 'tr -d "\n\t " <out | grep -q "\"copies_on\":{\"count\":1,\"runs\":\[\[7,7\]\]}"'
+ok "what training goes on from" grep -q '"from":	"other_ranks"' out
 ok "the run is kept up to then" grep -q '"rank":	3' failed/report.json
 answers "figures can be made of it" 0 plot timeline failed --terminal dumb
 refuses "an instant device has no moments" "key 'failure': has no moment on device instant" \

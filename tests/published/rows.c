@@ -106,8 +106,9 @@ titan_history_row(const Csv *csv, guint i, PublishedRow *row)
 }
 
 /* ---- fms-fsdp: main_training_llama.py: FSDP1 by block, everything in bf16, AdamW as foreach,
- * clipping at 1; checkpointing of a fraction p of the blocks (policies/ac_handler.py), which is not
- * published but follows from the hardware's and the model's FLOPs: hfu / mfu = (3 + p) / 3 ---- */
+ * clipping at 1; checkpointing of a fraction p of the blocks afterwards (policies/ac_handler.py),
+ * which is not published but follows from the hardware's and the model's FLOPs: hfu / mfu = (3 + p)
+ * / 3 ---- */
 
 static gboolean
 fms_row(const Csv *csv, guint i, PublishedRow *row)
@@ -131,7 +132,7 @@ fms_row(const Csv *csv, guint i, PublishedRow *row)
                    " 'batch': {'micro_batch': %d, 'sequence_length': %d},"
                    " 'optimizer': {'implementation': 'foreach', 'clip_grad_norm': 1.0},"
                    " 'activation_checkpointing': {%s}, 'compile': 'per_block',"
-                   " 'fsdp': {'sharding_strategy': '%s'}}",
+                   " 'fsdp': {'sharding_strategy': '%s', 'wrap': 'all'}}",
                    shard, gpus / shard, csv_int(csv, i, "micro_batch"), csv_int(csv, i, "seq_len"),
                    checkpointing, hybrid ? "HYBRID_SHARD" : "FULL_SHARD");
   row->cluster = a100 ? nodes_of_8("a100-sxm-80gb", "infiniband", 4, 100)
