@@ -306,6 +306,10 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/kineto_event.c \
+  src/import/kineto_internal.h \
+  src/import/kineto_link.c \
+  src/import/kineto_trace.c src/import/kineto_trace.h \
   src/import/nccl_tests_identity.c \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
@@ -335,6 +339,8 @@ libhighwater_a_SOURCES += \
   src/calibrate/profile_writer.c src/calibrate/profile_writer.h \
   src/calibrate/sample_stats.c src/calibrate/sample_stats.h \
   src/calibrate/sweep.c src/calibrate/sweep.h \
+  src/calibrate/traced_ops.c src/calibrate/traced_ops.h \
+  src/calibrate/traced_report.c src/calibrate/traced_report.h \
   src/calibrate/wire.c src/calibrate/wire.h
 
 # What needs CUDA, loaded when it is needed: its libraries take longer to load than a simulation takes.

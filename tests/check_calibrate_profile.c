@@ -189,8 +189,18 @@ START_TEST(presets_are_found_by_the_devices_name)
     g_autofree char *preset = device_preset_for(&facts);
     ck_assert_msg(g_strcmp0(preset, cases[i].preset) == 0, "%s is %s", cases[i].device, preset);
   }
-  g_autofree char *cluster = cluster_preset_for("h200-sxm-141gb");
-  ck_assert_str_eq(cluster, "h200-8");
+  const struct {
+    const char *device;
+    int gpus_per_node;
+    const char *preset;
+  } clusters[] = {{"h200-sxm-141gb", 8, "h200-8"}, {"h100-sxm-80gb", 8, "h100-8"},
+                  {"h100-sxm-80gb", 4, "h100-4"},  {"h100-sxm-80gb", 0, "h100-8"},
+                  {"h100-sxm-80gb", 1, "h100-8"},  {"voodoo", 8, NULL}};
+  for (guint i = 0; i < G_N_ELEMENTS(clusters); i++) {
+    g_autofree char *cluster = cluster_preset_for(clusters[i].device, clusters[i].gpus_per_node);
+    ck_assert_msg(g_strcmp0(cluster, clusters[i].preset) == 0, "%s is %s", clusters[i].device,
+                  cluster);
+  }
 }
 END_TEST
 

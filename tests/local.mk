@@ -33,6 +33,7 @@ CHECKS = \
   tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
+  tests/check_kineto_trace \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
@@ -112,6 +113,7 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_kineto \
   tests/fuzz/fuzz_measurements \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
@@ -121,6 +123,7 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_kineto_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
