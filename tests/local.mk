@@ -104,6 +104,7 @@ TEST_EXTRAS = \
   tests/plan_tables.h \
   tests/program_text.h \
   tests/recorded_config.h \
+  tests/recorded_run.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
   tests/simulation.h
@@ -176,7 +177,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/recorded_run.c tests/simulation.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(SCORES) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
