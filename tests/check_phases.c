@@ -325,6 +325,47 @@ START_TEST(whole_parameters_are_not_copied_on_the_device)
 }
 END_TEST
 
+/* On 7 ranks 256 rows are 37 each, padded to 259, and 34 for the last: its own rows of 64 numbers
+ * come from the host, then there are a padded copy and what is gathered, in multiples of 512. */
+START_TEST(rows_from_the_host_are_there_until_what_is_padded_is_gathered)
+{
+  const char *const set[] = {"phases.save.state=full",       "phases.save.optimizer=false",
+                             "phases.save.cpu_offload=true", "mesh.shard=7",
+                             "fsdp.cpu_offload=true",        NULL};
+  gint64 moved = 34 * 64 * 4, padded = 37 * 64 * 4 + 256, gathered = 259 * 64 * 4 + 256;
+  const gint64 expected[] = {37 * 64 * 4 + 256 + gathered, moved + padded + gathered};
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(Simulated) s = save_on(set, i == 0 ? 0 : 6);
+    const Range *range = beyond_range(s->recording, "save", 3);
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated, expected[i]);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+  }
+}
+END_TEST
+
+/* "When using NO_SHARD for ShardingStrategy, full_state_dict will be returned"
+ * (_post_state_dict_hook), on every rank; rank 0 writes it. */
+START_TEST(a_sharded_state_dict_of_whole_flat_parameters_is_full)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  for (int rank = 0; rank < 8; rank += 7) {
+    gint64 grown[2];
+    for (int full = 0; full < 2; full++) {
+      const char *const set[] = {"phases.save.optimizer=false", "fsdp.sharding_strategy=NO_SHARD",
+                                 full ? "phases.save.state=full" : "phases.save.state=sharded",
+                                 NULL};
+      g_autoptr(Simulated) s = simulation_execute(
+          &(Simulation){network, strategies_tried[2], set, rank}, 2, WITHOUT_LIMIT);
+      const Range *range = beyond_range(s->recording, "save", 2);
+      grown[full] = range->end_allocated - range->start_allocated;
+      ck_assert_int_eq(moved_by(s, "save")->state_bytes, rank == 0 ? 4 * MODEL_ELEMENTS : 0);
+      ck_assert_int_eq(moved_by(s, "save")->others_bytes, 4 * MODEL_ELEMENTS);
+    }
+    ck_assert_int_eq(grown[0], grown[1]);
+  }
+}
+END_TEST
+
 /* Bytes that 8 ranks write together; peaks are those of a moment before. */
 static gint64
 written(const char *strategy, const char *const *set)
@@ -702,6 +743,8 @@ test_suite(void)
   tcase_add_test(saving, a_full_state_dict_on_the_device_is_a_whole_model_more);
   tcase_add_test(saving, a_full_state_dict_on_the_host_takes_one_parameter_of_the_device);
   tcase_add_test(saving, a_sharded_state_dict_takes_nothing_and_writes_each_part_once);
+  tcase_add_test(saving, rows_from_the_host_are_there_until_what_is_padded_is_gathered);
+  tcase_add_test(saving, a_sharded_state_dict_of_whole_flat_parameters_is_full);
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
   tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
   tcase_add_test(saving, deepspeed_writes_each_part_of_its_state_once);

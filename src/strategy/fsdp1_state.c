@@ -292,6 +292,14 @@ fsdp1_load_model(StrategyContext *x)
 
 /* ---- who holds what ---- */
 
+/* "When using NO_SHARD for ShardingStrategy, full_state_dict will be returned"
+ * (_post_state_dict_hook). */
+gboolean
+fsdp1_state_is_whole(const StrategyContext *x)
+{
+  return !fsdp1_shards(fsdp1_of(x));
+}
+
 int
 fsdp1_state_ranks(const StrategyContext *x)
 {

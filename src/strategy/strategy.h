@@ -211,6 +211,9 @@ typedef struct {
    * same one.  NULL: tensors are whole. */
   StorageId (*full_tensor)(StrategyContext *x, int parameter, StorageId local, DType dtype,
                            Category category);
+  /* Is nothing sharded under this plan, so that a sharded state dict is whole on every rank?  NULL:
+   * only without full_tensor. */
+  gboolean (*state_is_whole)(const StrategyContext *x);
   /* How many ranks share the model's state, and what each of them holds: ranges are added to the
    * layout, which has so many ranks; without state_ranks one.  After setup. */
   int (*state_ranks)(const StrategyContext *x);
