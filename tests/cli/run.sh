@@ -119,4 +119,24 @@ answers "with room for both it fits" 0 run three.json --rank 1 --memory-limit 28
 answers "a tied model in groups of their own" 0 run llama-3.2-1b --verbose
 ok "its output layer has a weight of its own" grep -q '^The tied output layer counts with a weight of its own' out
 ok "times before the device has begun are explained" grep -q 'the host may run ahead' out
+
+# Three products of equal size: forward has one each, and of the gradients only the last weight's is computed.  That is 4
+# of the 9 products of a step in which all train.
+echo '{"family": "blocks", "hidden": 1024, "loss": "sum", "embedding": false, "head": false,
+  "blocks": [{"repeat": 3, "ops": [{"op": "linear"}]}]}' >products.json
+work() {
+  "$highwater" run products.json --plan ddp --json "$@" | tr -d ',\t' |
+    awk -F: '$1 == "\"step_s\"" {step = $2} $1 == "\"mfu\"" {mfu = $2} END {printf "%.9f", step * mfu * 1e6}'
+}
+all=$(work)
+last=$(work --set 'trainable=["layers.2.*"]')
+ok "gradients of frozen weights are no work of the model's" \
+  awk "BEGIN {exit !($last > 0 && $last / $all > 3.99 / 9 && $last / $all < 4.01 / 9)}"
+run run tiny --cluster h100-8 --set 'ranks.slow=[{"rank": 3, "compute": 2}]'
+ok "what a slow rank costs stands with the step" prints "of waiting for other ranks"
+run run tiny --all-ranks
+ok "equal ranks have no slowest" prints "all are equally fast"
+run run tiny --set compile=per_block --set activation_checkpointing=null
+ok "the heading says that nothing is checkpointed" prints "no checkpointing"
+ok "and that blocks are compiled" prints "compiled blocks"
 finish
