@@ -136,7 +136,8 @@ print_verdict(const Screen *screen)
       model->steps->len > 0 ? &g_array_index(model->steps, StepSummary, 0) : NULL;
   if (last && first != last && first->peak_reserved != last->peak_reserved) {
     g_autofree char *at_first = format_bytes(first->peak_reserved);
-    g_string_append_printf(screen->out, "; first step %s", at_first);
+    if (!g_str_equal(at_first, reserved))
+      g_string_append_printf(screen->out, "; first step %s", at_first);
   }
   g_string_append_c(screen->out, '\n');
 }
