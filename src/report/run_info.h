@@ -81,6 +81,7 @@ typedef struct {
   gint64 parameters, trainable_parameters;
 
   char *strategy, *checkpointing; /* "fsdp2"; "full", "every 2", "none" */
+  const char *compile;            /* "none" or "per_block"; static */
   int shard, replicate;           /* mesh; ranks = shard * replicate */
   int micro_batch, sequence_length, accumulation_steps;
   int equivalent_zero_stage; /* 0..3; -1: no stage describes it */
@@ -97,7 +98,7 @@ typedef struct {
 
   gint64 tokens_per_step; /* of this rank, all micro-batches */
   double model_flops; /* of this rank's step: 6N + 12LAs a token (PaLM, arXiv 2204.02311, appendix
-                         B) */
+                         B), less the gradients that frozen parameters spare */
   double hardware_flops; /* the same with what checkpointing recomputes */
 
   GArray *groups;        /* GroupInfo, in forward order */

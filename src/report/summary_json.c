@@ -75,6 +75,7 @@ add_plan(cJSON *report, const RunInfo *info)
   add_int(plan, "sequence_length", info->sequence_length);
   add_int(plan, "accumulation_steps", info->accumulation_steps);
   add_text(plan, "activation_checkpointing", info->checkpointing);
+  add_text(plan, "compile", info->compile);
   add_int(plan, "rank", info->rank);
 }
 

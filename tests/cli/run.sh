@@ -132,4 +132,23 @@ awk -F'"ts":' '/"cat":"kernel"/ { split($2, a, /[,}]/); ts = a[1]; module = $0; 
   else if (!/nccl/ && module ~ /^layers\.1\./) kernels[++k] = ts }
   END { exit !(g >= 3 && r >= 3 && k > 0 && gathers[1] < kernels[1] && reduces[1] > kernels[1]) }' trace.json
 ok "gathers come before kernels of their group, reductions after" test $? -eq 0
+# Three products of equal size: forward has one each, and of the gradients only the last weight's is computed.  That is 4
+# of the 9 products of a step in which all train.
+echo '{"family": "blocks", "hidden": 1024, "loss": "sum", "embedding": false, "head": false,
+  "blocks": [{"repeat": 3, "ops": [{"op": "linear"}]}]}' >products.json
+work() {
+  "$highwater" run products.json --plan ddp --json "$@" | tr -d ',\t' |
+    awk -F: '$1 == "\"step_s\"" {step = $2} $1 == "\"mfu\"" {mfu = $2} END {printf "%.9f", step * mfu * 1e6}'
+}
+all=$(work)
+last=$(work --set 'trainable=["layers.2.*"]')
+ok "gradients of frozen weights are no work of the model's" \
+  awk "BEGIN {exit !($last > 0 && $last / $all > 3.99 / 9 && $last / $all < 4.01 / 9)}"
+run run tiny --cluster h100-8 --set 'ranks.slow=[{"rank": 3, "compute": 2}]'
+ok "what a slow rank costs stands with the step" prints "of waiting for other ranks"
+run run tiny --all-ranks
+ok "equal ranks have no slowest" prints "all are equally fast"
+run run tiny --set compile=per_block --set activation_checkpointing=null
+ok "the heading says that nothing is checkpointed" prints "no checkpointing"
+ok "and that blocks are compiled" prints "compiled blocks"
 finish
