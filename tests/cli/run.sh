@@ -139,4 +139,6 @@ ok "equal ranks have no slowest" prints "all are equally fast"
 run run tiny --set compile=per_block --set activation_checkpointing=null
 ok "the heading says that nothing is checkpointed" prints "no checkpointing"
 ok "and that blocks are compiled" prints "compiled blocks"
+run run llama-3.2-1b --set fsdp.prefetch_budget=2GiB
+ok "what a prefetch budget reserves stands beside what it allocates" grep -q 'the peak is .* higher, .* are reserved' out
 finish
