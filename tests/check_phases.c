@@ -366,6 +366,72 @@ START_TEST(a_sharded_state_dict_of_whole_flat_parameters_is_full)
 }
 END_TEST
 
+/* Clones for the state dict that the last step's save makes, and what they are in bytes. */
+static int
+clones_made(const Simulated *s, gint64 *bytes)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = program_step(program, program->steps - 1)->ops;
+  int count = 0;
+  *bytes = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    if (strcmp(program_text(program, storage->what), "clone for the state dict") != 0)
+      continue;
+    count++;
+    *bytes += storage->bytes;
+  }
+  return count;
+}
+
+/* Hybrid sharding is told a device mesh, and its shards are DTensors: a clone of the whole
+ * parameter, and from it one of this rank's rows (_ext_chunk_dtensor). */
+START_TEST(hybrid_shards_are_cloned_from_clones_of_the_whole)
+{
+  static const char *const hybrid[] = {"phases.save.optimizer=false", "mesh.replicate=2",
+                                       "fsdp.sharding_strategy=HYBRID_SHARD", NULL};
+  static const char *const usual[] = {"phases.save.optimizer=false", NULL};
+  const char *const *const sets[] = {usual, hybrid};
+  const int parameters = 9 * LAYERS + 3;
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], sets[i], 0}, 2, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "save", 2);
+    gint64 bytes, rounded = 0;
+    ck_assert_int_eq(clones_made(s, &bytes), (1 + i) * parameters);
+    ck_assert_int_eq(bytes, 4 * MODEL_ELEMENTS / 8 + i * 4 * MODEL_ELEMENTS);
+    rounded = (2 * LAYERS + 1) * (512 - 4 * 8); /* norms: 8 numbers each */
+    ck_assert_int_eq(range->end_allocated - range->start_allocated,
+                     4 * MODEL_ELEMENTS / 8 + rounded);
+  }
+}
+END_TEST
+
+/* cross_entropy_loss holds the logarithms in bf16 until it returns, beside the fp32 copy for which
+ * autocast asks: when the loss is made both are there. */
+START_TEST(an_evaluation_in_autocast_holds_the_logarithms_for_the_loss)
+{
+  static const char network[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160,"
+      " 'num_hidden_layers': 1, 'num_attention_heads': 4, 'vocab_size': 4096,"
+      " 'implementation': {'code': 'torchtitan', 'loss': 'model'}}";
+  static const char plan[] = "{'strategy': 'none', 'batch': {'micro_batch': 1, 'sequence_length': "
+                             "64}, 'precision': {'compute': 'bf16', 'autocast': true},"
+                             " 'phases': {'evaluate': {}}}";
+  g_autoptr(Simulated) s =
+      simulation_execute(&(Simulation){network, plan, NULL, 0}, 2, WITHOUT_LIMIT);
+  const Range *range = beyond_range(s->recording, "evaluate", 2);
+  gint64 logits = 64 * 4096 * 2, head = 4096 * 64 * 2, layer = 2 * (4 * 64 * 64 + 3 * 160 * 64);
+  /* logits and logarithms, these in fp32; the copies of weights that autocast keeps; two numbers */
+  ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                   2 * logits + 2 * logits + head + layer + 2 * 512);
+}
+END_TEST
+
 /* Bytes that 8 ranks write together; peaks are those of a moment before. */
 static gint64
 written(const char *strategy, const char *const *set)
@@ -738,6 +804,7 @@ test_suite(void)
   tcase_add_loop_test(evaluation, every_strategy_evaluates_and_keeps_the_rules_of_programs, 0,
                       G_N_ELEMENTS(strategies_tried));
   tcase_add_test(evaluation, memory_that_runs_out_in_an_evaluation_does_not_fit);
+  tcase_add_test(evaluation, an_evaluation_in_autocast_holds_the_logarithms_for_the_loss);
   suite_add_tcase(suite, evaluation);
   TCase *saving = tcase_create("saving");
   tcase_add_test(saving, a_full_state_dict_on_the_device_is_a_whole_model_more);
@@ -745,6 +812,7 @@ test_suite(void)
   tcase_add_test(saving, a_sharded_state_dict_takes_nothing_and_writes_each_part_once);
   tcase_add_test(saving, rows_from_the_host_are_there_until_what_is_padded_is_gathered);
   tcase_add_test(saving, a_sharded_state_dict_of_whole_flat_parameters_is_full);
+  tcase_add_test(saving, hybrid_shards_are_cloned_from_clones_of_the_whole);
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
   tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
   tcase_add_test(saving, deepspeed_writes_each_part_of_its_state_once);

@@ -10,8 +10,27 @@ typedef struct {
   StrategyContext *x;
   Fsdp1 *f;
   StateDict *dict;
-  gboolean to_host; /* rank 0 alone gets the whole state dict, in the host's memory */
+  gboolean to_host;  /* rank 0 alone gets the whole state dict, in the host's memory */
+  gboolean dtensors; /* sharded by a device mesh, as hybrid sharding has one */
 } Saving;
+
+/* This rank's part, on the device: itself, or a copy (pre_unshard's flat_param_to). */
+static StorageId
+shard_on_device(const Saving *s, const Handle *h)
+{
+  StrategyContext *x = s->x;
+  if (!s->f->offloads) {
+    live_storage_hold(x->live, h->shard);
+    return h->shard;
+  }
+  gint64 bytes = h->shard_elements * dtype_size(s->f->stored);
+  StorageId moved = handle_allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_ALL_GATHER_BUFFER,
+                                    "shard on the device");
+  fsdp1_operand(x, h->shard, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, moved, s->f->stored, ROLE_WRITE);
+  strategy_copy(x, STREAM_COMPUTE, "shard to device", (double) bytes);
+  return moved;
+}
 
 /* The gathered flat parameter, in full precision: allocated and used on the compute stream.  One in
  * lower precision goes first (_get_padded_unsharded_flat_param). */
@@ -26,7 +45,9 @@ unshard(const Saving *s, Handle *h)
     live_storage_hold(x->live, h->shard);
     return h->shard;
   }
+  StorageId shard = shard_on_device(s, h); /* even if the unit is gathered already */
   if (h->unsharded != NO_STORAGE && !fsdp1_is_mixed(s->f)) {
+    live_storage_drop(x->live, shard);
     live_storage_hold(x->live, h->unsharded);
     return h->unsharded;
   }
@@ -37,14 +58,29 @@ unshard(const Saving *s, Handle *h)
       handle_allocate(x, h, h->unsharded_elements * dtype_size(s->f->stored), STREAM_COMPUTE,
                       CATEGORY_UNSHARDED_PARAMETER, "unsharded flat parameter in full");
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  fsdp1_operand(x, h->shard, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, shard, s->f->stored, ROLE_READ);
   fsdp1_operand(x, full, s->f->stored, ROLE_WRITE);
   handle_collective(x, h, COLLECTIVE_ALL_GATHER, s->f->shard_communicator, STREAM_COMPUTE,
                     s->f->stored, h->unsharded_elements);
+  live_storage_drop(x->live, shard);
   return full;
 }
 
-/* A clone of a parameter of the gathered unit, whole or of this rank's rows (_ext_chunk_tensor). */
+static StorageId
+clone(const Saving *s, const Handle *h, StorageId from, gint64 elements)
+{
+  StrategyContext *x = s->x;
+  gint64 bytes = elements * dtype_size(s->f->stored);
+  StorageId copy = handle_allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_UNSHARDED_PARAMETER,
+                                   "clone for the state dict");
+  fsdp1_operand(x, from, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, copy, s->f->stored, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+  return copy;
+}
+
+/* A clone of a parameter of the gathered unit, whole or of this rank's rows (_ext_chunk_tensor);
+ * for a DTensor these are cloned from a clone of the whole (_ext_chunk_dtensor). */
 static void
 add_clone(const Saving *s, const Handle *h, StorageId full, int parameter)
 {
@@ -53,11 +89,12 @@ add_clone(const Saving *s, const Handle *h, StorageId full, int parameter)
   gint64 elements = s->dict->full ? p->elements : shard_of(p, s->f->ranks, x->rank).local_elements;
   StateTensor tensor = {
       .bytes = elements * dtype_size(s->f->stored), .dtype = s->f->stored, .parameter = parameter};
-  tensor.storage = handle_allocate(x, h, tensor.bytes, STREAM_COMPUTE, CATEGORY_UNSHARDED_PARAMETER,
-                                   "clone for the state dict");
-  fsdp1_operand(x, full, s->f->stored, ROLE_READ);
-  fsdp1_operand(x, tensor.storage, s->f->stored, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) tensor.bytes);
+  if (s->dtensors) {
+    StorageId whole = clone(s, h, full, p->elements);
+    tensor.storage = clone(s, h, whole, elements);
+    live_storage_drop(x->live, whole);
+  } else
+    tensor.storage = clone(s, h, full, elements);
   state_dict_add(x, s->dict, &tensor);
 }
 
@@ -178,13 +215,18 @@ void
 fsdp1_save_model(StrategyContext *x, StateDict *dict)
 {
   Fsdp1 *f = fsdp1_of(x);
-  const Saving s = {x, f, dict, dict->full && dict->offload && fsdp1_shards(f)};
-  gboolean moves = dict->offload && !s.to_host;
-  dict->offload = FALSE;
+  ShardingStrategy strategy = (ShardingStrategy) plan_spec_number(x->plan, "sharding_strategy");
+  const Saving s = {.x = x,
+                    .f = f,
+                    .dict = dict,
+                    .to_host = dict->full && dict->offload && fsdp1_shards(f),
+                    .dtensors = !dict->full && fsdp1_is_hybrid(strategy)};
+  gboolean offload = dict->offload, moves = offload && !s.to_host && !s.dtensors;
+  dict->offload = offload && s.dtensors; /* each as soon as it is made */
   save_unit(&s, 0);
   if (moves)
     state_dict_offload(x, dict);
-  dict->offload = moves || s.to_host;
+  dict->offload = offload;
 }
 
 /* ---- loading (_sharded_pre_load_state_dict_hook and its post hook) ---- */
@@ -277,7 +319,7 @@ fsdp1_load_model(StrategyContext *x)
 {
   Fsdp1 *f = fsdp1_of(x);
   StateDict *dict = state_dict_new(FALSE, FALSE, x->global_rank);
-  const Saving s = {x, f, dict, FALSE};
+  const Saving s = {.x = x, .f = f, .dict = dict};
   for (int i = 0; i < f->count && !f->initialized; i++)
     if (f->handles[i].count > 0)
       handle_lazy_init(x, &f->handles[i]);
