@@ -69,11 +69,11 @@ typedef struct {
 
 /* Prefetching under a memory budget, beside the framework's own prefetching. */
 typedef struct {
-  gint64 budget;      /* bytes; 0: none is given, and nothing below is known */
-  gint64 most;        /* of it that is used at some point */
-  gint64 own_peak;    /* peak of allocated memory without it */
-  gint64 own_step;    /* ns: the last step without it */
-  int groups_without; /* groups for whose successor there was no room */
+  gint64 budget;                 /* bytes; 0: none is given, and nothing below is known */
+  gint64 most;                   /* of it that is used at some point */
+  gint64 own_peak, own_reserved; /* peaks of allocated and reserved memory without it */
+  gint64 own_step;               /* ns: the last step without it */
+  int groups_without;            /* groups for whose successor there was no room */
 } PrefetchInfo;
 
 typedef struct {

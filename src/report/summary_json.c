@@ -114,6 +114,7 @@ add_prefetch(cJSON *report, const ReportModel *model)
   add_int(object, "budget_bytes", prefetch->budget);
   add_int(object, "most_bytes", prefetch->most);
   add_int(object, "memory_cost_bytes", model->peak_allocated - prefetch->own_peak);
+  add_int(object, "reserved_cost_bytes", model->peak_reserved - prefetch->own_reserved);
   if (model->time.known && prefetch->own_step > 0)
     add_seconds(object, "gain_s", prefetch->own_step - model->time.step);
   else

@@ -151,4 +151,8 @@ ok "equal ranks have no slowest" prints "all are equally fast"
 run run tiny --set compile=per_block --set activation_checkpointing=null
 ok "the heading says that nothing is checkpointed" prints "no checkpointing"
 ok "and that blocks are compiled" prints "compiled blocks"
+run run llama-3.2-1b --set fsdp.prefetch_budget=2GiB
+ok "what a prefetch budget reserves stands beside what it allocates" grep -q 'the peak is .* higher, .* are reserved' out
+run run llama-3-70b --plan lora --cluster rtx4090-8
+ok "a model too large for one GPU is not told to be sharded while it is built" sh -c '! grep -q zero_init out && grep -q "DOES NOT FIT" out'
 finish
