@@ -511,6 +511,40 @@ START_TEST(however_a_model_is_made_its_steps_are_the_same)
 }
 END_TEST
 
+/* model.to(device) finds a tied weight on the device when it comes to the second layer; made there,
+ * that layer has a weight of its own for a moment. */
+START_TEST(a_tied_weight_that_is_moved_is_one_all_along)
+{
+  static const char tied[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160, 'num_hidden_layers': 1,"
+      " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256,"
+      " 'tie_word_embeddings': true, 'implementation': 'torchtitan'}";
+  static const struct {
+    const char *on, *strategy;
+    int weights;
+  } cases[] = {{"device", "none", 12 - 1 + 1}, {"cpu", "none", 12 - 1}, {"cpu", "ddp", 12 - 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *plan = g_strdup_printf("{'strategy': '%s', 'batch': {'sequence_length': 64},"
+                                            " 'phases': {'initialize': {'from': 'full', 'on':"
+                                            " '%s'}}}",
+                                            cases[i].strategy, cases[i].on);
+    g_autoptr(Simulated) s = simulation_lower(&(Simulation){tied, plan, NULL, 0}, 1);
+    const Program *program = s->lowered->program;
+    const GArray *ops = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+    int weights = 0;
+    for (guint k = 0; k < ops->len; k++) {
+      const ProgramOp *op = &g_array_index(ops, ProgramOp, k);
+      if (op->kind != PROGRAM_ALLOC)
+        continue;
+      const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+      weights += storage->category == CATEGORY_PARAMETER && storage->space == SPACE_DEVICE;
+    }
+    ck_assert_int_eq(weights, cases[i].weights);
+    ck_assert_int_eq(simulated_host_bytes_alive(s, 0, CATEGORY_PARAMETER), 0);
+  }
+}
+END_TEST
+
 START_TEST(a_model_that_cannot_be_made_so_is_refused)
 {
   g_autofree char *network = g_strdup_printf(network_format, LAYERS);
@@ -606,6 +640,63 @@ START_TEST(fsdp1_reads_rows_and_spreads_them_over_flat_parameters)
     read += moved_by(s, "load")->state_bytes;
   }
   ck_assert_int_eq(read, 4 * MODEL_ELEMENTS);
+}
+END_TEST
+
+/* Whole flat parameters are read whole by every rank, into clones that are copied over them. */
+START_TEST(fsdp1_without_sharding_reads_a_clone_of_everything)
+{
+  const char *const set[] = {"phases.load.optimizer=false", "fsdp.sharding_strategy=NO_SHARD",
+                             NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  for (int rank = 0; rank < 8; rank += 7) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], set, rank}, 1, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(moved_by(s, "load")->state_bytes, 4 * MODEL_ELEMENTS);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                     4 * MODEL_ELEMENTS + (2 * LAYERS + 1) * 256);
+  }
+}
+END_TEST
+
+/* Storages of that name that the construction makes, the checkpoint's restoration included. */
+static int
+made_at_first(const Simulated *s, const char *what)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+  int count = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    count += strcmp(program_text(program, storage->what), what) == 0;
+  }
+  return count;
+}
+
+/* _param_name_infos has a shared parameter under both of its names, so it is gathered twice.  On
+ * seven ranks the last one's rows of everything are short; hybrid shards are padded as well. */
+START_TEST(fsdp1_gathers_a_tied_weight_under_both_names)
+{
+  static const char tied[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160, 'num_hidden_layers': 2,"
+      " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256,"
+      " 'tie_word_embeddings': true, 'implementation': 'torchtitan'}";
+  static const char *const strategies[] = {"fsdp.sharding_strategy=FULL_SHARD",
+                                           "fsdp.sharding_strategy=HYBRID_SHARD"};
+  for (int i = 0; i < 2; i++) {
+    const char *const set[] = {"phases.load.optimizer=false", "mesh.shard=7", strategies[i], NULL};
+    g_autoptr(Simulated) s =
+        simulation_execute(&(Simulation){tied, strategies_tried[2], set, 6}, 1, WITHOUT_LIMIT);
+    ck_assert_int_eq(made_at_first(s, "gathered rows"), 9 * LAYERS + 2 + 1);
+    ck_assert_int_eq(made_at_first(s, "padded rows"), 9 * LAYERS + 2 + 1);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+  }
 }
 END_TEST
 
@@ -824,6 +915,7 @@ test_suite(void)
                  a_full_model_on_the_device_is_there_when_the_first_shards_are_made);
   tcase_add_test(initialization, a_full_model_on_the_host_comes_group_by_group);
   tcase_add_test(initialization, however_a_model_is_made_its_steps_are_the_same);
+  tcase_add_test(initialization, a_tied_weight_that_is_moved_is_one_all_along);
   tcase_add_test(initialization, a_model_that_cannot_be_made_so_is_refused);
   suite_add_tcase(suite, initialization);
   TCase *restoring = tcase_create("restoring");
@@ -832,6 +924,8 @@ test_suite(void)
   tcase_add_test(restoring, a_whole_checkpoint_takes_one_parameter_of_the_device);
   tcase_add_test(restoring, another_number_of_shards_is_read_once);
   tcase_add_test(restoring, fsdp1_reads_rows_and_spreads_them_over_flat_parameters);
+  tcase_add_test(restoring, fsdp1_without_sharding_reads_a_clone_of_everything);
+  tcase_add_test(restoring, fsdp1_gathers_a_tied_weight_under_both_names);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
   suite_add_tcase(suite, restoring);
   TCase *recorded = tcase_create("recorded");
