@@ -115,6 +115,17 @@ ok "and is named too" grep -q 'rank 0' out
 answers "with room for both it fits" 0 run three.json --rank 1 --memory-limit 280MiB --plan ddp \
   --set mesh.replicate=2 --set batch.sequence_length=64 --set precision=null --set ddp.zero_redundancy_optimizer=true
 
+# What the CPU writes is no op of the Program: an offloaded optimizer's states are there when a state dict reads them.
+for state in full sharded; do
+  answers "a $state state dict of an offloaded optimizer is in order" 0 lower tiny --check --set fsdp.cpu_offload=true \
+    --set mesh.shard=2 --set phases.save.state=$state
+done
+# One token of one sequence: a row is as large as the vector that it is multiplied with.
+sed 's/"torchtitan"/"transformers"/' "$HIGHWATER_MODELS/network/tiny.json" >one.json
+for family in tiny one.json gpt2; do
+  answers "one token is enough for $family" 0 run "$family" --set batch.sequence_length=1
+done
+
 # A tied weight that groups cannot share counts twice, and the report says so.
 answers "a tied model in groups of their own" 0 run llama-3.2-1b --verbose
 ok "its output layer has a weight of its own" grep -q '^The tied output layer counts with a weight of its own' out
