@@ -220,6 +220,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \
   src/strategy/zero3_init.c \
+  src/strategy/zero3_load.c \
   src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \
   src/strategy/zero3_secondary.c \
@@ -227,6 +228,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_trace.c \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
+  src/strategy/zero_load.c src/strategy/zero_load.h \
   src/strategy/zero_offload.c src/strategy/zero_offload.h \
   src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
