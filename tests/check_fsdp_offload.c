@@ -4,7 +4,7 @@
  * Expectations are worked out by hand from PyTorch's code (the file is named where it matters).
  * Whole runs are compared with recorded ones where the reference data is there. */
 #include "base/units.h"
-#include "recorded_config.h"
+#include "recorded_run.h"
 #include "simulation.h"
 #include "tap_main.h"
 #include <string.h>
@@ -343,34 +343,12 @@ recorded_run_plan(const cJSON *config)
       recorded_flag(config, "pin") ? "true" : "false", recorded_text(config, "raf"));
 }
 
-static gint64
-field(const cJSON *step, const char *name)
-{
-  return (gint64) cJSON_GetObjectItemCaseSensitive(step, name)->valuedouble;
-}
-
 START_TEST(recorded_runs_have_the_same_peaks_to_the_byte)
 {
-  g_autofree char *file = g_strconcat("reference/extra/", recorded[_i], ".json", NULL);
-  g_autofree char *path = test_reference_path(file);
-  if (path == NULL) {
-    test_note("the reference data is not here");
+  cJSON *run;
+  g_autoptr(Simulated) s = recorded_run_compare(recorded[_i], recorded_run_plan, &run);
+  if (s == NULL)
     return;
-  }
-  cJSON *run = recorded_document(path);
-  const cJSON *config = cJSON_GetObjectItemCaseSensitive(run, "config"), *step;
-  g_autofree char *network = recorded_network(config), *text = recorded_run_plan(config);
-  gint64 limit = recorded_int(config, "total_mib") * MIB;
-  g_autoptr(Simulated) s = simulation_execute(&(Simulation){network, text, NULL, 0}, STEPS, limit);
-  guint i = 0;
-  cJSON_ArrayForEach(step, cJSON_GetObjectItemCaseSensitive(run, "steps"))
-  {
-    const StepRecord *ours = &g_array_index(s->recording->steps, StepRecord, i++);
-    ck_assert_int_eq(ours->peak_allocated, field(step, "max_memory_allocated"));
-    ck_assert_int_eq(ours->peak_reserved, field(step, "max_memory_reserved"));
-    ck_assert_int_eq(ours->end_allocated, field(step, "allocated_end"));
-  }
-  ck_assert_uint_eq(i, STEPS);
   cJSON_Delete(run);
 }
 END_TEST

@@ -762,6 +762,139 @@ START_TEST(after_a_restore_the_first_step_is_like_the_others)
 }
 END_TEST
 
+/* ---- DeepSpeed's engine */
+
+static Simulated *
+engine_loads(const char *strategy, const char *const *set, int rank)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *plan = g_strdup_printf(
+      "{'strategy': '%s', 'mesh': {'shard': 8}, 'precision': {'parameters': 'bf16'},"
+      " 'batch': {'micro_batch': 2, 'sequence_length': 64}}",
+      strategy);
+  return simulation_execute(&(Simulation){network, plan, set, rank}, 3, WITHOUT_LIMIT);
+}
+
+static const char *const loads[] = {"phases.load.optimizer=true", NULL};
+
+/* Every rank reads the model's file, which in stage 3 has no weights and without ZeRO the optimizer
+ * too; and its own part of 12 bytes a parameter. */
+START_TEST(deepspeed_reads_the_model_everywhere_and_each_part_of_the_optimizer_once)
+{
+  static const char *const strategies[] = {"zero0", "zero1", "zero2", "zero3"};
+  static const gint64 expected[] = {8 * 14, 8 * 2 + 12, 8 * 2 + 12, 12};
+  gint64 read = 0, masters = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s = engine_loads(strategies[_i], loads, rank);
+    g_autoptr(GError) error = NULL;
+    const LoweredPhase *moved = moved_by(s, "load");
+    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    read += moved->state_bytes;
+    for (int i = 0; i < moved->sources; i++)
+      masters += moved->source_bytes[i];
+    for (int i = 0; i < moved->sources && moved->sources > 1; i++)
+      ck_assert(i == rank || moved->source_bytes[i] == 0);
+  }
+  ck_assert_int_eq(read, expected[_i] * MODEL_ELEMENTS);
+  ck_assert_int_eq(masters, (_i == 0 ? 8 : 1) * 4 * MODEL_ELEMENTS);
+}
+END_TEST
+
+/* Stages 1 and 2 make the moments of a partition; the 16-bit optimizer without ZeRO, which has
+ * moments already, new ones for all parameters before those go; an fp32 model keeps its first. */
+START_TEST(deepspeed_makes_moments_of_what_it_reads)
+{
+  const char *const fp32[] = {"phases.load.optimizer=true", "precision.parameters=fp32", NULL};
+  gint64 flat = 2 * 4 * (MODEL_ELEMENTS / 8),
+         whole = 2 * (4 * MODEL_ELEMENTS + 256 * (2 * LAYERS + 1));
+  static const struct {
+    const char *strategy;
+    gboolean fp32, whole, stays;
+  } cases[] = {{"zero0", FALSE, TRUE, FALSE},
+               {"zero0", TRUE, TRUE, TRUE},
+               {"zero1", FALSE, FALSE, TRUE},
+               {"zero2", FALSE, FALSE, TRUE}};
+  g_autoptr(Simulated) s = engine_loads(cases[_i].strategy, cases[_i].fp32 ? fp32 : loads, 0);
+  const Range *range = beyond_range(s->recording, "load", 0);
+  gint64 rise = range->peak_allocated - range->start_allocated;
+  gint64 moments = cases[_i].whole ? whole : flat;
+  ck_assert_int_ge(rise, moments);
+  ck_assert_int_lt(rise, moments + 2 * 512);
+  ck_assert_int_eq(range->end_allocated - range->start_allocated, cases[_i].stays ? rise : 0);
+}
+END_TEST
+
+/* All parameters of this model persist: stage 3 gathers them after it has read. */
+START_TEST(deepspeed_gathers_again_what_persists)
+{
+  const char *const none[] = {"phases.load.optimizer=true",
+                              "deepspeed.stage3_param_persistence_threshold=0", NULL};
+  g_autoptr(Simulated) with = engine_loads("zero3", loads, 0);
+  g_autoptr(Simulated) without = engine_loads("zero3", none, 0);
+  const Range *a = beyond_range(with->recording, "load", 0);
+  const Range *b = beyond_range(without->recording, "load", 0);
+  gint64 moments = b->end_allocated - b->start_allocated;
+  ck_assert_int_ge(moments, 2 * 4 * (MODEL_ELEMENTS / 8));
+  ck_assert_int_lt(moments, 2 * 4 * (MODEL_ELEMENTS / 8) + 2 * 512);
+  ck_assert_int_ge(a->end_allocated - a->start_allocated, moments + 2 * MODEL_ELEMENTS);
+}
+END_TEST
+
+START_TEST(after_deepspeed_has_loaded_steps_hold_what_they_hold_without)
+{
+  static const char *const strategies[] = {"zero0", "zero1", "zero2", "zero3"};
+  g_autoptr(Simulated) with = engine_loads(strategies[_i], loads, 0);
+  g_autoptr(Simulated) without = engine_loads(strategies[_i], NULL, 0);
+  const GArray *loaded = with->recording->steps, *trained = without->recording->steps;
+  ck_assert_int_eq(g_array_index(loaded, StepRecord, 2).end_allocated,
+                   g_array_index(trained, StepRecord, 2).end_allocated);
+  ck_assert_int_eq(g_array_index(loaded, StepRecord, 2).peak_allocated,
+                   g_array_index(trained, StepRecord, 2).peak_allocated);
+}
+END_TEST
+
+/* load_optimizer_states=False: master weights are cast from the weights that were read. */
+START_TEST(without_the_optimizer_deepspeed_takes_nothing_of_the_device)
+{
+  const char *const set[] = {"phases.load.optimizer=false", "phases.load.from.strategy=zero1",
+                             "phases.load.from.shard=8", NULL};
+  const char *const offloaded[] = {"phases.load.optimizer=true",
+                                   "deepspeed.offload_optimizer.device=cpu", NULL};
+  const char *const *sets[] = {set, offloaded};
+  for (guint i = 0; i < G_N_ELEMENTS(sets); i++) {
+    g_autoptr(Simulated) s = engine_loads("zero2", sets[i], 3);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->peak_allocated, range->start_allocated);
+    ck_assert_int_ge(moved_by(s, "load")->state_bytes, 2 * MODEL_ELEMENTS);
+  }
+}
+END_TEST
+
+START_TEST(what_deepspeed_cannot_load_is_refused_by_name)
+{
+  static const struct {
+    const char *strategy, *set, *says;
+  } cases[] = {
+      {"zero2", "phases.load.state=full", "key 'phases.load.state': DeepSpeed's engine"},
+      {"zero2", "phases.load.from.shard=4", "reads a checkpoint of 4 ranks with as many only"},
+      {"zero3", "phases.load.from.shard=16", "universal checkpoints are not yet supported"},
+      {"zero3", "phases.load.from.strategy=zero2", "strategy zero3 does not read what zero2 wrote"},
+      {"zero1", "phases.load.from.strategy=fsdp2", "strategy zero1 does not read what fsdp2 wrote"},
+      {"zero3", "phases.load.optimizer=false", "key 'phases.load.optimizer': stage 3 without"},
+  };
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *plan = g_strdup_printf(
+      "{'strategy': '%s', 'mesh': {'shard': 8}, 'precision': {'parameters': 'bf16'},"
+      " 'batch': {'micro_batch': 2, 'sequence_length': 64}}",
+      cases[_i].strategy);
+  const char *const set[] = {cases[_i].set, NULL};
+  g_autoptr(GError) error = NULL;
+  Simulation simulation = {network, plan, set, 0};
+  ck_assert_ptr_null(simulation_try(&simulation, 1, &error));
+  ck_assert_msg(test_error_says(error, cases[_i].says), "%s", error->message);
+}
+END_TEST
+
 /* ---- what is retained for good */
 
 static gint64
@@ -978,6 +1111,14 @@ test_suite(void)
   tcase_add_test(restoring, fsdp1_gathers_a_tied_weight_under_both_names);
   tcase_add_test(restoring, a_whole_checkpoint_of_whole_parameters_is_there_beside_them);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
+  tcase_add_loop_test(
+      restoring, deepspeed_reads_the_model_everywhere_and_each_part_of_the_optimizer_once, 0, 4);
+  tcase_add_loop_test(restoring, deepspeed_makes_moments_of_what_it_reads, 0, 4);
+  tcase_add_test(restoring, deepspeed_gathers_again_what_persists);
+  tcase_add_loop_test(restoring, after_deepspeed_has_loaded_steps_hold_what_they_hold_without, 0,
+                      4);
+  tcase_add_test(restoring, without_the_optimizer_deepspeed_takes_nothing_of_the_device);
+  tcase_add_loop_test(restoring, what_deepspeed_cannot_load_is_refused_by_name, 0, 6);
   suite_add_tcase(suite, restoring);
   TCase *recorded = tcase_create("recorded");
   tcase_add_loop_test(recorded, recorded_runs_agree_to_the_byte, 0, G_N_ELEMENTS(recorded_runs));

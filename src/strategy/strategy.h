@@ -204,8 +204,11 @@ typedef struct {
   void (*save_model)(StrategyContext *x, StateDict *dict);
   gboolean saves_with_engine;
   /* Reads a sharded state of the model, each rank its rows of every parameter, and spreads it as
-   * the strategy holds it.  Returns the bytes that this rank reads. */
+   * the strategy holds it; or (saves_with_engine) all that this rank wrote, the optimizer's part if
+   * the plan says so.  Returns the bytes that this rank reads. */
   gint64 (*load_model)(StrategyContext *x);
+  /* Refuses what load_model cannot read; with saves_with_engine only. */
+  gboolean (*accept_load)(const PlanSpec *plan, const Network *network, GError **error);
   void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
   /* A tensor that is sharded as the parameter is, gathered: a new storage, or a reference to the
    * same one.  NULL: tensors are whole. */
