@@ -574,6 +574,28 @@ START_TEST(a_tied_weight_that_is_moved_is_one_all_along)
 }
 END_TEST
 
+/* fully_shard is called as groups are listed: a layer's shards, 64 x 64 / 8 numbers the first, come
+ * in that order.  The second layer's attention is made of the first group that is listed. */
+START_TEST(listed_groups_are_sharded_in_the_lists_order)
+{
+  const char *const set[] = {"phases.initialize.from=full",
+                             "fsdp.groups=[\"layers.1\",\"layers.0\"]", NULL};
+  g_autoptr(Simulated) s = save_on(set, 0);
+  const Program *program = s->lowered->program;
+  const GArray *ops = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+  const char *first = NULL;
+  for (guint i = 0; i < ops->len && first == NULL; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    if (storage->bytes == 4 * 64 * 64 / 8)
+      first = program_text(program, storage->what);
+  }
+  ck_assert_str_eq(first, "layers.1.attention.wq.weight");
+}
+END_TEST
+
 START_TEST(a_model_that_cannot_be_made_so_is_refused)
 {
   g_autofree char *network = g_strdup_printf(network_format, LAYERS);
@@ -1099,6 +1121,7 @@ test_suite(void)
   tcase_add_test(initialization, a_full_model_on_the_host_comes_group_by_group);
   tcase_add_test(initialization, however_a_model_is_made_its_steps_are_the_same);
   tcase_add_test(initialization, a_tied_weight_that_is_moved_is_one_all_along);
+  tcase_add_test(initialization, listed_groups_are_sharded_in_the_lists_order);
   tcase_add_test(initialization, a_model_that_cannot_be_made_so_is_refused);
   suite_add_tcase(suite, initialization);
   TCase *restoring = tcase_create("restoring");

@@ -26,6 +26,16 @@ shard_group(StrategyContext *x, const Group *g)
     live_storage_drop(x->live, whole[i]);
 }
 
+/* The group that fully_shard is called for as the n-th one; the root is last. */
+static const Group *
+called_as(const Fsdp2 *f, int n)
+{
+  for (int i = 1; i < f->count; i++)
+    if (f->groups[i].unit->made == n)
+      return &f->groups[i];
+  return &f->groups[0];
+}
+
 void
 fsdp2_construct_from_full(StrategyContext *x)
 {
@@ -35,8 +45,8 @@ fsdp2_construct_from_full(StrategyContext *x)
     strategy_construct_on_host(x);
   else
     strategy_construct_whole(x);
-  for (int i = 1; i <= f->count; i++) { /* the root is called last */
-    const Group *g = &f->groups[i % f->count];
+  for (int i = 1; i <= f->count; i++) {
+    const Group *g = called_as(f, i);
     for (int k = 0; k < g->count && on_host; k++)
       strategy_move_to_device(x, g->parameter[k]);
     shard_group(x, g);

@@ -315,6 +315,7 @@ fsdp_groups_make_units(StrategyContext *x, int *owner)
     while (g_ptr_array_index(sorted, place) != group)
       place++;
     int unit = base + (int) place;
+    ((Unit *) g_ptr_array_index(x->units, (guint) unit))->made = base + (int) i;
     for (guint k = 0; k < group->modules->len; k++) {
       int module = g_array_index(group->modules, int, k);
       strategy_add_module(x, unit, module, last_inside(n, module), owner);

@@ -98,6 +98,7 @@ strategy_new_unit(StrategyContext *x, const char *name)
   unit->name = g_strdup(name);
   unit->parameters = g_array_new(FALSE, FALSE, sizeof(int));
   unit->modules = g_array_new(FALSE, FALSE, sizeof(int));
+  unit->made = (int) x->units->len;
   g_ptr_array_add(x->units, unit);
   return (int) x->units->len - 1;
 }

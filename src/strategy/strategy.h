@@ -60,6 +60,7 @@ typedef struct {
   /* with a budget for prefetching: how many groups it gathers ahead, and what those take */
   int forward_prefetches, backward_prefetches;
   gint64 forward_prefetched_bytes, backward_prefetched_bytes;
+  int made;          /* the how manieth to be wrapped: its index, unless lists say otherwise */
 } Unit;
 
 typedef struct _StrategyContext StrategyContext;
