@@ -220,6 +220,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \
   src/strategy/zero3_init.c \
+  src/strategy/zero3_load.c \
   src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \
   src/strategy/zero3_secondary.c \
@@ -227,6 +228,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_trace.c \
   src/strategy/zero_flat.c src/strategy/zero_flat.h \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
+  src/strategy/zero_load.c src/strategy/zero_load.h \
   src/strategy/zero_offload.c src/strategy/zero_offload.h \
   src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
@@ -272,6 +274,7 @@ libhighwater_a_SOURCES += \
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/chrome_trace.c src/report/chrome_trace.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
@@ -306,6 +309,10 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/kineto_event.c \
+  src/import/kineto_internal.h \
+  src/import/kineto_link.c \
+  src/import/kineto_trace.c src/import/kineto_trace.h \
   src/import/nccl_tests_identity.c \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
@@ -335,6 +342,8 @@ libhighwater_a_SOURCES += \
   src/calibrate/profile_writer.c src/calibrate/profile_writer.h \
   src/calibrate/sample_stats.c src/calibrate/sample_stats.h \
   src/calibrate/sweep.c src/calibrate/sweep.h \
+  src/calibrate/traced_ops.c src/calibrate/traced_ops.h \
+  src/calibrate/traced_report.c src/calibrate/traced_report.h \
   src/calibrate/wire.c src/calibrate/wire.h
 
 # What needs CUDA, loaded when it is needed: its libraries take longer to load than a simulation takes.

@@ -116,6 +116,10 @@ START_TEST(the_file_has_the_measured_device_and_collectives)
   ck_assert_double_eq_tol(cluster->device->memory_efficiency / truth.device.memory_efficiency, 1,
                           0.03);
   ck_assert_ptr_nonnull(strstr(file, "measured on stand-in, 2026-11-30: "));
+  const char *const *measured = (const char *const *) cluster->device->measured;
+  ck_assert_ptr_nonnull(measured);
+  ck_assert(g_strv_contains(measured, "gemm_efficiency"));
+  ck_assert(!g_strv_contains(measured, "gemm_in_step"));
   GroupShape shape = group_shape(cluster, 8, 1);
   for (gint64 bytes = KIB; bytes <= GIB; bytes *= 4) {
     double expected = true_alpha_ns + 7.0 / 8 * (double) bytes / true_busbw * 1e9;
@@ -189,8 +193,18 @@ START_TEST(presets_are_found_by_the_devices_name)
     g_autofree char *preset = device_preset_for(&facts);
     ck_assert_msg(g_strcmp0(preset, cases[i].preset) == 0, "%s is %s", cases[i].device, preset);
   }
-  g_autofree char *cluster = cluster_preset_for("h200-sxm-141gb");
-  ck_assert_str_eq(cluster, "h200-8");
+  const struct {
+    const char *device;
+    int gpus_per_node;
+    const char *preset;
+  } clusters[] = {{"h200-sxm-141gb", 8, "h200-8"}, {"h100-sxm-80gb", 8, "h100-8"},
+                  {"h100-sxm-80gb", 4, "h100-4"},  {"h100-sxm-80gb", 0, "h100-8"},
+                  {"h100-sxm-80gb", 1, "h100-8"},  {"voodoo", 8, NULL}};
+  for (guint i = 0; i < G_N_ELEMENTS(clusters); i++) {
+    g_autofree char *cluster = cluster_preset_for(clusters[i].device, clusters[i].gpus_per_node);
+    ck_assert_msg(g_strcmp0(cluster, clusters[i].preset) == 0, "%s is %s", clusters[i].device,
+                  cluster);
+  }
 }
 END_TEST
 

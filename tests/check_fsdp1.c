@@ -611,6 +611,37 @@ START_TEST(blocks_unlike_the_first_are_wrapped_when_checkpoints_come_afterwards)
 }
 END_TEST
 
+/* With the first block plain, FSDP's policy finds blocks inside of checkpoint wrappers: they would
+ * be checkpoint(FSDP(block)) beside FSDP(block).  Of four blocks a quarter is the second one, half
+ * begins with the first. */
+START_TEST(a_first_block_without_a_checkpoint_needs_all_wrapped)
+{
+  static const struct {
+    const char *options;
+    gboolean accepted;
+  } cases[] = {
+      {"activation_checkpointing.fraction=0.25", FALSE},
+      {"activation_checkpointing.fraction=0.25 fsdp.wrap=all", TRUE},
+      {"activation_checkpointing.fraction=0.25 fsdp.blocks_per_group=0", TRUE},
+      {"activation_checkpointing.fraction=0.25 activation_checkpointing.around=fsdp", TRUE},
+      {"activation_checkpointing.fraction=0.5", TRUE},
+      {"activation_checkpointing.fraction=0", TRUE},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *options =
+        g_strconcat("activation_checkpointing.policy=fraction ", cases[i].options, NULL);
+    g_auto(GStrv) set = g_strsplit(options, " ", -1);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(Simulated) s =
+        simulation_try(&(Simulation){llama, plan, (const char *const *) set, 0}, 1, &error);
+    ck_assert_msg((s != NULL) == cases[i].accepted, "%s: %s", options,
+                  error ? error->message : "accepted");
+    if (s == NULL)
+      ck_assert(strstr(error->message, "key 'fsdp.wrap'") != NULL);
+  }
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -622,6 +653,7 @@ test_suite(void)
   tcase_add_test(layout, a_rank_may_hold_nothing_but_padding);
   tcase_add_test(layout, blocks_unlike_the_first_stay_in_the_root);
   tcase_add_test(layout, blocks_unlike_the_first_are_wrapped_when_checkpoints_come_afterwards);
+  tcase_add_test(layout, a_first_block_without_a_checkpoint_needs_all_wrapped);
   suite_add_tcase(suite, layout);
   TCase *traffic = tcase_create("traffic");
   tcase_add_loop_test(traffic, parameters_are_gathered_as_often_as_the_strategy_says, 0,

@@ -325,6 +325,113 @@ START_TEST(whole_parameters_are_not_copied_on_the_device)
 }
 END_TEST
 
+/* On 7 ranks 256 rows are 37 each, padded to 259, and 34 for the last: its own rows of 64 numbers
+ * come from the host, then there are a padded copy and what is gathered, in multiples of 512. */
+START_TEST(rows_from_the_host_are_there_until_what_is_padded_is_gathered)
+{
+  const char *const set[] = {"phases.save.state=full",       "phases.save.optimizer=false",
+                             "phases.save.cpu_offload=true", "mesh.shard=7",
+                             "fsdp.cpu_offload=true",        NULL};
+  gint64 moved = 34 * 64 * 4, padded = 37 * 64 * 4 + 256, gathered = 259 * 64 * 4 + 256;
+  const gint64 expected[] = {37 * 64 * 4 + 256 + gathered, moved + padded + gathered};
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(Simulated) s = save_on(set, i == 0 ? 0 : 6);
+    const Range *range = beyond_range(s->recording, "save", 3);
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated, expected[i]);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+  }
+}
+END_TEST
+
+/* "When using NO_SHARD for ShardingStrategy, full_state_dict will be returned"
+ * (_post_state_dict_hook), on every rank; rank 0 writes it. */
+START_TEST(a_sharded_state_dict_of_whole_flat_parameters_is_full)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  for (int rank = 0; rank < 8; rank += 7) {
+    gint64 grown[2];
+    for (int full = 0; full < 2; full++) {
+      const char *const set[] = {"phases.save.optimizer=false", "fsdp.sharding_strategy=NO_SHARD",
+                                 full ? "phases.save.state=full" : "phases.save.state=sharded",
+                                 NULL};
+      g_autoptr(Simulated) s = simulation_execute(
+          &(Simulation){network, strategies_tried[2], set, rank}, 2, WITHOUT_LIMIT);
+      const Range *range = beyond_range(s->recording, "save", 2);
+      grown[full] = range->end_allocated - range->start_allocated;
+      ck_assert_int_eq(moved_by(s, "save")->state_bytes, rank == 0 ? 4 * MODEL_ELEMENTS : 0);
+      ck_assert_int_eq(moved_by(s, "save")->others_bytes, 4 * MODEL_ELEMENTS);
+    }
+    ck_assert_int_eq(grown[0], grown[1]);
+  }
+}
+END_TEST
+
+/* Clones for the state dict that the last step's save makes, and what they are in bytes. */
+static int
+clones_made(const Simulated *s, gint64 *bytes)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = program_step(program, program->steps - 1)->ops;
+  int count = 0;
+  *bytes = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    if (strcmp(program_text(program, storage->what), "clone for the state dict") != 0)
+      continue;
+    count++;
+    *bytes += storage->bytes;
+  }
+  return count;
+}
+
+/* Hybrid sharding is told a device mesh, and its shards are DTensors: a clone of the whole
+ * parameter, and from it one of this rank's rows (_ext_chunk_dtensor). */
+START_TEST(hybrid_shards_are_cloned_from_clones_of_the_whole)
+{
+  static const char *const hybrid[] = {"phases.save.optimizer=false", "mesh.replicate=2",
+                                       "fsdp.sharding_strategy=HYBRID_SHARD", NULL};
+  static const char *const usual[] = {"phases.save.optimizer=false", NULL};
+  const char *const *const sets[] = {usual, hybrid};
+  const int parameters = 9 * LAYERS + 3;
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], sets[i], 0}, 2, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "save", 2);
+    gint64 bytes, rounded = 0;
+    ck_assert_int_eq(clones_made(s, &bytes), (1 + i) * parameters);
+    ck_assert_int_eq(bytes, 4 * MODEL_ELEMENTS / 8 + i * 4 * MODEL_ELEMENTS);
+    rounded = (2 * LAYERS + 1) * (512 - 4 * 8); /* norms: 8 numbers each */
+    ck_assert_int_eq(range->end_allocated - range->start_allocated,
+                     4 * MODEL_ELEMENTS / 8 + rounded);
+  }
+}
+END_TEST
+
+/* cross_entropy_loss holds the logarithms in bf16 until it returns, beside the fp32 copy for which
+ * autocast asks: when the loss is made both are there. */
+START_TEST(an_evaluation_in_autocast_holds_the_logarithms_for_the_loss)
+{
+  static const char network[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160,"
+      " 'num_hidden_layers': 1, 'num_attention_heads': 4, 'vocab_size': 4096,"
+      " 'implementation': {'code': 'torchtitan', 'loss': 'model'}}";
+  static const char plan[] = "{'strategy': 'none', 'batch': {'micro_batch': 1, 'sequence_length': "
+                             "64}, 'precision': {'compute': 'bf16', 'autocast': true},"
+                             " 'phases': {'evaluate': {}}}";
+  g_autoptr(Simulated) s =
+      simulation_execute(&(Simulation){network, plan, NULL, 0}, 2, WITHOUT_LIMIT);
+  const Range *range = beyond_range(s->recording, "evaluate", 2);
+  gint64 logits = 64 * 4096 * 2, head = 4096 * 64 * 2, layer = 2 * (4 * 64 * 64 + 3 * 160 * 64);
+  /* logits and logarithms, these in fp32; the copies of weights that autocast keeps; two numbers */
+  ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                   2 * logits + 2 * logits + head + layer + 2 * 512);
+}
+END_TEST
+
 /* Bytes that 8 ranks write together; peaks are those of a moment before. */
 static gint64
 written(const char *strategy, const char *const *set)
@@ -400,6 +507,40 @@ START_TEST(however_a_model_is_made_its_steps_are_the_same)
     peaks[i] = g_array_index(s->recording->steps, StepRecord, 2).peak_allocated;
     ck_assert_int_eq(allocated[i], allocated[0]);
     ck_assert_int_eq(peaks[i], peaks[0]);
+  }
+}
+END_TEST
+
+/* model.to(device) finds a tied weight on the device when it comes to the second layer; made there,
+ * that layer has a weight of its own for a moment. */
+START_TEST(a_tied_weight_that_is_moved_is_one_all_along)
+{
+  static const char tied[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160, 'num_hidden_layers': 1,"
+      " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256,"
+      " 'tie_word_embeddings': true, 'implementation': 'torchtitan'}";
+  static const struct {
+    const char *on, *strategy;
+    int weights;
+  } cases[] = {{"device", "none", 12 - 1 + 1}, {"cpu", "none", 12 - 1}, {"cpu", "ddp", 12 - 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *plan = g_strdup_printf("{'strategy': '%s', 'batch': {'sequence_length': 64},"
+                                            " 'phases': {'initialize': {'from': 'full', 'on':"
+                                            " '%s'}}}",
+                                            cases[i].strategy, cases[i].on);
+    g_autoptr(Simulated) s = simulation_lower(&(Simulation){tied, plan, NULL, 0}, 1);
+    const Program *program = s->lowered->program;
+    const GArray *ops = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+    int weights = 0;
+    for (guint k = 0; k < ops->len; k++) {
+      const ProgramOp *op = &g_array_index(ops, ProgramOp, k);
+      if (op->kind != PROGRAM_ALLOC)
+        continue;
+      const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+      weights += storage->category == CATEGORY_PARAMETER && storage->space == SPACE_DEVICE;
+    }
+    ck_assert_int_eq(weights, cases[i].weights);
+    ck_assert_int_eq(simulated_host_bytes_alive(s, 0, CATEGORY_PARAMETER), 0);
   }
 }
 END_TEST
@@ -502,6 +643,63 @@ START_TEST(fsdp1_reads_rows_and_spreads_them_over_flat_parameters)
 }
 END_TEST
 
+/* Whole flat parameters are read whole by every rank, into clones that are copied over them. */
+START_TEST(fsdp1_without_sharding_reads_a_clone_of_everything)
+{
+  const char *const set[] = {"phases.load.optimizer=false", "fsdp.sharding_strategy=NO_SHARD",
+                             NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  for (int rank = 0; rank < 8; rank += 7) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], set, rank}, 1, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(moved_by(s, "load")->state_bytes, 4 * MODEL_ELEMENTS);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                     4 * MODEL_ELEMENTS + (2 * LAYERS + 1) * 256);
+  }
+}
+END_TEST
+
+/* Storages of that name that the construction makes, the checkpoint's restoration included. */
+static int
+made_at_first(const Simulated *s, const char *what)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+  int count = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    count += strcmp(program_text(program, storage->what), what) == 0;
+  }
+  return count;
+}
+
+/* _param_name_infos has a shared parameter under both of its names, so it is gathered twice.  On
+ * seven ranks the last one's rows of everything are short; hybrid shards are padded as well. */
+START_TEST(fsdp1_gathers_a_tied_weight_under_both_names)
+{
+  static const char tied[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160, 'num_hidden_layers': 2,"
+      " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256,"
+      " 'tie_word_embeddings': true, 'implementation': 'torchtitan'}";
+  static const char *const strategies[] = {"fsdp.sharding_strategy=FULL_SHARD",
+                                           "fsdp.sharding_strategy=HYBRID_SHARD"};
+  for (int i = 0; i < 2; i++) {
+    const char *const set[] = {"phases.load.optimizer=false", "mesh.shard=7", strategies[i], NULL};
+    g_autoptr(Simulated) s =
+        simulation_execute(&(Simulation){tied, strategies_tried[2], set, 6}, 1, WITHOUT_LIMIT);
+    ck_assert_int_eq(made_at_first(s, "gathered rows"), 9 * LAYERS + 2 + 1);
+    ck_assert_int_eq(made_at_first(s, "padded rows"), 9 * LAYERS + 2 + 1);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+  }
+}
+END_TEST
+
 START_TEST(after_a_restore_the_first_step_is_like_the_others)
 {
   const char *const set[] = {"phases.load.from.strategy=zero3", "phases.load.from.shard=3", NULL};
@@ -512,6 +710,139 @@ START_TEST(after_a_restore_the_first_step_is_like_the_others)
   ck_assert_int_eq(first->end_allocated, third->end_allocated);
   g_autoptr(GError) error = NULL;
   ck_assert_msg(program_check(with->lowered->program, &error), "%s", error ? error->message : "");
+}
+END_TEST
+
+/* ---- DeepSpeed's engine */
+
+static Simulated *
+engine_loads(const char *strategy, const char *const *set, int rank)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *plan = g_strdup_printf(
+      "{'strategy': '%s', 'mesh': {'shard': 8}, 'precision': {'parameters': 'bf16'},"
+      " 'batch': {'micro_batch': 2, 'sequence_length': 64}}",
+      strategy);
+  return simulation_execute(&(Simulation){network, plan, set, rank}, 3, WITHOUT_LIMIT);
+}
+
+static const char *const loads[] = {"phases.load.optimizer=true", NULL};
+
+/* Every rank reads the model's file, which in stage 3 has no weights and without ZeRO the optimizer
+ * too; and its own part of 12 bytes a parameter. */
+START_TEST(deepspeed_reads_the_model_everywhere_and_each_part_of_the_optimizer_once)
+{
+  static const char *const strategies[] = {"zero0", "zero1", "zero2", "zero3"};
+  static const gint64 expected[] = {8 * 14, 8 * 2 + 12, 8 * 2 + 12, 12};
+  gint64 read = 0, masters = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s = engine_loads(strategies[_i], loads, rank);
+    g_autoptr(GError) error = NULL;
+    const LoweredPhase *moved = moved_by(s, "load");
+    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    read += moved->state_bytes;
+    for (int i = 0; i < moved->sources; i++)
+      masters += moved->source_bytes[i];
+    for (int i = 0; i < moved->sources && moved->sources > 1; i++)
+      ck_assert(i == rank || moved->source_bytes[i] == 0);
+  }
+  ck_assert_int_eq(read, expected[_i] * MODEL_ELEMENTS);
+  ck_assert_int_eq(masters, (_i == 0 ? 8 : 1) * 4 * MODEL_ELEMENTS);
+}
+END_TEST
+
+/* Stages 1 and 2 make the moments of a partition; the 16-bit optimizer without ZeRO, which has
+ * moments already, new ones for all parameters before those go; an fp32 model keeps its first. */
+START_TEST(deepspeed_makes_moments_of_what_it_reads)
+{
+  const char *const fp32[] = {"phases.load.optimizer=true", "precision.parameters=fp32", NULL};
+  gint64 flat = 2 * 4 * (MODEL_ELEMENTS / 8),
+         whole = 2 * (4 * MODEL_ELEMENTS + 256 * (2 * LAYERS + 1));
+  static const struct {
+    const char *strategy;
+    gboolean fp32, whole, stays;
+  } cases[] = {{"zero0", FALSE, TRUE, FALSE},
+               {"zero0", TRUE, TRUE, TRUE},
+               {"zero1", FALSE, FALSE, TRUE},
+               {"zero2", FALSE, FALSE, TRUE}};
+  g_autoptr(Simulated) s = engine_loads(cases[_i].strategy, cases[_i].fp32 ? fp32 : loads, 0);
+  const Range *range = beyond_range(s->recording, "load", 0);
+  gint64 rise = range->peak_allocated - range->start_allocated;
+  gint64 moments = cases[_i].whole ? whole : flat;
+  ck_assert_int_ge(rise, moments);
+  ck_assert_int_lt(rise, moments + 2 * 512);
+  ck_assert_int_eq(range->end_allocated - range->start_allocated, cases[_i].stays ? rise : 0);
+}
+END_TEST
+
+/* All parameters of this model persist: stage 3 gathers them after it has read. */
+START_TEST(deepspeed_gathers_again_what_persists)
+{
+  const char *const none[] = {"phases.load.optimizer=true",
+                              "deepspeed.stage3_param_persistence_threshold=0", NULL};
+  g_autoptr(Simulated) with = engine_loads("zero3", loads, 0);
+  g_autoptr(Simulated) without = engine_loads("zero3", none, 0);
+  const Range *a = beyond_range(with->recording, "load", 0);
+  const Range *b = beyond_range(without->recording, "load", 0);
+  gint64 moments = b->end_allocated - b->start_allocated;
+  ck_assert_int_ge(moments, 2 * 4 * (MODEL_ELEMENTS / 8));
+  ck_assert_int_lt(moments, 2 * 4 * (MODEL_ELEMENTS / 8) + 2 * 512);
+  ck_assert_int_ge(a->end_allocated - a->start_allocated, moments + 2 * MODEL_ELEMENTS);
+}
+END_TEST
+
+START_TEST(after_deepspeed_has_loaded_steps_hold_what_they_hold_without)
+{
+  static const char *const strategies[] = {"zero0", "zero1", "zero2", "zero3"};
+  g_autoptr(Simulated) with = engine_loads(strategies[_i], loads, 0);
+  g_autoptr(Simulated) without = engine_loads(strategies[_i], NULL, 0);
+  const GArray *loaded = with->recording->steps, *trained = without->recording->steps;
+  ck_assert_int_eq(g_array_index(loaded, StepRecord, 2).end_allocated,
+                   g_array_index(trained, StepRecord, 2).end_allocated);
+  ck_assert_int_eq(g_array_index(loaded, StepRecord, 2).peak_allocated,
+                   g_array_index(trained, StepRecord, 2).peak_allocated);
+}
+END_TEST
+
+/* load_optimizer_states=False: master weights are cast from the weights that were read. */
+START_TEST(without_the_optimizer_deepspeed_takes_nothing_of_the_device)
+{
+  const char *const set[] = {"phases.load.optimizer=false", "phases.load.from.strategy=zero1",
+                             "phases.load.from.shard=8", NULL};
+  const char *const offloaded[] = {"phases.load.optimizer=true",
+                                   "deepspeed.offload_optimizer.device=cpu", NULL};
+  const char *const *sets[] = {set, offloaded};
+  for (guint i = 0; i < G_N_ELEMENTS(sets); i++) {
+    g_autoptr(Simulated) s = engine_loads("zero2", sets[i], 3);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->peak_allocated, range->start_allocated);
+    ck_assert_int_ge(moved_by(s, "load")->state_bytes, 2 * MODEL_ELEMENTS);
+  }
+}
+END_TEST
+
+START_TEST(what_deepspeed_cannot_load_is_refused_by_name)
+{
+  static const struct {
+    const char *strategy, *set, *says;
+  } cases[] = {
+      {"zero2", "phases.load.state=full", "key 'phases.load.state': DeepSpeed's engine"},
+      {"zero2", "phases.load.from.shard=4", "reads a checkpoint of 4 ranks with as many only"},
+      {"zero3", "phases.load.from.shard=16", "universal checkpoints are not yet supported"},
+      {"zero3", "phases.load.from.strategy=zero2", "strategy zero3 does not read what zero2 wrote"},
+      {"zero1", "phases.load.from.strategy=fsdp2", "strategy zero1 does not read what fsdp2 wrote"},
+      {"zero3", "phases.load.optimizer=false", "key 'phases.load.optimizer': stage 3 without"},
+  };
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *plan = g_strdup_printf(
+      "{'strategy': '%s', 'mesh': {'shard': 8}, 'precision': {'parameters': 'bf16'},"
+      " 'batch': {'micro_batch': 2, 'sequence_length': 64}}",
+      cases[_i].strategy);
+  const char *const set[] = {cases[_i].set, NULL};
+  g_autoptr(GError) error = NULL;
+  Simulation simulation = {network, plan, set, 0};
+  ck_assert_ptr_null(simulation_try(&simulation, 1, &error));
+  ck_assert_msg(test_error_says(error, cases[_i].says), "%s", error->message);
 }
 END_TEST
 
@@ -697,11 +1028,15 @@ test_suite(void)
   tcase_add_loop_test(evaluation, every_strategy_evaluates_and_keeps_the_rules_of_programs, 0,
                       G_N_ELEMENTS(strategies_tried));
   tcase_add_test(evaluation, memory_that_runs_out_in_an_evaluation_does_not_fit);
+  tcase_add_test(evaluation, an_evaluation_in_autocast_holds_the_logarithms_for_the_loss);
   suite_add_tcase(suite, evaluation);
   TCase *saving = tcase_create("saving");
   tcase_add_test(saving, a_full_state_dict_on_the_device_is_a_whole_model_more);
   tcase_add_test(saving, a_full_state_dict_on_the_host_takes_one_parameter_of_the_device);
   tcase_add_test(saving, a_sharded_state_dict_takes_nothing_and_writes_each_part_once);
+  tcase_add_test(saving, rows_from_the_host_are_there_until_what_is_padded_is_gathered);
+  tcase_add_test(saving, a_sharded_state_dict_of_whole_flat_parameters_is_full);
+  tcase_add_test(saving, hybrid_shards_are_cloned_from_clones_of_the_whole);
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
   tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
   tcase_add_test(saving, deepspeed_writes_each_part_of_its_state_once);
@@ -713,6 +1048,7 @@ test_suite(void)
                  a_full_model_on_the_device_is_there_when_the_first_shards_are_made);
   tcase_add_test(initialization, a_full_model_on_the_host_comes_group_by_group);
   tcase_add_test(initialization, however_a_model_is_made_its_steps_are_the_same);
+  tcase_add_test(initialization, a_tied_weight_that_is_moved_is_one_all_along);
   tcase_add_test(initialization, a_model_that_cannot_be_made_so_is_refused);
   suite_add_tcase(suite, initialization);
   TCase *restoring = tcase_create("restoring");
@@ -721,7 +1057,17 @@ test_suite(void)
   tcase_add_test(restoring, a_whole_checkpoint_takes_one_parameter_of_the_device);
   tcase_add_test(restoring, another_number_of_shards_is_read_once);
   tcase_add_test(restoring, fsdp1_reads_rows_and_spreads_them_over_flat_parameters);
+  tcase_add_test(restoring, fsdp1_without_sharding_reads_a_clone_of_everything);
+  tcase_add_test(restoring, fsdp1_gathers_a_tied_weight_under_both_names);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
+  tcase_add_loop_test(
+      restoring, deepspeed_reads_the_model_everywhere_and_each_part_of_the_optimizer_once, 0, 4);
+  tcase_add_loop_test(restoring, deepspeed_makes_moments_of_what_it_reads, 0, 4);
+  tcase_add_test(restoring, deepspeed_gathers_again_what_persists);
+  tcase_add_loop_test(restoring, after_deepspeed_has_loaded_steps_hold_what_they_hold_without, 0,
+                      4);
+  tcase_add_test(restoring, without_the_optimizer_deepspeed_takes_nothing_of_the_device);
+  tcase_add_loop_test(restoring, what_deepspeed_cannot_load_is_refused_by_name, 0, 6);
   suite_add_tcase(suite, restoring);
   TCase *recorded = tcase_create("recorded");
   tcase_add_loop_test(recorded, recorded_runs_agree_to_the_byte, 0, G_N_ELEMENTS(recorded_runs));

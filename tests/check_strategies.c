@@ -467,6 +467,14 @@ try_draws(const char *network, const Strategy *strategy, guint choice, GRand *ra
   return FALSE;
 }
 
+/* A third of the combinations of mesh, policy and accumulation, others under each network. */
+static gboolean
+has_its_turn(guint choice, guint test)
+{
+  guint mesh = choice % common[0].n, rest = choice / common[0].n;
+  return (mesh + rest % common[1].n + rest / common[1].n + test) % 3 == 0;
+}
+
 START_TEST(what_is_lowered_keeps_to_the_rules)
 {
   const Strategy *strategy = strategies()[_i / (int) G_N_ELEMENTS(networks)];
@@ -474,8 +482,9 @@ START_TEST(what_is_lowered_keeps_to_the_rules)
   g_autoptr(GRand) random = g_rand_new_with_seed((guint32) _i);
   guint lowered = 0;
   for (guint i = 0; i < common[0].n * common[1].n * common[2].n; i++)
-    lowered += try_draws(network, strategy, i, random, lowered);
-  ck_assert_msg(lowered >= 3, "%s: only %u plans were accepted", strategy->name, lowered);
+    if (has_its_turn(i, (guint) _i))
+      lowered += try_draws(network, strategy, i, random, lowered);
+  ck_assert_msg(lowered >= 1, "%s: only %u plans were accepted", strategy->name, lowered);
 }
 END_TEST
 

@@ -45,6 +45,9 @@ printf '%s\n' '65536 2048 float none -1 40.00 1.64 1.43 0' '131072 4096 float no
 run calibrate --from table.txt --output cluster.json --json
 keys <out >words
 knows "a calibration"
+run calibrate --from "$top_srcdir/tests/fuzz/corpus/kineto/step" --json
+keys <out >words
+knows "a calibration from a trace"
 sed '/"_fit"/,/}/d' cluster.json | keys | grep -v '^_' >words
 knows "a calibrated cluster"
 run list --json

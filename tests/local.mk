@@ -11,6 +11,7 @@ CHECKS = \
   tests/check_calibrate_measure \
   tests/check_calibrate_profile \
   tests/check_cluster_spec \
+  tests/check_chrome_trace \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
@@ -33,6 +34,7 @@ CHECKS = \
   tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
+  tests/check_kineto_trace \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
@@ -71,6 +73,7 @@ tests_check_calibrate_measure_SOURCES = tests/check_calibrate_measure.c tests/st
 tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/stand_in_probe.c tests/stand_in_probe.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
+tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 
@@ -103,6 +106,7 @@ TEST_EXTRAS = \
   tests/plan_tables.h \
   tests/program_text.h \
   tests/recorded_config.h \
+  tests/recorded_run.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
   tests/simulation.h
@@ -112,6 +116,7 @@ FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
   tests/fuzz/fuzz_json \
+  tests/fuzz/fuzz_kineto \
   tests/fuzz/fuzz_measurements \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
@@ -121,6 +126,7 @@ FUZZERS = \
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_kineto_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
@@ -173,7 +179,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/simulation.c tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/recorded_run.c tests/simulation.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(SCORES) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

@@ -61,6 +61,39 @@ cuda_collective_connect(const CudaCollective *all, const char *id, GError **erro
   return end(done, error);
 }
 
+static gboolean
+enqueue_largest(const CudaCollective *all, int value, GError **error)
+{
+  if (!begin(error))
+    return FALSE;
+  gboolean done = TRUE;
+  for (int i = 0; i < all->count && done; i++) {
+    CudaGpu *gpu = &all->gpus[i];
+    done = cuda_gpu_choose(gpu, error) &&
+           cuda_done(cudaMemcpy(gpu->word, &value, sizeof(value), cudaMemcpyHostToDevice),
+                     "cudaMemcpy", error) &&
+           nccl_done(
+               ncclAllReduce(gpu->word, gpu->word, 1, ncclInt32, ncclMax, gpu->world, gpu->stream),
+               "ncclAllReduce", error);
+  }
+  return end(done, error);
+}
+
+gboolean
+cuda_collective_largest(const CudaCollective *all, int *value, GError **error)
+{
+  if (all->gpus[0].world == NULL)
+    return TRUE;
+  if (!enqueue_largest(all, *value, error))
+    return FALSE;
+  for (int i = 0; i < all->count; i++)
+    if (!cuda_gpu_choose(&all->gpus[i], error) ||
+        !cuda_done(cudaStreamSynchronize(all->gpus[i].stream), "cudaStreamSynchronize", error))
+      return FALSE;
+  return cuda_done(cudaMemcpy(value, all->gpus[0].word, sizeof(*value), cudaMemcpyDeviceToHost),
+                   "cudaMemcpy", error);
+}
+
 /* ---- communicators of groups ---- */
 
 static CudaGroup *
@@ -205,6 +238,10 @@ cuda_collective_run(const CudaCollective *all, const CollectiveCall *call, GErro
     g_set_error(error, HIGHWATER_ERROR_CUDA, 0, "one GPU alone has nobody to talk to");
     return FALSE;
   }
+  if (calls[call->collective] == NULL) {
+    g_set_error(error, HIGHWATER_ERROR_CUDA, 0, "this collective is not measured");
+    return FALSE;
+  }
   if (!make_groups(all, call->group, error) || !begin(error))
     return FALSE;
   gboolean done = TRUE;
@@ -240,6 +277,13 @@ cuda_collective_run(const CudaCollective *all G_GNUC_UNUSED,
                     const CollectiveCall *call G_GNUC_UNUSED, GError **error)
 {
   return refuse(error);
+}
+
+gboolean
+cuda_collective_largest(const CudaCollective *all G_GNUC_UNUSED, int *value G_GNUC_UNUSED,
+                        GError **error G_GNUC_UNUSED)
+{
+  return TRUE;
 }
 
 void

@@ -62,6 +62,7 @@ cuda_gpu_open(CudaGpu *gpu, int device, GError **error)
                    "cudaStreamCreate", error) &&
          cuda_done(cudaEventCreateWithFlags(&gpu->fork, cudaEventDisableTiming), "cudaEventCreate",
                    error) &&
+         cuda_done(cudaMalloc((void **) &gpu->word, sizeof(int)), "cudaMalloc", error) &&
          blas_done(cublasCreate(&gpu->blas), "cublasCreate", error) &&
          blas_done(cublasSetStream(gpu->blas, gpu->stream), "cublasSetStream", error);
 }
@@ -92,6 +93,7 @@ cuda_gpu_close(CudaGpu *gpu)
     cudaFree(gpu->buffer[i].bytes);
   if (gpu->pinned.bytes != NULL)
     cudaFreeHost(gpu->pinned.bytes);
+  cudaFree(gpu->word);
   if (gpu->blas != NULL)
     cublasDestroy(gpu->blas);
   if (gpu->fork != NULL)

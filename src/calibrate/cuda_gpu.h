@@ -44,6 +44,7 @@ typedef struct {
   cublasHandle_t blas;
   CudaBuffer buffer[BUFFER_COUNT];
   CudaBuffer pinned;
+  int *word; /* on the device, for cuda_collective_largest() */
   cudaEvent_t *begin, *end, fork;
   int events;
   void *world;    /* ncclComm_t, or NULL */
@@ -80,6 +81,8 @@ typedef struct {
 gboolean cuda_collective_make_id(char id[DEVICE_PROBE_ID_BYTES], GError **error);
 gboolean cuda_collective_connect(const CudaCollective *all, const char *id, GError **error);
 gboolean cuda_collective_run(const CudaCollective *all, const CollectiveCall *call, GError **error);
+/* Replaces *value by the largest that any process of the job gave; alone it stays. */
+gboolean cuda_collective_largest(const CudaCollective *all, int *value, GError **error);
 void cuda_collective_close(CudaGpu *gpu);
 void cuda_collective_version(char text[PROBE_TEXT]);
 

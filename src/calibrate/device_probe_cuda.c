@@ -109,6 +109,41 @@ synchronize(CudaProbe *probe, GError **error)
   return TRUE;
 }
 
+static gboolean
+prepare(CudaProbe *probe, const Experiment *e, int count, GError **error)
+{
+  for (int i = 0; i < probe->count; i++)
+    if (!cuda_gpu_prepare(&probe->gpus[i], e, count, error))
+      return FALSE;
+  return synchronize(probe, error);
+}
+
+/* ---- all ranks together ---- */
+
+/* The largest of what the job's processes say. */
+static gboolean
+agree(CudaProbe *probe, int *value, GError **error)
+{
+  CudaCollective all = {probe->gpus, probe->count, probe->first, probe->ranks, FALSE};
+  return cuda_collective_largest(&all, value, error);
+}
+
+/* Where one of the job's processes cannot, none begins: the others would wait for it for ever. */
+static gboolean
+prepare_together(CudaProbe *probe, const Experiment *e, int count, GError **error)
+{
+  gboolean together = e->kind == EXPERIMENT_COLLECTIVE || e->beside == BESIDE_COLLECTIVE;
+  gboolean ready = prepare(probe, e, count, error);
+  int failed = !ready;
+  if (!together || probe->gpus[0].world == NULL)
+    return ready;
+  if (!agree(probe, &failed, ready ? error : NULL))
+    return FALSE;
+  if (ready && failed)
+    g_set_error(error, HIGHWATER_ERROR_CUDA, 0, "another process of the job is not ready");
+  return !failed;
+}
+
 /* ---- what runs beside ---- */
 
 static gboolean
@@ -202,18 +237,20 @@ run_series(CudaProbe *probe, const Experiment *e, int warmup, int count, int rep
   return synchronize(probe, done ? error : NULL) && done && read_series(probe, count, ns, error);
 }
 
-/* How often the second collective fits into an iteration, and once more. */
+/* How often the second collective fits into an iteration, and once more: as the rank says that
+ * needs most, since all have to call it equally often. */
 static gboolean
 count_repeats(CudaProbe *probe, const Experiment *e, int *repeats, GError **error)
 {
   Experiment alone = *e, other = {.kind = EXPERIMENT_COLLECTIVE, .call = e->second};
   alone.beside = BESIDE_NOTHING;
   double mine, theirs;
-  if (!run_series(probe, &alone, 2, 1, 0, &mine, error) ||
+  if (!prepare_together(probe, &other, 1, error) ||
+      !run_series(probe, &alone, 2, 1, 0, &mine, error) ||
       !run_series(probe, &other, 2, 1, 0, &theirs, error))
     return FALSE;
   *repeats = (int) CLAMP(2 * mine / MAX(theirs, 1000) + 1, 1, 64);
-  return TRUE;
+  return agree(probe, repeats, error);
 }
 
 /* ---- host times ---- */
@@ -271,21 +308,12 @@ time_on_host(CudaProbe *probe, const Experiment *e, int warmup, int count, doubl
 /* ---- the probe ---- */
 
 static gboolean
-prepare(CudaProbe *probe, const Experiment *e, int count, GError **error)
-{
-  for (int i = 0; i < probe->count; i++)
-    if (!cuda_gpu_prepare(&probe->gpus[i], e, count, error))
-      return FALSE;
-  return synchronize(probe, error);
-}
-
-static gboolean
 take(CudaProbe *probe, const Experiment *e, int warmup, int count, double *ns, GError **error)
 {
   if (enqueue[e->kind] == NULL)
     return time_on_host(probe, e, warmup, count, ns, error);
   int repeats = 0;
-  if (!prepare(probe, e, count, error) ||
+  if (!prepare_together(probe, e, count, error) ||
       (e->beside == BESIDE_COLLECTIVE && !count_repeats(probe, e, &repeats, error)))
     return FALSE;
   if (!run_series(probe, e, warmup, count, repeats, ns, error))

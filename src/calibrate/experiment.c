@@ -38,6 +38,8 @@ append_subject(GString *text, const Experiment *e)
     g_string_append_printf(text,
                            " %s %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT,
                            dtype_name(e->dtype), e->m, e->n, e->k);
+  if (e->kind == EXPERIMENT_GEMM && e->batch > 1)
+    g_string_append_printf(text, ", %" G_GINT64_FORMAT " at once", e->batch);
   if (e->bytes > 0) {
     g_autofree char *bytes = format_bytes(e->bytes);
     g_string_append_printf(text, " of %s", bytes);
@@ -75,7 +77,7 @@ experiment_device_bytes(const Experiment *e)
 {
   gint64 bytes = e->bytes;
   if (e->kind == EXPERIMENT_GEMM)
-    bytes = dtype_size(e->dtype) * (e->m * e->k + e->n * e->k + e->m * e->n);
+    bytes = dtype_size(e->dtype) * (e->m * e->k + e->n * e->k + e->m * e->n) * MAX(e->batch, 1);
   if (e->kind == EXPERIMENT_COLLECTIVE)
     bytes = call_bytes(&e->call);
   if (e->beside == BESIDE_COLLECTIVE)

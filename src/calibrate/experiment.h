@@ -57,6 +57,7 @@ typedef struct {
   guint8 dtype;          /* DType; GEMM */
   gboolean cold;         /* caches are overwritten between iterations */
   gint64 m, n, k;        /* GEMM */
+  gint64 batch;          /* so many of them at once; 0: one */
   gint64 bytes;          /* MEMORY: read and written together; copies, CUDA_MALLOC, CUDA_FREE */
   CollectiveCall call;   /* COLLECTIVE */
   guint8 beside;         /* BesideKind */

@@ -14,14 +14,15 @@ kernel_of(const Experiment *e)
 {
   Kernel kernel = {.kind = KERNEL_MEMORY, .dtype = e->dtype, .launches = 1};
   double m = (double) e->m, n = (double) e->n, k = (double) e->k;
+  double batch = (double) MAX(e->batch, 1);
   switch (e->kind) {
   case EXPERIMENT_GEMM:
     kernel.kind = KERNEL_GEMM;
     kernel.m = e->m;
     kernel.n = e->n;
     kernel.k = e->k;
-    kernel.flops = 2 * m * n * k;
-    kernel.bytes = dtype_size(e->dtype) * (m * k + n * k + m * n);
+    kernel.flops = 2 * m * n * k * batch;
+    kernel.bytes = dtype_size(e->dtype) * (m * k + n * k + m * n) * batch;
     break;
   case EXPERIMENT_COPY_TO_DEVICE:
   case EXPERIMENT_COPY_TO_HOST:
@@ -34,16 +35,24 @@ kernel_of(const Experiment *e)
   return kernel;
 }
 
+typedef struct {
+  DeviceProfile device;
+  int ranks;        /* GPUs of which the slowest was measured */
+  gboolean in_step; /* kernels of a step, without the gaps behind them */
+} Fitting;
+
 static double
-model_ns(const DeviceProfile *device, int ranks, const Experiment *e)
+model_ns(const Fitting *fitting, const Experiment *e)
 {
+  const DeviceProfile *device = &fitting->device;
   if (e->kind == EXPERIMENT_CUDA_MALLOC)
     return device->cuda_malloc_ns;
   if (e->kind == EXPERIMENT_CUDA_FREE)
     return device->cuda_free_ns;
   Kernel kernel = kernel_of(e);
-  KernelModel model = kernel_model(device, &(KernelRun){.ranks = ranks});
-  return (double) kernel_model_duration(&model, &kernel);
+  KernelModel model = kernel_model(device, &(KernelRun){.ranks = fitting->ranks});
+  double gap = fitting->in_step ? kernel_model_parts(&model, &kernel).gap_ns : 0;
+  return (double) kernel_model_duration(&model, &kernel) - gap;
 }
 
 /* ---- what rests on what ---- */
@@ -99,19 +108,13 @@ set_constant(DeviceProfile *device, const Rule *rule, double value)
 
 /* ---- fit ---- */
 
-typedef struct {
-  DeviceProfile device;
-  int ranks; /* GPUs of which the slowest was measured */
-} Fitting;
-
 static double *
 log_ratios(const Fitting *fitting, const GPtrArray *chosen)
 {
   double *ratios = g_new(double, chosen->len);
   for (guint i = 0; i < chosen->len; i++) {
     const Measurement *m = g_ptr_array_index(chosen, i);
-    ratios[i] =
-        log(fmax(model_ns(&fitting->device, fitting->ranks, &m->experiment), 1) / m->median_ns);
+    ratios[i] = log(fmax(model_ns(fitting, &m->experiment), 1) / m->median_ns);
   }
   return ratios;
 }
@@ -196,10 +199,12 @@ fit_device(const DeviceProfile *base, const Measurements *measured)
 {
   GArray *constants = g_array_new(FALSE, FALSE, sizeof(FittedConstant));
   g_array_set_clear_func(constants, constant_clear);
-  Fitting fitting = {*base, measured->facts.ranks};
+  /* A step's trace is of one GPU. */
+  Fitting fitting = {*base, measured->in_step ? 1 : measured->facts.ranks, measured->in_step};
   fitting.device.clock = CLOCK_RUNNING;
   /* What a step takes from a product's rate is not seen in products alone. */
-  fitting.device.gemm_in_step = 1;
+  if (!measured->in_step)
+    fitting.device.gemm_in_step = 1;
   for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
     FittedConstant constant = fit_constant(&fitting, &rules[i], measured);
     g_array_append_val(constants, constant);

@@ -12,23 +12,28 @@
 #include "spec/cluster_spec.h"
 #include "spec/preset.h"
 
+/* Most machines have so many; one GPU alone does not say. */
+#define USUAL_NODE 8
+
 char *
-cluster_preset_for(const char *device)
+cluster_preset_for(const char *device, int gpus_per_node)
 {
   g_auto(GStrv) names = preset_names("cluster");
   g_autofree char *model = g_strndup(device, strcspn(device, "-"));
+  int wanted = gpus_per_node > 1 ? gpus_per_node : USUAL_NODE;
   char *best = NULL;
+  int best_score = -1;
   for (int i = 0; names != NULL && names[i] != NULL; i++) {
     g_autoptr(ClusterSpec) cluster = cluster_spec_load(names[i], NULL);
     if (cluster == NULL || strcmp(cluster->device->name, device) != 0)
       continue;
-    /* Rather "h200-8" than a machine that has a name of its own. */
-    if (best != NULL && !g_str_has_prefix(names[i], model))
+    /* Rather "h200-8" than a machine that has a name of its own; of those the one of such nodes. */
+    int score = 2 * g_str_has_prefix(names[i], model) + (cluster->gpus_per_node == wanted);
+    if (score <= best_score)
       continue;
+    best_score = score;
     g_free(best);
     best = g_strdup(names[i]);
-    if (g_str_has_prefix(best, model))
-      break;
   }
   return best;
 }
@@ -83,7 +88,7 @@ machine_profile_text(const MachineProfile *p, GError **error)
   replace(device, "name", cJSON_CreateString(facts->device));
   replace(root, "device", device);
   /* Of a job on several nodes each has as many. */
-  if (facts->ranks > facts->ranks_of_node)
+  if (facts->ranks_of_node > 0 && facts->ranks > facts->ranks_of_node)
     replace(root, "gpus_per_node", cJSON_CreateNumber(facts->ranks_of_node));
   add_contention(root, p);
   return json_finish(root);

@@ -14,9 +14,9 @@ typedef struct {
   const char *when;             /* "2026-11-30" */
 } MachineProfile;
 
-/* The preset of a cluster that has such a device, one named after it if there is; or NULL.  Caller
- * frees. */
-char *cluster_preset_for(const char *device);
+/* The preset of a cluster that has such a device, one named after it if there is, with so many GPUs
+ * a node if there is (0 or 1: not known); or NULL.  Caller frees. */
+char *cluster_preset_for(const char *device, int gpus_per_node);
 /* The file's text; NULL and error when a base cannot be read.  Caller frees. */
 char *machine_profile_text(const MachineProfile *profile, GError **error);
 

@@ -54,6 +54,7 @@ measurements_free(Measurements *all)
   g_ptr_array_unref(all->measurements);
   g_free(all->conditions_before);
   g_free(all->conditions_after);
+  g_free(all->origin);
   g_free(all);
 }
 

@@ -45,6 +45,9 @@ typedef struct {
   char *conditions_before, *conditions_after; /* may be NULL */
   gboolean complete;                          /* all rounds were done */
   gboolean interrupted;
+  gboolean
+      in_step;  /* kernels of a real step that one GPU was seen to run, not run to be measured */
+  char *origin; /* then: what was seen, for people; else NULL */
   double elapsed_s;
 } Measurements;
 

@@ -59,18 +59,21 @@ remark_of(const Measurements *measured, const CollectiveCall *call)
   const ProbeFacts *facts = &measured->facts;
   g_autofree char *apart =
       call->group.stride > 1 ? g_strdup_printf(", %d apart", call->group.stride) : g_strdup("");
+  if (measured->in_step)
+    return g_strdup_printf("the shortest of each size in a step%s; %s%s%s", apart, facts->device,
+                           facts->nccl[0] != '\0' ? "; NCCL " : "", facts->nccl);
   return g_strdup_printf("%s%s; %s; NCCL %s", call->in_place ? "in place" : "out of place", apart,
                          facts->device, facts->nccl);
 }
 
 static CalibratedCollective *
-calibrate_curve(const Measurements *measured, const CollectiveCall *call, const char *source)
+calibrate_curve(const Measurements *measured, const CollectiveCall *call, int per_node,
+                const char *source)
 {
   g_autoptr(GArray) samples = samples_of(measured, call);
   if (samples->len < 2)
     return NULL;
   g_autofree char *remark = remark_of(measured, call);
-  int per_node = MAX(measured->facts.ranks_of_node, 1);
   const MeasuredCollective about = {
       .source = source,
       .collective = program_collective_name(call->collective),
@@ -92,11 +95,13 @@ GPtrArray *
 measured_collectives(const Measurements *measured, const ClusterSpec *cluster, const char *source)
 {
   GPtrArray *collectives = g_ptr_array_new_with_free_func(collective_free);
+  int of_node = measured->facts.ranks_of_node;
+  int per_node = of_node > 0 ? of_node : cluster->gpus_per_node;
   for (guint i = 0; i < measured->measurements->len; i++) {
     const Measurement *m = g_ptr_array_index(measured->measurements, i);
     if (!is_alone(m) || !is_first_of_curve(measured, i))
       continue;
-    CalibratedCollective *one = calibrate_curve(measured, &m->experiment.call, source);
+    CalibratedCollective *one = calibrate_curve(measured, &m->experiment.call, per_node, source);
     if (one == NULL)
       continue;
     calibrated_collective_compare(one, cluster);

@@ -62,6 +62,11 @@ print_facts(const Measurements *measured, GString *out)
 {
   const ProbeFacts *f = &measured->facts;
   g_autofree char *memory = format_bytes(f->memory_bytes);
+  if (measured->in_step) {
+    g_autofree char *of = f->ranks > 1 ? g_strdup_printf(", one of %d", f->ranks) : g_strdup("");
+    g_string_append_printf(out, "%s%s: %s\n", f->device, of, measured->origin);
+    return;
+  }
   g_string_append_printf(out, "%s, %d of them, %d on this node: %d SMs, %s; CUDA %s", f->device,
                          f->ranks, f->ranks_of_node, f->sms, memory, f->runtime);
   if (f->nccl[0] != '\0')

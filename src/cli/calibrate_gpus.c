@@ -17,6 +17,7 @@
 #include "calibrate/measurements_file.h"
 #include "calibrate/probe_group.h"
 #include "calibrate/sweep.h"
+#include "calibrate/traced_report.h"
 #include "cli/command.h"
 #include "cli/scenario.h"
 
@@ -112,8 +113,9 @@ measure_all(DeviceProbe *probe, const Program *program, double budget_s)
 typedef struct {
   const CalibrateRequest *request;
   const Measurements *measured;
-  const Program *program; /* may be NULL */
-  const char *source;     /* of the measurements */
+  const Program *program;   /* may be NULL */
+  const char *source;       /* of the measurements */
+  const KinetoTrace *trace; /* that they are from, or NULL */
 } Answer;
 
 /* The device and cluster that the answer is compared with and begins with. */
@@ -129,7 +131,9 @@ choose_bases(const Answer *answer, char **device, char **cluster, GError **error
                 "no preset is like '%s': name the device to begin with by --device", name);
     return FALSE;
   }
-  *cluster = request->cluster != NULL ? g_strdup(request->cluster) : cluster_preset_for(*device);
+  *cluster = request->cluster != NULL
+                 ? g_strdup(request->cluster)
+                 : cluster_preset_for(*device, answer->measured->facts.ranks_of_node);
   if (*cluster == NULL)
     *cluster = g_strdup("h100-8");
   return TRUE;
@@ -153,12 +157,16 @@ print_answer(const Answer *answer, const MeasurementReport *report, const GPtrAr
     g_autofree char *tables = calibration_report_json(collectives, refused);
     cJSON *object = cJSON_Parse(tables);
     measurement_report_json(report, object);
+    if (answer->trace != NULL)
+      traced_report_json(answer->trace, object);
     g_autofree char *text = json_finish(object);
     fputs(text, out);
     return;
   }
   g_autoptr(GString) text = g_string_new(NULL);
   measurement_report_text(report, text);
+  if (answer->trace != NULL)
+    traced_report_text(answer->trace, text);
   fputs(text->str, out);
   g_autofree char *tables = collectives->len > 0 ? calibration_report_text(collectives) : NULL;
   if (tables != NULL)
@@ -226,7 +234,7 @@ lead(const CalibrateRequest *request, const ProbeJob *job, double budget_s, GErr
   const Program *program = lowered != NULL ? lowered->program : NULL;
   g_autoptr(Measurements) measured = measure_all(probe, program, budget_s);
   device_probe_close(probe);
-  const Answer answer = {request, measured, program, "this machine"};
+  const Answer answer = {request, measured, program, "this machine", NULL};
   return give_answer(&answer, error);
 }
 
@@ -256,6 +264,32 @@ calibrate_samples(const CalibrateRequest *request, const char *name, const char 
   g_autoptr(Measurements) measured = measurements_parse(name, text, length, error);
   if (measured == NULL)
     return EXIT_BAD_INPUT;
-  const Answer answer = {request, measured, NULL, name};
+  const Answer answer = {request, measured, NULL, name, NULL};
+  return give_answer(&answer, error);
+}
+
+int
+calibrate_traces(const CalibrateRequest *request, const GPtrArray *paths, TracedJob job,
+                 GError **error)
+{
+  g_autoptr(KinetoTrace) trace = kineto_trace_new();
+  const char *first = g_ptr_array_index(paths, 0);
+  for (guint i = 0; i < paths->len; i++)
+    if (!kineto_trace_load(trace, g_ptr_array_index(paths, i), error))
+      return EXIT_BAD_INPUT;
+  if (trace->kernels == 0) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s: no kernels in it: profile with ProfilerActivity.CUDA", first);
+    return EXIT_BAD_INPUT;
+  }
+  if (trace->machine.device[0] == '\0' && request->device == NULL) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "%s: does not say which GPU it is of: name it by --device", first);
+    return EXIT_BAD_INPUT;
+  }
+  g_autoptr(Measurements) measured = traced_measurements(trace, job);
+  if (measured->facts.device[0] == '\0')
+    g_strlcpy(measured->facts.device, request->device, sizeof(measured->facts.device));
+  const Answer answer = {request, measured, NULL, first, trace};
   return give_answer(&answer, error);
 }

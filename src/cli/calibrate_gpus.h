@@ -4,6 +4,8 @@
 
 #include <glib.h>
 
+#include "calibrate/traced_ops.h"
+
 typedef struct {
   const char *network, *plan; /* whose shapes and groups are measured; network NULL: usual ones */
   char **assignments;
@@ -20,6 +22,11 @@ int calibrate_gpus(const CalibrateRequest *request, GError **error);
 /* The same from a file of samples (its name and text) that was written before. */
 int calibrate_samples(const CalibrateRequest *request, const char *name, const char *text,
                       gsize length, GError **error);
+
+/* The same from traces of PyTorch's profiler, of one step or of several ranks of a job; ranks and
+ * nodes: of the job, 0 as the traces say. */
+int calibrate_traces(const CalibrateRequest *request, const GPtrArray *paths, TracedJob job,
+                     GError **error);
 
 /* Seconds of "5min", "1.5h", "90s" or "90". */
 gboolean parse_budget(const char *text, double *seconds, GError **error);

@@ -7,6 +7,7 @@
 #include "calibrate/profile_writer.h"
 #include "cli/calibrate_gpus.h"
 #include "cli/registry.h"
+#include "import/kineto_trace.h"
 #include "import/nccl_tests_table.h"
 #include <glib/gstdio.h>
 #include <stdio.h>
@@ -305,10 +306,52 @@ fit_again(const CalibrateArguments *arguments, char **positionals, int *status, 
   return TRUE;
 }
 
+/* By its beginning; what can be read only once is left to the tables' reader. */
+static gboolean
+is_trace(const char *path)
+{
+  if (!g_file_test(path, G_FILE_TEST_IS_REGULAR))
+    return FALSE;
+  g_autoptr(ByteSource) source = byte_source_open(path, NULL);
+  return source && byte_source_refill(source) &&
+         kineto_trace_recognized((const char *) source->at, (gsize) (source->end - source->at));
+}
+
+/* Traces of a step.  FALSE: no file is one. */
+static gboolean
+fit_traces(const CalibrateArguments *arguments, char **positionals, int *status, GError **error)
+{
+  g_autoptr(GPtrArray) traces = g_ptr_array_new();
+  const char *other = NULL;
+  char **lists[] = {arguments->from, positionals};
+  for (guint i = 0; i < G_N_ELEMENTS(lists); i++)
+    for (char **path = lists[i]; *path; path++) {
+      if (is_trace(*path))
+        g_ptr_array_add(traces, *path);
+      else
+        other = *path;
+    }
+  if (traces->len == 0)
+    return FALSE;
+  CalibrateRequest request = request_of(arguments);
+  const TracedJob job = {arguments->ranks, arguments->nodes};
+  *status = EXIT_BAD_INPUT;
+  if (!other)
+    *status = calibrate_traces(&request, traces, job, error);
+  else
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "calibrate: %s is a trace and %s is none: fit one, and begin with its output "
+                "(--cluster) for the other",
+                (const char *) g_ptr_array_index(traces, 0), other);
+  return TRUE;
+}
+
 static int
 calibrate(const CalibrateArguments *arguments, char **positionals, GError **error)
 {
   int status;
+  if (arguments->from && fit_traces(arguments, positionals, &status, error))
+    return status;
   if (arguments->from && fit_again(arguments, positionals, &status, error))
     return status;
   if (arguments->from)
@@ -377,7 +420,8 @@ run(int argc, char **argv, GError **error)
   CalibrateArguments arguments = {0};
   const GOptionEntry entries[] = {
       {"from", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.from,
-       "Fit tables that nccl-tests printed (more files may follow), or stored samples", "FILE"},
+       "Fit tables of nccl-tests or traces of PyTorch's profiler (more may follow), or samples",
+       "FILE"},
       {"plan", 0, 0, G_OPTION_ARG_FILENAME, &arguments.plan,
        "Measure groups and products of this plan (default fsdp2)", "P"},
       {"set", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.assignments,
@@ -391,7 +435,7 @@ run(int argc, char **argv, GError **error)
       {"cluster", 0, 0, G_OPTION_ARG_STRING, &arguments.cluster,
        "Compare with this cluster and begin the output with it (default: by the GPU)", "CLUSTER"},
       {"ranks", 0, 0, G_OPTION_ARG_INT, &arguments.ranks,
-       "Ranks of tables that do not say (default: from the table)", "N"},
+       "Ranks of tables and traces that do not say (default: from the table)", "N"},
       {"nodes", 0, 0, G_OPTION_ARG_INT, &arguments.nodes,
        "Nodes they were on (default: from the table)", "N"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &arguments.output,

@@ -30,6 +30,7 @@ byte_source_open(const char *path, GError **error)
   ByteSource *source = g_new0(ByteSource, 1);
   source->name = g_strdup(standard_input ? "standard input" : path);
   source->buffer = g_malloc(BUFFER_BYTES);
+  source->limit = BYTE_SOURCE_LIMIT;
   /* zlib passes what is not gzip through as it is. */
   source->file = gzdopen(descriptor, "rb");
   gzbuffer(source->file, BUFFER_BYTES);
@@ -70,9 +71,11 @@ byte_source_refill(ByteSource *source)
   const char *message = gzerror(source->file, &status);
   if (status == Z_ERRNO)
     return fail(source, g_strerror(errno));
-  if (status == Z_BUF_ERROR)
+  /* What was unpacked before the end comes first. */
+  source->cut = status == Z_BUF_ERROR;
+  if (source->cut && read <= 0)
     return fail(source, "truncated: the compressed data ends too early");
-  if (status != Z_OK) {
+  if (status != Z_OK && !source->cut) {
     g_autofree char *text = g_strdup_printf("not valid gzip data (%s)", message);
     return fail(source, text);
   }
@@ -81,9 +84,11 @@ byte_source_refill(ByteSource *source)
   source->at = source->buffer;
   source->end = source->buffer + read;
   source->offset += (guint64) read;
-  if (source->offset > BYTE_SOURCE_LIMIT) {
+  if (source->offset > source->limit) {
     source->at = source->end;
-    return fail(source, "larger than 256 MiB unpacked");
+    g_autofree char *text =
+        g_strdup_printf("larger than %" G_GUINT64_FORMAT " MiB unpacked", source->limit >> 20);
+    return fail(source, text);
   }
   return TRUE;
 }

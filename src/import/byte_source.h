@@ -4,7 +4,8 @@
 
 #include <glib.h>
 
-/* Inputs are read up to this size, unpacked. */
+/* Inputs are read up to this size, unpacked, unless the reader sets another limit: one that keeps
+ * only a small part of what it reads. */
 #define BYTE_SOURCE_LIMIT ((guint64) 256 << 20)
 
 typedef struct {
@@ -12,6 +13,8 @@ typedef struct {
   guint64 offset;         /* bytes of the input before at the end of the buffer */
   struct gzFile_s *file;  /* NULL: memory */
   guint8 *buffer;
+  guint64 limit;
+  gboolean cut; /* compressed data ends too early */
   char *name;
   GError *error;
 } ByteSource;

@@ -168,9 +168,27 @@ read_escape(JsonPull *pull)
   if (byte == 'u')
     return read_unicode_escape(pull);
   const char *found = byte > 0 ? strchr(from, byte) : NULL;
-  if (!found)
+  if (found) {
+    g_string_append_c(pull->text, to[found - from]);
+    return TRUE;
+  }
+  if (!pull->lenient || byte < 0)
     return unexpected(pull, byte, "an escape sequence");
-  g_string_append_c(pull->text, to[found - from]);
+  g_string_append_c(pull->text, '\\');
+  g_string_append_c(pull->text, (char) byte);
+  return TRUE;
+}
+
+/* What is not UTF-8 in pull->text is replaced if that is allowed. */
+static gboolean
+check_utf8(JsonPull *pull)
+{
+  if (g_utf8_validate(pull->text->str, (gssize) pull->text->len, NULL))
+    return TRUE;
+  if (!pull->lenient)
+    return json_pull_fail(pull, "a string that is not UTF-8");
+  g_autofree char *valid = g_utf8_make_valid(pull->text->str, (gssize) pull->text->len);
+  g_string_assign(pull->text, valid);
   return TRUE;
 }
 
@@ -185,7 +203,7 @@ read_string(JsonPull *pull, const char *wanted)
   g_string_truncate(pull->text, 0);
   gboolean plain = TRUE;
   while ((byte = byte_source_next(pull->source)) != '"') {
-    if (byte < 0x20)
+    if (byte < 0 || (byte < 0x20 && (!pull->lenient || byte == 0)))
       return unexpected(pull, byte, "the end of a string");
     plain = plain && byte < 0x80;
     if (byte == '\\') {
@@ -195,9 +213,7 @@ read_string(JsonPull *pull, const char *wanted)
       g_string_append_c(pull->text, (char) byte);
     }
   }
-  if (!plain && !g_utf8_validate(pull->text->str, (gssize) pull->text->len, NULL))
-    return json_pull_fail(pull, "a string that is not UTF-8");
-  return TRUE;
+  return plain || check_utf8(pull);
 }
 
 gboolean
@@ -269,41 +285,86 @@ json_pull_null(JsonPull *pull)
   return peek(pull) == 'n' && read_literal(pull, "null");
 }
 
+/* Takes the byte that was peeked into pull->text. */
+static void
+take(JsonPull *pull, int byte)
+{
+  pull->source->at++;
+  g_string_append_c(pull->text, (char) byte);
+}
+
 static guint
-skip_digits(JsonPull *pull)
+take_digits(JsonPull *pull)
 {
   guint count = 0;
   int byte = byte_source_peek(pull->source);
   for (; byte >= '0' && byte <= '9'; byte = byte_source_peek(pull->source)) {
-    pull->source->at++;
+    take(pull, byte);
     count++;
   }
   return count;
 }
 
+/* A value without quotes that is no number, behind a sign perhaps. */
 static gboolean
-skip_number(JsonPull *pull)
+read_word(JsonPull *pull)
 {
+  static const char *const words[] = {"null", "true", "false", "inf", "nan", "infinity"};
+  g_string_truncate(pull->text, 0);
+  for (int byte = byte_source_peek(pull->source); g_ascii_isalpha(byte) && pull->text->len < 16;
+       byte = byte_source_peek(pull->source))
+    take(pull, byte);
+  for (guint i = 0; i < G_N_ELEMENTS(words); i++)
+    if (g_ascii_strcasecmp(pull->text->str, words[i]) == 0)
+      return TRUE;
+  return unexpected(pull, byte_source_peek(pull->source), "a value");
+}
+
+/* Reads a number into pull->text. */
+static gboolean
+read_number(JsonPull *pull)
+{
+  g_string_truncate(pull->text, 0);
   if (byte_source_peek(pull->source) == '-')
-    byte_source_next(pull->source);
+    take(pull, '-');
+  if (pull->lenient && g_ascii_isalpha(byte_source_peek(pull->source)))
+    return read_word(pull);
   gboolean zero = byte_source_peek(pull->source) == '0';
-  guint count = skip_digits(pull);
+  guint count = take_digits(pull);
   if (zero && count > 1)
     return json_pull_fail(pull, "a number that begins with 0");
   gboolean ok = count > 0;
   if (ok && byte_source_peek(pull->source) == '.') {
-    byte_source_next(pull->source);
-    ok = skip_digits(pull) > 0;
+    take(pull, '.');
+    ok = take_digits(pull) > 0;
   }
   int byte = byte_source_peek(pull->source);
   if (ok && (byte == 'e' || byte == 'E')) {
-    byte_source_next(pull->source);
+    take(pull, byte);
     byte = byte_source_peek(pull->source);
     if (byte == '+' || byte == '-')
-      byte_source_next(pull->source);
-    ok = skip_digits(pull) > 0;
+      take(pull, byte);
+    ok = take_digits(pull) > 0;
   }
   return ok || unexpected(pull, byte_source_peek(pull->source), "a digit");
+}
+
+gboolean
+json_pull_number(JsonPull *pull, const char **text)
+{
+  int byte = peek(pull);
+  if (byte != '-' && (byte < '0' || byte > '9'))
+    return unexpected(pull, byte, "a number");
+  if (!read_number(pull))
+    return FALSE;
+  *text = pull->text->str;
+  return TRUE;
+}
+
+int
+json_pull_peek(JsonPull *pull)
+{
+  return peek(pull);
 }
 
 /* One value without members of its own, or the beginning of one with. */
@@ -311,6 +372,8 @@ static gboolean
 skip_one(JsonPull *pull)
 {
   int byte = peek(pull);
+  if (pull->lenient && g_ascii_isalpha(byte))
+    return read_word(pull);
   switch (byte) {
   case '{':
     return json_pull_object(pull);
@@ -325,7 +388,7 @@ skip_one(JsonPull *pull)
   case 'n':
     return read_literal(pull, "null");
   default:
-    return byte == '-' || (byte >= '0' && byte <= '9') ? skip_number(pull)
+    return byte == '-' || (byte >= '0' && byte <= '9') ? read_number(pull)
                                                        : unexpected(pull, byte, "a value");
   }
 }

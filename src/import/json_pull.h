@@ -20,6 +20,8 @@ typedef struct {
   guint depth;
   char closing[JSON_PULL_DEPTH]; /* ']' or '}' of each open array or object */
   gboolean fresh;                /* nothing read yet in the innermost one */
+  gboolean lenient; /* also takes what foreign writers get wrong: inf and nan as values, strings
+                       with backslashes, line ends or bytes that are not UTF-8; FALSE at first */
   GError *error;
 } JsonPull;
 
@@ -35,8 +37,13 @@ gboolean json_pull_key(JsonPull *pull, const char **key);
 /* TRUE when the innermost array has another element; FALSE at its end, which is then left. */
 gboolean json_pull_element(JsonPull *pull);
 
+/* The first byte of what comes next ('"' for a string), not taken; -1 at the end or after an error.
+ */
+int json_pull_peek(JsonPull *pull);
 /* A whole number within 64 bits. */
 gboolean json_pull_int(JsonPull *pull, gint64 *value);
+/* Any number, as it is written; borrowed until the next call. */
+gboolean json_pull_number(JsonPull *pull, const char **text);
 /* A string; borrowed until the next call. */
 gboolean json_pull_string(JsonPull *pull, const char **value);
 /* TRUE when null comes next, which is then taken. */

@@ -59,6 +59,8 @@ accept(const LowerInput *in, GError **error)
   const PhaseSpec *phases = &in->plan->phases;
   if (in->strategy->saves_states)
     return TRUE;
+  if (in->strategy->accept_load != NULL)
+    return in->strategy->accept_load(in->plan, in->network, error);
   if (in->strategy->load_model == NULL)
     return plan_spec_refuse(in->plan, error, "phases.load", "not yet supported under strategy %s",
                             in->plan->strategy);
@@ -70,12 +72,16 @@ accept(const LowerInput *in, GError **error)
   return TRUE;
 }
 
-/* What this plan's ranks read.  A load_model of its own reads rows. */
+/* What this plan's ranks read.  A load_model of its own reads rows of what is sharded, an engine
+ * what it holds. */
 static StateLayout *
 target_layout(const LowerInput *in, GError **error)
 {
-  if (in->strategy->load_model == NULL)
-    return lower_state_layout(in, error);
+  StateLayout *held = lower_state_layout(in, error);
+  if (held == NULL || held->ranks == 1 || in->strategy->load_model == NULL ||
+      in->strategy->saves_with_engine)
+    return held;
+  state_layout_free(held);
   StateLayout *layout = state_layout_new(in->plan->shard);
   for (guint i = 0; i < in->network->parameters->len; i++)
     strategy_add_rows(in->network, (int) i, layout);
@@ -86,7 +92,8 @@ static StateLayout *
 source_layout(const LowerInput *in, GError **error)
 {
   const PhaseSpec *phases = &in->plan->phases;
-  if (phases->load.strategy == NULL && phases->load.shard == 0)
+  gboolean same = phases->load.strategy == NULL && phases->load.shard == 0;
+  if (same || in->strategy->saves_with_engine) /* it reads no other ranges */
     return target_layout(in, error);
   g_autofree char *text = source_text(in);
   g_autofree PlanStrategy *table = strategy_plan_table();
@@ -255,7 +262,9 @@ phase_load(StepWalk *w, const LoadMap *map)
     l.communicator = world_communicator(x);
   program_builder_set_module(x->builder, -1);
   program_builder_push(x->builder, RANGE_BEYOND, "load", -1);
-  gboolean states = plan->phases.load.optimizer && plan->optimizer.name != OPTIMIZER_NONE;
+  gboolean engine = w->strategy->saves_with_engine;
+  gboolean states =
+      plan->phases.load.optimizer && plan->optimizer.name != OPTIMIZER_NONE && !engine;
   if (states && !full)
     optimizer_make_states(x, w->optimizer);
   if (w->strategy->load_model != NULL)
@@ -269,6 +278,8 @@ phase_load(StepWalk *w, const LoadMap *map)
   program_builder_pop(x->builder);
   LoweredPhase moved = {.name = "load", .state_bytes = l.bytes, .rank_0_bytes = -1};
   moved.others_bytes = -1;
+  if (engine) /* partitions are of fp32 weights */
+    l.dtype = DTYPE_FP32;
   for (guint i = 0; i < map->elements->len && i < G_N_ELEMENTS(moved.source_bytes) && !full; i++)
     moved.source_bytes[i] = g_array_index(map->elements, gint64, i) * dtype_size(l.dtype);
   moved.sources = full ? 0 : (int) map->elements->len;

@@ -135,14 +135,23 @@ copy_out(StrategyContext *x, const StateDict *dict)
   }
 }
 
+static gboolean
+is_whole(const StepWalk *w)
+{
+  const Strategy *strategy = w->strategy;
+  return w->x->plan->phases.save.state == STATE_FULL ||
+         (strategy->saves_states && strategy->full_tensor == NULL) ||
+         (strategy->state_is_whole != NULL && strategy->state_is_whole(w->x));
+}
+
 LoweredPhase
 phase_save(StepWalk *w)
 {
   StrategyContext *x = w->x;
   const PhaseSpec *spec = &x->plan->phases;
-  gboolean whole = spec->save.state == STATE_FULL ||
-                   (w->strategy->saves_states && w->strategy->full_tensor == NULL);
+  gboolean whole = is_whole(w), gathers = spec->save.state == STATE_FULL;
   StateDict *dict = state_dict_new(whole, spec->save.cpu_offload, x->global_rank);
+  dict->keeps |= !gathers; /* ranks_only=(0,) comes with full_state_dict */
   program_builder_set_module(x->builder, -1);
   program_builder_push(x->builder, RANGE_BEYOND, "save", -1);
   if (w->strategy->begin_state != NULL)
@@ -163,7 +172,8 @@ phase_save(StepWalk *w)
                         .others_bytes = -1};
   if (whole) {
     moved.rank_0_bytes = dict->bytes;
-    moved.others_bytes = dict->offload || w->strategy->saves_with_engine ? 0 : dict->bytes;
+    moved.others_bytes =
+        (gathers && dict->offload) || w->strategy->saves_with_engine ? 0 : dict->bytes;
   }
   state_dict_free(x, dict);
   return moved;

@@ -32,8 +32,26 @@ read_targets(JsonReader *reader, LoraSpec *lora)
   }
 }
 
+/* Of the adapters.  PEFT makes them fp32 beside 16-bit parameters unless autocast_adapter_dtype is
+ * off. */
+static void
+read_dtype(JsonReader *reader, DType parameters)
+{
+  const char *name = json_reader_string(reader, "dtype", NULL);
+  if (name == NULL)
+    return;
+  int dtype = dtype_from_name(name);
+  if (dtype != DTYPE_FP32 && dtype != DTYPE_BF16 && dtype != DTYPE_FP16)
+    json_reader_fail(reader, "dtype", "'%.60s' is not one of fp32, bf16, fp16", name);
+  else if (dtype != (int) parameters)
+    json_reader_fail(reader, "dtype",
+                     "adapters of another dtype than precision.parameters (%s) are not yet "
+                     "supported",
+                     dtype_name(parameters));
+}
+
 LoraSpec *
-lora_spec_read(JsonReader *reader)
+lora_spec_read(JsonReader *reader, DType parameters)
 {
   if (!json_reader_has(reader, "lora"))
     return NULL;
@@ -46,6 +64,7 @@ lora_spec_read(JsonReader *reader)
   if (lora->dropout && lora->code == LORA_PLAIN)
     json_reader_fail(section, "dropout", "only the code of peft has it");
   read_targets(section, lora);
+  read_dtype(section, parameters);
   json_reader_finish(section, NULL);
   return lora;
 }

@@ -3,6 +3,7 @@
 #define HIGHWATER_SPEC_LORA_SPEC_H
 
 #include "base/json_reader.h"
+#include "spec/dtype.h"
 #include <glib.h>
 
 /* Whose forward() adds them. */
@@ -19,8 +20,9 @@ typedef struct {
   GPtrArray *targets; /* char *: patterns of a path, or of its end */
 } LoraSpec;
 
-/* The object under "lora"; NULL when it is absent.  What is wrong is the reader's error. */
-LoraSpec *lora_spec_read(JsonReader *reader);
+/* The object under "lora", for parameters of this dtype; NULL when it is absent.  What is wrong is
+ * the reader's error. */
+LoraSpec *lora_spec_read(JsonReader *reader, DType parameters);
 void lora_spec_free(LoraSpec *lora);
 
 /* Do the targets name the layer of this path? */

@@ -388,7 +388,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
   read_retain(reader, spec);
   spec->trainable = name_patterns_read(reader, "trainable");
-  spec->lora = lora_spec_read(reader);
+  spec->lora = lora_spec_read(reader, spec->precision.parameters);
   read_ranks(reader, spec);
   read_phases(reader, spec, strategies);
   gint64 ranks = (gint64) spec->shard * spec->replicate;

@@ -53,6 +53,25 @@ accept_groups(const PlanSpec *plan, GError **error)
   return TRUE;
 }
 
+/* Where the first block is not checkpointed and others are, a policy that looks for its class finds
+ * the blocks inside of their checkpoints too (_recursive_wrap): FSDP(block) and
+ * checkpoint(FSDP(block)) side by side, which no `around` says. */
+static gboolean
+accept_wrap(const PlanSpec *plan, const Network *network, GError **error)
+{
+  gboolean alike = plan_spec_number(plan, "blocks_per_group") > 0 && !fsdp_groups_given(plan) &&
+                   plan_spec_number(plan, "wrap") == 0 && !plan_spec_checkpoints(plan, 0) &&
+                   plan->checkpointing.around == AROUND_MODULE;
+  for (int i = 1; i < (int) network->blocks->len && alike; i++)
+    if (plan_spec_checkpoints(plan, i))
+      return plan_spec_refuse(
+          plan, error, "fsdp.wrap",
+          "alike finds block %d inside of its checkpoint, since the first block "
+          "has none: use all",
+          i);
+  return TRUE;
+}
+
 /* "FSDP currently does not support gradient accumulation outside no_sync() when using CPU
  * offloading" (fully_sharded_data_parallel.py). */
 static gboolean
@@ -149,7 +168,8 @@ gboolean
 fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
 {
   if (!accept_mesh(plan, error) || !accept_groups(plan, error) || !accept_prefetch(plan, error) ||
-      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, FALSE, error))
+      !accept_memory(plan, error) || !fsdp_groups_accept(plan, network, FALSE, error) ||
+      !accept_wrap(plan, network, error))
     return FALSE;
   if (!plan->accumulation.reshard_after_backward)
     return plan_spec_refuse(plan, error, "accumulation.reshard_after_backward",

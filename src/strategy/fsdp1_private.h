@@ -180,6 +180,7 @@ void fsdp1_save_model(StrategyContext *x, StateDict *dict);
 /* A sharded state dict is read into and given back.  Returns the bytes that are read. */
 gint64 fsdp1_load_model(StrategyContext *x);
 /* Slices of flat parameters. */
+gboolean fsdp1_state_is_whole(const StrategyContext *x);
 int fsdp1_state_ranks(const StrategyContext *x);
 void fsdp1_state_ranges(const StrategyContext *x, StateLayout *layout);
 

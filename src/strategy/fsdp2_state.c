@@ -42,26 +42,30 @@ fill(const Gathering *g, StorageId from, StorageId to, const char *name)
     strategy_launch(g->x, STREAM_COMPUTE, name, 2 * bytes);
 }
 
-/* What this rank contributes: its rows, on the device, and as many as every rank's (pad_tensor). */
+/* This rank's rows, on the device: themselves, or a copy (dtensor_func moves the DTensor first). */
 static StorageId
-contribution(const Gathering *g, StorageId local)
+rows_on_device(const Gathering *g, StorageId local)
 {
-  LiveStorages *live = g->x->live;
-  StorageId input = local;
-  live_storage_hold(live, input);
-  if (input != NO_STORAGE && live_storage_space(live, input) != SPACE_DEVICE) {
-    StorageId moved = allocate(g, g->shard->local_elements);
-    fill(g, input, moved, "shard to device");
-    live_storage_drop(live, input);
-    input = moved;
+  if (local == NO_STORAGE || live_storage_space(g->x->live, local) == SPACE_DEVICE) {
+    live_storage_hold(g->x->live, local);
+    return local;
   }
-  if (g->shard->local_elements < g->shard->padded_elements) {
-    StorageId padded = allocate(g, g->shard->padded_elements);
-    fill(g, input, padded, "pad");
-    live_storage_drop(live, input);
-    input = padded;
+  StorageId moved = allocate(g, g->shard->local_elements);
+  fill(g, local, moved, "shard to device");
+  return moved;
+}
+
+/* As many rows as every rank's (pad_tensor). */
+static StorageId
+padded_rows(const Gathering *g, StorageId rows)
+{
+  if (g->shard->local_elements == g->shard->padded_elements) {
+    live_storage_hold(g->x->live, rows);
+    return rows;
   }
-  return input;
+  StorageId padded = allocate(g, g->shard->padded_elements);
+  fill(g, rows, padded, "pad");
+  return padded;
 }
 
 StorageId
@@ -70,14 +74,10 @@ fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtyp
 {
   const Fsdp2 *f = fsdp2_of(x);
   const Gathering g = {x, &f->shards[parameter], dtype, parameter_purpose(x, parameter, category)};
-  if (f->ranks == 1 &&
-      (local == NO_STORAGE || live_storage_space(x->live, local) == SPACE_DEVICE)) {
-    live_storage_hold(x->live, local);
-    return local;
-  }
-  StorageId input = contribution(&g, local);
+  StorageId rows = rows_on_device(&g, local);
   if (f->ranks == 1)
-    return input;
+    return rows;
+  StorageId input = padded_rows(&g, rows);
   StorageId full = allocate(&g, g.shard->full_elements);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   group_operand(x, input, dtype, ROLE_READ);
@@ -91,6 +91,7 @@ fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, DType dtyp
   };
   program_builder_collective(x->builder, STREAM_COMPUTE, &gather);
   live_storage_drop(x->live, input);
+  live_storage_drop(x->live, rows);
   return full;
 }
 

@@ -208,7 +208,8 @@ accept_other_options(const PlanSpec *plan, GError **error)
   for (guint i = 0; i < G_N_ELEMENTS(others); i++) {
     g_autofree char *key = g_strconcat("fsdp.", others[i].key, NULL);
     if (plan_spec_number(plan, others[i].key) != others[i].kept)
-      return plan_spec_refuse(plan, error, key, "fsdp.groups lists all groups");
+      return plan_spec_refuse(plan, error, key,
+                              "fsdp.groups lists all groups: leave this key out, or null");
   }
   return TRUE;
 }

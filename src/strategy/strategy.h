@@ -204,13 +204,19 @@ typedef struct {
   void (*save_model)(StrategyContext *x, StateDict *dict);
   gboolean saves_with_engine;
   /* Reads a sharded state of the model, each rank its rows of every parameter, and spreads it as
-   * the strategy holds it.  Returns the bytes that this rank reads. */
+   * the strategy holds it; or (saves_with_engine) all that this rank wrote, the optimizer's part if
+   * the plan says so.  Returns the bytes that this rank reads. */
   gint64 (*load_model)(StrategyContext *x);
+  /* Refuses what load_model cannot read; with saves_with_engine only. */
+  gboolean (*accept_load)(const PlanSpec *plan, const Network *network, GError **error);
   void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
   /* A tensor that is sharded as the parameter is, gathered: a new storage, or a reference to the
    * same one.  NULL: tensors are whole. */
   StorageId (*full_tensor)(StrategyContext *x, int parameter, StorageId local, DType dtype,
                            Category category);
+  /* Is nothing sharded under this plan, so that a sharded state dict is whole on every rank?  NULL:
+   * only without full_tensor. */
+  gboolean (*state_is_whole)(const StrategyContext *x);
   /* How many ranks share the model's state, and what each of them holds: ranges are added to the
    * layout, which has so many ranks; without state_ranks one.  After setup. */
   int (*state_ranks)(const StrategyContext *x);

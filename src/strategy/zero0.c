@@ -4,6 +4,7 @@
  * the client's optimizer as it is. */
 #include "strategy/deepspeed.h"
 #include "strategy/torch_optimizer.h"
+#include "strategy/zero_load.h"
 #include "strategy/zero_scalars.h"
 #include "strategy/zero_state.h"
 
@@ -378,6 +379,22 @@ optimizer_step(StrategyContext *x)
   deepspeed_end_step(x);
 }
 
+/* ---- a checkpoint ---- */
+
+/* Every rank reads the whole file.  Without the optimizer the fp32 copies stay as they are. */
+static gint64
+load_model(StrategyContext *x)
+{
+  Zero0 *z = zero0_of(x);
+  g_autofree OptimizedTensor **tensors = g_new(OptimizedTensor *, MAX(z->count, 1));
+  gint64 bytes = zero_load_weights(x, &z->d, NULL) + zero_owned_bytes(x, 0);
+  for (int i = 0; i < z->count; i++)
+    tensors[i] = &z->masters[i];
+  if (x->plan->phases.load.optimizer)
+    zero_load_optimizer(x, z->count, tensors, has_masters(z));
+  return bytes;
+}
+
 /* ---- closed form ---- */
 
 static ExpectedTotals
@@ -411,4 +428,6 @@ const Strategy strategy_zero0 = {
     .state_ranges = strategy_state_whole,
     .save_model = zero_save_state,
     .saves_with_engine = TRUE,
+    .accept_load = zero_accept_load,
+    .load_model = load_model,
 };

@@ -1,6 +1,7 @@
 /* zero1.c - DeepSpeed's ZeRO stage 1: optimizer state partitioned, by one of two classes. */
 #include "strategy/bf16_optimizer.h"
 #include "strategy/zero_stage12.h"
+#include "strategy/zero_load.h"
 #include "strategy/zero_state.h"
 
 static gboolean
@@ -115,4 +116,6 @@ const Strategy strategy_zero1 = {
     .state_ranges = zero_stage12_state_ranges,
     .save_model = zero_save_state,
     .saves_with_engine = TRUE,
+    .accept_load = zero_accept_load,
+    .load_model = zero_stage12_load,
 };

@@ -1,5 +1,6 @@
 /* zero2.c - DeepSpeed's ZeRO stage 2: optimizer state and gradients partitioned. */
 #include "strategy/zero_stage12.h"
+#include "strategy/zero_load.h"
 #include "strategy/zero_state.h"
 
 static gboolean
@@ -51,4 +52,6 @@ const Strategy strategy_zero2 = {
     .state_ranges = zero_stage12_state_ranges,
     .save_model = zero_save_state,
     .saves_with_engine = TRUE,
+    .accept_load = zero_accept_load,
+    .load_model = zero_stage12_load,
 };

@@ -1,6 +1,7 @@
 /* zero3.c - DeepSpeed's ZeRO stage 3: parameters, gradients and optimizer state sharded; each
  * module's parameters are gathered when it is called. */
 #include "strategy/zero3_private.h"
+#include "strategy/zero_load.h"
 #include "strategy/zero_state.h"
 
 #include "base/units.h"
@@ -331,4 +332,6 @@ const Strategy strategy_zero3 = {
     .state_ranges = zero3_state_ranges,
     .save_model = zero_save_state,
     .saves_with_engine = TRUE,
+    .accept_load = zero_accept_load,
+    .load_model = zero3_load,
 };

@@ -187,6 +187,10 @@ void gradients_finish(StrategyContext *x);
 void zero3_construct(StrategyContext *x);
 void zero3_initialize(StrategyContext *x);
 void zero3_optimizer_step(StrategyContext *x);
+/* A sub-group's new weights, from fp32 to the shards. */
+void step_store_weights(StrategyContext *x, const SubGroup *group);
+/* Parameters that persist, after everything was released. */
+void step_gather_persistent(StrategyContext *x);
 ExpectedTotals zero3_expected(StrategyContext *x);
 
 /* ---- zero3_offload.c ---- */

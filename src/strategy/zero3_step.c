@@ -203,8 +203,8 @@ unscale(StrategyContext *x, const SubGroup *group, StorageId gradient, StorageId
 }
 
 /* The new weights, from fp32 to the shards. */
-static void
-store_weights(StrategyContext *x, const SubGroup *group)
+void
+step_store_weights(StrategyContext *x, const SubGroup *group)
 {
   Zero3 *z = zero3_of(x);
   gint64 bytes = group->elements * z->ds.element;
@@ -236,13 +236,13 @@ update_group(StrategyContext *x, SubGroup *group, StorageId norm)
     group->optimized.stepped = TRUE;
     torch_optimizer_step(x, DTYPE_FP32, 1, &group->optimized);
   }
-  store_weights(x, group);
+  step_store_weights(x, group);
   if (!kept)
     live_storage_drop(x->live, gradient);
 }
 
-static void
-gather_persistent(StrategyContext *x)
+void
+step_gather_persistent(StrategyContext *x)
 {
   Zero3 *z = zero3_of(x);
   g_autoptr(GArray) persistent = g_array_new(FALSE, FALSE, sizeof(int));
@@ -266,7 +266,7 @@ step_offloaded(StrategyContext *x)
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], NO_STORAGE);
   offload_forget_norms(x);
-  gather_persistent(x);
+  step_gather_persistent(x);
   secondary_forget(x);
 }
 
@@ -285,7 +285,7 @@ step_on_device(StrategyContext *x)
   live_storage_set_purpose(x->live, z->norm, zero_norm_purpose(x));
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], norm);
-  gather_persistent(x);
+  step_gather_persistent(x);
   secondary_forget(x);
   live_storage_drop(x->live, norm);
   for (int i = z->groups; i > 0; i--)

@@ -65,10 +65,12 @@ write(StrategyContext *x, gint64 bytes, gboolean on_device, const char *what)
   live_storage_drop(x->live, host);
 }
 
-/* fp32 weights and moments of what this rank owns. */
-static gint64
-owned_bytes(const StrategyContext *x, int stage)
+/* The weights of an fp32 model without ZeRO are the model's own. */
+gint64
+zero_owned_bytes(const StrategyContext *x, int rank)
 {
+  int stage = stage_of(x);
+  gboolean masters = stage > 0 || x->plan->precision.parameters != DTYPE_FP32;
   int moments = x->plan->optimizer.name != OPTIMIZER_SGD ? 2 : 1;
   StateLayout *layout = state_layout_new(stage > 0 ? zero_state_ranks(x) : 1);
   if (stage == 3)
@@ -77,10 +79,9 @@ owned_bytes(const StrategyContext *x, int stage)
     zero_stage12_state_ranges(x, layout);
   else
     strategy_state_whole(x, layout);
-  int rank = x->global_rank;
   gint64 elements = rank < layout->ranks ? state_layout_elements(layout, rank) : 0;
   state_layout_free(layout);
-  return elements * 4 * (1 + moments);
+  return elements * 4 * (masters + moments);
 }
 
 /* The consolidated weights of stage 3: each parameter is gathered, rank 0 takes it to the host. */
@@ -123,7 +124,7 @@ zero_save_state(StrategyContext *x, StateDict *dict)
       write(x, x->global_rank == 0 ? weights : 0, TRUE, "weights");
     return;
   }
-  gint64 owned = owned_bytes(x, stage);
+  gint64 owned = zero_owned_bytes(x, x->global_rank);
   write(x, owned, d.optimizer_place == DEEPSPEED_ON_DEVICE, "optimizer states");
   dict->bytes += owned;
   if (stage < 3 && x->global_rank == 0) {

@@ -283,6 +283,8 @@ options "an assignment without a key" "--set '=8': key=value" "$@" --set =8
 options "an assignment with an empty section" "--set 'mesh..shard=8': key=value" "$@" --set mesh..shard=8
 options "an assignment through a value" "'shard' in plan.json is not a section" "$@" --set mesh.shard.x=8
 options "an assignment to an unknown key" "unknown key 'mesh.shards'; did you mean 'shard'?" "$@" --set mesh.shards=8
+options "an assignment into an array" "--set ranks.slow.0.rank=3: plan.json: key 'ranks.slow': an array is needed" \
+  "$@" --set ranks.slow.0.rank=3
 options "an assignment of another type" "key 'mesh.shard': a whole number is needed" "$@" --set mesh.shard=eight
 options "a rank beyond the mesh" "--rank: 8 is not in 0..7" "$@" --rank 8
 options "a negative rank" "--rank: -1 is not in 0.." "$@" --rank=-1

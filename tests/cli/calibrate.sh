@@ -103,6 +103,45 @@ ok "the measured cudaMalloc" sh -c 'grep -A1 "\"cuda_malloc_us\"" out | grep -q 
 refuses "samples of an unknown device need a name" "name the device to begin with by --device" calibrate \
   --from "$(sed 's/NVIDIA H100 80GB HBM3/Voodoo 2/' samples.json >voodoo.json; echo voodoo.json)"
 answers "which may be given" 0 calibrate --from voodoo.json --device a10g-24gb
+# A step of one rank: a product at 600 TFLOP/s, 2.5 TB/s, all-gathers of two sizes at 300 GB/s after 20 us.
+cat >step.json <<'END'
+{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85045477376, "numSms": 132}],
+ "cuda_runtime_version": 12060, "distributedInfo": {"world_size": 8, "nccl_version": "2.26.2"}, "traceEvents": [
+ {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#4", "pid": 9, "tid": 9, "ts": 1, "dur": 900},
+ {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": 10, "dur": 9, "args": {"External id": 1,
+  "Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Dims": [[8192, 8192], [8192, 8192]]}},
+ {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 20, "dur": 1832.52, "args": {"External id": 1}},
+ {"ph": "X", "cat": "cpu_op", "name": "aten::mul", "pid": 9, "tid": 9, "ts": 40, "dur": 9, "args": {"External id": 2,
+  "Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Dims": [[8192, 8192], [8192, 8192]]}},
+ {"ph": "X", "cat": "kernel", "name": "elementwise", "pid": 0, "tid": 7, "ts": 3000, "dur": 161.061, "args": {"External id": 2}},
+ {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather_RING_LL", "pid": 0, "tid": 20, "ts": 4000, "dur": 244.9, "args": {
+  "Collective name": "_allgather_base", "In msg nelems": 4816896, "Out msg nelems": 38535168, "Group size": 8, "dtype": "BFloat16"}},
+ {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather_RING_LL", "pid": 0, "tid": 20, "ts": 5000, "dur": 919.7, "args": {
+  "Collective name": "_allgather_base", "In msg nelems": 19267584, "Out msg nelems": 154140672, "Group size": 8, "dtype": "BFloat16"}}
+]}
+END
+answers "a trace of a step is fitted" 0 calibrate --from step.json --output step.cluster
+ok "it says what was seen" prints "NVIDIA H100 80GB HBM3, one of 8: 1 steps, 2 ops, 4 kernels and copies"
+ok "each op has its rate" sh -c 'grep -q "aten::mm.* 600 TFLOP/s" out && grep -q "aten::mul.* 2500 GB/s" out'
+ok "the collectives are fitted" prints "all_gather, 8 ranks on 1 node"
+answers "run takes the cluster" 0 run tiny --cluster step.cluster --json
+ok "with its collectives" grep -q '"all_gather over 8 ranks on 1 node' out
+gzip -c step.json >step.json.gz
+answers "gzip or not, several ranks are one set of rows" 0 calibrate --from step.json step.json.gz --json
+ok "two calls of each op" sh -c 'test "$(grep -c "\"runs\":.2," out)" -eq 4'
+ok "the experiment that it is" grep -q '"experiment":.*"gemm bf16 8192 x 8192 x 8192"' out
+ok "and what a profiler says of the host" grep -q '"forward_op_us":.*30' out
+head -c 1400 step.json >cut.json
+answers "a trace that was cut is used up to there" 0 calibrate --from cut.json
+ok "and says so" prints "cut.json: cut short at byte 1400"
+echo '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2}]}' >cpu.json
+refuses "a trace without kernels is refused" "cpu.json: no kernels in it: profile with ProfilerActivity.CUDA" calibrate --from cpu.json
+refuses "so is what is broken" "byte " calibrate --from "$(sed 's/"ts": 3000/"ts": soon/' step.json >broken.json; echo broken.json)"
+refuses "traces and tables are not mixed" "step.json is a trace and two.txt is none" calibrate --from step.json two.txt
+refuses "a trace that names no GPU needs a device" "name it by --device" calibrate \
+  --from "$(sed 's/"deviceProperties"/"unknown"/' step.json >nameless.json; echo nameless.json)"
+answers "which may be given" 0 calibrate --from nameless.json --device h100-sxm-80gb --output nameless.cluster
+answers "and then makes a cluster" 0 run tiny --cluster nameless.cluster --json
 refuses "options for measuring do not go with files" "are for measuring, not for --from" calibrate --from two.txt --budget 5min
 refuses "no file of measurements is overwritten" "'./two.txt' holds the measurements" \
   calibrate --from inside.txt two.txt --output ./two.txt

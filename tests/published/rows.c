@@ -105,6 +105,9 @@ titan_history_row(const Csv *csv, guint i, PublishedRow *row)
   return TRUE;
 }
 
+/* Of these models the larger ones are too large for a device before they are sharded. */
+#define MADE_ON_HOST " 'phases': {'initialize': {'from': 'full', 'on': 'cpu'}},"
+
 /* ---- fms-fsdp: main_training_llama.py: FSDP1 by block, everything in bf16, AdamW as foreach,
  * clipping at 1; checkpointing of a fraction p of the blocks afterwards (policies/ac_handler.py),
  * which is not published but follows from the hardware's and the model's FLOPs: hfu / mfu = (3 + p)
@@ -127,7 +130,7 @@ fms_row(const Csv *csv, guint i, PublishedRow *row)
   row->network = llama(csv, i, "ffn_dim",
                        "'code': 'torchtitan', 'loss': 'model', 'kv_heads': 'repeated',"
                        " 'torch': '2.3'");
-  row->plan = json("{'strategy': 'fsdp1', 'mesh': {'shard': %d, 'replicate': %d},"
+  row->plan = json("{'strategy': 'fsdp1', 'mesh': {'shard': %d, 'replicate': %d}," MADE_ON_HOST
                    " 'precision': {'compute': 'bf16', 'reduce': 'bf16'},"
                    " 'batch': {'micro_batch': %d, 'sequence_length': %d},"
                    " 'optimizer': {'implementation': 'foreach', 'clip_grad_norm': 1.0},"
@@ -164,7 +167,7 @@ foundry_row(const Csv *csv, guint i, PublishedRow *row, const char *gpu)
                       " 'attn_config': {'attn_impl': 'triton'}}",
                       csv_int(csv, i, "d_model"), csv_int(csv, i, "n_layers"),
                       csv_int(csv, i, "n_heads"), csv_int(csv, i, "vocab"), length);
-  row->plan = json("{'strategy': 'fsdp1', 'mesh': {'shard': %d},"
+  row->plan = json("{'strategy': 'fsdp1', 'mesh': {'shard': %d}," MADE_ON_HOST
                    " 'precision': {'compute': 'bf16', 'reduce': '%s'},"
                    " 'batch': {'micro_batch': %d, 'sequence_length': %d},"
                    " 'accumulation': {'steps': %d, 'sync_every_step': true},"
