@@ -290,6 +290,9 @@ static const struct {
     {"fsdp.groups=[\"layers.0.linear\"] compile=per_block",
      "inside of a compiled block: not yet supported"},
     {"fsdp.groups=[\"layers.0\"] fsdp.blocks_per_group=2", "fsdp.blocks_per_group"},
+    {"precision.compute=null precision.reduce=null optimizer.implementation=forloop"
+     " fsdp.ignored=[\"layers.0.*\"] phases.initialize.from=full phases.initialize.on=cpu",
+     "fully_shard does not move ignored parameters"},
     {"fsdp.groups=[\"layers.0\"] fsdp.reshard_last_block=false", "fsdp.reshard_last_block"},
     {"fsdp.groups=[]", "must be a list of names and of lists of names"},
     {"fsdp.groups=[[]]", "must be a list of names and of lists of names"},

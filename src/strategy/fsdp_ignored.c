@@ -90,5 +90,8 @@ fsdp_ignored_accept(const PlanSpec *plan, const Network *network, GError **error
                             dtype_name(plan->precision.compute));
   if (network->split)
     return plan_spec_refuse(plan, error, KEY, "not yet supported where a tied weight becomes two");
+  if (plan->phases.initialize.on == INITIALIZE_ON_CPU) /* _get_managed_states leaves them out */
+    return plan_spec_refuse(plan, error, "phases.initialize.on",
+                            "cpu: fully_shard does not move ignored parameters to the device");
   return accept_patterns(plan, network, error) && accept_mixture(plan, network, error);
 }
