@@ -556,6 +556,48 @@ START_TEST(after_a_restore_the_first_step_is_like_the_others)
 }
 END_TEST
 
+/* The whole state dict, norms rounded up to 512 bytes, is on every rank; beside it the root's flat
+ * parameter, which rounding makes 256 bytes longer, and a layer's. */
+START_TEST(fsdp1_has_a_whole_model_on_the_device_to_load_one)
+{
+  const char *const set[] = {"phases.load.state=full", "phases.load.optimizer=false", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  gint64 dict = 4 * MODEL_ELEMENTS + 256 * (2 * LAYERS + 1);
+  gint64 root = 4 * (2 * 256 * 64 + 64) + 256;
+  for (int rank = 0; rank < 8; rank += 7) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], set, rank}, 2, WITHOUT_LIMIT);
+    g_autoptr(GError) error = NULL;
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                     dict + root + 4 * LAYER_ELEMENTS);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_eq(moved_by(s, "load")->state_bytes, rank == 0 ? 4 * MODEL_ELEMENTS : 0);
+  }
+}
+END_TEST
+
+static void
+refuses_fsdp1(const char *const *set, const char *says)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(GError) error = NULL;
+  Simulation simulation = {network, strategies_tried[2], set, 0};
+  ck_assert_ptr_null(simulation_try(&simulation, 1, &error));
+  ck_assert_msg(test_error_says(error, says), "%s", error->message);
+}
+
+START_TEST(what_fsdp1_cannot_load_yet_is_refused_by_name)
+{
+  const char *const states[] = {"phases.load.state=full", NULL};
+  const char *const host[] = {"phases.load.state=full", "phases.load.optimizer=false",
+                              "fsdp.cpu_offload=true", NULL};
+  refuses_fsdp1(states, "key 'phases.load.optimizer': states of the optimizer");
+  refuses_fsdp1(host, "key 'phases.load.state': a full state does not yet go with cpu_offload");
+}
+END_TEST
+
 /* ---- DeepSpeed's engine */
 
 static Simulated *
@@ -898,6 +940,8 @@ test_suite(void)
   tcase_add_test(restoring, another_number_of_shards_is_read_once);
   tcase_add_test(restoring, fsdp1_reads_rows_and_spreads_them_over_flat_parameters);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
+  tcase_add_test(restoring, fsdp1_has_a_whole_model_on_the_device_to_load_one);
+  tcase_add_test(restoring, what_fsdp1_cannot_load_yet_is_refused_by_name);
   tcase_add_loop_test(
       restoring, deepspeed_reads_the_model_everywhere_and_each_part_of_the_optimizer_once, 0, 4);
   tcase_add_loop_test(restoring, deepspeed_makes_moments_of_what_it_reads, 0, 4);

@@ -530,6 +530,7 @@ const Strategy strategy_fsdp1 = {
     .expected = expected,
     .save_model = fsdp1_save_model,
     .load_model = fsdp1_load_model,
+    .load_full = fsdp1_load_full,
     .state_is_whole = fsdp1_state_is_whole,
     .state_ranks = fsdp1_state_ranks,
     .state_ranges = fsdp1_state_ranges,

@@ -272,22 +272,60 @@ load_unit(const Saving *s, int index)
   return next;
 }
 
+static void
+initialize(StrategyContext *x, Fsdp1 *f)
+{
+  for (int i = 0; i < f->count && !f->initialized; i++)
+    if (f->handles[i].count > 0)
+      handle_lazy_init(x, &f->handles[i]);
+  f->initialized = TRUE;
+}
+
 gint64
 fsdp1_load_model(StrategyContext *x)
 {
   Fsdp1 *f = fsdp1_of(x);
   StateDict *dict = state_dict_new(FALSE, FALSE, x->global_rank);
   const Saving s = {x, f, dict, FALSE};
-  for (int i = 0; i < f->count && !f->initialized; i++)
-    if (f->handles[i].count > 0)
-      handle_lazy_init(x, &f->handles[i]);
-  f->initialized = TRUE;
+  initialize(x, f);
   fsdp1_save_model(x, dict);
   state_dict_read(x, dict);
   gint64 bytes = dict->bytes;
   load_unit(&s, 0);
   state_dict_free(x, dict);
   return bytes;
+}
+
+/* _full_pre_load_state_dict_hook gathers a unit for writing, its post hook writes it back; in
+ * between are those inside of it. */
+static int
+load_full_unit(const Saving *s, int index)
+{
+  Fsdp1 *f = s->f;
+  Handle *h = &f->handles[index];
+  int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
+  g_autofree StorageId *whole = g_new(StorageId, MAX(h->count, 1));
+  StorageId full = h->count > 0 ? unshard(s, h) : NO_STORAGE;
+  while (next < f->count &&
+         strategy_module_contains(s->x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = load_full_unit(s, next);
+  for (int i = 0; i < h->count; i++) {
+    whole[i] = rows_of(s->dict, h->parameter[i]);
+    live_storage_hold(s->x->live, whole[i]);
+  }
+  if (h->count > 0)
+    write_back(s, h, full, whole);
+  return next;
+}
+
+void
+fsdp1_load_full(StrategyContext *x, StateDict *dict)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  const Saving s = {x, f, dict, FALSE};
+  initialize(x, f);
+  load_full_unit(&s, 0);
 }
 
 /* ---- who holds what ---- */
