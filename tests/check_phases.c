@@ -366,6 +366,42 @@ START_TEST(a_sharded_state_dict_of_whole_flat_parameters_is_full)
 }
 END_TEST
 
+static const char *const saves_all[] = {"phases.save.state=full", "phases.save.optimizer=true",
+                                        NULL};
+static const char *const saves_rows[] = {"phases.save.state=sharded", "phases.save.optimizer=true",
+                                         NULL};
+
+/* Weights and both moments are cloned whole, norms rounded up to 512 bytes; while the last unit's
+ * second moment is cut, which by name is the root's, it is there gathered and as a shard. */
+START_TEST(fsdp1_gathers_the_optimizer_unit_by_unit)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(Simulated) s = simulation_execute(
+      &(Simulation){network, strategies_tried[2], saves_all, 0}, 2, WITHOUT_LIMIT);
+  g_autoptr(GError) error = NULL;
+  const Range *range = beyond_range(s->recording, "save", 2);
+  gint64 whole = 4 * MODEL_ELEMENTS + 256 * (2 * LAYERS + 1), root = 4 * (2 * 256 * 64 + 64);
+  gint64 shard = (root / 8 + 511) / 512 * 512;
+  ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+  ck_assert_int_eq(range->end_allocated - range->start_allocated, 3 * whole);
+  ck_assert_int_eq(range->peak_allocated - range->end_allocated, root + 256 + shard);
+  ck_assert_int_eq(moved_by(s, "save")->state_bytes, 12 * MODEL_ELEMENTS + 4 * (9 * LAYERS + 3));
+}
+END_TEST
+
+START_TEST(fsdp1_writes_each_row_of_the_optimizer_once)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  gint64 sum = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], saves_rows, rank}, 2, WITHOUT_LIMIT);
+    sum += moved_by(s, "save")->state_bytes;
+  }
+  ck_assert_int_eq(sum, 12 * MODEL_ELEMENTS + 8 * 4 * (9 * LAYERS + 3));
+}
+END_TEST
+
 /* Bytes that 8 ranks write together; peaks are those of a moment before. */
 static gint64
 written(const char *strategy, const char *const *set)
@@ -923,6 +959,8 @@ test_suite(void)
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
   tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
   tcase_add_test(saving, deepspeed_writes_each_part_of_its_state_once);
+  tcase_add_test(saving, fsdp1_gathers_the_optimizer_unit_by_unit);
+  tcase_add_test(saving, fsdp1_writes_each_row_of_the_optimizer_once);
   tcase_add_test(saving, whole_parameters_are_not_copied_on_the_device);
   tcase_add_test(saving, what_is_kept_to_the_end_of_the_run_grows_with_each_step);
   suite_add_tcase(suite, saving);

@@ -529,6 +529,7 @@ const Strategy strategy_fsdp1 = {
     .spread = spread,
     .expected = expected,
     .save_model = fsdp1_save_model,
+    .save_optimizer = fsdp1_save_optimizer,
     .load_model = fsdp1_load_model,
     .load_full = fsdp1_load_full,
     .state_is_whole = fsdp1_state_is_whole,

@@ -203,6 +203,10 @@ typedef struct {
    * alone. */
   void (*save_model)(StrategyContext *x, StateDict *dict);
   gboolean saves_with_engine;
+  /* The optimizer's state dict beside a save_model: states[k][parameter] is the k-th state of this
+   * rank's part of a parameter, or NO_STORAGE. */
+  void (*save_optimizer)(StrategyContext *x, StateDict *dict, int moments,
+                         const StorageId *const *states);
   /* Reads a sharded state of the model, each rank its rows of every parameter, and spreads it as
    * the strategy holds it; or (saves_with_engine) all that this rank wrote, the optimizer's part if
    * the plan says so.  Returns the bytes that this rank reads. */
