@@ -80,6 +80,7 @@ dist_plan_DATA = \
   models/plan/fsdp2.json \
   models/plan/hsdp.json \
   models/plan/internevo.json \
+  models/plan/lora.json \
   models/plan/zero1.json \
   models/plan/zero2.json \
   models/plan/zero3.json

@@ -116,6 +116,10 @@ START_TEST(the_file_has_the_measured_device_and_collectives)
   ck_assert_double_eq_tol(cluster->device->memory_efficiency / truth.device.memory_efficiency, 1,
                           0.03);
   ck_assert_ptr_nonnull(strstr(file, "measured on stand-in, 2026-11-30: "));
+  const char *const *measured = (const char *const *) cluster->device->measured;
+  ck_assert_ptr_nonnull(measured);
+  ck_assert(g_strv_contains(measured, "gemm_efficiency"));
+  ck_assert(!g_strv_contains(measured, "gemm_in_step"));
   GroupShape shape = group_shape(cluster, 8, 1);
   for (gint64 bytes = KIB; bytes <= GIB; bytes *= 4) {
     double expected = true_alpha_ns + 7.0 / 8 * (double) bytes / true_busbw * 1e9;

@@ -126,6 +126,35 @@ START_TEST(outputs_are_cloned_to_see_what_of_them_is_used)
 }
 END_TEST
 
+/* Without a node an output stays what it is ("Do not touch tensors that have no grad_fn"): what
+ * goes first after the copy is the copy in an evaluation, and the original in a step. */
+START_TEST(an_evaluations_outputs_outlive_their_copies)
+{
+  g_autoptr(Simulated) s =
+      lower_rank(five, "ddp.find_unused_parameters=true phases.evaluate.every=1", 0);
+  const Program *program = s->lowered->program;
+  const GArray *ops = ops_of(s, 2);
+  gint32 copy = -1;
+  int steps_kept = 0, evaluations_dropped = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind == PROGRAM_ALLOC) {
+      const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+      if (strcmp(program_text(program, storage->what), "clone") == 0)
+        copy = op->a;
+    } else if (op->kind == PROGRAM_FREE && copy >= 0) {
+      if (op->a == copy)
+        evaluations_dropped++;
+      else
+        steps_kept++;
+      copy = -1;
+    }
+  }
+  ck_assert_int_eq(steps_kept, 1);
+  ck_assert_int_eq(evaluations_dropped, 1);
+}
+END_TEST
+
 /* Ops that a step's host issues in forward. */
 static int
 ops_issued(const Simulated *s)
@@ -300,6 +329,7 @@ test_suite(void)
   tcase_add_test(tests, buckets_that_are_never_rebuilt_follow_the_definition);
   tcase_add_test(tests, the_map_of_used_parameters_is_summed_over_the_ranks);
   tcase_add_test(tests, outputs_are_cloned_to_see_what_of_them_is_used);
+  tcase_add_test(tests, an_evaluations_outputs_outlive_their_copies);
   tcase_add_test(tests, searching_the_graph_takes_the_host_time);
   tcase_add_test(tests, parameters_are_dealt_by_size);
   tcase_add_test(tests, frozen_parameters_are_nobodys);

@@ -231,6 +231,73 @@ START_TEST(fsdp1_fetches_the_shard_at_every_unshard)
 }
 END_TEST
 
+/* Storages of that name that a step allocates. */
+static int
+allocations_of(const Simulated *s, int step, const char *what)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = ops_of(s, step);
+  int count = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    count += strcmp(program_text(program, storage->what), what) == 0;
+  }
+  return count;
+}
+
+/* What is fetched are the original parameters, as views, until the unit is resharded; without them
+ * flat_param.data alone was it, and that is the gathered one next (_use_unsharded_flat_param). */
+START_TEST(fsdp1_lets_a_fetched_shard_go_where_no_original_parameter_is_its_view)
+{
+  for (int original = 0; original < 2; original++) {
+    g_autoptr(Simulated) s = lower_options(
+        five, original ? "strategy=fsdp1 fsdp.reshard_after_forward=null precision.compute=fp32"
+                       : "strategy=fsdp1 fsdp.reshard_after_forward=null precision.compute=fp32"
+                         " fsdp.use_orig_params=false");
+    const Program *program = s->lowered->program;
+    const GArray *ops = ops_of(s, 1);
+    gint32 shard = -1;
+    int kernels = 0; /* of the compute stream, while a fetched shard is there */
+    for (guint i = 0; i < ops->len; i++) {
+      const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+      if (op->kind == PROGRAM_ALLOC &&
+          strcmp(program_text(program, g_array_index(program->storages, Storage, op->a).what),
+                 "shard on the device") == 0)
+        shard = op->a;
+      else if (op->kind == PROGRAM_FREE && op->a == shard)
+        shard = -1;
+      else if (op->kind == PROGRAM_LAUNCH && op->stream == STREAM_COMPUTE)
+        kernels += shard >= 0;
+    }
+    ck_assert_msg((kernels > 0) == original, "%d kernels with use_orig_params %d", kernels,
+                  original);
+  }
+}
+END_TEST
+
+/* A state dict unshards as ever, so every unit's shard comes once more, gathered or not. */
+START_TEST(fsdp1_fetches_the_shard_for_a_state_dict)
+{
+  static const char *const strategies[] = {"FULL_SHARD", "SHARD_GRAD_OP"};
+  for (guint i = 0; i < G_N_ELEMENTS(strategies); i++) {
+    g_autofree char *options =
+        g_strdup_printf("strategy=fsdp1 fsdp.reshard_after_forward=null fsdp.sharding_strategy=%s"
+                        " phases.evaluate.every=1",
+                        strategies[i]);
+    g_autofree char *saving =
+        g_strconcat(options, " phases.save.state=full phases.save.optimizer=false", NULL);
+    g_autoptr(Simulated) without = lower_options(five, options);
+    g_autoptr(Simulated) with = lower_options(five, saving);
+    ck_assert_int_eq(allocations_of(with, STEPS - 1, "shard on the device") -
+                         allocations_of(without, STEPS - 1, "shard on the device"),
+                     FIVE);
+  }
+}
+END_TEST
+
 /* ---- refusals */
 
 static const struct {
@@ -301,6 +368,8 @@ test_suite(void)
   tcase_add_test(tests, the_cpu_updates_and_clips_at_its_memorys_speed);
   tcase_add_test(tests, fsdp1_keeps_shards_and_gradients_in_page_locked_memory);
   tcase_add_loop_test(tests, fsdp1_fetches_the_shard_at_every_unshard, 0, 2);
+  tcase_add_test(tests, fsdp1_lets_a_fetched_shard_go_where_no_original_parameter_is_its_view);
+  tcase_add_test(tests, fsdp1_fetches_the_shard_for_a_state_dict);
   tcase_add_loop_test(tests, what_cannot_be_offloaded_is_refused_with_its_key, 0,
                       G_N_ELEMENTS(refused));
   tcase_add_loop_test(tests, recorded_runs_have_the_same_peaks_to_the_byte, 0,

@@ -402,6 +402,72 @@ START_TEST(fsdp1_writes_each_row_of_the_optimizer_once)
 }
 END_TEST
 
+/* Clones for the state dict that the last step's save makes, and what they are in bytes. */
+static int
+clones_made(const Simulated *s, gint64 *bytes)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = program_step(program, program->steps - 1)->ops;
+  int count = 0;
+  *bytes = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    if (strcmp(program_text(program, storage->what), "clone for the state dict") != 0)
+      continue;
+    count++;
+    *bytes += storage->bytes;
+  }
+  return count;
+}
+
+/* Hybrid sharding is told a device mesh, and its shards are DTensors: a clone of the whole
+ * parameter, and from it one of this rank's rows (_ext_chunk_dtensor). */
+START_TEST(hybrid_shards_are_cloned_from_clones_of_the_whole)
+{
+  static const char *const hybrid[] = {"phases.save.optimizer=false", "mesh.replicate=2",
+                                       "fsdp.sharding_strategy=HYBRID_SHARD", NULL};
+  static const char *const usual[] = {"phases.save.optimizer=false", NULL};
+  const char *const *const sets[] = {usual, hybrid};
+  const int parameters = 9 * LAYERS + 3;
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], sets[i], 0}, 2, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "save", 2);
+    gint64 bytes, rounded = 0;
+    ck_assert_int_eq(clones_made(s, &bytes), (1 + i) * parameters);
+    ck_assert_int_eq(bytes, 4 * MODEL_ELEMENTS / 8 + i * 4 * MODEL_ELEMENTS);
+    rounded = (2 * LAYERS + 1) * (512 - 4 * 8); /* norms: 8 numbers each */
+    ck_assert_int_eq(range->end_allocated - range->start_allocated,
+                     4 * MODEL_ELEMENTS / 8 + rounded);
+  }
+}
+END_TEST
+
+/* cross_entropy_loss holds the logarithms in bf16 until it returns, beside the fp32 copy for which
+ * autocast asks: when the loss is made both are there. */
+START_TEST(an_evaluation_in_autocast_holds_the_logarithms_for_the_loss)
+{
+  static const char network[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160,"
+      " 'num_hidden_layers': 1, 'num_attention_heads': 4, 'vocab_size': 4096,"
+      " 'implementation': {'code': 'torchtitan', 'loss': 'model'}}";
+  static const char plan[] = "{'strategy': 'none', 'batch': {'micro_batch': 1, 'sequence_length': "
+                             "64}, 'precision': {'compute': 'bf16', 'autocast': true},"
+                             " 'phases': {'evaluate': {}}}";
+  g_autoptr(Simulated) s =
+      simulation_execute(&(Simulation){network, plan, NULL, 0}, 2, WITHOUT_LIMIT);
+  const Range *range = beyond_range(s->recording, "evaluate", 2);
+  gint64 logits = 64 * 4096 * 2, head = 4096 * 64 * 2, layer = 2 * (4 * 64 * 64 + 3 * 160 * 64);
+  /* logits and logarithms, these in fp32; the copies of weights that autocast keeps; two numbers */
+  ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                   2 * logits + 2 * logits + head + layer + 2 * 512);
+}
+END_TEST
+
 /* Bytes that 8 ranks write together; peaks are those of a moment before. */
 static gint64
 written(const char *strategy, const char *const *set)
@@ -477,6 +543,40 @@ START_TEST(however_a_model_is_made_its_steps_are_the_same)
     peaks[i] = g_array_index(s->recording->steps, StepRecord, 2).peak_allocated;
     ck_assert_int_eq(allocated[i], allocated[0]);
     ck_assert_int_eq(peaks[i], peaks[0]);
+  }
+}
+END_TEST
+
+/* model.to(device) finds a tied weight on the device when it comes to the second layer; made there,
+ * that layer has a weight of its own for a moment. */
+START_TEST(a_tied_weight_that_is_moved_is_one_all_along)
+{
+  static const char tied[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160, 'num_hidden_layers': 1,"
+      " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256,"
+      " 'tie_word_embeddings': true, 'implementation': 'torchtitan'}";
+  static const struct {
+    const char *on, *strategy;
+    int weights;
+  } cases[] = {{"device", "none", 12 - 1 + 1}, {"cpu", "none", 12 - 1}, {"cpu", "ddp", 12 - 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *plan = g_strdup_printf("{'strategy': '%s', 'batch': {'sequence_length': 64},"
+                                            " 'phases': {'initialize': {'from': 'full', 'on':"
+                                            " '%s'}}}",
+                                            cases[i].strategy, cases[i].on);
+    g_autoptr(Simulated) s = simulation_lower(&(Simulation){tied, plan, NULL, 0}, 1);
+    const Program *program = s->lowered->program;
+    const GArray *ops = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+    int weights = 0;
+    for (guint k = 0; k < ops->len; k++) {
+      const ProgramOp *op = &g_array_index(ops, ProgramOp, k);
+      if (op->kind != PROGRAM_ALLOC)
+        continue;
+      const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+      weights += storage->category == CATEGORY_PARAMETER && storage->space == SPACE_DEVICE;
+    }
+    ck_assert_int_eq(weights, cases[i].weights);
+    ck_assert_int_eq(simulated_host_bytes_alive(s, 0, CATEGORY_PARAMETER), 0);
   }
 }
 END_TEST
@@ -576,6 +676,63 @@ START_TEST(fsdp1_reads_rows_and_spreads_them_over_flat_parameters)
     read += moved_by(s, "load")->state_bytes;
   }
   ck_assert_int_eq(read, 4 * MODEL_ELEMENTS);
+}
+END_TEST
+
+/* Whole flat parameters are read whole by every rank, into clones that are copied over them. */
+START_TEST(fsdp1_without_sharding_reads_a_clone_of_everything)
+{
+  const char *const set[] = {"phases.load.optimizer=false", "fsdp.sharding_strategy=NO_SHARD",
+                             NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  for (int rank = 0; rank < 8; rank += 7) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], set, rank}, 1, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(moved_by(s, "load")->state_bytes, 4 * MODEL_ELEMENTS);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                     4 * MODEL_ELEMENTS + (2 * LAYERS + 1) * 256);
+  }
+}
+END_TEST
+
+/* Storages of that name that the construction makes, the checkpoint's restoration included. */
+static int
+made_at_first(const Simulated *s, const char *what)
+{
+  const Program *program = s->lowered->program;
+  const GArray *ops = ((const OpList *) g_ptr_array_index(program->lists, 0))->ops;
+  int count = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    count += strcmp(program_text(program, storage->what), what) == 0;
+  }
+  return count;
+}
+
+/* _param_name_infos has a shared parameter under both of its names, so it is gathered twice.  On
+ * seven ranks the last one's rows of everything are short; hybrid shards are padded as well. */
+START_TEST(fsdp1_gathers_a_tied_weight_under_both_names)
+{
+  static const char tied[] =
+      "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160, 'num_hidden_layers': 2,"
+      " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256,"
+      " 'tie_word_embeddings': true, 'implementation': 'torchtitan'}";
+  static const char *const strategies[] = {"fsdp.sharding_strategy=FULL_SHARD",
+                                           "fsdp.sharding_strategy=HYBRID_SHARD"};
+  for (int i = 0; i < 2; i++) {
+    const char *const set[] = {"phases.load.optimizer=false", "mesh.shard=7", strategies[i], NULL};
+    g_autoptr(Simulated) s =
+        simulation_execute(&(Simulation){tied, strategies_tried[2], set, 6}, 1, WITHOUT_LIMIT);
+    ck_assert_int_eq(made_at_first(s, "gathered rows"), 9 * LAYERS + 2 + 1);
+    ck_assert_int_eq(made_at_first(s, "padded rows"), 9 * LAYERS + 2 + 1);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+  }
 }
 END_TEST
 
@@ -949,6 +1106,7 @@ test_suite(void)
   tcase_add_loop_test(evaluation, every_strategy_evaluates_and_keeps_the_rules_of_programs, 0,
                       G_N_ELEMENTS(strategies_tried));
   tcase_add_test(evaluation, memory_that_runs_out_in_an_evaluation_does_not_fit);
+  tcase_add_test(evaluation, an_evaluation_in_autocast_holds_the_logarithms_for_the_loss);
   suite_add_tcase(suite, evaluation);
   TCase *saving = tcase_create("saving");
   tcase_add_test(saving, a_full_state_dict_on_the_device_is_a_whole_model_more);
@@ -956,6 +1114,7 @@ test_suite(void)
   tcase_add_test(saving, a_sharded_state_dict_takes_nothing_and_writes_each_part_once);
   tcase_add_test(saving, rows_from_the_host_are_there_until_what_is_padded_is_gathered);
   tcase_add_test(saving, a_sharded_state_dict_of_whole_flat_parameters_is_full);
+  tcase_add_test(saving, hybrid_shards_are_cloned_from_clones_of_the_whole);
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
   tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
   tcase_add_test(saving, deepspeed_writes_each_part_of_its_state_once);
@@ -969,6 +1128,7 @@ test_suite(void)
                  a_full_model_on_the_device_is_there_when_the_first_shards_are_made);
   tcase_add_test(initialization, a_full_model_on_the_host_comes_group_by_group);
   tcase_add_test(initialization, however_a_model_is_made_its_steps_are_the_same);
+  tcase_add_test(initialization, a_tied_weight_that_is_moved_is_one_all_along);
   tcase_add_test(initialization, a_model_that_cannot_be_made_so_is_refused);
   suite_add_tcase(suite, initialization);
   TCase *restoring = tcase_create("restoring");
@@ -977,6 +1137,8 @@ test_suite(void)
   tcase_add_test(restoring, a_whole_checkpoint_takes_one_parameter_of_the_device);
   tcase_add_test(restoring, another_number_of_shards_is_read_once);
   tcase_add_test(restoring, fsdp1_reads_rows_and_spreads_them_over_flat_parameters);
+  tcase_add_test(restoring, fsdp1_without_sharding_reads_a_clone_of_everything);
+  tcase_add_test(restoring, fsdp1_gathers_a_tied_weight_under_both_names);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
   tcase_add_test(restoring, fsdp1_has_a_whole_model_on_the_device_to_load_one);
   tcase_add_test(restoring, what_fsdp1_cannot_load_yet_is_refused_by_name);

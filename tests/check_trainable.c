@@ -396,6 +396,23 @@ START_TEST(recorded_runs_have_the_same_peaks_to_the_byte)
 }
 END_TEST
 
+/* fully_shard of the embedding alone makes two weights of a tied one; whether they train was said
+ * when they were one, of the embedding's name (named_parameters). */
+START_TEST(both_parts_of_a_split_weight_train_or_neither)
+{
+  static const char tied[] = "{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160,"
+                             " 'num_hidden_layers': 2, 'num_attention_heads': 4, 'vocab_size': 250,"
+                             " 'tie_word_embeddings': true, 'implementation': 'torchtitan'}";
+  static const gint64 table = 250 * 64, norm = 64;
+  g_autoptr(Simulated) frozen = lower_options(
+      tied, "strategy=fsdp2 fsdp.embedding=own trainable=[\"!tok_embeddings.*\",\"!layers.*\"]");
+  g_autoptr(Simulated) trained = lower_options(
+      tied, "strategy=fsdp2 fsdp.embedding=own trainable=[\"tok_embeddings.*\",\"norm.*\"]");
+  ck_assert_int_eq(network_trainable_count(frozen->scenario->network), norm);
+  ck_assert_int_eq(network_trainable_count(trained->scenario->network), 2 * table + norm);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -415,6 +432,7 @@ test_suite(void)
   tcase_add_test(tests, fsdp1_without_original_parameters_optimizes_flat_ones);
   tcase_add_test(tests, ddp_has_buckets_for_what_trains);
   tcase_add_test(tests, a_reentrant_checkpoint_without_a_gradient_to_its_input_is_refused);
+  tcase_add_test(tests, both_parts_of_a_split_weight_train_or_neither);
   tcase_add_test(tests, adapters_have_the_names_and_shapes_of_peft);
   tcase_add_loop_test(tests, an_adapter_adds_scales_and_drops_as_its_code_says, 0,
                       G_N_ELEMENTS(codes));

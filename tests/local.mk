@@ -11,6 +11,7 @@ CHECKS = \
   tests/check_calibrate_measure \
   tests/check_calibrate_profile \
   tests/check_cluster_spec \
+  tests/check_chrome_trace \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
@@ -72,6 +73,7 @@ tests_check_calibrate_measure_SOURCES = tests/check_calibrate_measure.c tests/st
 tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/stand_in_probe.c tests/stand_in_probe.h
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
+tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 

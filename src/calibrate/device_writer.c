@@ -66,7 +66,7 @@ device_preset_for(const ProbeFacts *facts)
 /* ---- editing ---- */
 
 typedef struct {
-  cJSON *root, *sources;
+  cJSON *root, *sources, *measured;
   const char *when;
   const char *device;
 } Editor;
@@ -96,6 +96,7 @@ put_constant(const Editor *editor, const FittedConstant *constant)
       editor->when, constant->experiments, 100 * constant->median_error, 100 * constant->p90_error);
   replace(editor->root, constant->key, cJSON_CreateNumber(constant->value));
   replace_text(editor->sources, constant->key, source);
+  cJSON_AddItemToArray(editor->measured, cJSON_CreateString(constant->key));
 }
 
 static void
@@ -137,7 +138,10 @@ device_profile_rewritten(const char *base, const GArray *constants, const ProbeF
     sources = cJSON_CreateObject();
     replace(root, "_sources", sources);
   }
-  Editor editor = {root, sources, when, facts->device[0] != '\0' ? facts->device : "a device"};
+  cJSON *measured = cJSON_CreateArray();
+  replace(root, "measured", measured);
+  Editor editor = {root, sources, measured, when,
+                   facts->device[0] != '\0' ? facts->device : "a device"};
   for (guint i = 0; i < constants->len; i++)
     put_constant(&editor, &g_array_index(constants, FittedConstant, i));
   put_fact(&editor, "memory_bytes", facts->memory_bytes);

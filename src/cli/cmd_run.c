@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "cli/registry.h"
 #include "cli/run_simulation.h"
+#include "report/chrome_trace.h"
 #include "report/run_directory.h"
 #include "report/summary_json.h"
 #include "report/summary_text.h"
@@ -16,7 +17,7 @@ enum { MAX_STEPS = 10000 };
 
 /* The command line as given. */
 typedef struct {
-  char *plan, *cluster, *memory_limit, *timeline, *output;
+  char *plan, *cluster, *memory_limit, *timeline, *output, *chrome_trace;
   char **assignments;
   int steps, rank;
   gboolean json, verbose, all_ranks;
@@ -25,8 +26,8 @@ typedef struct {
 static void
 options_clear(RunOptions *options)
 {
-  char *const strings[] = {options->plan, options->cluster, options->memory_limit,
-                           options->timeline, options->output};
+  char *const strings[] = {options->plan,     options->cluster, options->memory_limit,
+                           options->timeline, options->output,  options->chrome_trace};
   for (guint i = 0; i < G_N_ELEMENTS(strings); i++)
     g_free(strings[i]);
   g_strfreev(options->assignments);
@@ -112,7 +113,7 @@ fill_request(const RunOptions *options, const char *network, RunRequest *request
   request->rank = options->rank;
   request->all_ranks = options->all_ranks;
   request->inputs.assignments = options->assignments;
-  request->keep_spans = options->output != NULL;
+  request->keep_spans = options->output != NULL || options->chrome_trace != NULL;
   return check_range("--steps", options->steps, 1, MAX_STEPS, error) &&
          check_range("--rank", options->rank, 0, G_MAXINT, error) &&
          check_output(options->output, error) &&
@@ -165,6 +166,16 @@ write_timeline(const RunOptions *options, const RunResult *result, GError **erro
   return output_file_write(options->timeline, table->str, table->len, error);
 }
 
+static gboolean
+write_chrome_trace(const RunOptions *options, const RunResult *result, GError **error)
+{
+  if (!options->chrome_trace)
+    return TRUE;
+  g_autoptr(GString) trace = g_string_new(NULL);
+  chrome_trace(result->recording, result->info, trace);
+  return output_file_write(options->chrome_trace, trace->str, trace->len, error);
+}
+
 /* Colour when a person looks and wants it (https://no-color.org). */
 static gboolean
 wants_colour(void)
@@ -194,7 +205,7 @@ write_reports(const RunOptions *options, const RunRequest *request, const RunRes
               const ReportModel *model, GError **error)
 {
   g_autofree char *json = options->json || options->output ? summary_json(model) : NULL;
-  if (!write_timeline(options, result, error) ||
+  if (!write_timeline(options, result, error) || !write_chrome_trace(options, result, error) ||
       !write_output(options, request, result, json, error))
     return FALSE;
   if (options->json)
@@ -242,6 +253,8 @@ run(int argc, char **argv, GError **error)
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "Print JSON instead of text", NULL},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &options.timeline,
        "Write the memory timeline as a table", "F"},
+      {"chrome-trace", 0, 0, G_OPTION_ARG_FILENAME, &options.chrome_trace,
+       "Write a trace for Perfetto and chrome://tracing", "F"},
       {"output", 0, 0, G_OPTION_ARG_FILENAME, &options.output, "Keep the run in a folder, for plot",
        "DIR"},
       {"verbose", 0, 0, G_OPTION_ARG_NONE, &options.verbose,
@@ -260,7 +273,8 @@ const Command command_run = {
     .name = "run",
     .arguments =
         "NETWORK [--plan P] [--cluster C] [--set K=V]... [--steps N] [--rank R] [--all-ranks] "
-        "[--memory-limit SIZE] [--json] [--timeline F] [--output DIR] [--verbose]",
+        "[--memory-limit SIZE] [--json] [--timeline F] [--chrome-trace F] [--output DIR] "
+        "[--verbose]",
     .summary = "Simulate training steps: do they fit, where is the peak, how long do they take",
     .run = run,
 };

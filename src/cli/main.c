@@ -28,7 +28,7 @@ print_help(void)
          "Simulates memory and communication of sharded training.\n\n"
          "Commands:\n%s\n"
          "highwater COMMAND --help shows a command's options, highwater --version the version.\n"
-         "Exit status: 0 done, 1 the answer is no (it does not fit, it differs too much),\n"
+         "Exit status: 0 done, 1 the answer is no (it does not fit, no table in a file),\n"
          "2 wrong usage or bad input.\n",
          list->str);
 }

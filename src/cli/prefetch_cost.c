@@ -1,6 +1,8 @@
 /* prefetch_cost.c - the same run without the budget, for comparison. */
 #include "cli/prefetch_cost.h"
 
+#include "report/summary.h"
+
 static gint64
 budget_of(const PlanSpec *plan)
 {
@@ -48,7 +50,9 @@ prefetch_cost(const RunRequest *request, const Scenario *s, RunInfo *info)
   own.keep_spans = FALSE;
   if (run_simulation(&own, &result, NULL)) {
     const Recording *r = result.recording;
+    g_autoptr(ReportModel) model = report_model_new(r, result.info);
     prefetch->own_peak = r->peak.allocated;
+    prefetch->own_reserved = model->peak_reserved;
     prefetch->own_step = r->steps->len > 0 ? recording_step_duration(r, r->steps->len - 1) : 0;
     recording_free(result.recording);
   }

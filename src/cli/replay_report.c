@@ -197,10 +197,11 @@ replay_report_text(const AllocationTrace *trace, const TraceReplay *replay)
   const AllocatorConfig *config = &trace->config;
   gint64 most = MIN(config->memory_limit, config->process_limit);
   g_autofree char *limit = most < G_MAXINT64 ? format_bytes(most) : g_strdup("none");
-  g_string_append_printf(out,
-                         "%s: %u events on %u streams, %u segments at the start; limit %s%s\n\n",
-                         trace->name, trace->events->len, trace->streams->len, trace->segments->len,
-                         limit, config->expandable_segments ? ", expandable segments" : "");
+  g_string_append_printf(
+      out, "%s: %u event%s on %u stream%s, %u segments at the start; limit %s%s\n\n", trace->name,
+      trace->events->len, trace->events->len == 1 ? "" : "s", trace->streams->len,
+      trace->streams->len == 1 ? "" : "s", trace->segments->len, limit,
+      config->expandable_segments ? ", expandable segments" : "");
   if (replay->out_of_memory_at >= 0)
     print_failure(trace, replay, out);
   print_moments(trace, replay, out);

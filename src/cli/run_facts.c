@@ -10,13 +10,31 @@
 
 /* ---- FLOPs ---- */
 
-/* FLOPs that are done a second time in the last step; attention counts its whole square, as above.
- */
+/* Of the last step: what it does once, and what it does a second time. */
+typedef struct {
+  double once, again;
+} StepFlops;
+
+/* Attention counts its whole square, as in the convention of network_model_flops_per_token(): its
+ * kernels do the causal half, and in backward compute the scores again. */
 static double
-recomputed_flops(const Program *program)
+counted_flops(const Kernel *kernel)
+{
+  switch (kernel->kind) {
+  case KERNEL_ATTENTION_FORWARD:
+    return 2 * kernel->flops;
+  case KERNEL_ATTENTION_BACKWARD:
+    return 2 * kernel->flops * 4 / 5;
+  default:
+    return kernel->flops;
+  }
+}
+
+static StepFlops
+step_flops(const Program *program)
 {
   const OpList *list = program_step(program, program->steps - 1);
-  double flops = 0;
+  StepFlops flops = {0, 0};
   int depth = 0, recompute = 0;
   for (guint i = 0; i < list->ops->len; i++) {
     const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
@@ -28,12 +46,25 @@ recomputed_flops(const Program *program)
     } else if (op->kind == PROGRAM_RANGE_POP) {
       recompute = recompute == depth ? 0 : recompute;
       depth--;
-    } else if (op->kind == PROGRAM_LAUNCH && recompute > 0) {
-      const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
-      flops += kernel->kind == KERNEL_ATTENTION_FORWARD ? 2 * kernel->flops : kernel->flops;
+    } else if (op->kind == PROGRAM_LAUNCH) {
+      double counted = counted_flops(&g_array_index(program->kernels, Kernel, op->a));
+      *(recompute > 0 ? &flops.again : &flops.once) += counted;
     }
   }
   return flops;
+}
+
+/* By the convention, or where parameters are frozen what is left of it: nobody computes their
+ * gradients, nor those of what lies before the first that trains. */
+static void
+fill_flops(RunInfo *info, const Scenario *s, const Program *program)
+{
+  StepFlops flops = step_flops(program);
+  info->model_flops =
+      info->trainable_parameters < info->parameters
+          ? flops.once
+          : network_model_flops_per_token(s->network) * (double) info->tokens_per_step;
+  info->hardware_flops = info->model_flops + flops.again;
 }
 
 /* ---- groups, communicators ---- */
@@ -188,6 +219,7 @@ fill_plan(RunInfo *info, const Scenario *s)
   const PlanSpec *plan = s->plan;
   info->strategy = g_strdup(plan->strategy);
   info->checkpointing = checkpointing_text(plan);
+  info->compile = plan->compile_per_block ? "per_block" : "none";
   info->shard = plan->shard;
   info->replicate = plan->replicate;
   info->micro_batch = plan->micro_batch;
@@ -208,6 +240,8 @@ fill_machine(RunInfo *info, const Scenario *s)
   info->peak_flops = device_profile_peak(c->device, s->network->shape.precision.matmul);
   g_autofree char *device = g_strdup_printf("device %s", c->device->name);
   run_info_add_constant(info, device, ORIGIN_DEFAULT);
+  for (char **key = c->device->measured; key != NULL && *key != NULL; key++)
+    run_info_add_constant(info, *key, ORIGIN_MEASURED);
   g_autofree char *fabric = g_strdup_printf("fabrics of cluster %s", c->name);
   run_info_add_constant(info, fabric, ORIGIN_DEFAULT);
 }
@@ -250,8 +284,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   program_host_bytes_alive(program, &info->pinned_bytes, &info->pageable_bytes);
   fill_plan(info, s);
   fill_machine(info, s);
-  info->model_flops = network_model_flops_per_token(s->network) * (double) info->tokens_per_step;
-  info->hardware_flops = info->model_flops + recomputed_flops(lowered->program);
+  fill_flops(info, s, lowered->program);
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);
   info->initializes = s->plan->phases.initialize.given;

@@ -18,16 +18,26 @@ input_text_read(const char *kind, const char *preset_or_path, InputText *input, 
   return input->text != NULL;
 }
 
-/* Is the message about the key of the assignment, or a key below it?  Messages say "key 'KEY'". */
+/* Is the first key, of a length, the second or one above it?  "mesh" is above "mesh.shard". */
+static gboolean
+is_above(const char *key, gsize length, const char *other, gsize other_length)
+{
+  return length <= other_length && strncmp(key, other, length) == 0 &&
+         (length == other_length || other[length] == '.');
+}
+
+/* Is the message about the key of the assignment, or one above or below it?  Messages say "key
+ * 'KEY'". */
 static gboolean
 is_about(const char *message, const char *assignment)
 {
   const char *equals = strchr(assignment, '=');
-  if (equals == NULL)
+  const char *found = strstr(message, "key '");
+  if (equals == NULL || found == NULL)
     return FALSE;
-  g_autofree char *key = g_strdup_printf("key '%.*s", (int) (equals - assignment), assignment);
-  const char *found = strstr(message, key);
-  return found != NULL && strchr("'.", found[strlen(key)]) != NULL;
+  const char *key = found + strlen("key '");
+  gsize length = strcspn(key, "'"), assigned = (gsize) (equals - assignment);
+  return is_above(key, length, assignment, assigned) || is_above(assignment, assigned, key, length);
 }
 
 void

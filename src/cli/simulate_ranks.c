@@ -4,6 +4,9 @@
 
 #include "strategy/shard.h"
 
+/* Each class takes some milliseconds and a few hundred KiB: more of them help nobody. */
+#define MOST_SIMULATED 16384
+
 /* Ranks as the run sees them. */
 typedef struct {
   const RunRequest *request;
@@ -151,12 +154,35 @@ step_of_equals(const SimulatedRanks *set, const ExecutorConfig *config)
   return equal->steps->len > 0 ? recording_step_duration(equal, equal->steps->len - 1) : 0;
 }
 
+/* More classes than can be simulated are refused by what asks for them. */
+static gboolean
+check_number(const SimulatedRanks *set, int classes, GError **error)
+{
+  const PlanSpec *plan = set->s->plan;
+  if (classes <= MOST_SIMULATED)
+    return TRUE;
+  if (!set->request->all_ranks)
+    return plan_spec_refuse(
+        plan, error, plan->ranks.jitter > 0 ? "ranks.jitter" : "ranks.slow",
+        "%d ranks would be simulated one by one, which is done for up to %d", classes,
+        MOST_SIMULATED);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+              "--all-ranks: %d ranks are more than the %d that are simulated one by one", classes,
+              MOST_SIMULATED);
+  return FALSE;
+}
+
 static gboolean
 execute(SimulatedRanks *set, const ExecutorConfig *config, RunResult *result, GError **error)
 {
+  gboolean each = set->request->all_ranks || set->s->plan->ranks.jitter > 0;
+  if (each && !check_number(set, set->ranks, error))
+    return FALSE;
   g_autofree int *colours = colour_ranks(set);
   g_autoptr(RankClasses) classes =
       rank_classes_new(set->ranks, colours, set->described->program->communicators);
+  if (!check_number(set, classes->n, error))
+    return FALSE;
   g_autofree SimulatedRank *ranks = g_new0(SimulatedRank, classes->n);
   g_autofree RankOutcome *outcomes = g_new0(RankOutcome, classes->n);
   for (int i = 0; i < classes->n; i++) {

@@ -128,10 +128,14 @@ seat_classes(RankClasses *classes, const GArray *communicators)
     const Communicator *c = &g_array_index(communicators, Communicator, k);
     RowNumbers sets = row_numbers_new();
     int first_meeting = (int) classes->meetings->len;
+    int seen = -1, n = 0, meeting = 0; /* neighbours are mostly of one group */
     for (int i = 0; i < classes->n; i++) {
       int group = group_of(c, classes->first[i]);
-      int n = (int) colours_of_group(c, group, classes->ranks, classes->class_of, met);
-      int meeting = first_meeting + row_number(&sets, met, (guint) n);
+      if (group != seen) {
+        n = (int) colours_of_group(c, group, classes->ranks, classes->class_of, met);
+        meeting = first_meeting + row_number(&sets, met, (guint) n);
+        seen = group;
+      }
       const int *place = bsearch(&i, met, (gsize) n, sizeof(int), compare_ints);
       if (meeting == (int) classes->meetings->len)
         g_array_append_val(classes->meetings, n);

@@ -79,12 +79,16 @@ accept(const LowerInput *in, GError **error)
   return TRUE;
 }
 
-/* What this plan's ranks read.  A load_model of its own reads rows, an engine what it holds. */
+/* What this plan's ranks read.  A load_model of its own reads rows of what is sharded, an engine
+ * what it holds. */
 static StateLayout *
 target_layout(const LowerInput *in, GError **error)
 {
-  if (in->strategy->load_model == NULL || in->strategy->saves_with_engine)
-    return lower_state_layout(in, error);
+  StateLayout *held = lower_state_layout(in, error);
+  if (held == NULL || held->ranks == 1 || in->strategy->load_model == NULL ||
+      in->strategy->saves_with_engine)
+    return held;
+  state_layout_free(held);
   StateLayout *layout = state_layout_new(in->plan->shard);
   for (guint i = 0; i < in->network->parameters->len; i++)
     strategy_add_rows(in->network, (int) i, layout);

@@ -276,6 +276,13 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
 }
 
 void
+builder_train_like(Builder *b, int parameter, int other)
+{
+  Parameter *p = &g_array_index(b->network->parameters, Parameter, parameter);
+  p->trainable = p->requires_grad = network_parameter(b->network, other)->trainable;
+}
+
+void
 builder_buffer(Builder *b, const char *name, gint64 bytes)
 {
   int module = g_array_index(b->open_modules, int, b->open_modules->len - 1);

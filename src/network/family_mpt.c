@@ -299,8 +299,10 @@ write_metrics(Builder *b, const CausalLm *lm)
   builder_function_begin(b, "train_metrics", -1, 3, infos, args);
   for (int i = 0; i < METRICS; i++) {
     Val flat = view(b, args[2], 2, lm->batch * lm->length, lm->vocabulary);
-    Val logarithms = to(b, unary(b, OP_LOG_SOFTMAX, flat), DTYPE_FP32);
-    builder_discard(b, builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){logarithms, args[1]}));
+    Val logarithms = unary(b, OP_LOG_SOFTMAX, flat);
+    Val input = to(b, (Val){logarithms.slot, FALSE}, DTYPE_FP32);
+    builder_discard(b, builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){input, args[1]}));
+    builder_discard(b, logarithms);
   }
   builder_network(b)->after_backward = builder_function_end(b, NO_VAL);
 }

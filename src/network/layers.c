@@ -111,8 +111,13 @@ receive_outputs(Builder *b, int n, Val *outputs)
     originals[i] = outputs[i];
     outputs[i] = clone(b, (Val){outputs[i].slot, FALSE});
   }
-  for (int i = 0; i < n; i++)
-    builder_discard(b, originals[i]);
+  for (int i = 0; i < n; i++) {
+    gboolean has_node =
+        !builder_shape(b)->evaluation && builder_info(b, originals[i]).requires_grad;
+    Val gone = has_node ? originals[i] : outputs[i];
+    outputs[i] = has_node ? outputs[i] : originals[i];
+    builder_discard(b, gone);
+  }
 }
 
 Val
@@ -411,9 +416,11 @@ cross_entropy(Builder *b, Val logits, Val labels)
   gboolean autocast_on = builder_shape(b)->precision.autocast;
   builder_enter(b, 1, (const char *const[]){"input"}, &logits);
   Val probabilities = unary(b, OP_LOG_SOFTMAX, (Val){logits.slot, FALSE});
-  if (autocast_on) /* nll_loss runs in fp32 under autocast */
-    probabilities = to(b, probabilities, DTYPE_FP32);
-  Val loss = builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){probabilities, labels});
+  Val input = {probabilities.slot, FALSE}; /* cross_entropy_loss holds it until it returns */
+  if (autocast_on)                         /* nll_loss runs in fp32 under autocast */
+    input = to(b, input, DTYPE_FP32);
+  Val loss = builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){input, labels});
+  builder_discard(b, probabilities);
   return builder_leave(b, loss);
 }
 

@@ -30,7 +30,7 @@ Val to(Builder *b, Val x, DType dtype);
 /* x.contiguous(): x itself when it is. */
 Val contiguous(Builder *b, Val x);
 /* What a model gives back, as the training loop gets it: copies where NetworkShape.clones_outputs
- * says so.  Takes the outputs. */
+ * says so, of tensors with a node; without one the copy goes.  Takes the outputs. */
 void receive_outputs(Builder *b, int n, Val *outputs);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);

@@ -49,7 +49,8 @@ void
 shape_broadcast(OpCase *c)
 {
   const ValueInfo *a = &c->in[0], *b = &c->in[1];
-  gboolean first = value_elements(a) >= value_elements(b);
+  gint64 more = value_elements(a) - value_elements(b);
+  gboolean first = more > 0 || (more == 0 && a->dims >= b->dims); /* a vector and one row of it */
   c->outs = 1;
   c->out[0] = first ? *a : *b;
   /* type promotion: fp32 with a 16-bit type is fp32 */

@@ -83,12 +83,16 @@ fail_storage(const Checker *checker, gint32 id, const char *before, const char *
 }
 
 /* Contents that no op of the program writes: the model's state before the first step, made at
- * construction. */
+ * construction, and what the CPU makes in the host's memory (an offloaded optimizer's states), whose
+ * work is time alone. */
 static gboolean
 comes_from_outside(const Checker *checker, gint32 id)
 {
-  Category category = storage_at(checker, id)->category;
+  const Storage *storage = storage_at(checker, id);
+  Category category = storage->category;
 
+  if (storage->space != SPACE_DEVICE && category == CATEGORY_OPTIMIZER_STATE)
+    return TRUE;
   return checker->step == 0 && (category == CATEGORY_PARAMETER ||
                                 category == CATEGORY_OPTIMIZER_STATE || category == CATEGORY_OTHER);
 }

@@ -69,11 +69,11 @@ typedef struct {
 
 /* Prefetching under a memory budget, beside the framework's own prefetching. */
 typedef struct {
-  gint64 budget;      /* bytes; 0: none is given, and nothing below is known */
-  gint64 most;        /* of it that is used at some point */
-  gint64 own_peak;    /* peak of allocated memory without it */
-  gint64 own_step;    /* ns: the last step without it */
-  int groups_without; /* groups for whose successor there was no room */
+  gint64 budget;                 /* bytes; 0: none is given, and nothing below is known */
+  gint64 most;                   /* of it that is used at some point */
+  gint64 own_peak, own_reserved; /* peaks of allocated and reserved memory without it */
+  gint64 own_step;               /* ns: the last step without it */
+  int groups_without;            /* groups for whose successor there was no room */
 } PrefetchInfo;
 
 typedef struct {
@@ -81,6 +81,7 @@ typedef struct {
   gint64 parameters, trainable_parameters;
 
   char *strategy, *checkpointing; /* "fsdp2"; "full", "every 2", "none" */
+  const char *compile;            /* "none" or "per_block"; static */
   int shard, replicate;           /* mesh; ranks = shard * replicate */
   int micro_batch, sequence_length, accumulation_steps;
   int equivalent_zero_stage; /* 0..3; -1: no stage describes it */
@@ -97,7 +98,7 @@ typedef struct {
 
   gint64 tokens_per_step; /* of this rank, all micro-batches */
   double model_flops; /* of this rank's step: 6N + 12LAs a token (PaLM, arXiv 2204.02311, appendix
-                         B) */
+                         B), less the gradients that frozen parameters spare */
   double hardware_flops; /* the same with what checkpointing recomputes */
 
   GArray *groups;        /* GroupInfo, in forward order */

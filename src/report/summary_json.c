@@ -75,6 +75,7 @@ add_plan(cJSON *report, const RunInfo *info)
   add_int(plan, "sequence_length", info->sequence_length);
   add_int(plan, "accumulation_steps", info->accumulation_steps);
   add_text(plan, "activation_checkpointing", info->checkpointing);
+  add_text(plan, "compile", info->compile);
   add_int(plan, "rank", info->rank);
 }
 
@@ -113,6 +114,7 @@ add_prefetch(cJSON *report, const ReportModel *model)
   add_int(object, "budget_bytes", prefetch->budget);
   add_int(object, "most_bytes", prefetch->most);
   add_int(object, "memory_cost_bytes", model->peak_allocated - prefetch->own_peak);
+  add_int(object, "reserved_cost_bytes", model->peak_reserved - prefetch->own_reserved);
   if (model->time.known && prefetch->own_step > 0)
     add_seconds(object, "gain_s", prefetch->own_step - model->time.step);
   else

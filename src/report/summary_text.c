@@ -71,7 +71,9 @@ print_heading(const Screen *screen)
                          info->sequence_length);
   if (info->checkpointing)
     g_string_append_printf(screen->out, "%s%s checkpointing", glyphs->separator,
-                           info->checkpointing);
+                           g_str_equal(info->checkpointing, "none") ? "no" : info->checkpointing);
+  if (info->compile && g_str_equal(info->compile, "per_block"))
+    g_string_append_printf(screen->out, "%scompiled blocks", glyphs->separator);
   g_string_append(screen->out, "\n\n");
 }
 
@@ -134,7 +136,8 @@ print_verdict(const Screen *screen)
       model->steps->len > 0 ? &g_array_index(model->steps, StepSummary, 0) : NULL;
   if (last && first != last && first->peak_reserved != last->peak_reserved) {
     g_autofree char *at_first = format_bytes(first->peak_reserved);
-    g_string_append_printf(screen->out, "; first step %s", at_first);
+    if (!g_str_equal(at_first, reserved))
+      g_string_append_printf(screen->out, "; first step %s", at_first);
   }
   g_string_append_c(screen->out, '\n');
 }
@@ -182,7 +185,8 @@ print_losses(const Screen *screen)
   const struct {
     SimTime time;
     const char *what;
-  } losses[] = {{time->contention, "lost to contention"},
+  } losses[] = {{time->rank_wait, "of waiting for other ranks"},
+                {time->contention, "lost to contention"},
                 {time->rate_limited, "of gaps made by the rate limiter"},
                 {time->allocator, "lost to cudaMalloc and cudaFree"}};
   for (guint i = 0; i < G_N_ELEMENTS(losses); i++) {
@@ -233,11 +237,16 @@ print_ranks(const Screen *screen)
                          ranks->ranks, separator, info->rank);
   if (ranks->described_class > 1)
     g_string_append_printf(screen->out, " and %d like it", ranks->described_class - 1);
+  if (ranks->step_of_equals == 0) {
+    g_string_append_printf(screen->out, "%sall are equally fast\n", separator);
+    return;
+  }
   if (ranks->simulated > 1)
     g_string_append_printf(screen->out, "%sslowest is rank %d", separator, ranks->slowest);
   if (ranks->slowest_compute != 1)
     g_string_append_printf(screen->out, " (compute %g times as long)", ranks->slowest_compute);
-  g_string_append_printf(screen->out, "%swaits %s a step for others", separator, waited);
+  g_string_append_printf(screen->out, "%sits collectives wait %s a step for others", separator,
+                         waited);
   SimTime cost = screen->model->time.step - ranks->step_of_equals;
   if (ranks->step_of_equals > 0 && screen->model->time.known && cost > 0) {
     g_autofree char *longer = format_duration(cost);

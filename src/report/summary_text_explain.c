@@ -306,14 +306,17 @@ print_prefetch(const Screen *screen)
   if (prefetch->budget == 0)
     return;
   gint64 cost = model->peak_allocated - prefetch->own_peak;
+  gint64 reserved = model->peak_reserved - prefetch->own_reserved;
   SimTime gain = prefetch->own_step - model->time.step;
   g_autofree char *budget = format_bytes(prefetch->budget), *most = format_bytes(prefetch->most);
   g_autofree char *memory = format_bytes(ABS(cost)), *time = format_duration(ABS(gain));
+  g_autofree char *segments = format_bytes(ABS(reserved));
   g_string_append_printf(
       screen->out,
       "Prefetch: up to %s of gathered parameters wait, of a budget of %s.\nBeside "
-      "FSDP2's own prefetching it takes %s %s at the peak",
-      most, budget, memory, cost >= 0 ? "more" : "less");
+      "FSDP2's own prefetching the peak is %s %s, %s %s are reserved",
+      most, budget, memory, cost >= 0 ? "higher" : "lower", segments,
+      reserved >= 0 ? "more" : "less");
   if (model->time.known && prefetch->own_step > 0)
     g_string_append_printf(screen->out, ", and a step is %s %s", time,
                            gain >= 0 ? "shorter" : "longer");

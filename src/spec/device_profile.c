@@ -144,6 +144,26 @@ device_profile_runs(const DeviceProfile *profile, FusedAttention kernel)
   return FALSE;
 }
 
+static char **
+read_measured(JsonReader *reader)
+{
+  const cJSON *list = json_reader_raw(reader, "measured"), *element;
+  if (list == NULL || cJSON_IsNull(list))
+    return NULL;
+  g_autoptr(GStrvBuilder) keys = g_strv_builder_new();
+  gboolean good = cJSON_IsArray(list);
+  cJSON_ArrayForEach(element, list)
+  {
+    if (cJSON_IsString(element))
+      g_strv_builder_add(keys, element->valuestring);
+    else
+      good = FALSE;
+  }
+  if (!good)
+    json_reader_fail(reader, "measured", "must be a list of keys");
+  return g_strv_builder_end(keys);
+}
+
 DeviceProfile *
 device_profile_read(JsonReader *reader, const char *name)
 {
@@ -156,6 +176,7 @@ device_profile_read(JsonReader *reader, const char *name)
     json_reader_fail(reader, "power_idle_w", "is not below power_limit_w and power_reference_w");
   profile->clock = (DeviceClock) json_reader_enum(reader, "clock", clock_names, CLOCK_RUNNING);
   profile->source = g_strdup(json_reader_required_string(reader, "source"));
+  profile->measured = read_measured(reader);
   return profile;
 }
 
@@ -196,5 +217,6 @@ device_profile_free(DeviceProfile *profile)
     return;
   g_free(profile->name);
   g_free(profile->source);
+  g_strfreev(profile->measured);
   g_free(profile);
 }

@@ -74,6 +74,7 @@ typedef struct {
   double nvlink_busbw; /* bytes per second, bus bandwidth of big collectives inside a node; 0: no
                           NVLink */
   char *source;        /* one line: where the figures come from */
+  char **measured;     /* keys of the constants that were measured; NULL: none */
 } DeviceProfile;
 
 /* Loads a preset name or file.  Every key but "clock" is required: there are no constants in the

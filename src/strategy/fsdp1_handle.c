@@ -329,7 +329,8 @@ handle_unshard(StrategyContext *x, Handle *h, gboolean forward)
   if (shards) {
     if (needed || fsdp1_is_mixed(f))
       live_storage_record_stream(x->live, h->low_precision, STREAM_UNSHARD);
-    if (fsdp1_is_mixed(f) || h->local_parameters == 0)
+    /* else the original parameters are views of a copy that is fetched */
+    if (fsdp1_is_mixed(f) || h->local_parameters == 0 || !f->uses_original)
       live_storage_clear(x->live, &h->low_precision);
   }
   program_builder_pop(x->builder);

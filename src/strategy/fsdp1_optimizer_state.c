@@ -139,28 +139,61 @@ gather(Gathering *g)
 
 /* ---- what becomes of it ---- */
 
+static StorageId
+clone(const Gathering *g, StorageId from, int parameter, gint64 elements)
+{
+  StrategyContext *x = g->x;
+  gint64 bytes = elements * dtype_size(g->f->stored);
+  StorageId copy = live_storage_alloc(x->live, bytes, STREAM_COMPUTE,
+                                      parameter_purpose(x, parameter, CATEGORY_OPTIMIZER_STATE));
+  fsdp1_operand(x, from, g->f->stored, ROLE_READ);
+  fsdp1_operand(x, copy, g->f->stored, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+  return copy;
+}
+
+/* Hybrid sharding's rows are DTensors, cloned from a clone of the whole (_ext_chunk_dtensor). */
+static StorageId
+clone_rows(const Gathering *g, int parameter, gint64 elements)
+{
+  if (!fsdp1_is_hybrid(g->f->strategy))
+    return clone(g, g->gathered, parameter, elements);
+  gint64 all = network_parameter(g->x->network, parameter)->elements;
+  StorageId whole = clone(g, g->gathered, parameter, all);
+  StorageId rows = clone(g, whole, parameter, elements);
+  live_storage_drop(g->x->live, whole);
+  return rows;
+}
+
+static StorageId
+copy_to_host(const Gathering *g, int parameter, gint64 elements)
+{
+  StrategyContext *x = g->x;
+  gint64 bytes = elements * dtype_size(g->f->stored);
+  StorageId host = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE,
+                                         parameter_purpose(x, parameter, CATEGORY_OPTIMIZER_STATE));
+  fsdp1_operand(x, g->gathered, g->f->stored, ROLE_READ);
+  fsdp1_operand(x, host, g->f->stored, ROLE_WRITE);
+  strategy_copy(x, STREAM_COMPUTE, "copy to the host", (double) bytes);
+  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+  return host;
+}
+
 static void
 add_state(const Gathering *g, int parameter)
 {
   StrategyContext *x = g->x;
+  const StateDict *dict = g->dict;
   const Parameter *p = network_parameter(x->network, parameter);
-  gboolean to_host = g->dict->full && g->dict->offload;
-  gint64 elements = g->dict->full ? p->elements : shard_of(p, g->f->ranks, x->rank).local_elements;
+  gint64 elements = dict->full ? p->elements : shard_of(p, g->f->ranks, x->rank).local_elements;
   StateTensor tensor = {.storage = NO_STORAGE, .dtype = g->f->stored, .parameter = parameter};
   tensor.bytes = elements * dtype_size(g->f->stored);
-  if (g->dict->keeps) {
-    tensor.storage = live_storage_alloc_in(
-        x->live, to_host ? SPACE_HOST : SPACE_DEVICE, tensor.bytes, STREAM_COMPUTE,
-        parameter_purpose(x, parameter, CATEGORY_OPTIMIZER_STATE));
-    fsdp1_operand(x, g->gathered, g->f->stored, ROLE_READ);
-    fsdp1_operand(x, tensor.storage, g->f->stored, ROLE_WRITE);
-    if (to_host) {
-      strategy_copy(x, STREAM_COMPUTE, "copy to the host", (double) tensor.bytes);
-      program_builder_stream_sync(x->builder, STREAM_COMPUTE);
-    } else {
-      strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) tensor.bytes);
-    }
-  }
+  if (dict->keeps && dict->full && dict->offload)
+    tensor.storage = copy_to_host(g, parameter, elements);
+  else if (dict->keeps && dict->full)
+    tensor.storage = clone(g, g->gathered, parameter, elements);
+  else if (dict->keeps)
+    tensor.storage = clone_rows(g, parameter, elements);
   state_dict_add(x, g->dict, &tensor);
 }
 

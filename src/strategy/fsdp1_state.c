@@ -10,8 +10,27 @@ typedef struct {
   StrategyContext *x;
   Fsdp1 *f;
   StateDict *dict;
-  gboolean to_host; /* rank 0 alone gets the whole state dict, in the host's memory */
+  gboolean to_host;  /* rank 0 alone gets the whole state dict, in the host's memory */
+  gboolean dtensors; /* sharded by a device mesh, as hybrid sharding has one */
 } Saving;
+
+/* This rank's part, on the device: itself, or a copy (pre_unshard's flat_param_to). */
+static StorageId
+shard_on_device(const Saving *s, const Handle *h)
+{
+  StrategyContext *x = s->x;
+  if (!s->f->offloads) {
+    live_storage_hold(x->live, h->shard);
+    return h->shard;
+  }
+  gint64 bytes = h->shard_elements * dtype_size(s->f->stored);
+  StorageId moved = handle_allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_ALL_GATHER_BUFFER,
+                                    "shard on the device");
+  fsdp1_operand(x, h->shard, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, moved, s->f->stored, ROLE_WRITE);
+  strategy_copy(x, STREAM_COMPUTE, "shard to device", (double) bytes);
+  return moved;
+}
 
 /* The gathered flat parameter, in full precision: allocated and used on the compute stream.  One in
  * lower precision goes first (_get_padded_unsharded_flat_param). */
@@ -26,7 +45,9 @@ unshard(const Saving *s, Handle *h)
     live_storage_hold(x->live, h->shard);
     return h->shard;
   }
+  StorageId shard = shard_on_device(s, h); /* even if the unit is gathered already */
   if (h->unsharded != NO_STORAGE && !fsdp1_is_mixed(s->f)) {
+    live_storage_drop(x->live, shard);
     live_storage_hold(x->live, h->unsharded);
     return h->unsharded;
   }
@@ -37,14 +58,29 @@ unshard(const Saving *s, Handle *h)
       handle_allocate(x, h, h->unsharded_elements * dtype_size(s->f->stored), STREAM_COMPUTE,
                       CATEGORY_UNSHARDED_PARAMETER, "unsharded flat parameter in full");
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-  fsdp1_operand(x, h->shard, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, shard, s->f->stored, ROLE_READ);
   fsdp1_operand(x, full, s->f->stored, ROLE_WRITE);
   handle_collective(x, h, COLLECTIVE_ALL_GATHER, s->f->shard_communicator, STREAM_COMPUTE,
                     s->f->stored, h->unsharded_elements);
+  live_storage_drop(x->live, shard);
   return full;
 }
 
-/* A clone of a parameter of the gathered unit, whole or of this rank's rows (_ext_chunk_tensor). */
+static StorageId
+clone(const Saving *s, const Handle *h, StorageId from, gint64 elements)
+{
+  StrategyContext *x = s->x;
+  gint64 bytes = elements * dtype_size(s->f->stored);
+  StorageId copy = handle_allocate(x, h, bytes, STREAM_COMPUTE, CATEGORY_UNSHARDED_PARAMETER,
+                                   "clone for the state dict");
+  fsdp1_operand(x, from, s->f->stored, ROLE_READ);
+  fsdp1_operand(x, copy, s->f->stored, ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+  return copy;
+}
+
+/* A clone of a parameter of the gathered unit, whole or of this rank's rows (_ext_chunk_tensor);
+ * for a DTensor these are cloned from a clone of the whole (_ext_chunk_dtensor). */
 static void
 add_clone(const Saving *s, const Handle *h, StorageId full, int parameter)
 {
@@ -53,25 +89,37 @@ add_clone(const Saving *s, const Handle *h, StorageId full, int parameter)
   gint64 elements = s->dict->full ? p->elements : shard_of(p, s->f->ranks, x->rank).local_elements;
   StateTensor tensor = {
       .bytes = elements * dtype_size(s->f->stored), .dtype = s->f->stored, .parameter = parameter};
-  tensor.storage = handle_allocate(x, h, tensor.bytes, STREAM_COMPUTE, CATEGORY_UNSHARDED_PARAMETER,
-                                   "clone for the state dict");
-  fsdp1_operand(x, full, s->f->stored, ROLE_READ);
-  fsdp1_operand(x, tensor.storage, s->f->stored, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) tensor.bytes);
+  if (s->dtensors) {
+    StorageId whole = clone(s, h, full, p->elements);
+    tensor.storage = clone(s, h, whole, elements);
+    live_storage_drop(x->live, whole);
+  } else
+    tensor.storage = clone(s, h, full, elements);
   state_dict_add(x, s->dict, &tensor);
+}
+
+/* Parameters as a state dict names them: the handle's, then a tied one under its other name. */
+static int
+names_of(const Saving *s, const Handle *h)
+{
+  const Network *n = s->x->network;
+  for (int i = 0; i < h->count && n->tied_module >= 0; i++)
+    if (h->parameter[i] == n->tied_weight)
+      return h->count + 1;
+  return h->count;
+}
+
+static int
+named(const Saving *s, const Handle *h, int name)
+{
+  return name < h->count ? h->parameter[name] : s->x->network->tied_weight;
 }
 
 static void
 add_clones(const Saving *s, const Handle *h, StorageId full)
 {
-  int tied = s->x->network->tied_weight;
-  gboolean again = FALSE;
-  for (int i = 0; i < h->count; i++) {
-    add_clone(s, h, full, h->parameter[i]);
-    again |= s->x->network->tied_module >= 0 && h->parameter[i] == tied;
-  }
-  if (again) /* under its other name */
-    add_clone(s, h, full, tied);
+  for (int i = 0; i < names_of(s, h); i++)
+    add_clone(s, h, full, named(s, h, i));
 }
 
 static void
@@ -178,13 +226,17 @@ void
 fsdp1_save_model(StrategyContext *x, StateDict *dict)
 {
   Fsdp1 *f = fsdp1_of(x);
-  const Saving s = {x, f, dict, dict->full && dict->offload && fsdp1_shards(f)};
-  gboolean moves = dict->offload && !s.to_host;
-  dict->offload = FALSE;
+  const Saving s = {.x = x,
+                    .f = f,
+                    .dict = dict,
+                    .to_host = dict->full && dict->offload && fsdp1_shards(f),
+                    .dtensors = !dict->full && fsdp1_is_hybrid(f->strategy)};
+  gboolean offload = dict->offload, moves = offload && !s.to_host && !s.dtensors;
+  dict->offload = offload && s.dtensors; /* each as soon as it is made */
   save_unit(&s, 0);
   if (moves)
     state_dict_offload(x, dict);
-  dict->offload = moves || s.to_host;
+  dict->offload = offload;
 }
 
 /* ---- loading (_sharded_pre_load_state_dict_hook and its post hook) ---- */
@@ -202,7 +254,7 @@ rows_of(const StateDict *dict, int parameter)
 }
 
 /* All rows of a parameter from all ranks; short ones are padded for it, in a variable that lives on
- * until it is bound to the next parameter's. */
+ * until it is bound to the next parameter's, but not for a DTensor (_redistribute.py). */
 static StorageId
 gather_rows(const Saving *s, const Handle *h, int parameter, StorageId *local)
 {
@@ -225,6 +277,8 @@ gather_rows(const Saving *s, const Handle *h, int parameter, StorageId *local)
   fsdp1_operand(x, whole, s->f->stored, ROLE_WRITE);
   handle_collective(x, h, COLLECTIVE_ALL_GATHER, s->f->shard_communicator, STREAM_COMPUTE,
                     s->f->stored, shard.full_elements);
+  if (s->dtensors)
+    live_storage_clear(x->live, &padded);
   *local = padded;
   return whole;
 }
@@ -235,19 +289,22 @@ write_back(const Saving *s, Handle *h, StorageId full, const StorageId *rows)
 {
   StrategyContext *x = s->x;
   double size = dtype_size(s->f->stored);
-  for (int i = 0; i < h->count; i++) {
+  for (int i = 0; i < names_of(s, h); i++) {
     fsdp1_operand(x, rows[i], s->f->stored, ROLE_READ);
     fsdp1_operand(x, full, s->f->stored, ROLE_ACCUMULATE);
     strategy_launch(x, STREAM_COMPUTE, "copy",
-                    2 * size * (double) network_parameter(x->network, h->parameter[i])->elements);
+                    2 * size * (double) network_parameter(x->network, named(s, h, i))->elements);
   }
   if (full != h->shard) {
     fsdp1_operand(x, full, s->f->stored, ROLE_READ);
     fsdp1_operand(x, h->shard, s->f->stored, ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "copy", 2 * size * (double) h->shard_elements);
+    if (s->f->offloads)
+      strategy_copy(x, STREAM_COMPUTE, "shard to host", size * (double) h->shard_elements);
+    else
+      strategy_launch(x, STREAM_COMPUTE, "copy", 2 * size * (double) h->shard_elements);
   }
   live_storage_drop(x->live, full);
-  for (int i = 0; i < h->count; i++)
+  for (int i = 0; i < names_of(s, h); i++)
     live_storage_drop(x->live, rows[i]);
 }
 
@@ -257,10 +314,10 @@ load_unit(const Saving *s, int index)
   Fsdp1 *f = s->f;
   Handle *h = &f->handles[index];
   int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
-  g_autofree StorageId *rows = g_new(StorageId, MAX(h->count, 1));
+  g_autofree StorageId *rows = g_new(StorageId, MAX(names_of(s, h), 1));
   StorageId local = NO_STORAGE;
-  for (int i = 0; i < h->count; i++)
-    rows[i] = gather_rows(s, h, h->parameter[i], &local);
+  for (int i = 0; i < names_of(s, h); i++)
+    rows[i] = gather_rows(s, h, named(s, h, i), &local);
   StorageId full = h->count > 0 ? unshard(s, h) : NO_STORAGE;
   live_storage_clear(s->x->live, &local);
   while (next < f->count &&
@@ -281,17 +338,38 @@ initialize(StrategyContext *x, Fsdp1 *f)
   f->initialized = TRUE;
 }
 
+/* Parameters that are whole are copied into (nn.Module._load_from_state_dict). */
+static void
+load_whole(const Saving *s)
+{
+  StrategyContext *x = s->x;
+  for (int i = 0; i < s->f->count; i++) {
+    Handle *h = &s->f->handles[i];
+    for (int k = 0; k < names_of(s, h); k++) {
+      int parameter = named(s, h, k);
+      gint64 elements = network_parameter(x->network, parameter)->elements;
+      fsdp1_operand(x, rows_of(s->dict, parameter), s->f->stored, ROLE_READ);
+      fsdp1_operand(x, h->shard, s->f->stored, ROLE_ACCUMULATE);
+      strategy_launch(x, STREAM_COMPUTE, "copy",
+                      2.0 * (double) elements * dtype_size(s->f->stored));
+    }
+  }
+}
+
 gint64
 fsdp1_load_model(StrategyContext *x)
 {
   Fsdp1 *f = fsdp1_of(x);
-  StateDict *dict = state_dict_new(FALSE, FALSE, x->global_rank);
-  const Saving s = {x, f, dict, FALSE};
+  StateDict *dict = state_dict_new(!fsdp1_shards(f), FALSE, x->global_rank);
+  const Saving s = {.x = x, .f = f, .dict = dict, .dtensors = fsdp1_is_hybrid(f->strategy)};
   initialize(x, f);
   fsdp1_save_model(x, dict);
   state_dict_read(x, dict);
   gint64 bytes = dict->bytes;
-  load_unit(&s, 0);
+  if (fsdp1_shards(f))
+    load_unit(&s, 0);
+  else
+    load_whole(&s);
   state_dict_free(x, dict);
   return bytes;
 }
@@ -323,7 +401,7 @@ void
 fsdp1_load_full(StrategyContext *x, StateDict *dict)
 {
   Fsdp1 *f = fsdp1_of(x);
-  const Saving s = {x, f, dict, FALSE};
+  const Saving s = {.x = x, .f = f, .dict = dict};
   initialize(x, f);
   load_full_unit(&s, 0);
 }

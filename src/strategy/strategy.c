@@ -268,10 +268,28 @@ strategy_move_to_device(StrategyContext *x, int parameter)
   p->local_elements = network_parameter(x->network, parameter)->elements;
 }
 
+/* A tied weight is visited twice: the second time it is there. */
+static void
+move_parameter(StrategyContext *x, int parameter)
+{
+  ParameterState *p = &x->parameters[parameter];
+  if (live_storage_space(x->live, p->sharded) == SPACE_HOST)
+    strategy_move_to_device(x, parameter);
+  p->unsharded = p->sharded;
+}
+
+/* On the device as it is made, or by model.to(device): modules in order, adapters in their places.
+ */
 void
 strategy_construct_whole(StrategyContext *x)
 {
-  strategy_visit_whole(x, construct_whole_parameter, NULL);
+  if (x->plan->phases.initialize.on != INITIALIZE_ON_CPU) {
+    strategy_visit_whole(x, construct_whole_parameter, NULL);
+    return;
+  }
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    construct_host_parameter(x, (int) i);
+  strategy_visit_construction(x, move_parameter, NULL);
 }
 
 void

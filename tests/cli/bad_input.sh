@@ -283,6 +283,8 @@ options "an assignment without a key" "--set '=8': key=value" "$@" --set =8
 options "an assignment with an empty section" "--set 'mesh..shard=8': key=value" "$@" --set mesh..shard=8
 options "an assignment through a value" "'shard' in plan.json is not a section" "$@" --set mesh.shard.x=8
 options "an assignment to an unknown key" "unknown key 'mesh.shards'; did you mean 'shard'?" "$@" --set mesh.shards=8
+options "an assignment into an array" "--set ranks.slow.0.rank=3: plan.json: key 'ranks.slow': an array is needed" \
+  "$@" --set ranks.slow.0.rank=3
 options "an assignment of another type" "key 'mesh.shard': a whole number is needed" "$@" --set mesh.shard=eight
 options "a rank beyond the mesh" "--rank: 8 is not in 0..7" "$@" --rank 8
 options "a negative rank" "--rank: -1 is not in 0.." "$@" --rank=-1
@@ -291,6 +293,10 @@ options "no steps" "--steps: 0 is not in 1..10000" "$@" --steps 0
 options "negative steps" "--steps: -1 is not in 1..10000" "$@" --steps=-1
 options "too many steps" "--steps: 10001 is not in 1..10000" "$@" --steps 10001
 options "steps that are no number" "--steps" "$@" --steps few
+refused "more ranks than are simulated one by one" "--all-ranks: 16385 ranks are more than the 16384" \
+  run "$@" --all-ranks --set mesh.shard=16385
+refused "jitter of more ranks than that" "key 'ranks.jitter': 16385 ranks would be simulated one by one" \
+  run "$@" --set mesh.shard=16385 --set ranks.jitter=0.1
 refused "a step beyond the last" "--step: 3 is not in 0..2" lower "$@" --steps 2 --step 3
 refused "a step before the construction" "--step: -1 is not in 0..2" lower "$@" --steps 2 --step=-1
 refused "a Program of one step" "--program prints all of it: not together with --step" lower "$@" --program --step 1

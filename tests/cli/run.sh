@@ -115,8 +115,55 @@ ok "and is named too" grep -q 'rank 0' out
 answers "with room for both it fits" 0 run three.json --rank 1 --memory-limit 280MiB --plan ddp \
   --set mesh.replicate=2 --set batch.sequence_length=64 --set precision=null --set ddp.zero_redundancy_optimizer=true
 
+# What the CPU writes is no op of the Program: an offloaded optimizer's states are there when a state dict reads them.
+for state in full sharded; do
+  answers "a $state state dict of an offloaded optimizer is in order" 0 lower tiny --check --set fsdp.cpu_offload=true \
+    --set mesh.shard=2 --set phases.save.state=$state
+done
+# One token of one sequence: a row is as large as the vector that it is multiplied with.
+sed 's/"torchtitan"/"transformers"/' "$HIGHWATER_MODELS/network/tiny.json" >one.json
+for family in tiny one.json gpt2; do
+  answers "one token is enough for $family" 0 run "$family" --set batch.sequence_length=1
+done
+
 # A tied weight that groups cannot share counts twice, and the report says so.
 answers "a tied model in groups of their own" 0 run llama-3.2-1b --verbose
 ok "its output layer has a weight of its own" grep -q '^The tied output layer counts with a weight of its own' out
 ok "times before the device has begun are explained" grep -q 'the host may run ahead' out
+
+answers "a trace is written" 0 run tiny --chrome-trace trace.json --json
+peak=$(sed -n 's/.*"peak_allocated_bytes":[[:space:]]*\([0-9]*\),*$/\1/p' out | sort -n | tail -n 1)
+most=$(sed -n 's/.*"name":"allocated".*"bytes":\([0-9]*\)}}.*/\1/p' trace.json | sort -n | tail -n 1)
+ok "its counter peaks where the report does, to the byte" test "$peak" = "$most"
+# The gather of layers.1 in the last step ends before the first kernel of its forward begins; its reduction begins
+# after the last kernel of its backward.
+awk -F'"ts":' '/"cat":"kernel"/ { split($2, a, /[,}]/); ts = a[1]; module = $0; sub(/.*"module":"/, "", module); sub(/".*/, "", module)
+  if (/ncclDevKernel_AllGather/ && module == "layers.1") gathers[++g] = ts
+  else if (/ncclDevKernel_ReduceScatter/ && module == "layers.1") reduces[++r] = ts
+  else if (!/nccl/ && module ~ /^layers\.1\./) kernels[++k] = ts }
+  END { exit !(g >= 3 && r >= 3 && k > 0 && gathers[1] < kernels[1] && reduces[1] > kernels[1]) }' trace.json
+ok "gathers come before kernels of their group, reductions after" test $? -eq 0
+# Three products of equal size: forward has one each, and of the gradients only the last weight's is computed.  That is 4
+# of the 9 products of a step in which all train.
+echo '{"family": "blocks", "hidden": 1024, "loss": "sum", "embedding": false, "head": false,
+  "blocks": [{"repeat": 3, "ops": [{"op": "linear"}]}]}' >products.json
+work() {
+  "$highwater" run products.json --plan ddp --json "$@" | tr -d ',\t' |
+    awk -F: '$1 == "\"step_s\"" {step = $2} $1 == "\"mfu\"" {mfu = $2} END {printf "%.9f", step * mfu * 1e6}'
+}
+all=$(work)
+last=$(work --set 'trainable=["layers.2.*"]')
+ok "gradients of frozen weights are no work of the model's" \
+  awk "BEGIN {exit !($last > 0 && $last / $all > 3.99 / 9 && $last / $all < 4.01 / 9)}"
+run run tiny --cluster h100-8 --set 'ranks.slow=[{"rank": 3, "compute": 2}]'
+ok "what a slow rank costs stands with the step" prints "of waiting for other ranks"
+run run tiny --all-ranks
+ok "equal ranks have no slowest" prints "all are equally fast"
+run run tiny --set compile=per_block --set activation_checkpointing=null
+ok "the heading says that nothing is checkpointed" prints "no checkpointing"
+ok "and that blocks are compiled" prints "compiled blocks"
+run run llama-3.2-1b --set fsdp.prefetch_budget=2GiB
+ok "what a prefetch budget reserves stands beside what it allocates" grep -q 'the peak is .* higher, .* are reserved' out
+run run llama-3-70b --plan lora --cluster rtx4090-8
+ok "a model too large for one GPU is not told to be sharded while it is built" sh -c '! grep -q zero_init out && grep -q "DOES NOT FIT" out'
 finish
