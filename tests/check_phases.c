@@ -447,6 +447,35 @@ START_TEST(hybrid_shards_are_cloned_from_clones_of_the_whole)
 }
 END_TEST
 
+/* Tables are made for the evaluation's longer sequences; what FSDP2 casts for a block in training
+ * is a slice of them: 64 positions of 16 numbers, cosines and sines. */
+START_TEST(a_block_casts_its_part_of_a_longer_table)
+{
+  g_autofree char *network =
+      g_strdup_printf("{'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 160,"
+                      " 'num_hidden_layers': %d, 'num_attention_heads': 4, 'vocab_size': 256,"
+                      " 'implementation': {'code': 'torchtitan', 'rope': 'rotate_half'}}",
+                      2);
+  const char *const set[] = {"phases.evaluate.sequence_length=640", NULL};
+  g_autoptr(Simulated) s = simulation_lower(&(Simulation){network, fsdp2, set, 0}, 1);
+  const Program *program = s->lowered->program;
+  const GArray *ops = program_step(program, 0)->ops;
+  int training = 0, evaluating = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    if (strcmp(program_text(program, storage->what), "cast input") != 0)
+      continue;
+    training += storage->bytes == 64 * 16 * 2;
+    evaluating += storage->bytes == 640 * 16 * 2;
+  }
+  ck_assert_int_eq(training, 2 * 2);
+  ck_assert_int_eq(evaluating, 2 * 2);
+}
+END_TEST
+
 /* cross_entropy_loss holds the logarithms in bf16 until it returns, beside the fp32 copy for which
  * autocast asks: when the loss is made both are there. */
 START_TEST(an_evaluation_in_autocast_holds_the_logarithms_for_the_loss)
@@ -736,6 +765,26 @@ START_TEST(fsdp1_gathers_a_tied_weight_under_both_names)
 }
 END_TEST
 
+/* Whole parameters wait in the state dict that is broadcast, a tied one under both names. */
+START_TEST(a_whole_checkpoint_of_whole_parameters_is_there_beside_them)
+{
+  static const char ddp[] =
+      "{'strategy': 'ddp', 'mesh': {'replicate': 4}, 'batch': {'sequence_length': 64}}";
+  g_autofree char *untied = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *tied = g_strconcat("{'tie_word_embeddings': true, ", untied + 1, NULL);
+  const char *const networks[] = {untied, tied};
+  const char *const set[] = {"phases.load.optimizer=false", "phases.load.state=full", NULL};
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(Simulated) s =
+        simulation_execute(&(Simulation){networks[i], ddp, set, 3}, 1, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                     4 * MODEL_ELEMENTS + (2 * LAYERS + 1) * 256);
+  }
+}
+END_TEST
+
 START_TEST(after_a_restore_the_first_step_is_like_the_others)
 {
   const char *const set[] = {"phases.load.from.strategy=zero3", "phases.load.from.shard=3", NULL};
@@ -768,6 +817,26 @@ START_TEST(fsdp1_has_a_whole_model_on_the_device_to_load_one)
     ck_assert_int_eq(range->end_allocated, range->start_allocated);
     ck_assert_int_eq(moved_by(s, "load")->state_bytes, rank == 0 ? 4 * MODEL_ELEMENTS : 0);
   }
+}
+END_TEST
+
+/* A tied weight is sent under both of its names, and is one in the root's flat parameter. */
+START_TEST(fsdp1_has_a_tied_weight_twice_to_load_it)
+{
+  const char *const set[] = {"phases.load.state=full", "phases.load.optimizer=false", NULL};
+  g_autofree char *untied = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *tied =
+      g_strdup_printf("{'tie_word_embeddings': true, %s", strchr(untied, '{') + 1);
+  const char *const networks[] = {untied, tied};
+  gint64 rise[2];
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){networks[i], strategies_tried[2], set, 0}, 2, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    rise[i] = range->peak_allocated - range->start_allocated;
+    ck_assert_int_eq(moved_by(s, "load")->state_bytes, 4 * MODEL_ELEMENTS);
+  }
+  ck_assert_int_eq(rise[0] - rise[1], 4 * 256 * 64);
 }
 END_TEST
 
@@ -1106,6 +1175,7 @@ test_suite(void)
   tcase_add_loop_test(evaluation, every_strategy_evaluates_and_keeps_the_rules_of_programs, 0,
                       G_N_ELEMENTS(strategies_tried));
   tcase_add_test(evaluation, memory_that_runs_out_in_an_evaluation_does_not_fit);
+  tcase_add_test(evaluation, a_block_casts_its_part_of_a_longer_table);
   tcase_add_test(evaluation, an_evaluation_in_autocast_holds_the_logarithms_for_the_loss);
   suite_add_tcase(suite, evaluation);
   TCase *saving = tcase_create("saving");
@@ -1139,8 +1209,10 @@ test_suite(void)
   tcase_add_test(restoring, fsdp1_reads_rows_and_spreads_them_over_flat_parameters);
   tcase_add_test(restoring, fsdp1_without_sharding_reads_a_clone_of_everything);
   tcase_add_test(restoring, fsdp1_gathers_a_tied_weight_under_both_names);
+  tcase_add_test(restoring, a_whole_checkpoint_of_whole_parameters_is_there_beside_them);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
   tcase_add_test(restoring, fsdp1_has_a_whole_model_on_the_device_to_load_one);
+  tcase_add_test(restoring, fsdp1_has_a_tied_weight_twice_to_load_it);
   tcase_add_test(restoring, what_fsdp1_cannot_load_yet_is_refused_by_name);
   tcase_add_loop_test(
       restoring, deepspeed_reads_the_model_everywhere_and_each_part_of_the_optimizer_once, 0, 4);

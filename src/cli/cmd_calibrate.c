@@ -9,6 +9,7 @@
 #include "cli/registry.h"
 #include "import/kineto_trace.h"
 #include "import/nccl_tests_table.h"
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -224,12 +225,36 @@ answer(const CalibrateArguments *arguments, const Inputs *inputs, GError **error
   return inputs->refused->len > 0 ? EXIT_ANSWER_NO : EXIT_ANSWER_YES;
 }
 
+/* What the options say of all tables has to be true of each. */
+static gboolean
+check_shapes(const CalibrateArguments *arguments, const Inputs *inputs, GError **error)
+{
+  for (guint i = 0; i < inputs->tables->len; i++) {
+    const NcclTestsTable *table = g_ptr_array_index(inputs->tables, i);
+    if (arguments->nodes <= table->ranks)
+      continue;
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "calibrate: --nodes: %d nodes are more than the %d ranks of %s:%d",
+                arguments->nodes, table->ranks, table->file, table->line);
+    return FALSE;
+  }
+  return TRUE;
+}
+
 static int
 calibrate_files(const CalibrateArguments *arguments, char **positionals, GError **error)
 {
   int status = EXIT_BAD_INPUT;
+  if (arguments->device) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "calibrate: --device is for measuring and for stored samples: tables have no "
+                "constants of a device");
+    return status;
+  }
   Inputs inputs = read_files(arguments, positionals);
-  if (inputs.tables->len > 0) {
+  if (inputs.tables->len > 0 && !check_shapes(arguments, &inputs, error)) {
+    status = EXIT_BAD_INPUT;
+  } else if (inputs.tables->len > 0) {
     status = answer(arguments, &inputs, error);
   } else {
     g_set_error_literal(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
@@ -270,6 +295,12 @@ fit_again(const CalibrateArguments *arguments, char **positionals, int *status, 
   g_autofree char *text = json_text_load(arguments->from[0], &length, NULL);
   if (!text || !measurements_recognized(text, length))
     return FALSE;
+  *status = EXIT_BAD_INPUT;
+  if (arguments->ranks || arguments->nodes) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "calibrate: --ranks and --nodes are for tables: stored samples say theirs");
+    return TRUE;
+  }
   CalibrateRequest request = request_of(arguments);
   *status = calibrate_samples(&request, json_text_name(arguments->from[0]), text, length, error);
   return TRUE;
@@ -345,6 +376,31 @@ misplaced(const CalibrateArguments *a, char **positionals)
   return NULL;
 }
 
+/* Is it the same file, whatever its names?  FALSE too where one does not exist. */
+static gboolean
+same_file(const char *a, const char *b)
+{
+  GStatBuf x, y;
+  return g_stat(a, &x) == 0 && g_stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+         x.st_ino == y.st_ino;
+}
+
+/* Measurements are not to be lost: neither file that is written is one that is read, or the other.
+ */
+static gboolean
+check_output(const CalibrateArguments *a, char **positionals, GError **error)
+{
+  gboolean same = a->output && a->samples && g_str_equal(a->output, a->samples);
+  char **const lists[] = {a->from, a->from ? positionals : NULL};
+  for (gsize k = 0; k < G_N_ELEMENTS(lists) && a->output; k++)
+    for (char **path = lists[k]; path && *path; path++)
+      same = same || same_file(*path, a->output);
+  if (same)
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "calibrate: --output: '%s' holds the measurements: give another file", a->output);
+  return !same;
+}
+
 static gboolean
 check_arguments(const CalibrateArguments *arguments, char **positionals, GError **error)
 {
@@ -390,7 +446,8 @@ run(int argc, char **argv, GError **error)
   g_auto(GStrv) positionals = NULL;
   int status = EXIT_BAD_INPUT;
   if (command_parse(&command_calibrate, argc, argv, entries, 0, -1, &positionals, error)) {
-    if (check_arguments(&arguments, positionals, error))
+    if (check_arguments(&arguments, positionals, error) &&
+        check_output(&arguments, positionals, error))
       status = calibrate(&arguments, positionals, error);
   } else if (!*error) {
     status = EXIT_ANSWER_YES;

@@ -162,10 +162,9 @@ check_number(const SimulatedRanks *set, int classes, GError **error)
   if (classes <= MOST_SIMULATED)
     return TRUE;
   if (!set->request->all_ranks)
-    return plan_spec_refuse(
-        plan, error, plan->ranks.jitter > 0 ? "ranks.jitter" : "ranks.slow",
-        "%d ranks would be simulated one by one, which is done for up to %d", classes,
-        MOST_SIMULATED);
+    return plan_spec_refuse(plan, error, plan->ranks.jitter > 0 ? "ranks.jitter" : "ranks.slow",
+                            "%d ranks would be simulated one by one, which is done for up to %d",
+                            classes, MOST_SIMULATED);
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
               "--all-ranks: %d ranks are more than the %d that are simulated one by one", classes,
               MOST_SIMULATED);

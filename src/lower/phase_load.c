@@ -155,7 +155,13 @@ typedef struct {
   DType dtype;
   gint32 communicator; /* of all ranks: for a full state */
   gint64 bytes;        /* read by this rank */
+  GArray *received;    /* Received: whole tensors that wait until all are there */
 } Loading;
+
+typedef struct {
+  StorageId whole, into;
+  gint64 bytes;
+} Received;
 
 static StorageId
 allocate(const Loading *l, Space space, gint64 bytes, int parameter, Category category)
@@ -221,6 +227,8 @@ receive_whole(Loading *l, int parameter)
   return whole;
 }
 
+/* Of a DTensor each rank takes its part at once (_distribute_tensors); another tensor waits in the
+ * state dict until all are there (_broadcast_tensors). */
 static void
 load_tensor(Loading *l, int parameter, StorageId into)
 {
@@ -229,9 +237,26 @@ load_tensor(Loading *l, int parameter, StorageId into)
     read_part(l, parameter, into, part);
     return;
   }
-  StorageId whole = receive_whole(l, parameter); /* each rank takes its part */
-  copy(l, whole, into, part);
-  live_storage_drop(l->x->live, whole);
+  Received received = {receive_whole(l, parameter), into, part};
+  if (l->w->strategy->full_tensor == NULL || l->x->parameters[parameter].ignored) {
+    g_array_append_val(l->received, received);
+    return;
+  }
+  copy(l, received.whole, into, part);
+  live_storage_drop(l->x->live, received.whole);
+}
+
+/* module.load_state_dict(), and then the state dict goes. */
+static void
+load_received(Loading *l)
+{
+  for (guint i = 0; i < l->received->len; i++) {
+    const Received *r = &g_array_index(l->received, Received, i);
+    copy(l, r->whole, r->into, r->bytes);
+  }
+  for (guint i = 0; i < l->received->len; i++)
+    live_storage_drop(l->x->live, g_array_index(l->received, Received, i).whole);
+  g_array_set_size(l->received, 0);
 }
 
 static void
@@ -261,22 +286,6 @@ load_whole_model(Loading *l)
   state_dict_free(x, dict);
 }
 
-static void
-load_model(Loading *l)
-{
-  const Strategy *strategy = l->w->strategy;
-  if (l->x->plan->phases.load.state == STATE_FULL && strategy->load_full != NULL) {
-    load_whole_model(l);
-    return;
-  }
-  if (strategy->load_model != NULL) {
-    l->bytes = strategy->load_model(l->x);
-    return;
-  }
-  for (guint i = 0; i < l->x->network->parameters->len; i++)
-    load_tensor(l, (int) i, l->x->parameters[i].sharded);
-}
-
 /* ---- the phase ---- */
 
 /* A step counter is a number in the state dict, 4 bytes wherever it is kept. */
@@ -293,6 +302,31 @@ load_optimizer(Loading *l)
     for (int k = 0; k < moments; k++)
       load_tensor(l, (int) i, t->moment[k]);
   }
+  load_received(l);
+}
+
+/* A tied weight comes under both of its names where it waits. */
+static void
+load_model(Loading *l)
+{
+  const Network *n = l->x->network;
+  for (guint i = 0; i < n->parameters->len; i++)
+    load_tensor(l, (int) i, l->x->parameters[i].sharded);
+  if (n->tied_module >= 0 && l->received->len > 0)
+    load_tensor(l, n->tied_weight, l->x->parameters[n->tied_weight].sharded);
+  load_received(l);
+}
+
+static void
+load_weights(Loading *l)
+{
+  const Strategy *strategy = l->w->strategy;
+  if (l->x->plan->phases.load.state == STATE_FULL && strategy->load_full != NULL)
+    load_whole_model(l);
+  else if (strategy->load_model != NULL)
+    l->bytes = strategy->load_model(l->x);
+  else
+    load_model(l);
 }
 
 static gint32
@@ -309,7 +343,10 @@ phase_load(StepWalk *w, const LoadMap *map)
   StrategyContext *x = w->x;
   const PlanSpec *plan = x->plan;
   gboolean full = plan->phases.load.state == STATE_FULL;
-  Loading l = {.w = w, .x = x, .dtype = plan->precision.parameters};
+  Loading l = {.w = w,
+               .x = x,
+               .dtype = plan->precision.parameters,
+               .received = g_array_new(FALSE, FALSE, sizeof(Received))};
   if (full)
     l.communicator = world_communicator(x);
   program_builder_set_module(x->builder, -1);
@@ -319,11 +356,12 @@ phase_load(StepWalk *w, const LoadMap *map)
       plan->phases.load.optimizer && plan->optimizer.name != OPTIMIZER_NONE && !engine;
   if (states && !full)
     optimizer_make_states(x, w->optimizer);
-  load_model(&l);
+  load_weights(&l);
   if (states && full)
     optimizer_make_states(x, w->optimizer);
   if (states)
     load_optimizer(&l);
+  g_array_unref(l.received);
   program_builder_pop(x->builder);
   LoweredPhase moved = {.name = "load", .state_bytes = l.bytes, .rank_0_bytes = -1};
   moved.others_bytes = -1;

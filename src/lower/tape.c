@@ -271,9 +271,12 @@ static void
 run_enter(Tape *t, Activation *a, const Statement *s)
 {
   TensorRef args[STATEMENT_SLOTS];
-  for (int i = 0; i < s->ins; i++)
+  const ValueInfo *infos[STATEMENT_SLOTS];
+  for (int i = 0; i < s->ins; i++) {
     args[i] = a->slots[s->in[i]];
-  tape_enter_module(t, a->place.first_module + s->a, s->ins, args);
+    infos[i] = &g_array_index(a->function->values, ValueInfo, s->in[i]);
+  }
+  tape_enter_module(t, a->place.first_module + s->a, s->ins, args, infos);
   for (int i = 0; i < s->outs; i++) {
     a->slots[s->out[i]] = args[i];
     a->filled[s->out[i]] = TRUE;

@@ -21,15 +21,18 @@ has_mixed_precision(const PlanSpec *plan)
   return plan->precision.compute != stored || plan->precision.reduce != stored;
 }
 
-/* cast_forward_inputs: floating tensors come in the compute dtype. */
+/* cast_forward_inputs: floating tensors come in the compute dtype.  What comes may be a part of its
+ * storage, as tables are that are made for longer sequences. */
 static void
-cast_input(Tape *t, TensorRef *ref, int module)
+cast_input(Tape *t, TensorRef *ref, const ValueInfo *info, int module)
 {
   DType want = t->network->shape.precision.weights, have = (DType) ref->dtype;
   gboolean floating = have == DTYPE_FP32 || have == DTYPE_BF16 || have == DTYPE_FP16;
   if (!floating || have == want || ref->storage == NO_STORAGE)
     return;
-  gint64 bytes = live_storage_bytes(t->live, ref->storage) / dtype_size(have) * dtype_size(want);
+  gint64 part = value_bytes(info) / dtype_size((DType) info->dtype);
+  gint64 elements = MIN(live_storage_bytes(t->live, ref->storage) / dtype_size(have), part);
+  gint64 bytes = elements * dtype_size(want);
   StoragePurpose purpose = {CATEGORY_ACTIVATION, module,
                             program_builder_name(t->builder, "cast input")};
   TensorRef cast = tape_new_tensor(t, bytes, want, purpose);
@@ -80,7 +83,7 @@ after_module(Tape *t, int module, TensorRef *output)
 
 /* Hooks before a module's forward(): args become what it receives, with references of their own. */
 void
-tape_enter_module(Tape *t, int module, int n, TensorRef *args)
+tape_enter_module(Tape *t, int module, int n, TensorRef *args, const ValueInfo *const *infos)
 {
   const Strategy *s = t->strategy;
   program_builder_set_module(t->builder, module);
@@ -100,7 +103,7 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args)
   }
   if (s->casts_inputs && has_mixed_precision(t->x->plan))
     for (int i = 0; i < n; i++)
-      cast_input(t, &args[i], module);
+      cast_input(t, &args[i], infos[i], module);
   s->before_forward(t->x, unit);
   const Unit *u = g_ptr_array_index(t->x->units, (guint) unit);
   if (s->marks_inputs && u->parameters->len > 0 && args[0].node >= 0)
@@ -137,9 +140,13 @@ static TensorRef
 call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   TensorRef received[STATEMENT_SLOTS];
+  const ValueInfo *infos[STATEMENT_SLOTS];
+  const Function *f = network_function(t->network, place.function);
   memcpy(received, args, sizeof(TensorRef) * (gsize) n);
+  for (int i = 0; i < n; i++) /* arguments are the first slots */
+    infos[i] = &g_array_index(f->values, ValueInfo, i);
   int module = place.first_module;
-  tape_enter_module(t, module, n, received);
+  tape_enter_module(t, module, n, received, infos);
   gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
   int compiled = network_block(t->network, block)->compiled;
   TensorRef result = compiled >= 0 ? compiled_run(t, compiled, place, received)

@@ -165,8 +165,9 @@ void tape_play(Tape *t, OpRun *run, int first, int end);
 
 /* ---- tape_modules.c ---- */
 
-/* Hooks before a module's forward(): args become what it receives, with references of their own. */
-void tape_enter_module(Tape *t, int module, int n, TensorRef *args);
+/* Hooks before a module's forward(): args, of these shapes, become what it receives, with
+ * references of their own. */
+void tape_enter_module(Tape *t, int module, int n, TensorRef *args, const ValueInfo *const *infos);
 /* Hooks after it, on its output. */
 void tape_exit_module(Tape *t, int module, TensorRef *output);
 /* Calls a block, which `function` computes, with hooks and checkpointing as the plan says. */

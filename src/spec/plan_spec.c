@@ -233,6 +233,8 @@ read_ranks(JsonReader *reader, PlanSpec *spec)
     read_slow_rank(section, spec, i);
   spec->ranks.jitter = json_reader_double(section, "jitter", 0, 0, JITTER_MAX);
   spec->ranks.seed = json_reader_int(section, "seed", 1, 0, (gint64) 1 << 53);
+  if (spec->ranks.seed != 1 && spec->ranks.jitter <= 0)
+    json_reader_fail(section, "seed", "has a meaning only with jitter");
   json_reader_finish(section, NULL);
 }
 

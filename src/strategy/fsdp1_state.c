@@ -381,15 +381,15 @@ load_full_unit(const Saving *s, int index)
 {
   Fsdp1 *f = s->f;
   Handle *h = &f->handles[index];
-  int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
-  g_autofree StorageId *whole = g_new(StorageId, MAX(h->count, 1));
+  int module = g_array_index(h->unit->modules, int, 0), next = index + 1, n = names_of(s, h);
+  g_autofree StorageId *whole = g_new(StorageId, MAX(n, 1));
   StorageId full = h->count > 0 ? unshard(s, h) : NO_STORAGE;
   while (next < f->count &&
          strategy_module_contains(s->x->network, module,
                                   g_array_index(f->handles[next].unit->modules, int, 0)))
     next = load_full_unit(s, next);
-  for (int i = 0; i < h->count; i++) {
-    whole[i] = rows_of(s->dict, h->parameter[i]);
+  for (int i = 0; i < n; i++) {
+    whole[i] = rows_of(s->dict, named(s, h, i));
     live_storage_hold(s->x->live, whole[i]);
   }
   if (h->count > 0)

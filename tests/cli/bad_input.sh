@@ -218,6 +218,7 @@ plan "a checkpoint of an unknown strategy" "key 'phases.load.from.strategy': 'ze
   '{"phases": {"load": {"from": {"strategy": "zero4"}}}}'
 plan "an unshard that never ends" "key 'retain[0].until': an unshard ends with its step" \
   '{"retain": [{"group": "root", "as": "unsharded", "until": "end_of_run"}]}'
+plan "a seed of nothing" "key 'ranks.seed': has a meaning only with jitter" '{"ranks": {"seed": 5}}'
 plan "patterns that match nothing" "key 'trainable': 'layer.*' matches no parameter" '{"trainable": ["layer.*"]}'
 plan "nothing that trains" "key 'trainable': nothing trains" '{"trainable": ["!*"]}'
 plan "adapters on nothing" "key 'lora.targets': 'proj' names no linear layer" '{"lora": {"rank": 4, "targets": ["proj"]}}'

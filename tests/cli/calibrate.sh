@@ -143,6 +143,12 @@ refuses "a trace that names no GPU needs a device" "name it by --device" calibra
 answers "which may be given" 0 calibrate --from nameless.json --device h100-sxm-80gb --output nameless.cluster
 answers "and then makes a cluster" 0 run tiny --cluster nameless.cluster --json
 refuses "options for measuring do not go with files" "are for measuring, not for --from" calibrate --from two.txt --budget 5min
+refuses "no file of measurements is overwritten" "'./two.txt' holds the measurements" \
+  calibrate --from inside.txt two.txt --output ./two.txt
+refuses "nor are samples by the cluster" "'x.json' holds the measurements" calibrate --samples x.json --output x.json
+refuses "a node has a rank at least" "--nodes: 17 nodes are more than the 16 ranks of two.txt" calibrate --from two.txt --nodes 17
+refuses "tables have no device" "--device is for measuring and for stored samples" calibrate --from two.txt --device h100-sxm-80gb
+refuses "stored samples say their ranks" "--ranks and --nodes are for tables" calibrate --from samples.json --ranks 8
 refuses "a budget is a time" "is not a time up to a day" calibrate --budget 5lightyears
 refuses "a plan needs a network" "--plan and --set need a network" calibrate --plan fsdp2
 refuses "ranks are for tables" "are for tables of --from" calibrate --ranks 8
