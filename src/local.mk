@@ -205,6 +205,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
+  src/strategy/fsdp1_optimizer_state.c \
   src/strategy/fsdp1_state.c \
   src/strategy/fsdp2_init.c \
   src/strategy/fsdp2_state.c \

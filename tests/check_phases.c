@@ -366,6 +366,42 @@ START_TEST(a_sharded_state_dict_of_whole_flat_parameters_is_full)
 }
 END_TEST
 
+static const char *const saves_all[] = {"phases.save.state=full", "phases.save.optimizer=true",
+                                        NULL};
+static const char *const saves_rows[] = {"phases.save.state=sharded", "phases.save.optimizer=true",
+                                         NULL};
+
+/* Weights and both moments are cloned whole, norms rounded up to 512 bytes; while the last unit's
+ * second moment is cut, which by name is the root's, it is there gathered and as a shard. */
+START_TEST(fsdp1_gathers_the_optimizer_unit_by_unit)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(Simulated) s = simulation_execute(
+      &(Simulation){network, strategies_tried[2], saves_all, 0}, 2, WITHOUT_LIMIT);
+  g_autoptr(GError) error = NULL;
+  const Range *range = beyond_range(s->recording, "save", 2);
+  gint64 whole = 4 * MODEL_ELEMENTS + 256 * (2 * LAYERS + 1), root = 4 * (2 * 256 * 64 + 64);
+  gint64 shard = (root / 8 + 511) / 512 * 512;
+  ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+  ck_assert_int_eq(range->end_allocated - range->start_allocated, 3 * whole);
+  ck_assert_int_eq(range->peak_allocated - range->end_allocated, root + 256 + shard);
+  ck_assert_int_eq(moved_by(s, "save")->state_bytes, 12 * MODEL_ELEMENTS + 4 * (9 * LAYERS + 3));
+}
+END_TEST
+
+START_TEST(fsdp1_writes_each_row_of_the_optimizer_once)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  gint64 sum = 0;
+  for (int rank = 0; rank < 8; rank++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], saves_rows, rank}, 2, WITHOUT_LIMIT);
+    sum += moved_by(s, "save")->state_bytes;
+  }
+  ck_assert_int_eq(sum, 12 * MODEL_ELEMENTS + 8 * 4 * (9 * LAYERS + 3));
+}
+END_TEST
+
 /* Clones for the state dict that the last step's save makes, and what they are in bytes. */
 static int
 clones_made(const Simulated *s, gint64 *bytes)
@@ -784,6 +820,68 @@ START_TEST(after_a_restore_the_first_step_is_like_the_others)
 }
 END_TEST
 
+/* The whole state dict, norms rounded up to 512 bytes, is on every rank; beside it the root's flat
+ * parameter, which rounding makes 256 bytes longer, and a layer's. */
+START_TEST(fsdp1_has_a_whole_model_on_the_device_to_load_one)
+{
+  const char *const set[] = {"phases.load.state=full", "phases.load.optimizer=false", NULL};
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  gint64 dict = 4 * MODEL_ELEMENTS + 256 * (2 * LAYERS + 1);
+  gint64 root = 4 * (2 * 256 * 64 + 64) + 256;
+  for (int rank = 0; rank < 8; rank += 7) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){network, strategies_tried[2], set, rank}, 2, WITHOUT_LIMIT);
+    g_autoptr(GError) error = NULL;
+    const Range *range = beyond_range(s->recording, "load", 0);
+    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    ck_assert_int_eq(range->peak_allocated - range->start_allocated,
+                     dict + root + 4 * LAYER_ELEMENTS);
+    ck_assert_int_eq(range->end_allocated, range->start_allocated);
+    ck_assert_int_eq(moved_by(s, "load")->state_bytes, rank == 0 ? 4 * MODEL_ELEMENTS : 0);
+  }
+}
+END_TEST
+
+/* A tied weight is sent under both of its names, and is one in the root's flat parameter. */
+START_TEST(fsdp1_has_a_tied_weight_twice_to_load_it)
+{
+  const char *const set[] = {"phases.load.state=full", "phases.load.optimizer=false", NULL};
+  g_autofree char *untied = g_strdup_printf(network_format, LAYERS);
+  g_autofree char *tied =
+      g_strdup_printf("{'tie_word_embeddings': true, %s", strchr(untied, '{') + 1);
+  const char *const networks[] = {untied, tied};
+  gint64 rise[2];
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(Simulated) s = simulation_execute(
+        &(Simulation){networks[i], strategies_tried[2], set, 0}, 2, WITHOUT_LIMIT);
+    const Range *range = beyond_range(s->recording, "load", 0);
+    rise[i] = range->peak_allocated - range->start_allocated;
+    ck_assert_int_eq(moved_by(s, "load")->state_bytes, 4 * MODEL_ELEMENTS);
+  }
+  ck_assert_int_eq(rise[0] - rise[1], 4 * 256 * 64);
+}
+END_TEST
+
+static void
+refuses_fsdp1(const char *const *set, const char *says)
+{
+  g_autofree char *network = g_strdup_printf(network_format, LAYERS);
+  g_autoptr(GError) error = NULL;
+  Simulation simulation = {network, strategies_tried[2], set, 0};
+  ck_assert_ptr_null(simulation_try(&simulation, 1, &error));
+  ck_assert_msg(test_error_says(error, says), "%s", error->message);
+}
+
+START_TEST(what_fsdp1_cannot_load_yet_is_refused_by_name)
+{
+  const char *const states[] = {"phases.load.state=full", NULL};
+  const char *const host[] = {"phases.load.state=full", "phases.load.optimizer=false",
+                              "fsdp.cpu_offload=true", NULL};
+  refuses_fsdp1(states, "key 'phases.load.optimizer': states of the optimizer");
+  refuses_fsdp1(host, "key 'phases.load.state': a full state does not yet go with cpu_offload");
+}
+END_TEST
+
 /* ---- DeepSpeed's engine */
 
 static Simulated *
@@ -1112,6 +1210,8 @@ test_suite(void)
   tcase_add_test(saving, steps_do_not_notice_a_checkpoint);
   tcase_add_test(saving, steps_before_a_checkpoint_repeat_each_other);
   tcase_add_test(saving, deepspeed_writes_each_part_of_its_state_once);
+  tcase_add_test(saving, fsdp1_gathers_the_optimizer_unit_by_unit);
+  tcase_add_test(saving, fsdp1_writes_each_row_of_the_optimizer_once);
   tcase_add_test(saving, whole_parameters_are_not_copied_on_the_device);
   tcase_add_test(saving, what_is_kept_to_the_end_of_the_run_grows_with_each_step);
   suite_add_tcase(suite, saving);
@@ -1134,6 +1234,9 @@ test_suite(void)
   tcase_add_test(restoring, fsdp1_gathers_a_tied_weight_under_both_names);
   tcase_add_test(restoring, a_whole_checkpoint_of_whole_parameters_is_there_beside_them);
   tcase_add_test(restoring, after_a_restore_the_first_step_is_like_the_others);
+  tcase_add_test(restoring, fsdp1_has_a_whole_model_on_the_device_to_load_one);
+  tcase_add_test(restoring, fsdp1_has_a_tied_weight_twice_to_load_it);
+  tcase_add_test(restoring, what_fsdp1_cannot_load_yet_is_refused_by_name);
   tcase_add_loop_test(
       restoring, deepspeed_reads_the_model_everywhere_and_each_part_of_the_optimizer_once, 0, 4);
   tcase_add_loop_test(restoring, deepspeed_makes_moments_of_what_it_reads, 0, 4);

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "strategy/state_dict.h"
+
 struct _LoadMap {
   GArray *elements; /* gint64: that this rank reads, by rank of the source */
 };
@@ -64,10 +66,15 @@ accept(const LowerInput *in, GError **error)
   if (in->strategy->load_model == NULL)
     return plan_spec_refuse(in->plan, error, "phases.load", "not yet supported under strategy %s",
                             in->plan->strategy);
-  if (phases->load.optimizer || phases->load.state == STATE_FULL)
-    return plan_spec_refuse(in->plan, error, "phases.load",
-                            "under strategy %s only \"state\": \"sharded\" with \"optimizer\": "
-                            "false is supported yet",
+  if (phases->load.optimizer)
+    return plan_spec_refuse(in->plan, error, "phases.load.optimizer",
+                            "states of the optimizer are not yet restored under strategy %s: set "
+                            "it false",
+                            in->plan->strategy);
+  gboolean full = phases->load.state == STATE_FULL;
+  if (full && in->plan->section != NULL && plan_spec_number(in->plan, "cpu_offload") != 0)
+    return plan_spec_refuse(in->plan, error, "phases.load.state",
+                            "a full state does not yet go with cpu_offload under strategy %s",
                             in->plan->strategy);
   return TRUE;
 }
@@ -252,6 +259,33 @@ load_received(Loading *l)
   g_array_set_size(l->received, 0);
 }
 
+static void
+receive_into(Loading *l, StateDict *dict, int parameter)
+{
+  StateTensor tensor = {
+      .storage = receive_whole(l, parameter), .dtype = l->dtype, .parameter = parameter};
+  tensor.bytes = network_parameter(l->x->network, parameter)->elements * dtype_size(l->dtype);
+  state_dict_add(l->x, dict, &tensor);
+}
+
+/* Where parameters are no DTensors, the whole state dict is there on every rank before any of it is
+ * loaded (_broadcast_tensors); a tied weight under both of its names. */
+static void
+load_whole_model(Loading *l)
+{
+  StrategyContext *x = l->x;
+  StateDict *dict = state_dict_new(TRUE, FALSE, x->global_rank);
+  for (guint i = 0; i < x->network->modules->len; i++) {
+    const Module *m = network_module(x->network, (int) i);
+    for (int k = 0; k < m->parameter_count; k++)
+      receive_into(l, dict, m->first_parameter + k);
+    if ((int) i == x->network->tied_module)
+      receive_into(l, dict, x->network->tied_weight);
+  }
+  l->w->strategy->load_full(x, dict);
+  state_dict_free(x, dict);
+}
+
 /* ---- the phase ---- */
 
 /* A step counter is a number in the state dict, 4 bytes wherever it is kept. */
@@ -283,6 +317,18 @@ load_model(Loading *l)
   load_received(l);
 }
 
+static void
+load_weights(Loading *l)
+{
+  const Strategy *strategy = l->w->strategy;
+  if (l->x->plan->phases.load.state == STATE_FULL && strategy->load_full != NULL)
+    load_whole_model(l);
+  else if (strategy->load_model != NULL)
+    l->bytes = strategy->load_model(l->x);
+  else
+    load_model(l);
+}
+
 static gint32
 world_communicator(StrategyContext *x)
 {
@@ -310,10 +356,7 @@ phase_load(StepWalk *w, const LoadMap *map)
       plan->phases.load.optimizer && plan->optimizer.name != OPTIMIZER_NONE && !engine;
   if (states && !full)
     optimizer_make_states(x, w->optimizer);
-  if (w->strategy->load_model != NULL)
-    l.bytes = w->strategy->load_model(x);
-  else
-    load_model(&l);
+  load_weights(&l);
   if (states && full)
     optimizer_make_states(x, w->optimizer);
   if (states)

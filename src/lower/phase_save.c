@@ -32,9 +32,15 @@ phase_save_accept(const PlanSpec *plan, const Strategy *strategy, GError **error
   if (strategy->save_model == NULL)
     return plan_spec_refuse(plan, error, "phases.save", "not yet supported under strategy %s",
                             plan->strategy);
-  if (spec->save.optimizer)
+  if (spec->save.optimizer && strategy->save_optimizer == NULL)
     return plan_spec_refuse(plan, error, "phases.save.optimizer",
                             "states of the optimizer are not yet saved under strategy %s",
+                            plan->strategy);
+  if (spec->save.optimizer && (plan_spec_number(plan, "cpu_offload") != 0 ||
+                               plan_spec_number(plan, "use_orig_params") == 0))
+    return plan_spec_refuse(plan, error, "phases.save.optimizer",
+                            "states of the optimizer are not yet saved under strategy %s with "
+                            "cpu_offload or without use_orig_params",
                             plan->strategy);
   return TRUE;
 }
@@ -110,6 +116,36 @@ add_optimizer(StepWalk *w, StateDict *dict)
   }
 }
 
+/* The strategy's own way: step counters come to the host (_allgather_state_info). */
+static void
+add_optimizer_by_strategy(StepWalk *w, StateDict *dict)
+{
+  StrategyContext *x = w->x;
+  gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
+  int moments = adam ? OPTIMIZER_MOMENTS : 1;
+  if (x->plan->optimizer.name == OPTIMIZER_NONE)
+    return;
+  guint n = x->network->parameters->len;
+  g_autofree StorageId *states = g_new(StorageId, MAX(n, 1) * OPTIMIZER_MOMENTS);
+  const StorageId *by_moment[OPTIMIZER_MOMENTS] = {states, states + n};
+  for (guint i = 0; i < n; i++) {
+    const OptimizedTensor *t = optimizer_state_tensor(w->optimizer, (int) i);
+    for (int k = 0; k < OPTIMIZER_MOMENTS; k++)
+      states[(guint) k * n + i] = t->made ? t->moment[k] : NO_STORAGE;
+    StateTensor step = {
+        .storage = NO_STORAGE, .bytes = 4, .dtype = DTYPE_FP32, .parameter = (gint32) i};
+    if (adam && network_parameter(x->network, (int) i)->trainable)
+      state_dict_add(x, dict, &step);
+    if (!t->made || t->step == NO_STORAGE)
+      continue;
+    program_builder_operand(x->builder, live_storage_tensor(x->live, t->step, DTYPE_FP32),
+                            ROLE_READ);
+    strategy_copy(x, STREAM_COMPUTE, "copy to the host", 4);
+    program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+  }
+  w->strategy->save_optimizer(x, dict, moments, by_moment);
+}
+
 /* ---- writing ---- */
 
 /* torch.save and the file system writer of torch.distributed.checkpoint take one tensor after the
@@ -160,7 +196,9 @@ phase_save(StepWalk *w)
     w->strategy->save_model(x, dict);
   else
     add_model(w, dict);
-  if (spec->save.optimizer && !w->strategy->saves_with_engine)
+  if (spec->save.optimizer && w->strategy->save_optimizer != NULL)
+    add_optimizer_by_strategy(w, dict);
+  else if (spec->save.optimizer && !w->strategy->saves_with_engine)
     add_optimizer(w, dict);
   gboolean writes = !whole || x->global_rank == 0;
   if (writes)

@@ -179,6 +179,9 @@ gboolean fsdp1_clip(StrategyContext *x);
 void fsdp1_save_model(StrategyContext *x, StateDict *dict);
 /* A sharded state dict is read into and given back.  Returns the bytes that are read. */
 gint64 fsdp1_load_model(StrategyContext *x);
+void fsdp1_save_optimizer(StrategyContext *x, StateDict *dict, int moments,
+                          const StorageId *const *states);
+void fsdp1_load_full(StrategyContext *x, StateDict *dict);
 /* Slices of flat parameters. */
 gboolean fsdp1_state_is_whole(const StrategyContext *x);
 int fsdp1_state_ranks(const StrategyContext *x);

@@ -329,6 +329,15 @@ load_unit(const Saving *s, int index)
   return next;
 }
 
+static void
+initialize(StrategyContext *x, Fsdp1 *f)
+{
+  for (int i = 0; i < f->count && !f->initialized; i++)
+    if (f->handles[i].count > 0)
+      handle_lazy_init(x, &f->handles[i]);
+  f->initialized = TRUE;
+}
+
 /* Parameters that are whole are copied into (nn.Module._load_from_state_dict). */
 static void
 load_whole(const Saving *s)
@@ -353,10 +362,7 @@ fsdp1_load_model(StrategyContext *x)
   Fsdp1 *f = fsdp1_of(x);
   StateDict *dict = state_dict_new(!fsdp1_shards(f), FALSE, x->global_rank);
   const Saving s = {.x = x, .f = f, .dict = dict, .dtensors = fsdp1_is_hybrid(f->strategy)};
-  for (int i = 0; i < f->count && !f->initialized; i++)
-    if (f->handles[i].count > 0)
-      handle_lazy_init(x, &f->handles[i]);
-  f->initialized = TRUE;
+  initialize(x, f);
   fsdp1_save_model(x, dict);
   state_dict_read(x, dict);
   gint64 bytes = dict->bytes;
@@ -366,6 +372,38 @@ fsdp1_load_model(StrategyContext *x)
     load_whole(&s);
   state_dict_free(x, dict);
   return bytes;
+}
+
+/* _full_pre_load_state_dict_hook gathers a unit for writing, its post hook writes it back; in
+ * between are those inside of it. */
+static int
+load_full_unit(const Saving *s, int index)
+{
+  Fsdp1 *f = s->f;
+  Handle *h = &f->handles[index];
+  int module = g_array_index(h->unit->modules, int, 0), next = index + 1, n = names_of(s, h);
+  g_autofree StorageId *whole = g_new(StorageId, MAX(n, 1));
+  StorageId full = h->count > 0 ? unshard(s, h) : NO_STORAGE;
+  while (next < f->count &&
+         strategy_module_contains(s->x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = load_full_unit(s, next);
+  for (int i = 0; i < n; i++) {
+    whole[i] = rows_of(s->dict, named(s, h, i));
+    live_storage_hold(s->x->live, whole[i]);
+  }
+  if (h->count > 0)
+    write_back(s, h, full, whole);
+  return next;
+}
+
+void
+fsdp1_load_full(StrategyContext *x, StateDict *dict)
+{
+  Fsdp1 *f = fsdp1_of(x);
+  const Saving s = {.x = x, .f = f, .dict = dict};
+  initialize(x, f);
+  load_full_unit(&s, 0);
 }
 
 /* ---- who holds what ---- */

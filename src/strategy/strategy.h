@@ -204,10 +204,17 @@ typedef struct {
    * alone. */
   void (*save_model)(StrategyContext *x, StateDict *dict);
   gboolean saves_with_engine;
+  /* The optimizer's state dict beside a save_model: states[k][parameter] is the k-th state of this
+   * rank's part of a parameter, or NO_STORAGE. */
+  void (*save_optimizer)(StrategyContext *x, StateDict *dict, int moments,
+                         const StorageId *const *states);
   /* Reads a sharded state of the model, each rank its rows of every parameter, and spreads it as
    * the strategy holds it; or (saves_with_engine) all that this rank wrote, the optimizer's part if
    * the plan says so.  Returns the bytes that this rank reads. */
   gint64 (*load_model)(StrategyContext *x);
+  /* Spreads a whole state dict, which is on the device, over the model.  NULL: parameters are tensors
+   * that each of its tensors can be copied into. */
+  void (*load_full)(StrategyContext *x, StateDict *dict);
   /* Refuses what load_model cannot read; with saves_with_engine only. */
   gboolean (*accept_load)(const PlanSpec *plan, const Network *network, GError **error);
   void (*begin_state)(StrategyContext *x); /* before model.state_dict() */
