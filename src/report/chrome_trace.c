@@ -2,7 +2,6 @@
  * (M).  Times are microseconds, with the nanoseconds behind the point. */
 #include "report/chrome_trace.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Processes of the trace: PyTorch's profiler numbers GPUs from 0 as processes beside the host's. */
@@ -272,7 +271,7 @@ typedef struct {
 } Launch;
 
 static int
-by_issue(const void *a, const void *b)
+by_issue(gconstpointer a, gconstpointer b)
 {
   const Launch *x = a, *y = b;
   if (x->issued != y->issued)
@@ -290,7 +289,7 @@ launches_of(const Recording *recording)
     if (is_on_device(span) && span->issued > 0)
       g_array_append_val(launches, launch);
   }
-  qsort(launches->data, launches->len, sizeof(Launch), by_issue);
+  g_array_sort(launches, by_issue);
   return launches;
 }
 
