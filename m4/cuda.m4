@@ -43,7 +43,6 @@ AS_IF([test "$highwater_nccl" = yes], [highwater_nccl=$highwater_cuda])
 AS_IF([test ! -f "$highwater_nccl/include/nccl.h"],
       [AC_MSG_ERROR([--with-nccl: no include/nccl.h in $highwater_nccl])])
 HIGHWATER_ADD_GPU_LIBRARY([$highwater_nccl], [nccl], [ncclCommSplit], [--with-nccl])
-CUDA_CPPFLAGS="$CUDA_CPPFLAGS -DHAVE_NCCL"
 ])
 
 # HIGHWATER_ADD_GPU_LIBRARY(DIR, LIBRARY, FUNCTION, SWITCH)

@@ -350,15 +350,20 @@ libhighwater_a_SOURCES += \
 # What needs CUDA, loaded when it is needed: its libraries take longer to load than a simulation takes.
 EXTRA_DIST += \
   src/calibrate/cuda_collective.c \
+  src/calibrate/cuda_collective_none.c \
   src/calibrate/cuda_gpu.c src/calibrate/cuda_gpu.h \
   src/calibrate/device_probe_cuda.c \
   src/calibrate/probe_kernels.cu src/calibrate/probe_kernels.h
 if HAVE_CUDA
 pkglibexec_PROGRAMS = device_probe_cuda.so
 device_probe_cuda_so_SOURCES = \
-  src/calibrate/cuda_collective.c \
   src/calibrate/cuda_gpu.c \
   src/calibrate/device_probe_cuda.c
+if HAVE_NCCL
+device_probe_cuda_so_SOURCES += src/calibrate/cuda_collective.c
+else
+device_probe_cuda_so_SOURCES += src/calibrate/cuda_collective_none.c
+endif
 device_probe_cuda_so_CFLAGS = -std=gnu11 $(WARNING_CFLAGS) -fPIC
 device_probe_cuda_so_LDFLAGS = -shared -Wl,-z,defs
 device_probe_cuda_so_LDADD = src/calibrate/probe_kernels.o $(CUDA_LIBS) $(GLIB_LIBS)

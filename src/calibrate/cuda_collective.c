@@ -1,10 +1,8 @@
 /* cuda_collective.c - NCCL for the CUDA probe: communicators of groups, and collectives. */
+#include <nccl.h>
 #include <string.h>
 
 #include "calibrate/cuda_gpu.h"
-
-#ifdef HAVE_NCCL
-#include <nccl.h>
 
 G_STATIC_ASSERT(sizeof(ncclUniqueId) == DEVICE_PROBE_ID_BYTES);
 
@@ -249,51 +247,3 @@ cuda_collective_run(const CudaCollective *all, const CollectiveCall *call, GErro
     done = call_one(&all->gpus[i], call, all->second, error);
   return end(done, error);
 }
-
-#else
-
-static gboolean
-refuse(GError **error)
-{
-  g_set_error(error, HIGHWATER_ERROR_CUDA, 0, "collectives need a build with --with-nccl");
-  return FALSE;
-}
-
-gboolean
-cuda_collective_make_id(char id[DEVICE_PROBE_ID_BYTES] G_GNUC_UNUSED, GError **error)
-{
-  return refuse(error);
-}
-
-gboolean
-cuda_collective_connect(const CudaCollective *all G_GNUC_UNUSED, const char *id G_GNUC_UNUSED,
-                        GError **error)
-{
-  return refuse(error);
-}
-
-gboolean
-cuda_collective_run(const CudaCollective *all G_GNUC_UNUSED,
-                    const CollectiveCall *call G_GNUC_UNUSED, GError **error)
-{
-  return refuse(error);
-}
-
-gboolean
-cuda_collective_largest(const CudaCollective *all G_GNUC_UNUSED, int *value G_GNUC_UNUSED,
-                        GError **error G_GNUC_UNUSED)
-{
-  return TRUE;
-}
-
-void
-cuda_collective_close(CudaGpu *gpu G_GNUC_UNUSED)
-{
-}
-
-void
-cuda_collective_version(char text[PROBE_TEXT] G_GNUC_UNUSED)
-{
-}
-
-#endif
