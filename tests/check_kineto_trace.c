@@ -141,20 +141,19 @@ START_TEST(what_writers_got_wrong_is_taken)
   g_autoptr(GError) error = NULL;
   g_autoptr(KinetoTrace) trace = read_text(
       "{\"traceEvents\": [" DEVICE(
-          "Memcpy", "Memcpy HtoD (Pageable -> Device)", 7,
-          0, "\"bytes\": 200, \"memory bandwidth (GB/s)\": inf") "," DEVICE("kernel",
-                                                                            "caf\xe9\n\\Kernel", 8,
-                                                                            1,
-                                                                            "\"a\": -nan, \"b\": "
-                                                                            "NaN, \"c\": "
-                                                                            "[-Infinity]") "], "
-                                                                                           "\"trace"
-                                                                                           "Name\":"
-                                                                                           " \"D:"
-                                                                                           "\\Trace"
-                                                                                           "s\\x."
-                                                                                           "json\""
-                                                                                           "}",
+          "Memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 0,
+          "\"bytes\": 200, \"memory bandwidth (GB/s)\": inf") "," DEVICE("kernel",
+                                                                         "caf\xe9\n\\Kernel", 8, 1,
+                                                                         "\"a\": -nan, \"b\": "
+                                                                         "NaN, \"c\": "
+                                                                         "[-Infinity]") "], "
+                                                                                        "\"trace"
+                                                                                        "Name\":"
+                                                                                        " \"D:"
+                                                                                        "\\Trace"
+                                                                                        "s\\x."
+                                                                                        "json\""
+                                                                                        "}",
       &error);
   ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
   ck_assert_uint_eq(trace->kernels, 2);

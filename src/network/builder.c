@@ -297,8 +297,10 @@ builder_block_begin(Builder *b, const char *type)
   g_autofree char *name = g_strdup_printf("%d", index);
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
-  Block block = {
-      .module = module, .first_parameter = (int) b->network->parameters->len, .function = -1, .compiled = -1};
+  Block block = {.module = module,
+                 .first_parameter = (int) b->network->parameters->len,
+                 .function = -1,
+                 .compiled = -1};
   g_array_append_val(b->network->blocks, block);
 }
 

@@ -83,8 +83,8 @@ fail_storage(const Checker *checker, gint32 id, const char *before, const char *
 }
 
 /* Contents that no op of the program writes: the model's state before the first step, made at
- * construction, and what the CPU makes in the host's memory (an offloaded optimizer's states), whose
- * work is time alone. */
+ * construction, and what the CPU makes in the host's memory (an offloaded optimizer's states),
+ * whose work is time alone. */
 static gboolean
 comes_from_outside(const Checker *checker, gint32 id)
 {

@@ -11,9 +11,9 @@ void program_bytes_alive(const Program *program, gint64 bytes[CATEGORY_COUNT]);
 void program_host_bytes_alive(const Program *program, gint64 *pinned, gint64 *pageable);
 /* Bytes of a category, in all spaces together, after the construction and `steps` steps. */
 gint64 program_category_bytes(const Program *program, int steps, Category category);
-/* Elements that the collectives of a step's list send among several ranks, as ZeRO's paper counts them
- * (arXiv 1910.02054, section 7): an all-reduce is a reduce-scatter and an all-gather, each of which
- * moves what it reduces or gathers once. */
+/* Elements that the collectives of a step's list send among several ranks, as ZeRO's paper counts
+ * them (arXiv 1910.02054, section 7): an all-reduce is a reduce-scatter and an all-gather, each of
+ * which moves what it reduces or gathers once. */
 double program_elements_sent(const Program *program, const OpList *list);
 
 /* Bytes that a phase beyond the step moves: collectives as nccl-tests counts them, copies between

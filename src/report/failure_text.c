@@ -26,10 +26,10 @@ void_step(const Failure *failure)
   g_autofree char *sharded = format_bytes(failure->alive[CATEGORY_SHARDED_GRADIENT]);
   g_autofree char *unsharded = format_bytes(failure->alive[CATEGORY_UNSHARDED_GRADIENT] +
                                             failure->alive[CATEGORY_REDUCE_SCATTER_BUFFER]);
-  return g_strdup_printf("step %d, %d of %d micro-batches computed; gradients: %s sharded, %s unsharded "
-                         "or in buckets",
-                         failure->spec.step, failure->micro_batches_done, failure->micro_batches,
-                         sharded, unsharded);
+  return g_strdup_printf(
+      "step %d, %d of %d micro-batches computed; gradients: %s sharded, %s unsharded "
+      "or in buckets",
+      failure->spec.step, failure->micro_batches_done, failure->micro_batches, sharded, unsharded);
 }
 
 /* "layers.1 (in flight), layers.0, root": what was not done, the earliest first. */

@@ -60,7 +60,7 @@ typedef struct {
   /* with a budget for prefetching: how many groups it gathers ahead, and what those take */
   int forward_prefetches, backward_prefetches;
   gint64 forward_prefetched_bytes, backward_prefetched_bytes;
-  int made;          /* the how manieth to be wrapped: its index, unless lists say otherwise */
+  int made; /* the how manieth to be wrapped: its index, unless lists say otherwise */
 } Unit;
 
 typedef struct _StrategyContext StrategyContext;
@@ -212,8 +212,8 @@ typedef struct {
    * the strategy holds it; or (saves_with_engine) all that this rank wrote, the optimizer's part if
    * the plan says so.  Returns the bytes that this rank reads. */
   gint64 (*load_model)(StrategyContext *x);
-  /* Spreads a whole state dict, which is on the device, over the model.  NULL: parameters are tensors
-   * that each of its tensors can be copied into. */
+  /* Spreads a whole state dict, which is on the device, over the model.  NULL: parameters are
+   * tensors that each of its tensors can be copied into. */
   void (*load_full)(StrategyContext *x, StateDict *dict);
   /* Refuses what load_model cannot read; with saves_with_engine only. */
   gboolean (*accept_load)(const PlanSpec *plan, const Network *network, GError **error);

@@ -1,7 +1,7 @@
 /* zero1.c - DeepSpeed's ZeRO stage 1: optimizer state partitioned, by one of two classes. */
 #include "strategy/bf16_optimizer.h"
-#include "strategy/zero_stage12.h"
 #include "strategy/zero_load.h"
+#include "strategy/zero_stage12.h"
 #include "strategy/zero_state.h"
 
 static gboolean

@@ -1,6 +1,6 @@
 /* zero2.c - DeepSpeed's ZeRO stage 2: optimizer state and gradients partitioned. */
-#include "strategy/zero_stage12.h"
 #include "strategy/zero_load.h"
+#include "strategy/zero_stage12.h"
 #include "strategy/zero_state.h"
 
 static gboolean
