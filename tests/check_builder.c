@@ -16,7 +16,7 @@ static const NetworkShape small_shape = {
     .sequence_length = 3,
     .micro_batches = 1,
     .precision = {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, FALSE, FALSE, DTYPE_BF16},
-    .device = {132, 2048},
+    .device = {132, 2048, 90},
 };
 
 /* ---- writing a function ---- */

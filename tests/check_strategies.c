@@ -116,8 +116,8 @@ static const char *const prefetches[] = {"fsdp.forward_prefetch=0", "fsdp.forwar
                                          "fsdp.forward_prefetch=3 fsdp.backward_prefetch=1"};
 static const char *const left_alone[] = {
     "fsdp.ignored=null", "fsdp.ignored=[\"*.1.*\"] trainable=[\"!*.1.*\"]",
-    "fsdp.ignored=[\"*norm*\",\"*.0.*\"] optimizer.clip_grad_norm=null optimizer.name=sgd "
-    "optimizer.implementation=forloop"};
+    ("fsdp.ignored=[\"*norm*\",\"*.0.*\"] optimizer.clip_grad_norm=null optimizer.name=sgd "
+     "optimizer.implementation=forloop")};
 static const char *const memories[] = {"fsdp.cpu_offload=false", "fsdp.cpu_offload=true",
                                        "fsdp.cpu_offload=true fsdp.pin_memory=false"};
 static const Dimension of_fsdp[] = {DIMENSION(groups),   DIMENSION(places),

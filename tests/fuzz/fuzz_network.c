@@ -15,7 +15,7 @@ build(const guint8 *data, gsize size)
                               .sequence_length = 64,
                               .micro_batches = 1,
                               .precision = {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, FALSE, FALSE, 0},
-                              .device = {132, 2048}};
+                              .device = {132, 2048, 90}};
   g_autoptr(GError) error = NULL;
   g_autoptr(NetworkSpec) spec = network_spec_parse("input", (const char *) data, size, NULL);
   g_autoptr(Network) network = network_build(spec, &shape, &error);
