@@ -218,12 +218,23 @@ kernel_model_parts(const KernelModel *model, const Kernel *kernel)
   };
 }
 
+double
+kernel_parts_ns(const KernelParts *parts)
+{
+  return fmax(fmax(parts->flops_ns, parts->bytes_ns), parts->floor_ns) + parts->gap_ns;
+}
+
+SimTime
+kernel_parts_duration(const KernelParts *parts)
+{
+  return (SimTime) (kernel_parts_ns(parts) + 0.5);
+}
+
 SimTime
 kernel_model_duration(const KernelModel *model, const Kernel *kernel)
 {
   if (model->device->clock != CLOCK_RUNNING)
     return 0;
   KernelParts parts = kernel_model_parts(model, kernel);
-  return (SimTime) (fmax(fmax(parts.flops_ns, parts.bytes_ns), parts.floor_ns) + parts.gap_ns +
-                    0.5);
+  return kernel_parts_duration(&parts);
 }

@@ -38,5 +38,8 @@ typedef struct {
 } KernelParts;
 
 KernelParts kernel_model_parts(const KernelModel *model, const Kernel *kernel);
+/* What parts add up to; and rounded, which is the duration where the device's clock runs. */
+double kernel_parts_ns(const KernelParts *parts);
+SimTime kernel_parts_duration(const KernelParts *parts);
 
 #endif

@@ -21,9 +21,9 @@ kernel_slowdown(const DeviceProfile *device, const KernelParts *parts, const Ker
 {
   g_assert(rivals->sms >= 0 && rivals->sms < device->sms);
   g_assert(rivals->memory >= 0 && rivals->memory < 1);
-  double alone = fmax(fmax(parts->flops_ns, parts->bytes_ns), parts->floor_ns) + parts->gap_ns;
-  double flops_ns = parts->flops_ns * lost_sms(device, parts, rivals);
-  double bytes_ns = parts->bytes_ns / (1 - rivals->memory);
-  double beside = fmax(fmax(flops_ns, bytes_ns), parts->floor_ns) + parts->gap_ns;
-  return alone > 0 ? beside / alone : 1;
+  double alone = kernel_parts_ns(parts);
+  KernelParts beside = *parts;
+  beside.flops_ns *= lost_sms(device, parts, rivals);
+  beside.bytes_ns /= 1 - rivals->memory;
+  return alone > 0 ? kernel_parts_ns(&beside) / alone : 1;
 }

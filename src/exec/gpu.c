@@ -23,10 +23,8 @@ void
 gpu_launch(Gpu *gpu, SimTime now, const ProgramOp *op)
 {
   const Kernel *kernel = &g_array_index(gpu->timing->program->kernels, Kernel, op->a);
-  Work work = {.duration = gpu->timing->kernels[op->a]};
+  Work work = {.duration = timing_kernel(gpu->timing, op->a, gpu->slowness)};
   if (kernel->kind != KERNEL_COPY) { /* what moves over the host's link takes no SMs */
-    if (gpu->slowness != 1)
-      work.duration = (SimTime) ((double) work.duration * gpu->slowness + 0.5);
     work.group = gpu->timing->contends ? gpu->group : NULL;
     work.rate_class = timing_kernel_class(gpu->timing, op->a);
   }

@@ -82,10 +82,7 @@ describe_kernel(const SpanLog *log, const ProgramOp *op, Span *span)
   span->name = labels_name(log->labels, kernel->name);
   span->flops = kernel->flops;
   span->bytes = op->kind == PROGRAM_COPY ? (gint64) kernel->bytes : 0;
-  span->alone = log->timing->kernels[op->a];
-  if (kernel->kind != KERNEL_COPY)
-    span->alone =
-        (SimTime) ((double) span->alone * rank_speed_factor(log->speed, span->step) + 0.5);
+  span->alone = timing_kernel(log->timing, op->a, rank_speed_factor(log->speed, span->step));
 }
 
 static void

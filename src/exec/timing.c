@@ -100,9 +100,12 @@ init_kernels(Timing *timing, const Program *program, const ClusterSpec *cluster)
   timing->known = timing->contends ? g_new0(KnownRate, kernels) : NULL;
   for (guint i = 0; i < kernels; i++) {
     const Kernel *kernel = &g_array_index(program->kernels, Kernel, i);
-    timing->kernels[i] = kernel_model_duration(&model, kernel);
-    if (timing->contends)
-      timing->parts[i] = kernel_model_parts(&model, kernel);
+    if (!timing->contends) {
+      timing->kernels[i] = kernel_model_duration(&model, kernel);
+      continue;
+    }
+    timing->parts[i] = kernel_model_parts(&model, kernel);
+    timing->kernels[i] = kernel_parts_duration(&timing->parts[i]);
   }
 }
 
@@ -126,6 +129,15 @@ timing_init(Timing *timing, const Program *program, const ClusterSpec *cluster)
   }
   timing->mixes = loads_mix(timing);
   init_kernels(timing, program, cluster);
+}
+
+SimTime
+timing_kernel(const Timing *timing, gint32 kernel, double slowness)
+{
+  SimTime alone = timing->kernels[kernel];
+  if (g_array_index(timing->program->kernels, Kernel, kernel).kind == KERNEL_COPY)
+    return alone;
+  return (SimTime) ((double) alone * slowness + 0.5);
 }
 
 void

@@ -53,6 +53,10 @@ void timing_clear(Timing *timing);
  * timing_kernel_class(). */
 RateGroup *timing_group_new(Timing *timing, Engine *engine);
 
+/* How long a kernel takes alone on a rank whose kernels take so many times as long; what moves over
+ * the host's link takes no longer. */
+SimTime timing_kernel(const Timing *timing, gint32 kernel, double slowness);
+
 static inline int
 timing_collective_class(const Timing *timing, gint32 collective)
 {

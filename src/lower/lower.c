@@ -121,22 +121,6 @@ accept_plan(const LowerInput *in, GError **error)
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
 }
 
-/* Hooks inside of a compiled block would be called by nobody. */
-static gboolean
-accept_hooks(const StrategyContext *x, GError **error)
-{
-  for (guint i = 0; i < x->network->modules->len; i++) {
-    int block = network_module(x->network, (int) i)->block;
-    gboolean inside = block >= 0 && network_block(x->network, block)->compiled >= 0 &&
-                      network_block(x->network, block)->module != (int) i;
-    if (inside && g_array_index(x->unit_begins, int, i) >= 0)
-      return plan_spec_refuse(x->plan, error, "compile",
-                              "%s is a group inside of a block, which per_block compiles whole",
-                              network_module(x->network, (int) i)->path);
-  }
-  return TRUE;
-}
-
 /* ---- the context ---- */
 
 static void
@@ -323,7 +307,7 @@ lower(const LowerInput *in, GError **error)
   if (in->strategy->setup != NULL)
     in->strategy->setup(&x);
   LoadMap *load = NULL;
-  if (accept_hooks(&x, error) && retain_accept(&x, error) && load_map_new(in, &load, error)) {
+  if (retain_accept(&x, error) && load_map_new(in, &load, error)) {
     lowered = write_program(&x, in, load);
   } else {
     if (in->strategy->teardown != NULL)
