@@ -269,19 +269,15 @@ receive_into(Loading *l, StateDict *dict, int parameter)
 }
 
 /* Where parameters are no DTensors, the whole state dict is there on every rank before any of it is
- * loaded (_broadcast_tensors); a tied weight under both of its names. */
+ * loaded (_broadcast_tensors). */
 static void
 load_whole_model(Loading *l)
 {
   StrategyContext *x = l->x;
   StateDict *dict = state_dict_new(TRUE, FALSE, x->global_rank);
-  for (guint i = 0; i < x->network->modules->len; i++) {
-    const Module *m = network_module(x->network, (int) i);
-    for (int k = 0; k < m->parameter_count; k++)
-      receive_into(l, dict, m->first_parameter + k);
-    if ((int) i == x->network->tied_module)
-      receive_into(l, dict, x->network->tied_weight);
-  }
+  g_autoptr(GArray) order = network_state_order(x->network);
+  for (guint i = 0; i < order->len; i++)
+    receive_into(l, dict, g_array_index(order, int, i));
   l->w->strategy->load_full(x, dict);
   state_dict_free(x, dict);
 }
@@ -293,7 +289,7 @@ static void
 load_optimizer(Loading *l)
 {
   gboolean adam = l->x->plan->optimizer.name != OPTIMIZER_SGD;
-  int moments = adam ? OPTIMIZER_MOMENTS : 1;
+  int moments = optimizer_moments(l->x->plan);
   for (guint i = 0; i < l->x->network->parameters->len; i++) {
     const OptimizedTensor *t = optimizer_state_tensor(l->w->optimizer, (int) i);
     if (!t->made)

@@ -71,21 +71,15 @@ add_sharded(StepWalk *w, StateDict *dict, int parameter, StorageId local, Catego
   state_dict_add(x, dict, &tensor);
 }
 
-/* model.state_dict(): by modules, a tied weight once under each of its names. */
+/* model.state_dict() */
 static void
 add_model(StepWalk *w, StateDict *dict)
 {
   StrategyContext *x = w->x;
-  for (guint i = 0; i < x->network->modules->len; i++) {
-    const Module *m = network_module(x->network, (int) i);
-    for (int k = 0; k < m->parameter_count; k++) {
-      int p = m->first_parameter + k;
-      add_sharded(w, dict, p, x->parameters[p].sharded, CATEGORY_UNSHARDED_PARAMETER);
-    }
-    if ((int) i == x->network->tied_module) {
-      int p = x->network->tied_weight;
-      add_sharded(w, dict, p, x->parameters[p].sharded, CATEGORY_UNSHARDED_PARAMETER);
-    }
+  g_autoptr(GArray) order = network_state_order(x->network);
+  for (guint i = 0; i < order->len; i++) {
+    int p = g_array_index(order, int, i);
+    add_sharded(w, dict, p, x->parameters[p].sharded, CATEGORY_UNSHARDED_PARAMETER);
   }
 }
 
@@ -104,7 +98,7 @@ add_optimizer(StepWalk *w, StateDict *dict)
 {
   StrategyContext *x = w->x;
   gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
-  int moments = adam ? OPTIMIZER_MOMENTS : 1;
+  int moments = optimizer_moments(x->plan);
   for (guint i = 0; i < x->network->parameters->len; i++) {
     const OptimizedTensor *t = optimizer_state_tensor(w->optimizer, (int) i);
     if (!t->made)
@@ -122,7 +116,7 @@ add_optimizer_by_strategy(StepWalk *w, StateDict *dict)
 {
   StrategyContext *x = w->x;
   gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
-  int moments = adam ? OPTIMIZER_MOMENTS : 1;
+  int moments = optimizer_moments(x->plan);
   if (x->plan->optimizer.name == OPTIMIZER_NONE)
     return;
   guint n = x->network->parameters->len;
@@ -161,12 +155,7 @@ copy_out(StrategyContext *x, const StateDict *dict)
       continue;
     gint64 bytes = live_storage_bytes(x->live, storage);
     StorageId copy = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE, purpose);
-    program_builder_operand(x->builder, live_storage_tensor(x->live, storage, DTYPE_UINT8),
-                            ROLE_READ);
-    program_builder_operand(x->builder, live_storage_tensor(x->live, copy, DTYPE_UINT8),
-                            ROLE_WRITE);
-    strategy_copy(x, STREAM_COMPUTE, "copy to the host", (double) bytes);
-    program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+    state_copy(x, storage, copy, DTYPE_UINT8, bytes);
     live_storage_drop(x->live, copy);
   }
 }

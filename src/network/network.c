@@ -90,6 +90,22 @@ order_calls(const Network *network, const Function *f, int first_module, int *or
   }
 }
 
+GArray *
+network_state_order(const Network *network)
+{
+  GArray *order = g_array_new(FALSE, FALSE, sizeof(int));
+  for (guint i = 0; i < network->modules->len; i++) {
+    const Module *m = network_module(network, (int) i);
+    for (int k = 0; k < m->parameter_count; k++) {
+      int parameter = m->first_parameter + k;
+      g_array_append_val(order, parameter);
+    }
+    if ((int) i == network->tied_module)
+      g_array_append_val(order, network->tied_weight);
+  }
+  return order;
+}
+
 int *
 network_call_order(const Network *network)
 {

@@ -177,6 +177,9 @@ gint64 network_trainable_count(const Network *network);
 int network_trainable_tensors(const Network *network);
 /* The type of a module that puts an adapter around a layer. */
 #define NETWORK_ADAPTER_TYPE "lora.Linear"
+/* Parameters as a state dict names them: by modules, a tied weight again where its second name is.
+ * An array of int; the caller frees. */
+GArray *network_state_order(const Network *network);
 /* By module: how many calls of modules begin before its first one in a forward; -1: it is never
  * called (a container).  Caller frees. */
 int *network_call_order(const Network *network);

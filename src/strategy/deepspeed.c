@@ -2,6 +2,8 @@
  */
 #include "strategy/deepspeed.h"
 
+#include <string.h>
+
 #define ELEMENTS_MAX (G_GINT64_CONSTANT(1) << 52)
 #define HPZ_MAX (1 << 20)
 
@@ -162,6 +164,12 @@ read_stage3(DeepSpeed *d, const PlanSpec *plan, gint64 hidden)
   d->memory_efficient_linear = flag(plan, "memory_efficient_linear");
   d->zero_init = flag(plan, "zero_init");
   d->secondary_ranks = (int) MAX(plan_spec_number(plan, "zero_hpz_partition_size"), 1);
+}
+
+int
+deepspeed_stage(const PlanSpec *plan)
+{
+  return plan->strategy[strlen("zero")] - '0';
 }
 
 void

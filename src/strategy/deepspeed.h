@@ -52,6 +52,8 @@ typedef struct {
   double offload_ratio; /* stage 3: the part of the sub-groups that is offloaded */
 } DeepSpeed;
 
+/* The stage of a plan of zero0 to zero3. */
+int deepspeed_stage(const PlanSpec *plan);
 /* Resolves a plan's section.  rank: in the data-parallel group. */
 void deepspeed_read(DeepSpeed *d, const PlanSpec *plan, const Network *network, int stage,
                     int rank);

@@ -172,10 +172,7 @@ copy_to_host(const Gathering *g, int parameter, gint64 elements)
   gint64 bytes = elements * dtype_size(g->f->stored);
   StorageId host = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE,
                                          parameter_purpose(x, parameter, CATEGORY_OPTIMIZER_STATE));
-  fsdp1_operand(x, g->gathered, g->f->stored, ROLE_READ);
-  fsdp1_operand(x, host, g->f->stored, ROLE_WRITE);
-  strategy_copy(x, STREAM_COMPUTE, "copy to the host", (double) bytes);
-  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+  state_copy(x, g->gathered, host, g->f->stored, bytes);
   return host;
 }
 

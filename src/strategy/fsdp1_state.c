@@ -206,18 +206,28 @@ end(const Saving *s, Handle *h, StorageId full)
   live_storage_drop(s->x->live, full);
 }
 
+/* Visits the units inside of one; a visit returns the first unit that is not inside of it.  So does
+ * this. */
+static int
+visit_inside(const Saving *s, int index, int (*visit)(const Saving *s, int index))
+{
+  const Fsdp1 *f = s->f;
+  int module = g_array_index(f->handles[index].unit->modules, int, 0), next = index + 1;
+  while (next < f->count &&
+         strategy_module_contains(s->x->network, module,
+                                  g_array_index(f->handles[next].unit->modules, int, 0)))
+    next = visit(s, next);
+  return next;
+}
+
 /* A unit is there while those inside of it are saved.  Returns the first one outside. */
 static int
 save_unit(const Saving *s, int index)
 {
   Fsdp1 *f = s->f;
   Handle *h = &f->handles[index];
-  int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
   StorageId full = begin(s, h);
-  while (next < f->count &&
-         strategy_module_contains(s->x->network, module,
-                                  g_array_index(f->handles[next].unit->modules, int, 0)))
-    next = save_unit(s, next);
+  int next = visit_inside(s, index, save_unit);
   end(s, h, full);
   return next;
 }
@@ -313,17 +323,13 @@ load_unit(const Saving *s, int index)
 {
   Fsdp1 *f = s->f;
   Handle *h = &f->handles[index];
-  int module = g_array_index(h->unit->modules, int, 0), next = index + 1;
   g_autofree StorageId *rows = g_new(StorageId, MAX(names_of(s, h), 1));
   StorageId local = NO_STORAGE;
   for (int i = 0; i < names_of(s, h); i++)
     rows[i] = gather_rows(s, h, named(s, h, i), &local);
   StorageId full = h->count > 0 ? unshard(s, h) : NO_STORAGE;
   live_storage_clear(s->x->live, &local);
-  while (next < f->count &&
-         strategy_module_contains(s->x->network, module,
-                                  g_array_index(f->handles[next].unit->modules, int, 0)))
-    next = load_unit(s, next);
+  int next = visit_inside(s, index, load_unit);
   if (h->count > 0)
     write_back(s, h, full, rows);
   return next;
@@ -381,13 +387,10 @@ load_full_unit(const Saving *s, int index)
 {
   Fsdp1 *f = s->f;
   Handle *h = &f->handles[index];
-  int module = g_array_index(h->unit->modules, int, 0), next = index + 1, n = names_of(s, h);
+  int n = names_of(s, h);
   g_autofree StorageId *whole = g_new(StorageId, MAX(n, 1));
   StorageId full = h->count > 0 ? unshard(s, h) : NO_STORAGE;
-  while (next < f->count &&
-         strategy_module_contains(s->x->network, module,
-                                  g_array_index(f->handles[next].unit->modules, int, 0)))
-    next = load_full_unit(s, next);
+  int next = visit_inside(s, index, load_full_unit);
   for (int i = 0; i < n; i++) {
     whole[i] = rows_of(s->dict, named(s, h, i));
     live_storage_hold(s->x->live, whole[i]);

@@ -2,6 +2,22 @@
  * (torch/distributed/_state_dict_utils.py, _iterate_state_dict). */
 #include "strategy/state_dict.h"
 
+static gboolean
+is_on_device(const StrategyContext *x, StorageId storage)
+{
+  return storage != NO_STORAGE && live_storage_space(x->live, storage) == SPACE_DEVICE;
+}
+
+void
+state_copy(StrategyContext *x, StorageId from, StorageId to, DType dtype, gint64 bytes)
+{
+  program_builder_operand(x->builder, live_storage_tensor(x->live, from, dtype), ROLE_READ);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, to, dtype), ROLE_WRITE);
+  strategy_copy(x, STREAM_COMPUTE, is_on_device(x, to) ? "copy to the device" : "copy to the host",
+                (double) bytes);
+  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+}
+
 StateDict *
 state_dict_new(gboolean full, gboolean offload, int global_rank)
 {
@@ -30,19 +46,8 @@ to_host(StrategyContext *x, const StateTensor *tensor)
   StorageId copy = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE, purpose);
   if (copy == NO_STORAGE)
     return copy;
-  program_builder_operand(x->builder, live_storage_tensor(x->live, tensor->storage, tensor->dtype),
-                          ROLE_READ);
-  program_builder_operand(x->builder, live_storage_tensor(x->live, copy, tensor->dtype),
-                          ROLE_WRITE);
-  strategy_copy(x, STREAM_COMPUTE, "copy to the host", (double) bytes);
-  program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+  state_copy(x, tensor->storage, copy, tensor->dtype, bytes);
   return copy;
-}
-
-static gboolean
-is_on_device(const StrategyContext *x, StorageId storage)
-{
-  return storage != NO_STORAGE && live_storage_space(x->live, storage) == SPACE_DEVICE;
 }
 
 void
@@ -85,12 +90,7 @@ state_dict_read(StrategyContext *x, StateDict *dict)
       continue;
     StorageId host = live_storage_alloc_in(x->live, SPACE_HOST, tensor->bytes, STREAM_COMPUTE,
                                            parameter_purpose(x, tensor->parameter, CATEGORY_OTHER));
-    program_builder_operand(x->builder, live_storage_tensor(x->live, host, tensor->dtype),
-                            ROLE_READ);
-    program_builder_operand(
-        x->builder, live_storage_tensor(x->live, tensor->storage, tensor->dtype), ROLE_WRITE);
-    strategy_copy(x, STREAM_COMPUTE, "copy to the device", (double) tensor->bytes);
-    program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+    state_copy(x, host, tensor->storage, tensor->dtype, tensor->bytes);
     live_storage_drop(x->live, host);
   }
 }

@@ -22,6 +22,10 @@ struct _StateDict {
   gint64 bytes;     /* of all its tensors, without padding */
 };
 
+/* Tensor.copy_ between device and pageable memory, for which the host waits; bytes are what moves.
+ */
+void state_copy(StrategyContext *x, StorageId from, StorageId to, DType dtype, gint64 bytes);
+
 /* Of a plan's save; for the rank with this number among all. */
 StateDict *state_dict_new(gboolean full, gboolean offload, int global_rank);
 /* The last reference to it goes: its tensors do, the last one first. */

@@ -7,6 +7,7 @@
 #include "strategy/registry.h"
 #include "strategy/retain.h"
 #include "strategy/shard.h"
+#include "strategy/torch_optimizer.h"
 
 const Strategy *const *
 strategies(void)
@@ -85,8 +86,8 @@ strategy_work_on_host(StrategyContext *x, double bytes)
 void
 strategy_update_on_host(StrategyContext *x, gint64 elements)
 {
-  int moments = x->plan->optimizer.name != OPTIMIZER_SGD ? 2 : 1;
-  strategy_work_on_host(x, (double) (elements * (4 * (3 + 2 * moments) + 6)));
+  gint64 bytes = 4 * (3 + 2 * optimizer_moments(x->plan)) + 6;
+  strategy_work_on_host(x, (double) (elements * bytes));
 }
 
 /* ---- units ---- */

@@ -74,7 +74,7 @@ make_state(const Update *u, int i)
   t->made = TRUE;
   if (adam && !u->on_host && (code == OPTIMIZER_FUSED || code == OPTIMIZER_COMPOSER))
     t->step = new_state(u, i, 4);
-  for (int k = 0; k < (adam ? OPTIMIZER_MOMENTS : 1); k++)
+  for (int k = 0; k < optimizer_moments(u->x->plan); k++)
     t->moment[k] = new_state(u, i, bytes_of(u, i));
 }
 

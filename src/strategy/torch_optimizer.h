@@ -7,6 +7,13 @@
 
 enum { OPTIMIZER_MOMENTS = 2 };
 
+/* How many of them the plan's optimizer keeps: Adam both, SGD its momentum buffer. */
+static inline int
+optimizer_moments(const PlanSpec *plan)
+{
+  return plan->optimizer.name != OPTIMIZER_SGD ? OPTIMIZER_MOMENTS : 1;
+}
+
 /* One tensor of the optimizer's parameter groups. */
 typedef struct {
   StorageId value, gradient; /* what is updated, and what it reads: as they are now */

@@ -227,8 +227,7 @@ offload_group_norm(StrategyContext *x, const SubGroup *group)
 void
 offload_update(StrategyContext *x, SubGroup *group)
 {
-  int moments = x->plan->optimizer.name != OPTIMIZER_SGD ? OPTIMIZER_MOMENTS : 1;
-  for (int i = 0; i < moments && !group->optimized.made; i++)
+  for (int i = 0; i < optimizer_moments(x->plan) && !group->optimized.made; i++)
     group->optimized.moment[i] = offload_allocate(x, FALSE, 4 * group->elements,
                                                   CATEGORY_OPTIMIZER_STATE, "optimizer state");
   group->optimized.made = TRUE;

@@ -3,8 +3,7 @@
  * the host's memory: first the model's file, then this rank's part of the optimizer. */
 #include "strategy/zero_load.h"
 
-#include <string.h>
-
+#include "strategy/state_dict.h"
 #include "strategy/zero_offload.h"
 #include "strategy/zero_state.h"
 
@@ -17,7 +16,7 @@ reads_from(const PlanSpec *plan, const Network *network, const char *source)
   DeepSpeed d;
   if (source == NULL || g_str_equal(source, plan->strategy))
     return TRUE;
-  int stage = plan->strategy[strlen("zero")] - '0';
+  int stage = deepspeed_stage(plan);
   deepspeed_read(&d, plan, network, stage, 0);
   return (stage == 1 && g_str_equal(source, "zero2") && !deepspeed_is_bf16_optimizer(&d)) ||
          (stage == 2 && g_str_equal(source, "zero1"));
@@ -85,9 +84,7 @@ copy_into(StrategyContext *x, StorageId from, StorageId into, DType dtype)
 {
   if (into == NO_STORAGE || is_on_host(x, into))
     return;
-  program_builder_operand(x->builder, live_storage_tensor(x->live, from, dtype), ROLE_READ);
-  program_builder_operand(x->builder, live_storage_tensor(x->live, into, dtype), ROLE_WRITE);
-  copy_to_device(x, live_storage_bytes(x->live, from));
+  state_copy(x, from, into, dtype, live_storage_bytes(x->live, from));
 }
 
 /* ---- the model's file ---- */
@@ -105,19 +102,14 @@ load_weight(StrategyContext *x, const DeepSpeed *d, const ZeroFlat *flat, int pa
   copy_to_device(x, elements * d->element);
 }
 
-/* By modules, a tied weight under each of its names. */
 gint64
 zero_load_weights(StrategyContext *x, const DeepSpeed *d, const ZeroFlat *flat)
 {
   gint64 bytes = network_parameter_count(x->network) * d->element;
   StorageId file = read_to_host(x, bytes, CATEGORY_OTHER);
-  for (guint i = 0; i < x->network->modules->len; i++) {
-    const Module *m = network_module(x->network, (int) i);
-    for (int k = 0; k < m->parameter_count; k++)
-      load_weight(x, d, flat, m->first_parameter + k);
-    if ((int) i == x->network->tied_module)
-      load_weight(x, d, flat, x->network->tied_weight);
-  }
+  g_autoptr(GArray) order = network_state_order(x->network);
+  for (guint i = 0; i < order->len; i++)
+    load_weight(x, d, flat, g_array_index(order, int, i));
   live_storage_drop(x->live, file);
   return bytes;
 }
@@ -129,12 +121,6 @@ typedef struct {
   StorageId master, step, moment[OPTIMIZER_MOMENTS];
 } States;
 
-static int
-moments_of(const StrategyContext *x)
-{
-  return x->plan->optimizer.name != OPTIMIZER_SGD ? OPTIMIZER_MOMENTS : 1;
-}
-
 static States
 read_states(StrategyContext *x, const OptimizedTensor *t, gboolean master)
 {
@@ -142,7 +128,7 @@ read_states(StrategyContext *x, const OptimizedTensor *t, gboolean master)
   gint64 bytes = t->elements * dtype_size(DTYPE_FP32);
   if (master)
     read.master = read_to_host(x, bytes, CATEGORY_OTHER);
-  for (int k = 0; k < moments_of(x); k++)
+  for (int k = 0; k < optimizer_moments(x->plan); k++)
     read.moment[k] = read_to_host(x, bytes, CATEGORY_OPTIMIZER_STATE);
   return read;
 }

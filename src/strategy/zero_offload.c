@@ -223,7 +223,7 @@ make_states(StrategyContext *x, Zero *z)
   if (z->master.made)
     return;
   z->master.made = TRUE;
-  for (int k = 0; k < (x->plan->optimizer.name != OPTIMIZER_SGD ? OPTIMIZER_MOMENTS : 1); k++)
+  for (int k = 0; k < optimizer_moments(x->plan); k++)
     z->master.moment[k] =
         on_host(x, z, z->flat.partition * FP32_BYTES, CATEGORY_OPTIMIZER_STATE, "optimizer state");
 }

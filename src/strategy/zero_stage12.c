@@ -42,7 +42,7 @@ zero_stage12_heaviest_rank(const PlanSpec *plan, const Network *network)
 {
   DeepSpeed d;
   ZeroFlat flat;
-  deepspeed_read(&d, plan, network, strcmp(plan->strategy, "zero1") == 0 ? 1 : 2, 0);
+  deepspeed_read(&d, plan, network, deepspeed_stage(plan), 0);
   if (deepspeed_is_bf16_optimizer(&d) || !d.contiguous_gradients || d.ranks == 1)
     return -1;
   zero_flat_init(&flat, &d, network);

@@ -3,10 +3,9 @@
  * engine writes (runtime/engine.py, save_checkpoint and save_16bit_model). */
 #include "strategy/zero_state.h"
 
-#include <string.h>
-
 #include "base/units.h"
 #include "strategy/state_dict.h"
+#include "strategy/torch_optimizer.h"
 #include "strategy/zero_flat.h"
 
 int
@@ -22,7 +21,7 @@ zero_stage12_state_ranges(const StrategyContext *x, StateLayout *layout)
   DeepSpeed d;
   ZeroFlat flat;
   FlatSlice slice;
-  deepspeed_read(&d, x->plan, x->network, g_str_equal(x->plan->strategy, "zero1") ? 1 : 2, 0);
+  deepspeed_read(&d, x->plan, x->network, deepspeed_stage(x->plan), 0);
   zero_flat_init(&flat, &d, x->network);
   for (int k = 0; k < flat.count; k++)
     for (int i = 0; zero_flat_slice(&flat, x->network, flat.order[k], i, &slice); i++)
@@ -46,12 +45,6 @@ zero3_state_ranges(const StrategyContext *x, StateLayout *layout)
 
 /* ---- checkpoints ---- */
 
-static int
-stage_of(const StrategyContext *x)
-{
-  return x->plan->strategy[strlen("zero")] - '0';
-}
-
 /* torch.save takes so many bytes to the host and writes them. */
 static void
 write(StrategyContext *x, gint64 bytes, gboolean on_device, const char *what)
@@ -69,9 +62,8 @@ write(StrategyContext *x, gint64 bytes, gboolean on_device, const char *what)
 gint64
 zero_owned_bytes(const StrategyContext *x, int rank)
 {
-  int stage = stage_of(x);
+  int stage = deepspeed_stage(x->plan);
   gboolean masters = stage > 0 || x->plan->precision.parameters != DTYPE_FP32;
-  int moments = x->plan->optimizer.name != OPTIMIZER_SGD ? 2 : 1;
   StateLayout *layout = state_layout_new(stage > 0 ? zero_state_ranks(x) : 1);
   if (stage == 3)
     zero3_state_ranges(x, layout);
@@ -81,7 +73,7 @@ zero_owned_bytes(const StrategyContext *x, int rank)
     strategy_state_whole(x, layout);
   gint64 elements = rank < layout->ranks ? state_layout_elements(layout, rank) : 0;
   state_layout_free(layout);
-  return elements * 4 * (masters + moments);
+  return elements * 4 * (masters + optimizer_moments(x->plan));
 }
 
 /* The consolidated weights of stage 3: each parameter is gathered, rank 0 takes it to the host. */
@@ -113,7 +105,7 @@ void
 zero_save_state(StrategyContext *x, StateDict *dict)
 {
   DeepSpeed d;
-  int stage = stage_of(x);
+  int stage = deepspeed_stage(x->plan);
   deepspeed_read(&d, x->plan, x->network, stage, x->rank);
   gint64 weights = network_parameter_count(x->network) * d.element;
   if (dict->full) {
