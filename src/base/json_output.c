@@ -18,6 +18,32 @@ json_add_text(cJSON *object, const char *key, const char *text)
     cJSON_AddNullToObject(object, key);
 }
 
+void
+json_replace(cJSON *object, const char *key, cJSON *item)
+{
+  if (cJSON_GetObjectItemCaseSensitive(object, key) != NULL)
+    cJSON_ReplaceItemInObjectCaseSensitive(object, key, item);
+  else
+    cJSON_AddItemToObject(object, key, item);
+}
+
+void
+json_replace_text(cJSON *object, const char *key, const char *text)
+{
+  json_replace(object, key, cJSON_CreateString(text));
+}
+
+cJSON *
+json_section(cJSON *object, const char *key)
+{
+  cJSON *section = cJSON_GetObjectItemCaseSensitive(object, key);
+  if (cJSON_IsObject(section))
+    return section;
+  section = cJSON_CreateObject();
+  json_replace(object, key, section);
+  return section;
+}
+
 char *
 json_finish(cJSON *root)
 {

@@ -9,6 +9,11 @@
 void json_add_int(cJSON *object, const char *key, gint64 value);
 /* Adds a string, or null. */
 void json_add_text(cJSON *object, const char *key, const char *text);
+/* Puts an item, which it takes, under the key: in the place of what is there, else at the end. */
+void json_replace(cJSON *object, const char *key, cJSON *item);
+void json_replace_text(cJSON *object, const char *key, const char *text);
+/* The object under the key; made if there is none.  Borrowed. */
+cJSON *json_section(cJSON *object, const char *key);
 /* The text of a tree, which it frees; ends with a newline.  Caller frees with g_free. */
 char *json_finish(cJSON *root);
 

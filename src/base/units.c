@@ -1,5 +1,6 @@
 /* units.c - sizes, counts and times as people write and read them. */
 #include "base/units.h"
+#include <math.h>
 #include <string.h>
 
 GQuark
@@ -151,6 +152,12 @@ format_count(gint64 count)
 {
   static const char *const units[] = {"", "K", "M", "B", "T", NULL};
   return format_scaled(count, 1000, units);
+}
+
+char *
+format_percent(double fraction)
+{
+  return isnan(fraction) ? g_strdup("-") : g_strdup_printf("%.1f %%", 100 * fraction);
 }
 
 char *

@@ -44,6 +44,9 @@ char *format_duration(SimTime ns);
 /* "8.03 B", "137 M", "512": a count of parameters or elements.  Caller frees. */
 char *format_count(gint64 count);
 
+/* "1.5 %" of 0.015, "-" of NAN.  Caller frees. */
+char *format_percent(double fraction);
+
 /* "6,250".  Caller frees. */
 char *format_grouped(gint64 count);
 

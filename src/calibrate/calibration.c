@@ -110,3 +110,15 @@ calibrated_collective_compare(CalibratedCollective *collective, const ClusterSpe
       .large_median = fit_percentile(large_errors, large, 0.5),
   };
 }
+
+static void
+collective_free(gpointer collective)
+{
+  calibrated_collective_free(collective);
+}
+
+GPtrArray *
+calibrated_collectives_new(void)
+{
+  return g_ptr_array_new_with_free_func(collective_free);
+}

@@ -38,6 +38,8 @@ CalibratedCollective *calibrated_collective_new(const MeasuredCollective *about,
                                                 const FitSample *samples, guint n);
 void calibrated_collective_free(CalibratedCollective *collective);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(CalibratedCollective, calibrated_collective_free)
+/* An empty array of them, which it owns. */
+GPtrArray *calibrated_collectives_new(void);
 
 /* Bus bandwidth (bytes per second) of a fitted line. */
 double calibrated_line_busbw(const CalibratedCollective *collective, int line);

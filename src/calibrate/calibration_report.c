@@ -3,17 +3,10 @@
 
 #include "base/json_output.h"
 #include "base/text_table.h"
+#include "spec/profile_fields.h"
 #include <math.h>
 
-#define GIGA 1e9
-
 /* ---- text */
-
-static char *
-percent(double part)
-{
-  return isnan(part) ? g_strdup("-") : g_strdup_printf("%.1f %%", 100 * part);
-}
 
 static void
 append_lines(const CalibratedCollective *collective, GString *out)
@@ -40,11 +33,11 @@ append_collective(const CalibratedCollective *collective, GString *out)
                          about->nodes, about->nodes == 1 ? "" : "s");
   if (about->remark)
     g_string_append_printf(out, "  %s\n", about->remark);
-  g_autofree char *median = percent(collective->errors.median);
-  g_autofree char *p90 = percent(collective->errors.p90);
-  g_autofree char *worst = percent(collective->errors.worst);
+  g_autofree char *median = format_percent(collective->errors.median);
+  g_autofree char *p90 = format_percent(collective->errors.p90);
+  g_autofree char *worst = format_percent(collective->errors.worst);
   g_autofree char *at = format_bytes(collective->errors.worst_bytes);
-  g_autofree char *holdout = percent(collective->holdout_median);
+  g_autofree char *holdout = format_percent(collective->holdout_median);
   g_string_append_printf(out, "  %u rows used, %u rejected; bus bandwidth up to %.4g GB/s\n",
                          collective->samples->len, about->rejected_rows,
                          calibrated_largest_busbw(collective) / GIGA);
@@ -55,8 +48,8 @@ append_collective(const CalibratedCollective *collective, GString *out)
   append_lines(collective, out);
   if (!collective->default_errors.cluster)
     return;
-  g_autofree char *all = percent(collective->default_errors.median);
-  g_autofree char *large = percent(collective->default_errors.large_median);
+  g_autofree char *all = format_percent(collective->default_errors.median);
+  g_autofree char *large = format_percent(collective->default_errors.large_median);
   g_string_append_printf(out, "  defaults of %s: error median %s, from 16 MiB up %s\n",
                          collective->default_errors.cluster, all, large);
 }
@@ -85,8 +78,8 @@ add_number(cJSON *object, const char *key, double value)
     cJSON_AddNumberToObject(object, key, value);
 }
 
-static cJSON *
-lines_json(const CalibratedCollective *collective)
+cJSON *
+calibration_lines_json(const CalibratedCollective *collective)
 {
   cJSON *array = cJSON_CreateArray();
   for (int i = 0; i < collective->fit.n_lines; i++) {
@@ -119,7 +112,7 @@ collective_json(const CalibratedCollective *collective)
   add_number(object, "worst_error", collective->errors.worst);
   json_add_int(object, "worst_bytes", collective->errors.worst_bytes);
   add_number(object, "holdout_median_error", collective->holdout_median);
-  cJSON_AddItemToObject(object, "lines", lines_json(collective));
+  cJSON_AddItemToObject(object, "lines", calibration_lines_json(collective));
   if (collective->default_errors.cluster) {
     json_add_text(object, "default_cluster", collective->default_errors.cluster);
     add_number(object, "default_median_error", collective->default_errors.median);
@@ -128,16 +121,14 @@ collective_json(const CalibratedCollective *collective)
   return object;
 }
 
-char *
-calibration_report_json(const GPtrArray *collectives, const GPtrArray *refused)
+void
+calibration_report_json(const GPtrArray *collectives, const GPtrArray *refused, cJSON *object)
 {
-  cJSON *root = cJSON_CreateObject();
-  json_add_text(root, "format", "highwater-calibration-1");
-  cJSON *tables = cJSON_AddArrayToObject(root, "tables");
+  json_add_text(object, "format", "highwater-calibration-1");
+  cJSON *tables = cJSON_AddArrayToObject(object, "tables");
   for (guint i = 0; i < collectives->len; i++)
     cJSON_AddItemToArray(tables, collective_json(g_ptr_array_index(collectives, i)));
-  cJSON *messages = cJSON_AddArrayToObject(root, "refused");
-  for (guint i = 0; i < refused->len; i++)
+  cJSON *messages = cJSON_AddArrayToObject(object, "refused");
+  for (guint i = 0; refused != NULL && i < refused->len; i++)
     cJSON_AddItemToArray(messages, cJSON_CreateString(g_ptr_array_index(refused, i)));
-  return json_finish(root);
 }

@@ -2,11 +2,15 @@
 #ifndef HIGHWATER_CALIBRATE_CALIBRATION_REPORT_H
 #define HIGHWATER_CALIBRATE_CALIBRATION_REPORT_H
 
+#include <cjson/cJSON.h>
+
 #include "calibrate/calibration.h"
 
-/* collectives: CalibratedCollective; refused: messages of inputs that could not be used.  Caller
- * frees. */
+/* collectives: CalibratedCollective.  Caller frees. */
 char *calibration_report_text(const GPtrArray *collectives);
-char *calibration_report_json(const GPtrArray *collectives, const GPtrArray *refused);
+/* Adds keys to the object.  refused: messages of inputs that could not be used, or NULL. */
+void calibration_report_json(const GPtrArray *collectives, const GPtrArray *refused, cJSON *object);
+/* The fitted lines: a new array of objects. */
+cJSON *calibration_lines_json(const CalibratedCollective *collective);
 
 #endif

@@ -72,21 +72,6 @@ typedef struct {
 } Editor;
 
 static void
-replace(cJSON *object, const char *key, cJSON *value)
-{
-  if (cJSON_GetObjectItemCaseSensitive(object, key) != NULL)
-    cJSON_ReplaceItemInObjectCaseSensitive(object, key, value);
-  else
-    cJSON_AddItemToObject(object, key, value);
-}
-
-static void
-replace_text(cJSON *object, const char *key, const char *text)
-{
-  replace(object, key, cJSON_CreateString(text));
-}
-
-static void
 put_constant(const Editor *editor, const FittedConstant *constant)
 {
   if (constant->experiments == 0)
@@ -94,8 +79,8 @@ put_constant(const Editor *editor, const FittedConstant *constant)
   g_autofree char *source = g_strdup_printf(
       "measured on %s, %s: %d experiments, median error %.1f %%, p90 %.1f %%", editor->device,
       editor->when, constant->experiments, 100 * constant->median_error, 100 * constant->p90_error);
-  replace(editor->root, constant->key, cJSON_CreateNumber(constant->value));
-  replace_text(editor->sources, constant->key, source);
+  json_replace(editor->root, constant->key, cJSON_CreateNumber(constant->value));
+  json_replace_text(editor->sources, constant->key, source);
   cJSON_AddItemToArray(editor->measured, cJSON_CreateString(constant->key));
 }
 
@@ -107,8 +92,8 @@ put_fact(const Editor *editor, const char *key, gint64 value)
   char digits[24];
   g_snprintf(digits, sizeof(digits), "%" G_GINT64_FORMAT, value);
   g_autofree char *source = g_strdup_printf("as %s says, %s", editor->device, editor->when);
-  replace(editor->root, key, cJSON_CreateRaw(digits));
-  replace_text(editor->sources, key, source);
+  json_replace(editor->root, key, cJSON_CreateRaw(digits));
+  json_replace_text(editor->sources, key, source);
 }
 
 static void
@@ -118,11 +103,11 @@ put_summary(const Editor *editor, const char *base)
   g_autofree char *source =
       g_strdup_printf("measured with highwater calibrate on %s; what was not measured is of %s",
                       editor->when, base);
-  replace_text(editor->root, "_summary", summary);
-  replace_text(editor->root, "source", source);
+  json_replace_text(editor->root, "_summary", summary);
+  json_replace_text(editor->root, "source", source);
 }
 
-char *
+cJSON *
 device_profile_rewritten(const char *base, const GArray *constants, const ProbeFacts *facts,
                          const char *when, GError **error)
 {
@@ -133,13 +118,9 @@ device_profile_rewritten(const char *base, const GArray *constants, const ProbeF
   if (document == NULL)
     return NULL;
   cJSON *root = cJSON_Duplicate(json_document_root(document), TRUE);
-  cJSON *sources = cJSON_GetObjectItemCaseSensitive(root, "_sources");
-  if (!cJSON_IsObject(sources)) {
-    sources = cJSON_CreateObject();
-    replace(root, "_sources", sources);
-  }
+  cJSON *sources = json_section(root, "_sources");
   cJSON *measured = cJSON_CreateArray();
-  replace(root, "measured", measured);
+  json_replace(root, "measured", measured);
   Editor editor = {root, sources, measured, when,
                    facts->device[0] != '\0' ? facts->device : "a device"};
   for (guint i = 0; i < constants->len; i++)
@@ -150,5 +131,5 @@ device_profile_rewritten(const char *base, const GArray *constants, const ProbeF
   put_fact(&editor, "max_threads_per_sm", facts->max_threads_per_sm);
   put_fact(&editor, "compute_capability", facts->compute_capability);
   put_summary(&editor, base);
-  return json_finish(root);
+  return root;
 }

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json_document.h"
 #include "base/json_output.h"
 #include "calibrate/device_writer.h"
 #include "calibrate/measurement_report.h"
@@ -39,57 +38,35 @@ cluster_preset_for(const char *device, int gpus_per_node)
 }
 
 static void
-replace(cJSON *object, const char *key, cJSON *value)
-{
-  cJSON_DeleteItemFromObjectCaseSensitive(object, key);
-  cJSON_AddItemToObject(object, key, value);
-}
-
-static void
 add_contention(cJSON *root, const MachineProfile *p)
 {
   double share = measured_memory_share(p->measured);
   if (share <= 0)
     return;
-  cJSON *section = cJSON_GetObjectItemCaseSensitive(root, "contention");
-  if (!cJSON_IsObject(section)) {
-    section = cJSON_CreateObject();
-    replace(root, "contention", section);
-  }
+  cJSON *section = json_section(root, "contention");
   g_autofree char *source =
       g_strdup_printf("measured, %s: element-wise kernels beside blocks that copy", p->when);
-  replace(section, "memory_limit", cJSON_CreateNumber(round(MIN(share, 0.99) * 1000) / 1000));
-  replace(section, "_memory_limit", cJSON_CreateString(source));
-}
-
-static cJSON *
-device_json(const MachineProfile *p, GError **error)
-{
-  g_autofree char *text =
-      device_profile_rewritten(p->device, p->constants, &p->measured->facts, p->when, error);
-  return text != NULL ? cJSON_Parse(text) : NULL;
+  json_replace(section, "memory_limit", cJSON_CreateNumber(round(MIN(share, 0.99) * 1000) / 1000));
+  json_replace_text(section, "_memory_limit", source);
 }
 
 char *
 machine_profile_text(const MachineProfile *p, GError **error)
 {
-  cJSON *device = device_json(p, error);
-  if (device == NULL)
-    return NULL;
-  g_autofree char *text = profile_write(p->cluster, p->collectives, error);
-  if (text == NULL) {
+  const ProbeFacts *facts = &p->measured->facts;
+  cJSON *device = device_profile_rewritten(p->device, p->constants, facts, p->when, error);
+  cJSON *root = device != NULL ? profile_tree(p->cluster, p->collectives, FALSE, error) : NULL;
+  if (root == NULL) {
     cJSON_Delete(device);
     return NULL;
   }
-  cJSON *root = cJSON_Parse(text);
-  const ProbeFacts *facts = &p->measured->facts;
   g_autofree char *summary = g_strdup_printf("%s, measured on %s", facts->device, p->when);
-  replace(root, "_summary", cJSON_CreateString(summary));
-  replace(device, "name", cJSON_CreateString(facts->device));
-  replace(root, "device", device);
+  json_replace_text(root, "_summary", summary);
+  json_replace_text(device, "name", facts->device);
+  json_replace(root, "device", device);
   /* Of a job on several nodes each has as many. */
   if (facts->ranks_of_node > 0 && facts->ranks > facts->ranks_of_node)
-    replace(root, "gpus_per_node", cJSON_CreateNumber(facts->ranks_of_node));
+    json_replace(root, "gpus_per_node", cJSON_CreateNumber(facts->ranks_of_node));
   add_contention(root, p);
   return json_finish(root);
 }

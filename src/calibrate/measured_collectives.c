@@ -85,16 +85,10 @@ calibrate_curve(const Measurements *measured, const CollectiveCall *call, int pe
                                    samples->len);
 }
 
-static void
-collective_free(gpointer collective)
-{
-  calibrated_collective_free(collective);
-}
-
 GPtrArray *
 measured_collectives(const Measurements *measured, const ClusterSpec *cluster, const char *source)
 {
-  GPtrArray *collectives = g_ptr_array_new_with_free_func(collective_free);
+  GPtrArray *collectives = calibrated_collectives_new();
   int of_node = measured->facts.ranks_of_node;
   int per_node = of_node > 0 ? of_node : cluster->gpus_per_node;
   for (guint i = 0; i < measured->measurements->len; i++) {

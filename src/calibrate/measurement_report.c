@@ -77,12 +77,6 @@ print_facts(const Measurements *measured, GString *out)
                                                : "the budget ended before the last round");
 }
 
-static char *
-percent(double fraction)
-{
-  return g_strdup_printf("%.1f %%", 100 * fraction);
-}
-
 static void
 print_constants(const MeasurementReport *r, GString *out)
 {
@@ -98,8 +92,8 @@ print_constants(const MeasurementReport *r, GString *out)
     }
     g_autofree char *value = g_strdup_printf("%.4g", c->value);
     g_autofree char *count = g_strdup_printf("%d", c->experiments);
-    g_autofree char *median = percent(c->median_error), *p90 = percent(c->p90_error),
-                    *worst = percent(c->worst_error);
+    g_autofree char *median = format_percent(c->median_error), *p90 = format_percent(c->p90_error),
+                    *worst = format_percent(c->worst_error);
     text_table_row(table, c->key, base, value, count, median, p90, worst, c->worst, NULL);
   }
   g_string_append_c(out, '\n');

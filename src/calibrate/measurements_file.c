@@ -8,8 +8,8 @@
 #include "base/json_reader.h"
 #include "base/units.h"
 #include "spec/dtype.h"
+#include "spec/profile_fields.h"
 
-#define NS_PER_US 1e3
 #define MOST_BYTES ((gint64) 1 << 50)
 
 /* ---- tables ---- */

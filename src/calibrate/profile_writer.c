@@ -3,6 +3,7 @@
 
 #include "base/json_document.h"
 #include "base/json_output.h"
+#include "calibrate/calibration_report.h"
 #include "spec/preset.h"
 #include "spec/profile_fields.h"
 #include <math.h>
@@ -103,14 +104,7 @@ fit_json(const CalibratedCollective *collective)
   json_add_text(object, "measured", collective->about.remark);
   json_add_text(object, "model", fit_model_names[collective->fit.model]);
   cJSON_AddNumberToObject(object, "median_error", collective->errors.median);
-  cJSON *lines = cJSON_AddArrayToObject(object, "lines");
-  for (int i = 0; i < collective->fit.n_lines; i++) {
-    cJSON *line = cJSON_CreateObject();
-    cJSON_AddNumberToObject(line, "alpha_us", collective->fit.lines[i].alpha_us);
-    cJSON_AddNumberToObject(line, "bus_bandwidth_GBps",
-                            calibrated_line_busbw(collective, i) / GIGA);
-    cJSON_AddItemToArray(lines, line);
-  }
+  cJSON_AddItemToObject(object, "lines", calibration_lines_json(collective));
   return object;
 }
 
@@ -137,8 +131,7 @@ table_json(const GPtrArray *collectives, const CalibratedCollective *collective)
 static void
 replace_number(cJSON *object, const char *key, double value)
 {
-  cJSON_DeleteItemFromObjectCaseSensitive(object, key);
-  cJSON_AddNumberToObject(object, key, value);
+  json_replace(object, key, cJSON_CreateNumber(value));
 }
 
 /* Bus bandwidth at the largest size, if that is large enough to be near the asymptote; 0: not. */
@@ -219,42 +212,25 @@ resize_nodes(cJSON *root, ClusterSpec *cluster, const GPtrArray *collectives)
 
 /* ---- the file */
 
-static cJSON *
-section(cJSON *root, const char *key)
-{
-  cJSON *object = cJSON_GetObjectItemCaseSensitive(root, key);
-  if (cJSON_IsObject(object))
-    return object;
-  cJSON_DeleteItemFromObjectCaseSensitive(root, key);
-  return cJSON_AddObjectToObject(root, key);
-}
-
-static void
-replace_text(cJSON *root, const char *key, const char *text)
-{
-  cJSON_DeleteItemFromObjectCaseSensitive(root, key);
-  cJSON_AddStringToObject(root, key, text);
-}
-
 static void
 write_root(cJSON *root, const ClusterSpec *cluster, const GPtrArray *collectives)
 {
   g_autofree char *summary = g_strdup_printf("%s with measured collectives", cluster->name);
   g_autofree char *source = g_strdup_printf(
       "highwater calibrate, from the cluster %s; see _fit of each table of nccl", cluster->name);
-  replace_text(root, "_summary", summary);
-  replace_text(root, "_source", source);
-  cJSON *nccl = section(root, "nccl");
+  json_replace_text(root, "_summary", summary);
+  json_replace_text(root, "_source", source);
+  cJSON *nccl = json_section(root, "nccl");
   add_bandwidths(nccl, cluster, collectives);
-  cJSON_DeleteItemFromObjectCaseSensitive(nccl, "tables");
-  cJSON *tables = cJSON_AddArrayToObject(nccl, "tables");
+  cJSON *tables = cJSON_CreateArray();
+  json_replace(nccl, "tables", tables);
   for (guint i = 0; i < collectives->len; i++)
     if (is_first_of_shape(collectives, i))
       cJSON_AddItemToArray(tables, table_json(collectives, g_ptr_array_index(collectives, i)));
 }
 
-static char *
-write_text(const char *base, const GPtrArray *collectives, gboolean resize, GError **error)
+cJSON *
+profile_tree(const char *base, const GPtrArray *collectives, gboolean resize, GError **error)
 {
   g_autofree char *path = preset_find("cluster", base, error);
   if (!path)
@@ -272,17 +248,5 @@ write_text(const char *base, const GPtrArray *collectives, gboolean resize, GErr
   if (resize)
     resize_nodes(root, cluster, collectives);
   write_root(root, cluster, collectives);
-  return json_finish(root);
-}
-
-char *
-profile_write(const char *base, const GPtrArray *collectives, GError **error)
-{
-  return write_text(base, collectives, FALSE, error);
-}
-
-char *
-profile_write_resized(const char *base, const GPtrArray *collectives, GError **error)
-{
-  return write_text(base, collectives, TRUE, error);
+  return root;
 }

@@ -50,7 +50,7 @@ lower_network(const CalibrateRequest *request, GError **error)
   Lowered *lowered = NULL;
   if (input_text_read("network", request->network, &inputs.network, error) &&
       input_text_read("plan", request->plan, &inputs.plan, error) &&
-      input_text_read("cluster", request->cluster != NULL ? request->cluster : "h100-8",
+      input_text_read("cluster", request->cluster != NULL ? request->cluster : CALIBRATE_BASE,
                       &inputs.cluster, error)) {
     g_autoptr(Scenario) scenario = scenario_new(&inputs, 0, error);
     lowered = scenario != NULL ? scenario_lower(scenario, 0, 2, error) : NULL;
@@ -135,7 +135,7 @@ choose_bases(const Answer *answer, char **device, char **cluster, GError **error
                  ? g_strdup(request->cluster)
                  : cluster_preset_for(*device, answer->measured->facts.ranks_of_node);
   if (*cluster == NULL)
-    *cluster = g_strdup("h100-8");
+    *cluster = g_strdup(CALIBRATE_BASE);
   return TRUE;
 }
 
@@ -153,9 +153,8 @@ print_answer(const Answer *answer, const MeasurementReport *report, const GPtrAr
   gboolean quiet = g_strcmp0(answer->request->output, "-") == 0;
   FILE *out = quiet ? stderr : stdout;
   if (answer->request->json) {
-    g_autoptr(GPtrArray) refused = g_ptr_array_new();
-    g_autofree char *tables = calibration_report_json(collectives, refused);
-    cJSON *object = cJSON_Parse(tables);
+    cJSON *object = cJSON_CreateObject();
+    calibration_report_json(collectives, NULL, object);
     measurement_report_json(report, object);
     if (answer->trace != NULL)
       traced_report_json(answer->trace, object);

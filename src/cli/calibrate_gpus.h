@@ -6,6 +6,9 @@
 
 #include "calibrate/traced_ops.h"
 
+/* The cluster that is compared with and begun with when nothing says which. */
+#define CALIBRATE_BASE "h100-8"
+
 typedef struct {
   const char *network, *plan; /* whose shapes and groups are measured; network NULL: usual ones */
   char **assignments;

@@ -1,5 +1,6 @@
 /* cmd_calibrate.c - highwater calibrate: from measurements to a cluster file. */
 #include "base/json_document.h"
+#include "base/json_output.h"
 #include "base/output_file.h"
 #include "base/units.h"
 #include "calibrate/calibration_report.h"
@@ -12,10 +13,6 @@
 #include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
-
-/* What is compared with and written to when neither the command line nor the files name a cluster.
- */
-#define DEFAULT_BASE "h100-8"
 
 typedef struct {
   char **from; /* files after --from; further ones are positionals */
@@ -94,7 +91,7 @@ choose_base(const CalibrateArguments *arguments, const Inputs *inputs)
   const char *base = NULL;
   for (guint i = 0; i < inputs->tables->len && !base; i++)
     base = cluster_of(arguments, g_ptr_array_index(inputs->tables, i));
-  return base ? base : DEFAULT_BASE;
+  return base ? base : CALIBRATE_BASE;
 }
 
 static void
@@ -150,12 +147,6 @@ calibrate_table(const NcclTestsTable *table, const ClusterSpec *cluster)
 
 /* ---- answers */
 
-static void
-collective_free(gpointer collective)
-{
-  calibrated_collective_free(collective);
-}
-
 /* A cluster has one kind of GPU: tables of several are mixed only by who names the cluster. */
 static gboolean
 check_gpus(const CalibrateArguments *arguments, const Inputs *inputs, GError **error)
@@ -180,9 +171,11 @@ static gboolean
 write_profile(const CalibrateArguments *arguments, const char *base, const GPtrArray *collectives,
               GError **error)
 {
-  g_autofree char *text = arguments->cluster ? profile_write(base, collectives, error)
-                                             : profile_write_resized(base, collectives, error);
-  return text && output_file_write(arguments->output, text, strlen(text), error);
+  cJSON *root = profile_tree(base, collectives, arguments->cluster == NULL, error);
+  if (!root)
+    return FALSE;
+  g_autofree char *text = json_finish(root);
+  return output_file_write(arguments->output, text, strlen(text), error);
 }
 
 /* CalibratedCollective of every table; NULL and error when a cluster cannot be loaded. */
@@ -192,7 +185,7 @@ calibrate_tables(const CalibrateArguments *arguments, const Inputs *inputs, cons
 {
   g_autoptr(GHashTable) clusters =
       g_hash_table_new_full(g_str_hash, g_str_equal, g_free, cluster_free);
-  g_autoptr(GPtrArray) collectives = g_ptr_array_new_with_free_func(collective_free);
+  g_autoptr(GPtrArray) collectives = calibrated_collectives_new();
   for (guint i = 0; i < inputs->tables->len; i++) {
     const NcclTestsTable *table = g_ptr_array_index(inputs->tables, i);
     const char *own = cluster_of(arguments, table);
@@ -202,6 +195,14 @@ calibrate_tables(const CalibrateArguments *arguments, const Inputs *inputs, cons
     g_ptr_array_add(collectives, calibrate_table(table, cluster));
   }
   return g_steal_pointer(&collectives);
+}
+
+static char *
+json_report(const GPtrArray *collectives, const GPtrArray *refused)
+{
+  cJSON *root = cJSON_CreateObject();
+  calibration_report_json(collectives, refused, root);
+  return json_finish(root);
 }
 
 static int
@@ -215,7 +216,7 @@ answer(const CalibrateArguments *arguments, const Inputs *inputs, GError **error
     return EXIT_BAD_INPUT;
   if (arguments->output && !write_profile(arguments, base, collectives, error))
     return EXIT_BAD_INPUT;
-  g_autofree char *report = arguments->json ? calibration_report_json(collectives, inputs->refused)
+  g_autofree char *report = arguments->json ? json_report(collectives, inputs->refused)
                                             : calibration_report_text(collectives);
   /* A profile on standard output stands there alone. */
   gboolean quiet = arguments->output && g_str_equal(arguments->output, "-");
