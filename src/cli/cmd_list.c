@@ -1,5 +1,6 @@
 /* cmd_list.c - highwater list: presets, families, strategies and algorithms of collectives, a line
  * each. */
+#include "base/json_output.h"
 #include "base/json_reader.h"
 #include "base/nearest_name.h"
 #include "base/text_table.h"
@@ -267,10 +268,8 @@ print_all_json(const char *kind)
   for (gsize i = 0; i < G_N_ELEMENTS(tables); i++)
     if (is_wanted(&tables[i], kind))
       cJSON_AddItemToObject(root, tables[i].kind, table_json(&tables[i]));
-  char *text = cJSON_Print(root);
-  puts(text);
-  cJSON_free(text);
-  cJSON_Delete(root);
+  g_autofree char *text = json_finish(root);
+  fputs(text, stdout);
 }
 
 static gboolean

@@ -1,6 +1,5 @@
 /* estimate_print.c - the tables of an estimate, as text and as JSON. */
-#include <cjson/cJSON.h>
-
+#include "base/json_output.h"
 #include "base/text_table.h"
 #include "base/units.h"
 #include "cli/estimate.h"
@@ -219,8 +218,6 @@ estimate_json(const Estimate *e, GString *out)
   add_accounting(root, e);
   add_strategies(root, e);
   add_estimators(root, e);
-  char *text = cJSON_Print(root);
-  g_string_append_printf(out, "%s\n", text);
-  cJSON_free(text);
-  cJSON_Delete(root);
+  g_autofree char *text = json_finish(root);
+  g_string_append(out, text);
 }

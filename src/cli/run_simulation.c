@@ -77,20 +77,6 @@ simulate_failure(const RunRequest *request, const Scenario *s, Lowered **lowered
 
 /* ---- all ranks ---- */
 
-/* Do two ranks of a shard group hold different numbers of rows of some parameter? */
-static gboolean
-ranks_differ(const Scenario *s, int a, int b)
-{
-  int ranks = s->plan->shard;
-  for (guint i = 0; i < s->network->parameters->len; i++) {
-    const Parameter *p = network_parameter(s->network, (int) i);
-    if (shard_of(p, ranks, a % ranks).local_elements !=
-        shard_of(p, ranks, b % ranks).local_elements)
-      return TRUE;
-  }
-  return FALSE;
-}
-
 enum { MOST_OTHERS = 3 };
 
 static int
@@ -115,9 +101,10 @@ ranks_to_try(const Scenario *s, int rank, int others[MOST_OTHERS])
     return 0;
   const int candidates[MOST_OTHERS] = {0, s->plan->shard * (by_rows ? 1 : s->plan->replicate) - 1,
                                        heaviest};
-  int count = 0;
+  int count = 0, shard = s->plan->shard;
   for (int i = 0; i < MOST_OTHERS; i++)
-    if (candidates[i] != rank && (!by_rows || ranks_differ(s, rank, candidates[i])))
+    if (candidates[i] != rank &&
+        (!by_rows || shards_differ(s->network, shard, rank % shard, candidates[i] % shard)))
       count = add_rank(others, count, candidates[i]);
   return count;
 }

@@ -25,19 +25,6 @@ ranks_are_asked_for(const RunRequest *request, const Scenario *s)
 
 /* ---- Programs ---- */
 
-/* Do two neighbours in a shard group hold different numbers of rows of some parameter? */
-static gboolean
-neighbours_differ(const Scenario *s, int place)
-{
-  for (guint i = 0; i < s->network->parameters->len; i++) {
-    const Parameter *p = network_parameter(s->network, (int) i);
-    if (shard_of(p, s->plan->shard, place).local_elements !=
-        shard_of(p, s->plan->shard, place + 1).local_elements)
-      return TRUE;
-  }
-  return FALSE;
-}
-
 /* Ranks with other rows have other Programs.  Where a rank's part is a slice of flat parameters the
  * slices have one size, and which parameters lie in them makes no difference in time: the described
  * rank's Program stands for all. */
@@ -48,7 +35,7 @@ find_shapes(SimulatedRanks *set)
   gboolean by_rows = set->s->strategy->sharded_norms;
   set->shapes = g_new0(int, shard);
   for (int i = 1; i < shard && by_rows; i++) {
-    n += neighbours_differ(set->s, i - 1);
+    n += shards_differ(set->s->network, shard, i - 1, i);
     set->shapes[i] = n - 1;
   }
   set->programs = g_ptr_array_new_with_free_func((GDestroyNotify) lowered_free);

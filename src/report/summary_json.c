@@ -1,6 +1,7 @@
 /* summary_json.c - the report as JSON: one function an object, keys in the order people read them.
  */
 #include "report/summary_json.h"
+#include "base/json_output.h"
 #include "report/state_estimate.h"
 #include "report/summary_parts.h"
 
@@ -11,21 +12,12 @@ seconds(SimTime ns)
   return (double) ns / 1e9;
 }
 
-/* cJSON prints numbers with 15 digits when that is nearly right; sizes are exact. */
-static void
-add_int(cJSON *object, const char *key, gint64 value)
-{
-  char digits[24];
-  g_snprintf(digits, sizeof digits, "%" G_GINT64_FORMAT, value);
-  cJSON_AddRawToObject(object, key, digits);
-}
-
 /* A figure that depends on the allocator's limit: null when there is none. */
 static void
 add_limit(cJSON *object, const char *key, gint64 value, gint64 capacity)
 {
   if (capacity < G_MAXINT64)
-    add_int(object, key, value);
+    json_add_int(object, key, value);
   else
     cJSON_AddNullToObject(object, key);
 }
@@ -47,36 +39,27 @@ add_known(cJSON *object, const char *key, double value)
 }
 
 static void
-add_text(cJSON *object, const char *key, const char *text)
-{
-  if (text)
-    cJSON_AddStringToObject(object, key, text);
-  else
-    cJSON_AddNullToObject(object, key);
-}
-
-static void
 add_model(cJSON *report, const RunInfo *info)
 {
   cJSON *model = cJSON_AddObjectToObject(report, "model");
-  add_text(model, "name", info->model);
-  add_int(model, "parameters", info->parameters);
-  add_int(model, "trainable_parameters", info->trainable_parameters);
+  json_add_text(model, "name", info->model);
+  json_add_int(model, "parameters", info->parameters);
+  json_add_int(model, "trainable_parameters", info->trainable_parameters);
 }
 
 static void
 add_plan(cJSON *report, const RunInfo *info)
 {
   cJSON *plan = cJSON_AddObjectToObject(report, "plan");
-  add_text(plan, "strategy", info->strategy);
-  add_int(plan, "shard", info->shard);
-  add_int(plan, "replicate", info->replicate);
-  add_int(plan, "micro_batch", info->micro_batch);
-  add_int(plan, "sequence_length", info->sequence_length);
-  add_int(plan, "accumulation_steps", info->accumulation_steps);
-  add_text(plan, "activation_checkpointing", info->checkpointing);
-  add_text(plan, "compile", info->compile);
-  add_int(plan, "rank", info->rank);
+  json_add_text(plan, "strategy", info->strategy);
+  json_add_int(plan, "shard", info->shard);
+  json_add_int(plan, "replicate", info->replicate);
+  json_add_int(plan, "micro_batch", info->micro_batch);
+  json_add_int(plan, "sequence_length", info->sequence_length);
+  json_add_int(plan, "accumulation_steps", info->accumulation_steps);
+  json_add_text(plan, "activation_checkpointing", info->checkpointing);
+  json_add_text(plan, "compile", info->compile);
+  json_add_int(plan, "rank", info->rank);
 }
 
 static void
@@ -88,18 +71,18 @@ add_ranks(cJSON *report, const RunInfo *info, const TimeSummary *time)
     return;
   }
   cJSON *object = cJSON_AddObjectToObject(report, "ranks");
-  add_int(object, "ranks", ranks->ranks);
-  add_int(object, "simulated", ranks->simulated);
-  add_int(object, "described", info->rank);
-  add_int(object, "described_stands_for", ranks->described_class);
-  add_int(object, "slowest", ranks->slowest);
+  json_add_int(object, "ranks", ranks->ranks);
+  json_add_int(object, "simulated", ranks->simulated);
+  json_add_int(object, "described", info->rank);
+  json_add_int(object, "described_stands_for", ranks->described_class);
+  json_add_int(object, "slowest", ranks->slowest);
   cJSON_AddNumberToObject(object, "slowest_compute", ranks->slowest_compute);
   add_seconds(object, "waited_s", ranks->waited);
   if (ranks->step_of_equals > 0 && time->known)
     add_seconds(object, "cost_s", time->step - ranks->step_of_equals);
   else
     cJSON_AddNullToObject(object, "cost_s");
-  add_int(object, "peak_reserved_bytes", ranks->peak_reserved);
+  json_add_int(object, "peak_reserved_bytes", ranks->peak_reserved);
 }
 
 static void
@@ -111,10 +94,10 @@ add_prefetch(cJSON *report, const ReportModel *model)
     return;
   }
   cJSON *object = cJSON_AddObjectToObject(report, "prefetch");
-  add_int(object, "budget_bytes", prefetch->budget);
-  add_int(object, "most_bytes", prefetch->most);
-  add_int(object, "memory_cost_bytes", model->peak_allocated - prefetch->own_peak);
-  add_int(object, "reserved_cost_bytes", model->peak_reserved - prefetch->own_reserved);
+  json_add_int(object, "budget_bytes", prefetch->budget);
+  json_add_int(object, "most_bytes", prefetch->most);
+  json_add_int(object, "memory_cost_bytes", model->peak_allocated - prefetch->own_peak);
+  json_add_int(object, "reserved_cost_bytes", model->peak_reserved - prefetch->own_reserved);
   if (model->time.known && prefetch->own_step > 0)
     add_seconds(object, "gain_s", prefetch->own_step - model->time.step);
   else
@@ -127,15 +110,15 @@ add_cluster(cJSON *report, const RunInfo *info)
   static const char *const origins[] = {
       [ORIGIN_DEFAULT] = "default", [ORIGIN_IMPORTED] = "imported", [ORIGIN_MEASURED] = "measured"};
   cJSON *cluster = cJSON_AddObjectToObject(report, "cluster");
-  add_text(cluster, "name", info->cluster);
-  add_text(cluster, "device", info->device);
-  add_int(cluster, "nodes", info->nodes);
+  json_add_text(cluster, "name", info->cluster);
+  json_add_text(cluster, "device", info->device);
+  json_add_int(cluster, "nodes", info->nodes);
   cJSON *constants = cJSON_AddArrayToObject(cluster, "constants");
   for (guint i = 0; i < info->constants->len; i++) {
     const ConstantSource *source = &g_array_index(info->constants, ConstantSource, i);
     cJSON *constant = cJSON_CreateObject();
-    add_text(constant, "name", source->name);
-    add_text(constant, "origin", origins[source->origin]);
+    json_add_text(constant, "name", source->name);
+    json_add_text(constant, "origin", origins[source->origin]);
     cJSON_AddItemToArray(constants, constant);
   }
 }
@@ -151,16 +134,16 @@ add_out_of_memory(cJSON *report, const ReportModel *model)
   }
   g_autofree char *message = report_model_out_of_memory(model);
   cJSON *object = cJSON_AddObjectToObject(report, "out_of_memory");
-  add_int(object, "step", oom->step);
-  add_text(object, "phase", report_text(recording, oom->phase, NULL));
-  add_text(object, "module", report_text(recording, oom->module, NULL));
-  add_int(object, "requested_bytes", oom->requested_bytes);
-  add_int(object, "segment_bytes", oom->segment_bytes);
-  add_int(object, "limit_bytes", oom->limit_bytes);
-  add_int(object, "allocated_bytes", oom->allocated_bytes);
-  add_int(object, "reserved_bytes", oom->reserved_bytes);
-  add_text(object, "what", report_text(recording, oom->what, NULL));
-  add_text(object, "message", message);
+  json_add_int(object, "step", oom->step);
+  json_add_text(object, "phase", report_text(recording, oom->phase, NULL));
+  json_add_text(object, "module", report_text(recording, oom->module, NULL));
+  json_add_int(object, "requested_bytes", oom->requested_bytes);
+  json_add_int(object, "segment_bytes", oom->segment_bytes);
+  json_add_int(object, "limit_bytes", oom->limit_bytes);
+  json_add_int(object, "allocated_bytes", oom->allocated_bytes);
+  json_add_int(object, "reserved_bytes", oom->reserved_bytes);
+  json_add_text(object, "what", report_text(recording, oom->what, NULL));
+  json_add_text(object, "message", message);
 }
 
 static void
@@ -171,10 +154,10 @@ add_largest(cJSON *peak, const Recording *recording)
   for (guint i = 0; live && i < MIN(live->len, SUMMARY_LARGEST); i++) {
     const LiveTensor *tensor = &g_array_index(live, LiveTensor, i);
     cJSON *object = cJSON_CreateObject();
-    add_int(object, "bytes", tensor->bytes);
-    add_text(object, "category", category_name(tensor->category));
-    add_text(object, "module", report_text(recording, tensor->module, NULL));
-    add_text(object, "what", report_text(recording, tensor->what, NULL));
+    json_add_int(object, "bytes", tensor->bytes);
+    json_add_text(object, "category", category_name(tensor->category));
+    json_add_text(object, "module", report_text(recording, tensor->module, NULL));
+    json_add_text(object, "what", report_text(recording, tensor->what, NULL));
     cJSON_AddItemToArray(largest, object);
   }
 }
@@ -185,21 +168,21 @@ add_peak(cJSON *memory, const ReportModel *model)
   const Recording *recording = model->recording;
   const PeakRecord *record = &recording->peak;
   cJSON *peak = cJSON_AddObjectToObject(memory, "peak");
-  add_int(peak, "step", record->step);
-  add_text(peak, "phase", report_text(recording, record->phase, NULL));
-  add_int(peak, "micro_batch", record->micro_batch);
-  add_text(peak, "module", report_text(recording, record->module, NULL));
+  json_add_int(peak, "step", record->step);
+  json_add_text(peak, "phase", report_text(recording, record->phase, NULL));
+  json_add_int(peak, "micro_batch", record->micro_batch);
+  json_add_text(peak, "module", report_text(recording, record->module, NULL));
   add_seconds(peak, "time_s", record->time);
-  add_int(peak, "reserved_bytes", record->reserved);
+  json_add_int(peak, "reserved_bytes", record->reserved);
   cJSON *categories = cJSON_AddObjectToObject(peak, "categories");
   for (int i = 0; i < CATEGORY_COUNT; i++)
-    add_int(categories, category_name((Category) i), record->categories[i]);
+    json_add_int(categories, category_name((Category) i), record->categories[i]);
   cJSON *modules = cJSON_AddArrayToObject(peak, "modules");
   for (guint i = 0; i < model->modules_at_peak->len; i++) {
     const ModuleBytes *entry = &g_array_index(model->modules_at_peak, ModuleBytes, i);
     cJSON *object = cJSON_CreateObject();
-    add_text(object, "module", *entry->module ? entry->module : NULL);
-    add_int(object, "bytes", entry->bytes);
+    json_add_text(object, "module", *entry->module ? entry->module : NULL);
+    json_add_int(object, "bytes", entry->bytes);
     cJSON_AddItemToArray(modules, object);
   }
   add_largest(peak, recording);
@@ -210,8 +193,8 @@ add_cached(cJSON *memory, const Recording *recording)
 {
   cJSON *cached = cJSON_AddObjectToObject(memory, "cached_bytes");
   for (guint i = 0; i < MIN(recording->cached->len, recording->streams->len); i++)
-    add_int(cached, g_ptr_array_index(recording->streams, i),
-            g_array_index(recording->cached, gint64, i));
+    json_add_int(cached, g_ptr_array_index(recording->streams, i),
+                 g_array_index(recording->cached, gint64, i));
 }
 
 static void
@@ -220,16 +203,16 @@ add_memory(cJSON *report, const ReportModel *model)
   const Recording *recording = model->recording;
   cJSON *memory = cJSON_AddObjectToObject(report, "memory");
   add_limit(memory, "capacity_bytes", recording->capacity_bytes, recording->capacity_bytes);
-  add_int(memory, "at_rest_bytes", recording->at_rest_bytes);
-  add_int(memory, "peak_allocated_bytes", model->peak_allocated);
-  add_int(memory, "peak_reserved_bytes", model->peak_reserved);
-  add_int(memory, "outside_allocator_bytes", recording->outside_allocator_bytes);
-  add_int(memory, "host_pinned_bytes", model->info->pinned_bytes);
-  add_int(memory, "host_pageable_bytes", model->info->pageable_bytes);
-  add_int(memory, "construction_allocated_bytes", recording->construction_allocated);
-  add_int(memory, "construction_reserved_bytes", recording->construction_reserved);
-  add_int(memory, "construction_peak_allocated_bytes", recording->construction_peak_allocated);
-  add_int(memory, "construction_peak_reserved_bytes", recording->construction_peak_reserved);
+  json_add_int(memory, "at_rest_bytes", recording->at_rest_bytes);
+  json_add_int(memory, "peak_allocated_bytes", model->peak_allocated);
+  json_add_int(memory, "peak_reserved_bytes", model->peak_reserved);
+  json_add_int(memory, "outside_allocator_bytes", recording->outside_allocator_bytes);
+  json_add_int(memory, "host_pinned_bytes", model->info->pinned_bytes);
+  json_add_int(memory, "host_pageable_bytes", model->info->pageable_bytes);
+  json_add_int(memory, "construction_allocated_bytes", recording->construction_allocated);
+  json_add_int(memory, "construction_reserved_bytes", recording->construction_reserved);
+  json_add_int(memory, "construction_peak_allocated_bytes", recording->construction_peak_allocated);
+  json_add_int(memory, "construction_peak_reserved_bytes", recording->construction_peak_reserved);
   add_cached(memory, recording);
   add_peak(memory, model);
 }
@@ -238,13 +221,13 @@ static cJSON *
 phase_object(const PhaseSummary *phase)
 {
   cJSON *object = cJSON_CreateObject();
-  add_text(object, "name", phase->name);
-  add_int(object, "micro_batch", phase->micro_batch);
+  json_add_text(object, "name", phase->name);
+  json_add_int(object, "micro_batch", phase->micro_batch);
   add_seconds(object, "start_s", phase->start);
   add_seconds(object, "end_s", phase->end);
-  add_int(object, "peak_allocated_bytes", phase->peak_allocated);
-  add_int(object, "peak_reserved_bytes", phase->peak_reserved);
-  add_int(object, "end_allocated_bytes", phase->end_allocated);
+  json_add_int(object, "peak_allocated_bytes", phase->peak_allocated);
+  json_add_int(object, "peak_reserved_bytes", phase->peak_reserved);
+  json_add_int(object, "end_allocated_bytes", phase->end_allocated);
   return object;
 }
 
@@ -255,13 +238,13 @@ add_steps(cJSON *report, const ReportModel *model)
   for (guint i = 0; i < model->steps->len; i++) {
     const StepSummary *step = &g_array_index(model->steps, StepSummary, i);
     cJSON *object = cJSON_CreateObject();
-    add_int(object, "index", step->index);
+    json_add_int(object, "index", step->index);
     cJSON_AddBoolToObject(object, "complete", step->complete);
     add_seconds(object, "start_s", step->start);
     add_seconds(object, "time_s", step->duration);
-    add_int(object, "peak_allocated_bytes", step->peak_allocated);
-    add_int(object, "peak_reserved_bytes", step->peak_reserved);
-    add_int(object, "allocator_retries", step->allocator_retries);
+    json_add_int(object, "peak_allocated_bytes", step->peak_allocated);
+    json_add_int(object, "peak_reserved_bytes", step->peak_reserved);
+    json_add_int(object, "allocator_retries", step->allocator_retries);
     cJSON *phases = cJSON_AddArrayToObject(object, "phases");
     for (guint j = 0; j < step->phases->len; j++)
       cJSON_AddItemToArray(phases, phase_object(&g_array_index(step->phases, PhaseSummary, j)));
@@ -273,30 +256,30 @@ static cJSON *
 beyond_object(const BeyondSummary *phase)
 {
   cJSON *object = cJSON_CreateObject();
-  add_text(object, "name", phase->name);
-  add_int(object, "after_step", phase->after_step);
+  json_add_text(object, "name", phase->name);
+  json_add_int(object, "after_step", phase->after_step);
   cJSON_AddBoolToObject(object, "complete", phase->complete);
   add_seconds(object, "start_s", phase->start);
   add_seconds(object, "time_s", phase->duration);
-  add_int(object, "start_allocated_bytes", phase->start_allocated);
-  add_int(object, "peak_allocated_bytes", phase->peak_allocated);
-  add_int(object, "peak_reserved_bytes", phase->peak_reserved);
-  add_int(object, "end_allocated_bytes", phase->end_allocated);
+  json_add_int(object, "start_allocated_bytes", phase->start_allocated);
+  json_add_int(object, "peak_allocated_bytes", phase->peak_allocated);
+  json_add_int(object, "peak_reserved_bytes", phase->peak_reserved);
+  json_add_int(object, "end_allocated_bytes", phase->end_allocated);
   const PhaseInfo *info = phase->info;
   if (info) {
-    add_int(object, "communication_bytes", info->communication_bytes);
-    add_int(object, "host_copy_bytes", info->host_copy_bytes);
+    json_add_int(object, "communication_bytes", info->communication_bytes);
+    json_add_int(object, "host_copy_bytes", info->host_copy_bytes);
   }
   if (info && info->has_state)
-    add_int(object, "state_bytes", info->state_bytes);
+    json_add_int(object, "state_bytes", info->state_bytes);
   if (info && info->sources > 0) {
     cJSON *sources = cJSON_AddArrayToObject(object, "source_bytes");
     for (int i = 0; i < info->sources; i++)
       cJSON_AddItemToArray(sources, cJSON_CreateNumber((double) info->source_bytes[i]));
   }
   if (info && info->has_state && info->rank_0_bytes >= 0) {
-    add_int(object, "rank_0_bytes", info->rank_0_bytes);
-    add_int(object, "other_ranks_bytes", info->others_bytes);
+    json_add_int(object, "rank_0_bytes", info->rank_0_bytes);
+    json_add_int(object, "other_ranks_bytes", info->others_bytes);
   }
   return object;
 }
@@ -341,7 +324,7 @@ add_time(cJSON *report, const TimeSummary *time)
   add_known(object, "tokens_per_s_per_gpu", time->tokens_per_s);
   add_known(object, "mfu", time->mfu);
   add_known(object, "hfu", time->hfu);
-  add_text(object, "bound_by", time->is_split ? report_bound_name(time->bound) : NULL);
+  json_add_text(object, "bound_by", time->is_split ? report_bound_name(time->bound) : NULL);
 }
 
 /* How many stretches of the critical path are written. */
@@ -361,13 +344,14 @@ add_stretches(cJSON *object, const ReportModel *model)
     cJSON *item = cJSON_CreateObject();
     add_seconds(item, "start_s", stretch->start);
     add_seconds(item, "end_s", stretch->end);
-    add_text(item, "on", path_kind_name(stretch->kind));
-    add_text(item, "stream",
-             stretch->stream < 0 ? NULL : g_ptr_array_index(recording->streams, stretch->stream));
-    add_text(item, "name", report_text(recording, stretch->name, NULL));
-    add_text(item, "module", report_text(recording, stretch->module, NULL));
-    add_text(item, "communicator", report_text(recording, stretch->communicator, NULL));
-    add_int(item, "spans", stretch->spans);
+    json_add_text(item, "on", path_kind_name(stretch->kind));
+    json_add_text(item, "stream",
+                  stretch->stream < 0 ? NULL
+                                      : g_ptr_array_index(recording->streams, stretch->stream));
+    json_add_text(item, "name", report_text(recording, stretch->name, NULL));
+    json_add_text(item, "module", report_text(recording, stretch->module, NULL));
+    json_add_text(item, "communicator", report_text(recording, stretch->communicator, NULL));
+    json_add_int(item, "spans", stretch->spans);
     cJSON_AddItemToArray(stretches, item);
   }
 }
@@ -386,7 +370,7 @@ add_critical_path(cJSON *report, const ReportModel *model)
     add_seconds(object, key, path->time[kind]);
   }
   add_seconds(object, "queued_s", path->queued);
-  add_int(object, "stretch_count", path->stretches->len);
+  json_add_int(object, "stretch_count", path->stretches->len);
   add_stretches(object, model);
 }
 
@@ -398,10 +382,10 @@ add_communication(cJSON *report, const ReportModel *model)
     const CommunicationSummary *summary =
         &g_array_index(model->communication, CommunicationSummary, i);
     cJSON *object = cJSON_CreateObject();
-    add_text(object, "communicator", summary->communicator);
-    add_text(object, "collective", summary->collective);
-    add_int(object, "count", summary->count);
-    add_int(object, "bytes", summary->bytes);
+    json_add_text(object, "communicator", summary->communicator);
+    json_add_text(object, "collective", summary->collective);
+    json_add_int(object, "count", summary->count);
+    json_add_int(object, "bytes", summary->bytes);
     add_seconds(object, "time_s", summary->time);
     add_seconds(object, "exposed_s", summary->exposed);
     add_seconds(object, "contention_s", summary->contention);
@@ -413,8 +397,8 @@ static void
 add_host_copies(cJSON *report, const CopySummary *copies)
 {
   cJSON *object = cJSON_AddObjectToObject(report, "host_copies");
-  add_int(object, "count", copies->count);
-  add_int(object, "bytes", copies->bytes);
+  json_add_int(object, "count", copies->count);
+  json_add_int(object, "bytes", copies->bytes);
   add_seconds(object, "time_s", copies->time);
 }
 
@@ -447,22 +431,22 @@ add_groups(cJSON *report, const ReportModel *model)
   for (guint i = 0; i < model->groups->len; i++) {
     const GroupSummary *group = &g_array_index(model->groups, GroupSummary, i);
     cJSON *object = cJSON_CreateObject();
-    add_text(object, "name", group->info->name);
+    json_add_text(object, "name", group->info->name);
     cJSON *modules = cJSON_AddArrayToObject(object, "modules");
     for (guint j = 0; j < group->info->modules->len; j++)
       cJSON_AddItemToArray(modules, cJSON_CreateString(g_ptr_array_index(group->info->modules, j)));
-    add_int(object, "parameters", group->info->parameters);
-    add_int(object, "unsharded_bytes", group->info->unsharded_bytes);
-    add_int(object, "shard_bytes", group->info->shard_bytes);
-    add_int(object, "all_gathers", group->all_gathers);
-    add_int(object, "reduce_scatters", group->reduce_scatters);
+    json_add_int(object, "parameters", group->info->parameters);
+    json_add_int(object, "unsharded_bytes", group->info->unsharded_bytes);
+    json_add_int(object, "shard_bytes", group->info->shard_bytes);
+    json_add_int(object, "all_gathers", group->all_gathers);
+    json_add_int(object, "reduce_scatters", group->reduce_scatters);
     cJSON *forward = add_pass(object, "forward", &group->forward);
     cJSON *backward = add_pass(object, "backward", &group->backward);
     if (model->info->prefetch.budget > 0) {
-      add_int(forward, "prefetches", group->info->forward_prefetches);
-      add_int(forward, "prefetched_bytes", group->info->forward_prefetched_bytes);
-      add_int(backward, "prefetches", group->info->backward_prefetches);
-      add_int(backward, "prefetched_bytes", group->info->backward_prefetched_bytes);
+      json_add_int(forward, "prefetches", group->info->forward_prefetches);
+      json_add_int(forward, "prefetched_bytes", group->info->forward_prefetched_bytes);
+      json_add_int(backward, "prefetches", group->info->backward_prefetches);
+      json_add_int(backward, "prefetched_bytes", group->info->backward_prefetched_bytes);
     }
     cJSON_AddItemToArray(groups, object);
   }
@@ -475,9 +459,9 @@ add_retained(cJSON *report, const RunInfo *info)
   for (guint i = 0; i < info->retained->len; i++) {
     const RetainedInfo *retained = &g_array_index(info->retained, RetainedInfo, i);
     cJSON *object = cJSON_CreateObject();
-    add_text(object, "group", retained->group);
-    add_text(object, "held_by", retained->held_by);
-    add_int(object, "bytes", retained->bytes);
+    json_add_text(object, "group", retained->group);
+    json_add_text(object, "held_by", retained->held_by);
+    json_add_int(object, "bytes", retained->bytes);
     cJSON_AddItemToArray(array, object);
   }
 }
@@ -495,18 +479,18 @@ summary_json(const ReportModel *model)
 {
   const RunInfo *info = model->info;
   cJSON *report = cJSON_CreateObject();
-  add_text(report, "format", "highwater-report-1");
+  json_add_text(report, "format", "highwater-report-1");
   add_model(report, info);
   add_plan(report, info);
   add_cluster(report, info);
   add_ranks(report, info, &model->time);
   add_prefetch(report, model);
   cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
-  add_text(report, "verdict", report_verdict_name(model->verdict));
-  add_int(report, "allocator_retries", model->allocator_retries);
+  json_add_text(report, "verdict", report_verdict_name(model->verdict));
+  json_add_int(report, "allocator_retries", model->allocator_retries);
   add_limit(report, "headroom_bytes", model->headroom, model->recording->capacity_bytes);
   if (info->equivalent_zero_stage >= 0)
-    add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
+    json_add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
   else
     cJSON_AddNullToObject(report, "equivalent_zero_stage");
   gboolean has_paper = info->elements_sent > 0 && info->equivalent_zero_stage >= 0;
@@ -516,7 +500,7 @@ summary_json(const ReportModel *model)
   add_out_of_memory(report, model);
   add_memory(report, model);
   add_steps(report, model);
-  add_int(report, "repeated_steps", info->repeated_steps);
+  json_add_int(report, "repeated_steps", info->repeated_steps);
   add_beyond(report, model);
   add_time(report, &model->time);
   add_critical_path(report, model);
@@ -526,10 +510,5 @@ summary_json(const ReportModel *model)
   add_retained(report, info);
   summary_json_failure(report, info->failure);
   add_warnings(report, model);
-
-  char *text = cJSON_Print(report);
-  cJSON_Delete(report);
-  char *document = g_strconcat(text, "\n", NULL);
-  cJSON_free(text);
-  return document;
+  return json_finish(report);
 }

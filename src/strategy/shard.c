@@ -35,3 +35,14 @@ shard_of(const Parameter *parameter, int ranks, int rank)
       .local_elements = (last - first) * width_of(parameter),
   };
 }
+
+gboolean
+shards_differ(const Network *network, int ranks, int a, int b)
+{
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    if (shard_of(p, ranks, a).local_elements != shard_of(p, ranks, b).local_elements)
+      return TRUE;
+  }
+  return FALSE;
+}

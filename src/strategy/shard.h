@@ -14,5 +14,7 @@ typedef struct {
 /* The padded elements alone: at most those of the parameter. */
 gint64 shard_padded_elements(const Parameter *parameter, int ranks);
 Shard shard_of(const Parameter *parameter, int ranks, int rank);
+/* Do two ranks hold different numbers of rows of some parameter? */
+gboolean shards_differ(const Network *network, int ranks, int a, int b);
 
 #endif
