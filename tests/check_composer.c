@@ -127,10 +127,9 @@ alive_after(const Simulated *s, int steps, gint64 bytes)
   const Program *program = s->lowered->program;
   int alive = 0;
   for (int step = -1; step < steps; step++) {
-    const OpList *list =
-        step < 0 ? g_ptr_array_index(program->lists, 0) : program_step(program, step);
-    for (guint i = 0; i < list->ops->len; i++) {
-      const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    const GArray *ops = simulated_ops(s, step);
+    for (guint i = 0; i < ops->len; i++) {
+      const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
       if (op->kind != PROGRAM_ALLOC && op->kind != PROGRAM_FREE)
         continue;
       const Storage *storage = &g_array_index(program->storages, Storage, op->a);

@@ -6,6 +6,7 @@
 #include "collective/collective.h"
 #include "compute/kernel_slowdown.h"
 #include "exec/executor.h"
+#include "paper_machine.h"
 #include "program/program_builder.h"
 #include "tap_main.h"
 #include <math.h>
@@ -13,24 +14,10 @@
 static char machine_name[] = "paper";
 
 static DeviceProfile device = {
+    PAPER_DEVICE,
     .name = machine_name,
-    .memory_bytes = G_MAXINT64 / 4,
     .sms = 8,
-    .max_threads_per_sm = 1,
-    .peak_bf16_flops = 1e9,
-    .peak_fp32_flops = 1e9,
     .peak_fp16_flops = 1e9,
-    .gemm_efficiency = 1,
-    .gemm_in_step = 1,
-    .gemm_split_k = 1,
-    .gemm_tiles = 1,
-    .gemm_tile = {{64, 64, 1}},
-    .power_limit = 1,
-    .power_reference = 1,
-    .memory_bandwidth = 1e9,
-    .memory_efficiency = 1,
-    .host_copy_bandwidth = 1e9,
-    .nvlink_busbw = 1e9,
 };
 
 /* Collectives take half of the memory's bandwidth at most, so a kernel bound by it is halved; they
@@ -39,13 +26,9 @@ static ClusterSpec
 cluster_with(gboolean enabled)
 {
   return (ClusterSpec){
+      PAPER_CLUSTER,
       .name = machine_name,
       .device = &device,
-      .gpus_per_node = 8,
-      .nics = 8,
-      .nic_bandwidth = 1e9,
-      .intra_busbw = 1e9,
-      .inter_efficiency = 1,
       .contention = {.enabled = enabled,
                      .intra_sms = 2,
                      .sm_factor = 1,

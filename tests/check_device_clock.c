@@ -5,39 +5,22 @@
  * place of such a storage is used again.  Not pinned: anything about a device whose clock runs
  * (check_executor.c). */
 #include "exec/executor.h"
+#include "paper_machine.h"
 #include "program/program_builder.h"
 #include "tap_main.h"
 
 static DeviceProfile device = {
-    .memory_bytes = G_MAXINT64 / 4,
+    PAPER_DEVICE,
     .sms = 1,
-    .max_threads_per_sm = 1,
-    .peak_bf16_flops = 1e9,
-    .peak_fp32_flops = 1e9,
-    .gemm_efficiency = 1,
-    .gemm_in_step = 1,
-    .gemm_split_k = 1,
-    .gemm_tiles = 1,
-    .gemm_tile = {{64, 64, 1}},
     .attention_rates = 1,
     .attention = {{FUSED_FLASH2, 64, 1e9, 1e9, 0, 0}},
-    .power_limit = 1,
-    .power_reference = 1,
-    .memory_bandwidth = 1e9,
-    .memory_efficiency = 1,
-    .host_copy_bandwidth = 1e9,
     .host_memory_bandwidth = 1e9,
     .kernel_floor_ns = 5,
-    .nvlink_busbw = 1e9,
 };
 
 static const ClusterSpec cluster = {
+    PAPER_CLUSTER,
     .device = &device,
-    .gpus_per_node = 8,
-    .nics = 8,
-    .nic_bandwidth = 1e9,
-    .intra_busbw = 1e9,
-    .inter_efficiency = 1,
     .base_latency_ns = 10,
 };
 

@@ -9,6 +9,7 @@
 #include "collective/collective.h"
 #include "compute/kernel_model.h"
 #include "exec/executor.h"
+#include "paper_machine.h"
 #include "program/program_builder.h"
 #include "tap_main.h"
 
@@ -17,46 +18,28 @@
 static char machine_name[] = "paper";
 
 static DeviceProfile device = {
+    PAPER_DEVICE,
     .name = machine_name,
-    .memory_bytes = G_MAXINT64 / 4,
     .sms = 1,
-    .max_threads_per_sm = 1,
-    .peak_bf16_flops = 1e9,
-    .peak_fp32_flops = 1e9,
-    .gemm_efficiency = 1,
-    .gemm_in_step = 1,
-    .gemm_split_k = 1,
-    .gemm_tiles = 1,
-    .gemm_tile = {{64, 64, 1}},
     .attention_rates = 1,
     .attention = {{FUSED_FLASH2, 64, 1e9, 1e9, 0, 0}},
-    .power_limit = 1,
-    .power_reference = 1,
-    .memory_bandwidth = 1e9,
-    .memory_efficiency = 1,
     .host_op_forward_ns = 1,
     .host_op_backward_ns = 10,
     .host_hook_ns = 100,
     .host_collective_ns = 1000,
     .host_optimizer_ns = 10000,
     .host_module_ns = 100000,
-    .host_copy_bandwidth = 1e9,
     .host_memory_bandwidth = 1000.0 * MIB, /* a MiB takes 1000000 */
     .host_compiled_region_ns = 10000000,
     .host_compiled_kernel_ns = 100000000,
     .cuda_malloc_ns = 7,
     .cuda_free_ns = 3,
-    .nvlink_busbw = 1e9,
 };
 
 static const ClusterSpec cluster = {
+    PAPER_CLUSTER,
     .name = machine_name,
     .device = &device,
-    .gpus_per_node = 8,
-    .nics = 8,
-    .nic_bandwidth = 1e9,
-    .intra_busbw = 1e9,
-    .inter_efficiency = 1,
 };
 
 /* ---- Programs in a few words ---- */

@@ -25,9 +25,7 @@ static const char plan[] = "{'strategy': 'fsdp2', 'mesh': {'shard': 4, 'replicat
 static Simulated *
 lower_options(const char *network, const char *options)
 {
-  g_auto(GStrv) set = g_strsplit(options, " ", -1);
-  return simulation_lower(
-      &(Simulation){network, plan, set[0] ? (const char *const *) set : NULL, 0}, STEPS);
+  return simulation_lower_options(network, plan, options, 0, STEPS);
 }
 
 /* ---- all-reduces every n micro-batches */
@@ -204,16 +202,11 @@ END_TEST
 static GString *
 collectives_of(const Simulated *s)
 {
-  const Program *program = s->lowered->program;
-  const GArray *ops = program_step(program, 1)->ops;
   GString *text = g_string_new(NULL);
-  for (guint i = 0; i < ops->len; i++) {
-    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
-    if (op->kind != PROGRAM_COLLECTIVE)
-      continue;
-    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
+  guint at = 0;
+  const Collective *c;
+  while ((c = simulated_next_collective(s, 1, &at)) != NULL)
     g_string_append_printf(text, "%d %" G_GINT64_FORMAT "\n", c->kind, c->bytes);
-  }
   return text;
 }
 
@@ -321,12 +314,8 @@ END_TEST
 
 START_TEST(what_fsdp_cannot_honour_is_refused_by_name)
 {
-  g_auto(GStrv) set = g_strsplit(refused[_i].set, " ", -1);
-  g_autoptr(GError) error = NULL;
-  g_autoptr(Simulated) s =
-      simulation_try(&(Simulation){five, plan, (const char *const *) set, 0}, STEPS, &error);
-  ck_assert_ptr_null(s);
-  ck_assert_msg(strstr(error->message, refused[_i].says) != NULL, "%s", error->message);
+  g_autofree char *message = simulation_refusal(five, plan, refused[_i].set);
+  ck_assert_msg(strstr(message, refused[_i].says) != NULL, "%s", message);
 }
 END_TEST
 

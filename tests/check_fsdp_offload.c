@@ -27,41 +27,10 @@ static const char plan[] = "{'strategy': 'fsdp2', 'mesh': {'shard': 4},"
 static Simulated *
 lower_options(const char *network, const char *options)
 {
-  g_auto(GStrv) set = g_strsplit(options, " ", -1);
-  return simulation_lower(
-      &(Simulation){network, plan, set[0] ? (const char *const *) set : NULL, 0}, STEPS);
+  return simulation_lower_options(network, plan, options, 0, STEPS);
 }
 
 /* ---- what a Program holds */
-
-/* The operations of step `step` (from 0; -1: the construction). */
-static const GArray *
-ops_of(const Simulated *s, int step)
-{
-  const Program *program = s->lowered->program;
-  const OpList *list =
-      step < 0 ? g_ptr_array_index(program->lists, 0) : program_step(program, step);
-  return list->ops;
-}
-
-/* Bytes of a category and space after the construction and `steps` steps. */
-static gint64
-bytes_in(const Simulated *s, int steps, Category category, Space space)
-{
-  gint64 bytes = 0;
-  for (int step = -1; step < steps; step++) {
-    const GArray *ops = ops_of(s, step);
-    for (guint i = 0; i < ops->len; i++) {
-      const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
-      if (op->kind != PROGRAM_ALLOC && op->kind != PROGRAM_FREE)
-        continue;
-      const Storage *storage = &g_array_index(s->lowered->program->storages, Storage, op->a);
-      if (storage->category == category && storage->space == space)
-        bytes += op->kind == PROGRAM_ALLOC ? storage->bytes : -storage->bytes;
-    }
-  }
-  return bytes;
-}
 
 typedef struct {
   int copies, event_syncs, stream_syncs;
@@ -74,7 +43,7 @@ static Traffic
 traffic_of(const Simulated *s, int step, const char *what)
 {
   const Program *program = s->lowered->program;
-  const GArray *ops = ops_of(s, step);
+  const GArray *ops = simulated_ops(s, step);
   Traffic t = {0};
   for (guint i = 0; i < ops->len; i++) {
     const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
@@ -103,10 +72,10 @@ START_TEST(shards_gradients_and_states_are_on_the_host)
   static const Category states[] = {CATEGORY_PARAMETER, CATEGORY_SHARDED_GRADIENT,
                                     CATEGORY_OPTIMIZER_STATE};
   for (guint i = 0; i < G_N_ELEMENTS(states); i++)
-    ck_assert_int_eq(bytes_in(s, STEPS, states[i], SPACE_DEVICE), 0);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_PARAMETER, SPACE_PINNED), share);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED), share);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_OPTIMIZER_STATE, SPACE_HOST), 2 * share);
+    ck_assert_int_eq(simulated_bytes_in(s, STEPS, states[i], SPACE_DEVICE), 0);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_PARAMETER, SPACE_PINNED), share);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED), share);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_OPTIMIZER_STATE, SPACE_HOST), 2 * share);
 }
 END_TEST
 
@@ -115,10 +84,10 @@ START_TEST(without_pinning_all_of_it_is_pageable)
 {
   g_autoptr(Simulated) s = lower_options(five, "fsdp.pin_memory=false");
   const gint64 share = 4 * ALL / RANKS;
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_PARAMETER, SPACE_HOST), share);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_SHARDED_GRADIENT, SPACE_HOST), share);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_PARAMETER, SPACE_PINNED), 0);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED), 0);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_PARAMETER, SPACE_HOST), share);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_SHARDED_GRADIENT, SPACE_HOST), share);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_PARAMETER, SPACE_PINNED), 0);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED), 0);
 }
 END_TEST
 
@@ -127,9 +96,12 @@ START_TEST(a_shard_is_padded_and_its_gradient_is_not)
 {
   static const char *const set[] = {"mesh.shard=7", NULL};
   g_autoptr(Simulated) s = simulation_lower(&(Simulation){five, plan, set, 6}, STEPS);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_PARAMETER, SPACE_PINNED), FIVE * 4 * 9 * 60);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED), FIVE * 4 * 6 * 60);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_OPTIMIZER_STATE, SPACE_HOST), FIVE * 8 * 6 * 60);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_PARAMETER, SPACE_PINNED),
+                   FIVE * 4 * 9 * 60);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED),
+                   FIVE * 4 * 6 * 60);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_OPTIMIZER_STATE, SPACE_HOST),
+                   FIVE * 8 * 6 * 60);
 }
 END_TEST
 
@@ -207,12 +179,12 @@ START_TEST(fsdp1_keeps_shards_and_gradients_in_page_locked_memory)
 {
   g_autoptr(Simulated) s = lower_options(five, "strategy=fsdp1 fsdp.reshard_after_forward=null");
   const gint64 share = 4 * ALL / RANKS;
-  ck_assert_int_eq(bytes_in(s, 0, CATEGORY_PARAMETER, SPACE_PINNED), share);
-  ck_assert_int_eq(bytes_in(s, 0, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED), share);
-  ck_assert_int_eq(bytes_in(s, STEPS, CATEGORY_OPTIMIZER_STATE, SPACE_HOST), 2 * share);
+  ck_assert_int_eq(simulated_bytes_in(s, 0, CATEGORY_PARAMETER, SPACE_PINNED), share);
+  ck_assert_int_eq(simulated_bytes_in(s, 0, CATEGORY_SHARDED_GRADIENT, SPACE_PINNED), share);
+  ck_assert_int_eq(simulated_bytes_in(s, STEPS, CATEGORY_OPTIMIZER_STATE, SPACE_HOST), 2 * share);
   for (int k = 0; k < CATEGORY_COUNT; k++)
     if (k != CATEGORY_OTHER && k != CATEGORY_WORKSPACE)
-      ck_assert_int_eq(bytes_in(s, STEPS, (Category) k, SPACE_DEVICE), 0);
+      ck_assert_int_eq(simulated_bytes_in(s, STEPS, (Category) k, SPACE_DEVICE), 0);
 }
 END_TEST
 
@@ -231,23 +203,6 @@ START_TEST(fsdp1_fetches_the_shard_at_every_unshard)
 }
 END_TEST
 
-/* Storages of that name that a step allocates. */
-static int
-allocations_of(const Simulated *s, int step, const char *what)
-{
-  const Program *program = s->lowered->program;
-  const GArray *ops = ops_of(s, step);
-  int count = 0;
-  for (guint i = 0; i < ops->len; i++) {
-    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
-    if (op->kind != PROGRAM_ALLOC)
-      continue;
-    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
-    count += strcmp(program_text(program, storage->what), what) == 0;
-  }
-  return count;
-}
-
 /* What is fetched are the original parameters, as views, until the unit is resharded; without them
  * flat_param.data alone was it, and that is the gathered one next (_use_unsharded_flat_param). */
 START_TEST(fsdp1_lets_a_fetched_shard_go_where_no_original_parameter_is_its_view)
@@ -258,7 +213,7 @@ START_TEST(fsdp1_lets_a_fetched_shard_go_where_no_original_parameter_is_its_view
                        : "strategy=fsdp1 fsdp.reshard_after_forward=null precision.compute=fp32"
                          " fsdp.use_orig_params=false");
     const Program *program = s->lowered->program;
-    const GArray *ops = ops_of(s, 1);
+    const GArray *ops = simulated_ops(s, 1);
     gint32 shard = -1;
     int kernels = 0; /* of the compute stream, while a fetched shard is there */
     for (guint i = 0; i < ops->len; i++) {
@@ -291,8 +246,8 @@ START_TEST(fsdp1_fetches_the_shard_for_a_state_dict)
         g_strconcat(options, " phases.save.state=full phases.save.optimizer=false", NULL);
     g_autoptr(Simulated) without = lower_options(five, options);
     g_autoptr(Simulated) with = lower_options(five, saving);
-    ck_assert_int_eq(allocations_of(with, STEPS - 1, "shard on the device") -
-                         allocations_of(without, STEPS - 1, "shard on the device"),
+    ck_assert_int_eq(simulated_allocations(with, STEPS - 1, "shard on the device").count -
+                         simulated_allocations(without, STEPS - 1, "shard on the device").count,
                      FIVE);
   }
 }

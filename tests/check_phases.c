@@ -166,8 +166,7 @@ START_TEST(every_strategy_evaluates_and_keeps_the_rules_of_programs)
   const char *const set[] = {"phases.evaluate.every=1", "batch.sequence_length=64", NULL};
   Simulation simulation = {network, strategies_tried[_i], set, 0};
   g_autoptr(Simulated) s = simulation_lower(&simulation, 6);
-  g_autoptr(GError) error = NULL;
-  ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+  simulated_check(s);
 }
 END_TEST
 
@@ -284,8 +283,7 @@ START_TEST(steps_do_not_notice_a_checkpoint)
     ck_assert_int_eq(a->peak_allocated, b->peak_allocated);
     ck_assert_int_eq(a->end_allocated, b->end_allocated);
   }
-  g_autoptr(GError) error = NULL;
-  ck_assert_msg(program_check(with->lowered->program, &error), "%s", error ? error->message : "");
+  simulated_check(with);
 }
 END_TEST
 
@@ -297,12 +295,11 @@ START_TEST(steps_before_a_checkpoint_repeat_each_other)
   g_autoptr(Simulated) s =
       simulation_execute(&(Simulation){network, fsdp2, set, 0}, 50, WITHOUT_LIMIT);
   const Program *program = s->lowered->program;
-  g_autoptr(GError) error = NULL;
   ck_assert_int_eq(program->steps, 50);
   ck_assert_uint_eq(program->step_list->len, 50);
   /* the construction; 1, 2, 3 and 20; 21, 22 and 40; 41, of which 42 is the same */
   ck_assert_uint_le(program->lists->len, 10);
-  ck_assert_msg(program_check(program, &error), "%s", error ? error->message : "");
+  simulated_check(s);
   ck_assert_uint_eq(s->recording->steps->len, 50);
   ck_assert_uint_eq(s->recording->beyond->len, 2);
   beyond_range(s->recording, "save", 20);
@@ -378,11 +375,10 @@ START_TEST(fsdp1_gathers_the_optimizer_unit_by_unit)
   g_autofree char *network = g_strdup_printf(network_format, LAYERS);
   g_autoptr(Simulated) s = simulation_execute(
       &(Simulation){network, strategies_tried[2], saves_all, 0}, 2, WITHOUT_LIMIT);
-  g_autoptr(GError) error = NULL;
   const Range *range = beyond_range(s->recording, "save", 2);
   gint64 whole = 4 * MODEL_ELEMENTS + 256 * (2 * LAYERS + 1), root = 4 * (2 * 256 * 64 + 64);
   gint64 shard = (root / 8 + 511) / 512 * 512;
-  ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+  simulated_check(s);
   ck_assert_int_eq(range->end_allocated - range->start_allocated, 3 * whole);
   ck_assert_int_eq(range->peak_allocated - range->end_allocated, root + 256 + shard);
   ck_assert_int_eq(moved_by(s, "save")->state_bytes, 12 * MODEL_ELEMENTS + 4 * (9 * LAYERS + 3));
@@ -566,8 +562,7 @@ START_TEST(however_a_model_is_made_its_steps_are_the_same)
   gint64 allocated[G_N_ELEMENTS(sets)], peaks[G_N_ELEMENTS(sets)];
   for (guint i = 0; i < G_N_ELEMENTS(sets); i++) {
     g_autoptr(Simulated) s = save_on(sets[i], 3);
-    g_autoptr(GError) error = NULL;
-    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    simulated_check(s);
     allocated[i] = s->recording->construction_allocated;
     peaks[i] = g_array_index(s->recording->steps, StepRecord, 2).peak_allocated;
     ck_assert_int_eq(allocated[i], allocated[0]);
@@ -815,8 +810,7 @@ START_TEST(after_a_restore_the_first_step_is_like_the_others)
   const StepRecord *first = &g_array_index(with->recording->steps, StepRecord, 0);
   const StepRecord *third = &g_array_index(without->recording->steps, StepRecord, 2);
   ck_assert_int_eq(first->end_allocated, third->end_allocated);
-  g_autoptr(GError) error = NULL;
-  ck_assert_msg(program_check(with->lowered->program, &error), "%s", error ? error->message : "");
+  simulated_check(with);
 }
 END_TEST
 
@@ -831,9 +825,8 @@ START_TEST(fsdp1_has_a_whole_model_on_the_device_to_load_one)
   for (int rank = 0; rank < 8; rank += 7) {
     g_autoptr(Simulated) s = simulation_execute(
         &(Simulation){network, strategies_tried[2], set, rank}, 2, WITHOUT_LIMIT);
-    g_autoptr(GError) error = NULL;
     const Range *range = beyond_range(s->recording, "load", 0);
-    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    simulated_check(s);
     ck_assert_int_eq(range->peak_allocated - range->start_allocated,
                      dict + root + 4 * LAYER_ELEMENTS);
     ck_assert_int_eq(range->end_allocated, range->start_allocated);
@@ -906,9 +899,8 @@ START_TEST(deepspeed_reads_the_model_everywhere_and_each_part_of_the_optimizer_o
   gint64 read = 0, masters = 0;
   for (int rank = 0; rank < 8; rank++) {
     g_autoptr(Simulated) s = engine_loads(strategies[_i], loads, rank);
-    g_autoptr(GError) error = NULL;
     const LoweredPhase *moved = moved_by(s, "load");
-    ck_assert_msg(program_check(s->lowered->program, &error), "%s", error ? error->message : "");
+    simulated_check(s);
     read += moved->state_bytes;
     for (int i = 0; i < moved->sources; i++)
       masters += moved->source_bytes[i];

@@ -71,22 +71,14 @@ static const char plan[] = "{'strategy': 'none', 'optimizer': {'implementation':
 static Simulated *
 lower_options(const char *network, const char *options)
 {
-  g_auto(GStrv) set = g_strsplit(options, " ", -1);
-  return simulation_lower(
-      &(Simulation){network, plan, set[0] ? (const char *const *) set : NULL, 0}, STEPS);
-}
-
-static const GArray *
-ops_of(const Simulated *s, int step)
-{
-  return program_step(s->lowered->program, step)->ops;
+  return simulation_lower_options(network, plan, options, 0, STEPS);
 }
 
 /* Tensors of a category that a step allocates, and their bytes. */
 static int
 allocated(const Simulated *s, int step, Category category, gint64 *bytes)
 {
-  const GArray *ops = ops_of(s, step);
+  const GArray *ops = simulated_ops(s, step);
   int count = 0;
   *bytes = 0;
   for (guint i = 0; i < ops->len; i++) {
@@ -107,7 +99,7 @@ static int
 launched(const Simulated *s, int step, const char *name)
 {
   const Program *program = s->lowered->program;
-  const GArray *ops = ops_of(s, step);
+  const GArray *ops = simulated_ops(s, step);
   int count = 0;
   for (guint i = 0; i < ops->len; i++) {
     const ProgramOp *op = &g_array_index(ops, ProgramOp, i);

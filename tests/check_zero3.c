@@ -38,22 +38,10 @@ static const char plan[] =
 static Simulated *
 lower_options(const char *network, const char *options)
 {
-  g_auto(GStrv) set = g_strsplit(options, " ", -1);
-  return simulation_lower(
-      &(Simulation){network, plan, set[0] ? (const char *const *) set : NULL, 0}, 3);
+  return simulation_lower_options(network, plan, options, 0, 3);
 }
 
 /* ---- what a Program holds */
-
-/* The operations of step `step` (from 0; -1: the construction). */
-static const GArray *
-ops_of(const Simulated *s, int step)
-{
-  const Program *program = s->lowered->program;
-  const OpList *list =
-      step < 0 ? g_ptr_array_index(program->lists, 0) : program_step(program, step);
-  return list->ops;
-}
 
 static const Storage *
 storage_of(const Simulated *s, const ProgramOp *op)
@@ -73,90 +61,13 @@ change(const Simulated *s, const ProgramOp *op, Category category, gboolean devi
   return op->kind == PROGRAM_ALLOC ? storage->bytes : -storage->bytes;
 }
 
-/* Bytes in the host's memory after the construction and `steps` steps. */
-static gint64
-host_bytes(const Simulated *s, int steps, Category category)
-{
-  gint64 bytes = 0;
-  for (int step = -1; step < steps; step++) {
-    const GArray *ops = ops_of(s, step);
-    for (guint i = 0; i < ops->len; i++)
-      bytes += change(s, &g_array_index(ops, ProgramOp, i), category, FALSE);
-  }
-  return bytes;
-}
-
-typedef struct {
-  int count;
-  gint64 bytes, largest;
-} Allocations;
-
-/* Allocations of tensors of that name in a step. */
-static Allocations
-allocations(const Simulated *s, int step, const char *what)
-{
-  const GArray *ops = ops_of(s, step);
-  Allocations all = {0};
-  for (guint i = 0; i < ops->len; i++) {
-    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
-    if (op->kind != PROGRAM_ALLOC)
-      continue;
-    const Storage *storage = storage_of(s, op);
-    if (strcmp(program_text(s->lowered->program, storage->what), what) != 0)
-      continue;
-    all.count++;
-    all.bytes += storage->bytes;
-    all.largest = MAX(all.largest, storage->bytes);
-  }
-  return all;
-}
-
-static int
-count_ops(const Simulated *s, int step, ProgramOpKind kind)
-{
-  const GArray *ops = ops_of(s, step);
-  int n = 0;
-  for (guint i = 0; i < ops->len; i++)
-    n += g_array_index(ops, ProgramOp, i).kind == kind;
-  return n;
-}
-
-/* Bytes that copies of that name move in a step. */
-static double
-copied(const Simulated *s, int step, const char *what)
-{
-  const Program *program = s->lowered->program;
-  const GArray *ops = ops_of(s, step);
-  double bytes = 0;
-  for (guint i = 0; i < ops->len; i++) {
-    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
-    if (op->kind != PROGRAM_COPY)
-      continue;
-    const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
-    if (strcmp(program_text(program, kernel->name), what) == 0)
-      bytes += kernel->bytes;
-  }
-  return bytes;
-}
-
 /* ---- what is fetched together */
 
 /* Elements of the step's all-gathers in their order, in units of a parameter: "2 1 1". */
 static char *
 gathers(const Simulated *s, int step)
 {
-  const Program *program = s->lowered->program;
-  const GArray *ops = ops_of(s, step);
-  GString *text = g_string_new(NULL);
-  for (guint i = 0; i < ops->len; i++) {
-    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
-    if (op->kind != PROGRAM_COLLECTIVE)
-      continue;
-    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
-    if (c->kind == COLLECTIVE_ALL_GATHER)
-      g_string_append_printf(text, "%s%d", text->len ? " " : "", (int) (c->bytes / BYTES));
-  }
-  return g_string_free(text, FALSE);
+  return simulated_collective_bytes(s, step, COLLECTIVE_ALL_GATHER, "", BYTES);
 }
 
 static const struct {
@@ -221,7 +132,7 @@ static void
 at_products(const Simulated *s, Category category, int n, gint64 *alive)
 {
   const Program *program = s->lowered->program;
-  const GArray *ops = ops_of(s, 1);
+  const GArray *ops = simulated_ops(s, 1);
   gint64 bytes = 0;
   int seen = 0;
   for (guint i = 0; i < ops->len && seen < n; i++) {
@@ -265,9 +176,9 @@ START_TEST(shards_are_padded_by_the_parameter)
 {
   g_autoptr(Simulated) single = lower_options(five, NO_AHEAD " mesh.shard=7");
   g_autoptr(Simulated) pair = lower_options(five, PREFETCH(4000) " mesh.shard=7");
-  ck_assert_int_eq(allocations(single, 1, "layers.3.linear.weight").largest, 2 * 3605);
-  ck_assert_int_eq(allocations(pair, 1, "gathered parameters").largest, 2 * 2 * 3605);
-  ck_assert_int_eq(allocations(pair, 1, "layers.3.linear.weight").largest, 2 * 3600);
+  ck_assert_int_eq(simulated_allocations(single, 1, "layers.3.linear.weight").largest, 2 * 3605);
+  ck_assert_int_eq(simulated_allocations(pair, 1, "gathered parameters").largest, 2 * 2 * 3605);
+  ck_assert_int_eq(simulated_allocations(pair, 1, "layers.3.linear.weight").largest, 2 * 3600);
   ck_assert_int_eq(simulated_collectives(single, 1, COLLECTIVE_ALL_GATHER).elements,
                    2 * FIVE * 3605);
   ck_assert_int_eq(simulated_collectives(single, 1, COLLECTIVE_REDUCE_SCATTER).elements,
@@ -279,7 +190,7 @@ END_TEST
 START_TEST(released_memory_waits_for_the_compute_stream)
 {
   g_autoptr(Simulated) s = lower_options(five, NO_AHEAD);
-  const GArray *ops = ops_of(s, 1);
+  const GArray *ops = simulated_ops(s, 1);
   int recorded = 0;
   for (guint i = 0; i < ops->len; i++) {
     const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
@@ -324,7 +235,8 @@ static const struct {
 START_TEST(the_host_runs_two_fetches_and_two_reductions_ahead)
 {
   g_autoptr(Simulated) s = lower_options(five, NO_AHEAD " " BUCKET(3600));
-  ck_assert_int_eq(count_ops(s, limit_cases[_i].step, PROGRAM_EVENT_SYNC), limit_cases[_i].waits);
+  ck_assert_int_eq(simulated_count(s, limit_cases[_i].step, PROGRAM_EVENT_SYNC),
+                   limit_cases[_i].waits);
 }
 END_TEST
 
@@ -387,8 +299,8 @@ static const struct {
 START_TEST(the_optimizer_takes_one_sub_group_after_the_other)
 {
   g_autoptr(Simulated) s = lower_options(five, group_cases[_i].options);
-  Allocations wide = allocations(s, 1, "fp32 gradient");
-  Allocations flat = allocations(s, 1, "flat gradient");
+  Allocations wide = simulated_allocations(s, 1, "fp32 gradient");
+  Allocations flat = simulated_allocations(s, 1, "flat gradient");
   gboolean alone = group_cases[_i].largest == 900;
   ck_assert_int_eq(wide.count, group_cases[_i].groups);
   ck_assert_int_eq(wide.largest, 4 * group_cases[_i].largest);
@@ -458,7 +370,7 @@ END_TEST
 static gint64
 most_of_parameters(const Simulated *s)
 {
-  const GArray *ops = ops_of(s, -1);
+  const GArray *ops = simulated_ops(s, -1);
   gint64 bytes = 0, most = 0;
   for (guint i = 0; i < ops->len; i++) {
     bytes += change(s, &g_array_index(ops, ProgramOp, i), CATEGORY_PARAMETER, TRUE);
@@ -483,9 +395,9 @@ END_TEST
 START_TEST(shards_become_one_by_way_of_the_host)
 {
   g_autoptr(Simulated) s = lower_options(five, "");
-  ck_assert_double_eq(copied(s, -1, "shard to host"), 2 * ALL / RANKS);
-  ck_assert_double_eq(copied(s, -1, "shards to device"), 2 * ALL / RANKS);
-  ck_assert_int_ge(count_ops(s, -1, PROGRAM_EMPTY_CACHE), 1);
+  ck_assert_double_eq(simulated_copied(s, -1, "shard to host"), 2 * ALL / RANKS);
+  ck_assert_double_eq(simulated_copied(s, -1, "shards to device"), 2 * ALL / RANKS);
+  ck_assert_int_ge(simulated_count(s, -1, PROGRAM_EMPTY_CACHE), 1);
 }
 END_TEST
 
@@ -511,9 +423,12 @@ START_TEST(what_is_offloaded_is_on_the_host)
   ck_assert_int_eq(simulated_bytes_alive(s, 3, CATEGORY_SHARDED_GRADIENT),
                    host_cases[_i].gradients);
   ck_assert_int_eq(simulated_bytes_alive(s, 3, CATEGORY_OPTIMIZER_STATE), host_cases[_i].states);
-  ck_assert_int_eq(host_bytes(s, 3, CATEGORY_PARAMETER), host_cases[_i].there_parameters);
-  ck_assert_int_eq(host_bytes(s, 3, CATEGORY_SHARDED_GRADIENT), host_cases[_i].there_gradients);
-  ck_assert_int_eq(host_bytes(s, 3, CATEGORY_OPTIMIZER_STATE), host_cases[_i].there_states);
+  ck_assert_int_eq(simulated_host_bytes_alive(s, 3, CATEGORY_PARAMETER),
+                   host_cases[_i].there_parameters);
+  ck_assert_int_eq(simulated_host_bytes_alive(s, 3, CATEGORY_SHARDED_GRADIENT),
+                   host_cases[_i].there_gradients);
+  ck_assert_int_eq(simulated_host_bytes_alive(s, 3, CATEGORY_OPTIMIZER_STATE),
+                   host_cases[_i].there_states);
 }
 END_TEST
 
@@ -526,9 +441,9 @@ START_TEST(gradients_go_to_the_host_and_weights_come_back)
   g_autofree char *options =
       g_strdup_printf("deepspeed.offload_optimizer.device=cpu accumulation.steps=%d", steps);
   g_autoptr(Simulated) s = lower_options(five, options);
-  ck_assert_double_eq(copied(s, 1, "gradient to host"), elements * (2 * steps + 4));
-  ck_assert_double_eq(copied(s, 1, "gradient to device"), elements * 2 * steps);
-  ck_assert_double_eq(copied(s, 1, "weights to device"), elements * 2);
+  ck_assert_double_eq(simulated_copied(s, 1, "gradient to host"), elements * (2 * steps + 4));
+  ck_assert_double_eq(simulated_copied(s, 1, "gradient to device"), elements * 2 * steps);
+  ck_assert_double_eq(simulated_copied(s, 1, "weights to device"), elements * 2);
 }
 END_TEST
 
@@ -540,7 +455,7 @@ START_TEST(the_host_reads_and_writes_what_its_optimizer_needs)
       "{'family': 'blocks', 'hidden': 1200, 'embedding': false, 'head': false, 'loss': 'sum',"
       " 'blocks': [{'repeat': 5, 'ops': [{'op': 'linear', 'out': 1200}]}]}";
   g_autoptr(Simulated) s = lower_options(wide, "deepspeed.offload_optimizer.device=cpu");
-  const GArray *ops = ops_of(s, 1);
+  const GArray *ops = simulated_ops(s, 1);
   int mebibytes = 0;
   for (guint i = 0; i < ops->len; i++) {
     const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
@@ -556,7 +471,7 @@ START_TEST(a_part_of_the_optimizer_can_stay)
   g_autoptr(Simulated) s = lower_options(five, "deepspeed.offload_optimizer.device=cpu"
                                                " deepspeed.offload_optimizer.ratio=0.4"
                                                " deepspeed.sub_group_size=1");
-  ck_assert_int_eq(host_bytes(s, 3, CATEGORY_OPTIMIZER_STATE), 12 * 2 * 900);
+  ck_assert_int_eq(simulated_host_bytes_alive(s, 3, CATEGORY_OPTIMIZER_STATE), 12 * 2 * 900);
   ck_assert_int_eq(simulated_bytes_alive(s, 3, CATEGORY_OPTIMIZER_STATE), 12 * 3 * 900);
 }
 END_TEST
@@ -565,8 +480,8 @@ END_TEST
 START_TEST(offloaded_parameters_come_to_the_device_for_every_fetch)
 {
   g_autoptr(Simulated) s = lower_options(five, "deepspeed.offload_param.device=cpu " NO_AHEAD);
-  ck_assert_double_eq(copied(s, 1, "shard to device"), 2.0 * 2 * ALL / RANKS);
-  ck_assert_double_eq(copied(s, 1, "weights to host"), 2.0 * ALL / RANKS);
+  ck_assert_double_eq(simulated_copied(s, 1, "shard to device"), 2.0 * 2 * ALL / RANKS);
+  ck_assert_double_eq(simulated_copied(s, 1, "weights to host"), 2.0 * ALL / RANKS);
 }
 END_TEST
 
@@ -588,8 +503,8 @@ START_TEST(pads_of_many_ranks_take_what_they_would_one_by_one)
       gint64 missing = shard - CLAMP(elements - rank * shard, 0, shard);
       expected += round_up(2 * missing, 512);
     }
-  Allocations one = allocations(s, 1, "padding of a gradient");
-  Allocations together = allocations(s, 1, "padding of gradients");
+  Allocations one = simulated_allocations(s, 1, "padding of a gradient");
+  Allocations together = simulated_allocations(s, 1, "padding of gradients");
   ck_assert_int_gt(together.count, 0);
   ck_assert_int_lt(together.count + one.count, 100);
   gint64 bytes = together.bytes + 512 * one.count;
@@ -604,7 +519,7 @@ static gint64
 gathered_over(const Simulated *s, int step, int ranks)
 {
   const Program *program = s->lowered->program;
-  const GArray *ops = ops_of(s, step);
+  const GArray *ops = simulated_ops(s, step);
   gint64 bytes = 0;
   for (guint i = 0; i < ops->len; i++) {
     const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
@@ -625,7 +540,7 @@ START_TEST(backward_gathers_from_the_neighbours)
 {
   g_autoptr(Simulated) s =
       lower_options(five, "mesh.shard=8 deepspeed.zero_hpz_partition_size=2 " NO_AHEAD);
-  Allocations secondary = allocations(s, 1, "secondary shard");
+  Allocations secondary = simulated_allocations(s, 1, "secondary shard");
   ck_assert_int_eq(secondary.count, FIVE);
   ck_assert_int_eq(secondary.bytes, 2 * ALL / 2);
   ck_assert_int_eq(gathered_over(s, 1, 8), ALL);
@@ -668,13 +583,9 @@ static const struct {
 
 START_TEST(what_stage_3_cannot_honour_is_refused)
 {
-  g_auto(GStrv) set = g_strsplit(refused[_i].set, " ", -1);
-  g_autoptr(GError) error = NULL;
-  g_autoptr(Simulated) s =
-      simulation_try(&(Simulation){five, plan, (const char *const *) set, 0}, 1, &error);
-  ck_assert_ptr_null(s);
-  g_autofree char *message = g_strconcat("plan.json: ", refused[_i].message, NULL);
-  ck_assert_str_eq(error->message, message);
+  g_autofree char *message = simulation_refusal(five, plan, refused[_i].set);
+  g_autofree char *expected = g_strconcat("plan.json: ", refused[_i].message, NULL);
+  ck_assert_str_eq(message, expected);
 }
 END_TEST
 

@@ -103,6 +103,7 @@ TEST_EXTRAS = \
   tests/history.h \
   tests/host_order.h \
   tests/op_cases.h \
+  tests/paper_machine.h \
   tests/plan_tables.h \
   tests/program_text.h \
   tests/recorded_config.h \

@@ -58,6 +58,33 @@ simulation_lower(const Simulation *s, int steps)
   return simulated;
 }
 
+/* Options as assignments, NULL without any.  Caller frees with g_strfreev(). */
+static char **
+options_split(const char *options)
+{
+  return options[0] ? g_strsplit(options, " ", -1) : NULL;
+}
+
+Simulated *
+simulation_lower_options(const char *network, const char *plan, const char *options, int rank,
+                         int steps)
+{
+  g_auto(GStrv) set = options_split(options);
+  return simulation_lower(&(Simulation){network, plan, (const char *const *) set, rank}, steps);
+}
+
+char *
+simulation_refusal(const char *network, const char *plan, const char *options)
+{
+  g_auto(GStrv) set = options_split(options);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(Simulated) s =
+      simulation_try(&(Simulation){network, plan, (const char *const *) set, 0}, 1, &error);
+  ck_assert_ptr_null(s);
+  ck_assert(error && error->domain == HIGHWATER_ERROR);
+  return g_strdup(error->message);
+}
+
 Simulated *
 simulation_execute(const Simulation *s, int steps, gint64 memory_limit)
 {
@@ -83,21 +110,108 @@ simulated_free(Simulated *simulated)
   g_free(simulated);
 }
 
+void
+simulated_check(const Simulated *simulated)
+{
+  g_autoptr(GError) error = NULL;
+  ck_assert_msg(program_check(simulated->lowered->program, &error), "%s",
+                error ? error->message : "");
+}
+
+const GArray *
+simulated_ops(const Simulated *simulated, int step)
+{
+  const Program *program = simulated->lowered->program;
+  const OpList *list =
+      step < 0 ? g_ptr_array_index(program->lists, 0) : program_step(program, step);
+  return list->ops;
+}
+
+int
+simulated_count(const Simulated *simulated, int step, ProgramOpKind kind)
+{
+  const GArray *ops = simulated_ops(simulated, step);
+  int count = 0;
+  for (guint i = 0; i < ops->len; i++)
+    count += g_array_index(ops, ProgramOp, i).kind == kind;
+  return count;
+}
+
+const Collective *
+simulated_next_collective(const Simulated *simulated, int step, guint *at)
+{
+  const GArray *ops = simulated_ops(simulated, step);
+  while (*at < ops->len) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, (*at)++);
+    if (op->kind == PROGRAM_COLLECTIVE)
+      return &g_array_index(simulated->lowered->program->collectives, Collective, op->a);
+  }
+  return NULL;
+}
+
+char *
+simulated_collective_bytes(const Simulated *simulated, int step, CollectiveKind kind,
+                           const char *name, gint64 unit)
+{
+  const Program *program = simulated->lowered->program;
+  GString *text = g_string_new(NULL);
+  guint at = 0;
+  const Collective *c;
+  while ((c = simulated_next_collective(simulated, step, &at)) != NULL)
+    if (c->kind == kind && (!*name || strcmp(program_text(program, c->name), name) == 0))
+      g_string_append_printf(text, "%s%" G_GINT64_FORMAT, text->len > 0 ? " " : "",
+                             c->bytes / unit);
+  return g_string_free(text, FALSE);
+}
+
+double
+simulated_copied(const Simulated *simulated, int step, const char *name)
+{
+  const Program *program = simulated->lowered->program;
+  const GArray *ops = simulated_ops(simulated, step);
+  double bytes = 0;
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_COPY)
+      continue;
+    const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
+    if (strcmp(program_text(program, kernel->name), name) == 0)
+      bytes += kernel->bytes;
+  }
+  return bytes;
+}
+
+Allocations
+simulated_allocations(const Simulated *simulated, int step, const char *what)
+{
+  const Program *program = simulated->lowered->program;
+  const GArray *ops = simulated_ops(simulated, step);
+  Allocations all = {0};
+  for (guint i = 0; i < ops->len; i++) {
+    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
+    if (op->kind != PROGRAM_ALLOC)
+      continue;
+    const Storage *storage = &g_array_index(program->storages, Storage, op->a);
+    if (strcmp(program_text(program, storage->what), what) != 0)
+      continue;
+    all.count++;
+    all.bytes += storage->bytes;
+    all.largest = MAX(all.largest, storage->bytes);
+  }
+  return all;
+}
+
 CollectiveTotal
 simulated_collectives(const Simulated *simulated, int step, CollectiveKind kind)
 {
-  const Program *program = simulated->lowered->program;
-  const GArray *ops = program_step(program, step)->ops;
+  const GArray *communicators = simulated->lowered->program->communicators;
   CollectiveTotal total = {0};
-  for (guint i = 0; i < ops->len; i++) {
-    const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
-    if (op->kind != PROGRAM_COLLECTIVE)
-      continue;
-    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
-    const Communicator *group =
-        &g_array_index(program->communicators, Communicator, c->communicator);
+  guint at = 0;
+  const Collective *c;
+  while ((c = simulated_next_collective(simulated, step, &at)) != NULL) {
     if (c->kind != kind)
       continue;
+    const Communicator *group = &g_array_index(communicators, Communicator, c->communicator);
     int size = dtype_size((DType) c->dtype);
     total.count++;
     total.bytes += c->bytes;
@@ -109,20 +223,19 @@ simulated_collectives(const Simulated *simulated, int step, CollectiveKind kind)
 
 /* Storages keep their identity within a list; across lists what matters is how much comes and goes.
  */
-static gint64
-bytes_alive(const Simulated *simulated, int steps, Category category, gboolean on_device)
+gint64
+simulated_bytes_in(const Simulated *simulated, int steps, Category category, Space space)
 {
-  const Program *program = simulated->lowered->program;
   gint64 bytes = 0;
   for (int step = -1; step < steps; step++) {
-    const OpList *list =
-        step < 0 ? g_ptr_array_index(program->lists, 0) : program_step(program, step);
-    for (guint i = 0; i < list->ops->len; i++) {
-      const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    const GArray *ops = simulated_ops(simulated, step);
+    for (guint i = 0; i < ops->len; i++) {
+      const ProgramOp *op = &g_array_index(ops, ProgramOp, i);
       if (op->kind != PROGRAM_ALLOC && op->kind != PROGRAM_FREE)
         continue;
-      const Storage *storage = &g_array_index(program->storages, Storage, op->a);
-      if (storage->category == category && (storage->space == SPACE_DEVICE) == on_device)
+      const Storage *storage =
+          &g_array_index(simulated->lowered->program->storages, Storage, op->a);
+      if (storage->category == category && storage->space == space)
         bytes += op->kind == PROGRAM_ALLOC ? storage->bytes : -storage->bytes;
     }
   }
@@ -132,11 +245,15 @@ bytes_alive(const Simulated *simulated, int steps, Category category, gboolean o
 gint64
 simulated_bytes_alive(const Simulated *simulated, int steps, Category category)
 {
-  return bytes_alive(simulated, steps, category, TRUE);
+  return simulated_bytes_in(simulated, steps, category, SPACE_DEVICE);
 }
 
 gint64
 simulated_host_bytes_alive(const Simulated *simulated, int steps, Category category)
 {
-  return bytes_alive(simulated, steps, category, FALSE);
+  gint64 bytes = 0;
+  for (int space = 0; space < SPACE_COUNT; space++)
+    if (space != SPACE_DEVICE)
+      bytes += simulated_bytes_in(simulated, steps, category, (Space) space);
+  return bytes;
 }
