@@ -323,6 +323,20 @@ libhighwater_a_SOURCES += \
   src/import/trace_replay.c src/import/trace_replay.h \
   src/import/trace_replay_internal.h
 
+# simulate
+libhighwater_a_SOURCES += \
+  src/simulate/prefetch_cost.c src/simulate/prefetch_cost.h \
+  src/simulate/run_facts.c src/simulate/run_facts.h \
+  src/simulate/run_failure.c src/simulate/run_failure.h \
+  src/simulate/run_simulation.c src/simulate/run_simulation.h \
+  src/simulate/scenario.c src/simulate/scenario.h \
+  src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h
+
+# search
+libhighwater_a_SOURCES += \
+  src/search/candidate.c src/search/candidate.h \
+  src/search/trials.c src/search/trials.h
+
 # calibrate
 libhighwater_a_SOURCES += \
   src/calibrate/calibration.c src/calibrate/calibration.h \
@@ -382,9 +396,4 @@ libhighwater_a_SOURCES += \
   src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
-  src/cli/run_failure.c src/cli/run_failure.h \
-  src/cli/prefetch_cost.c src/cli/prefetch_cost.h \
-  src/cli/run_facts.c src/cli/run_facts.h \
-  src/cli/run_simulation.c src/cli/run_simulation.h \
-  src/cli/scenario.c src/cli/scenario.h \
-  src/cli/simulate_ranks.c src/cli/simulate_ranks.h
+  src/cli/run_options.c src/cli/run_options.h

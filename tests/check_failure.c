@@ -3,7 +3,7 @@
  * Two blocks of one linear layer each, 64 x 64, without embedding and head: 8192 parameters in
  * fp32, so that everything can be counted by hand.  SGD with momentum keeps one more fp32 number a
  * parameter.  When things happen is not asked here, only in which order. */
-#include "cli/run_failure.h"
+#include "simulate/run_failure.h"
 #include "simulation.h"
 #include "spec/plan_spec.h"
 #include "tap_main.h"

@@ -1,9 +1,9 @@
 /* check_ranks.c - ranks that differ: classes and where they meet, stragglers and jitter, and that a
  * class gives the same answer as all its ranks. */
-#include "cli/simulate_ranks.h"
 #include "collective/collective.h"
 #include "exec/executor.h"
 #include "program/program_builder.h"
+#include "simulate/simulate_ranks.h"
 #include "simulation.h"
 #include "tap_main.h"
 #include <glib/gstdio.h>

@@ -4,9 +4,9 @@
  *
  * Two executions are compared event by event, with and without the plan's "retain". */
 #include "base/units.h"
-#include "cli/run_facts.h"
 #include "report/summary_json.h"
 #include "report/summary_text.h"
+#include "simulate/run_facts.h"
 #include "simulation.h"
 #include "tap_main.h"
 #include <cjson/cJSON.h>

@@ -1,12 +1,12 @@
 /* check_step_time.c - what a step's time is made of: whole steps, executed and reported, against
  * what must hold whatever the constants are. */
 #include "base/units.h"
-#include "cli/run_facts.h"
 #include "collective/collective.h"
 #include "exec/executor.h"
 #include "program/program_builder.h"
 #include "report/summary.h"
 #include "report/summary_json.h"
+#include "simulate/run_facts.h"
 #include "simulation.h"
 #include "tap_main.h"
 #include <math.h>

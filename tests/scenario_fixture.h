@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "cli/scenario.h"
+#include "simulate/scenario.h"
 #include "tap_main.h"
 
 /* One rank, everything in bf16, one sequence of `length` tokens. */

@@ -2,8 +2,8 @@
 #ifndef HIGHWATER_TESTS_SIMULATION_H
 #define HIGHWATER_TESTS_SIMULATION_H
 
-#include "cli/scenario.h"
 #include "record/recording.h"
+#include "simulate/scenario.h"
 
 /* What to simulate.  A network and a plan are JSON, in which ' stands for ", or the name of a
  * preset. */

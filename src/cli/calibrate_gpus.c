@@ -19,7 +19,7 @@
 #include "calibrate/sweep.h"
 #include "calibrate/traced_report.h"
 #include "cli/command.h"
-#include "cli/scenario.h"
+#include "simulate/scenario.h"
 
 /* ---- options ---- */
 

@@ -3,7 +3,7 @@
 
 #include "base/units.h"
 #include "cli/registry.h"
-#include "cli/scenario.h"
+#include "simulate/scenario.h"
 
 enum { MOST_STEPS = 10000, NOT_GIVEN = G_MININT };
 

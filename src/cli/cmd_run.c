@@ -3,7 +3,7 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cli/registry.h"
-#include "cli/run_simulation.h"
+#include "cli/run_options.h"
 #include "report/chrome_trace.h"
 #include "report/run_directory.h"
 #include "report/summary_json.h"
@@ -13,85 +13,20 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { MAX_STEPS = 10000 };
-
 /* The command line as given. */
 typedef struct {
-  char *plan, *cluster, *memory_limit, *timeline, *output, *chrome_trace;
-  char **assignments;
-  int steps, rank;
-  gboolean json, verbose, all_ranks;
-} RunOptions;
+  RunOptions what;
+  char *timeline, *output, *chrome_trace;
+  gboolean json, verbose;
+} Options;
 
 static void
-options_clear(RunOptions *options)
+options_clear(Options *options)
 {
-  char *const strings[] = {options->plan,     options->cluster, options->memory_limit,
-                           options->timeline, options->output,  options->chrome_trace};
-  for (guint i = 0; i < G_N_ELEMENTS(strings); i++)
-    g_free(strings[i]);
-  g_strfreev(options->assignments);
-}
-
-static void
-request_clear(RunRequest *request)
-{
-  const InputText inputs[] = {request->inputs.network, request->inputs.plan,
-                              request->inputs.cluster};
-  for (guint i = 0; i < G_N_ELEMENTS(inputs); i++) {
-    g_free(inputs[i].name);
-    g_free(inputs[i].text);
-  }
-}
-
-static void
-result_clear(RunResult *result)
-{
-  if (result->recording)
-    recording_free(result->recording);
-  run_info_free(result->info);
-}
-
-/* ---- input side ---- */
-
-static gboolean
-check_range(const char *option, int value, int min, int max, GError **error)
-{
-  if (value >= min && value <= max)
-    return TRUE;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "run: %s: %d is not in %d..%d", option,
-              value, min, max);
-  return FALSE;
-}
-
-static gboolean
-read_memory_limit(const char *text, gint64 *bytes, GError **error)
-{
-  *bytes = 0;
-  if (!text)
-    return TRUE;
-  if (!parse_size(text, bytes, error)) {
-    g_prefix_error(error, "run: --memory-limit: ");
-    return FALSE;
-  }
-  if (*bytes > 0)
-    return TRUE;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "run: --memory-limit: a limit is at least one byte");
-  return FALSE;
-}
-
-static gboolean
-check_standard_input(const char *const *inputs, guint count, GError **error)
-{
-  guint used = 0;
-  for (guint i = 0; i < count; i++)
-    used += g_str_equal(inputs[i], "-");
-  if (used <= 1)
-    return TRUE;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "run: only one of NETWORK, --plan and --cluster can be standard input");
-  return FALSE;
+  run_options_clear(&options->what);
+  g_free(options->timeline);
+  g_free(options->output);
+  g_free(options->chrome_trace);
 }
 
 static gboolean
@@ -102,26 +37,6 @@ check_output(const char *output, GError **error)
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
               "run: --output: a folder is needed, not standard output");
   return FALSE;
-}
-
-static gboolean
-fill_request(const RunOptions *options, const char *network, RunRequest *request, GError **error)
-{
-  const char *plan = options->plan ? options->plan : "fsdp2";
-  const char *cluster = options->cluster ? options->cluster : "h100-8";
-  request->steps = options->steps;
-  request->rank = options->rank;
-  request->all_ranks = options->all_ranks;
-  request->inputs.assignments = options->assignments;
-  request->keep_spans = options->output != NULL || options->chrome_trace != NULL;
-  return check_range("--steps", options->steps, 1, MAX_STEPS, error) &&
-         check_range("--rank", options->rank, 0, G_MAXINT, error) &&
-         check_output(options->output, error) &&
-         read_memory_limit(options->memory_limit, &request->memory_limit, error) &&
-         check_standard_input((const char *const[]){network, plan, cluster}, 3, error) &&
-         input_text_read("network", network, &request->inputs.network, error) &&
-         input_text_read("plan", plan, &request->inputs.plan, error) &&
-         input_text_read("cluster", cluster, &request->inputs.cluster, error);
 }
 
 /* ---- output side ---- */
@@ -142,7 +57,7 @@ input_copy(const InputText *input, char *const *assignments)
 }
 
 static gboolean
-write_output(const RunOptions *options, const RunRequest *request, const RunResult *result,
+write_output(const Options *options, const RunRequest *request, const RunResult *result,
              const char *report, GError **error)
 {
   if (!options->output)
@@ -156,7 +71,7 @@ write_output(const RunOptions *options, const RunRequest *request, const RunResu
 }
 
 static gboolean
-write_timeline(const RunOptions *options, const RunResult *result, GError **error)
+write_timeline(const Options *options, const RunResult *result, GError **error)
 {
   if (!options->timeline)
     return TRUE;
@@ -167,7 +82,7 @@ write_timeline(const RunOptions *options, const RunResult *result, GError **erro
 }
 
 static gboolean
-write_chrome_trace(const RunOptions *options, const RunResult *result, GError **error)
+write_chrome_trace(const Options *options, const RunResult *result, GError **error)
 {
   if (!options->chrome_trace)
     return TRUE;
@@ -187,7 +102,7 @@ wants_colour(void)
 }
 
 static void
-print_text(const RunOptions *options, const ReportModel *model)
+print_text(const Options *options, const ReportModel *model)
 {
   const TextStyle style = {
       .verbose = options->verbose,
@@ -201,7 +116,7 @@ print_text(const RunOptions *options, const ReportModel *model)
 
 /* Files first: when one cannot be written nothing is printed. */
 static gboolean
-write_reports(const RunOptions *options, const RunRequest *request, const RunResult *result,
+write_reports(const Options *options, const RunRequest *request, const RunResult *result,
               const ReportModel *model, GError **error)
 {
   g_autofree char *json = options->json || options->output ? summary_json(model) : NULL;
@@ -216,40 +131,32 @@ write_reports(const RunOptions *options, const RunRequest *request, const RunRes
 }
 
 static int
-simulate_and_report(const RunOptions *options, const char *network, GError **error)
+simulate_and_report(const Options *options, const char *network, GError **error)
 {
   RunRequest request = {0};
   RunResult result = {0};
   int status = EXIT_BAD_INPUT;
-  if (fill_request(options, network, &request, error) && run_simulation(&request, &result, error)) {
-    g_autoptr(ReportModel) model = report_model_new(result.recording, result.info);
-    if (write_reports(options, &request, &result, model, error))
-      status = model->verdict == VERDICT_DOES_NOT_FIT ? EXIT_ANSWER_NO : EXIT_ANSWER_YES;
+  if (check_output(options->output, error) &&
+      run_options_read(&options->what, "run", network, &request, error)) {
+    request.keep_spans = options->output != NULL || options->chrome_trace != NULL;
+    if (run_simulation(&request, &result, error)) {
+      g_autoptr(ReportModel) model = report_model_new(result.recording, result.info);
+      if (write_reports(options, &request, &result, model, error))
+        status = model->verdict == VERDICT_DOES_NOT_FIT ? EXIT_ANSWER_NO : EXIT_ANSWER_YES;
+    }
   }
   if (status == EXIT_BAD_INPUT)
-    scenario_name_assignment(options->assignments, error);
-  result_clear(&result);
-  request_clear(&request);
+    scenario_name_assignment(options->what.assignments, error);
+  run_result_clear(&result);
+  run_request_clear(&request);
   return status;
 }
 
 static int
 run(int argc, char **argv, GError **error)
 {
-  RunOptions options = {.steps = 3};
-  const GOptionEntry entries[] = {
-      {"plan", 0, 0, G_OPTION_ARG_FILENAME, &options.plan,
-       "How it is trained: a preset or a file (fsdp2)", "P"},
-      {"cluster", 0, 0, G_OPTION_ARG_FILENAME, &options.cluster,
-       "The machine: a preset or a file (h100-8)", "C"},
-      {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options.assignments,
-       "Override a key of the plan, e.g. mesh.shard=16; may be repeated", "K=V"},
-      {"steps", 0, 0, G_OPTION_ARG_INT, &options.steps, "Steps to simulate (3)", "N"},
-      {"rank", 0, 0, G_OPTION_ARG_INT, &options.rank, "The rank to report (0)", "R"},
-      {"all-ranks", 0, 0, G_OPTION_ARG_NONE, &options.all_ranks,
-       "Simulate every rank by itself, not one for all that are alike", NULL},
-      {"memory-limit", 0, 0, G_OPTION_ARG_STRING, &options.memory_limit,
-       "What the allocator may reserve, e.g. 40GiB (what the device has left)", "SIZE"},
+  Options options = {.what = run_options_default()};
+  const GOptionEntry own[] = {
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "Print JSON instead of text", NULL},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &options.timeline,
        "Write the memory timeline as a table", "F"},
@@ -261,6 +168,7 @@ run(int argc, char **argv, GError **error)
        "Add tables of steps, phases, tensors, modules and groups", NULL},
       {.long_name = NULL},
   };
+  g_autofree GOptionEntry *entries = run_options_entries(&options.what, own);
   g_auto(GStrv) positionals = NULL;
   int status = EXIT_ANSWER_YES;
   if (command_parse(&command_run, argc, argv, entries, 1, 1, &positionals, error))

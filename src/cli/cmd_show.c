@@ -4,8 +4,8 @@
 
 #include "base/units.h"
 #include "cli/registry.h"
-#include "cli/scenario.h"
 #include "report/network_summary.h"
+#include "simulate/scenario.h"
 
 typedef struct {
   char *plan, *cluster;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "cli/scenario.h"
 #include "program/program_totals.h"
+#include "simulate/scenario.h"
 
 /* ---- strategies, lowered ---- */
 

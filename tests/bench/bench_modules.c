@@ -1,9 +1,9 @@
 /* bench_modules.c - where the time of highwater run goes: reading, building the network, lowering,
  * executing and reporting, one after another in one process. */
 #include "bench.h"
-#include "cli/run_facts.h"
 #include "exec/executor.h"
 #include "report/summary_json.h"
+#include "simulate/run_facts.h"
 #include <stdio.h>
 #include <stdlib.h>
 

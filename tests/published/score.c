@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/run_simulation.h"
 #include "published/rows.h"
 #include "report/summary.h"
+#include "simulate/run_simulation.h"
 
 typedef struct {
   const PublishedRow *row;

@@ -1,5 +1,5 @@
 /* prefetch_cost.c - the same run without the budget, for comparison. */
-#include "cli/prefetch_cost.h"
+#include "simulate/prefetch_cost.h"
 
 #include "report/summary.h"
 

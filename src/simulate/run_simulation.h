@@ -1,11 +1,11 @@
 /* run_simulation.h - from what the command line asked for to a Recording and what reports say
  * beside it. */
-#ifndef HIGHWATER_CLI_RUN_SIMULATION_H
-#define HIGHWATER_CLI_RUN_SIMULATION_H
+#ifndef HIGHWATER_SIMULATE_RUN_SIMULATION_H
+#define HIGHWATER_SIMULATE_RUN_SIMULATION_H
 
-#include "cli/scenario.h"
 #include "record/recording.h"
 #include "report/run_info.h"
+#include "simulate/scenario.h"
 
 typedef struct {
   ScenarioInputs inputs;
@@ -20,8 +20,13 @@ typedef struct {
   RunInfo *info;
 } RunResult;
 
+/* Frees what they own, its strings and inputs; assignments are borrowed. */
+void run_request_clear(RunRequest *request);
+void run_result_clear(RunResult *result);
+
 /* Reads the inputs, lowers and executes.  FALSE and error when they are wrong or do not go
- * together; running out of memory is a result.  The caller frees what the result points to. */
+ * together; running out of memory is a result.  The caller clears the
+ * result. */
 gboolean run_simulation(const RunRequest *request, RunResult *result, GError **error);
 
 #endif

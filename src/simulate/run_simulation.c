@@ -1,14 +1,29 @@
 /* run_simulation.c - from what the command line asked for to a Recording and what reports say
  * beside it. */
-#include "cli/run_simulation.h"
+#include "simulate/run_simulation.h"
 
 #include "base/units.h"
-#include "cli/prefetch_cost.h"
-#include "cli/run_facts.h"
-#include "cli/run_failure.h"
-#include "cli/simulate_ranks.h"
 #include "exec/executor.h"
+#include "simulate/prefetch_cost.h"
+#include "simulate/run_facts.h"
+#include "simulate/run_failure.h"
+#include "simulate/simulate_ranks.h"
 #include "strategy/shard.h"
+
+void
+run_request_clear(RunRequest *request)
+{
+  input_text_clear(&request->inputs.network);
+  input_text_clear(&request->inputs.plan);
+  input_text_clear(&request->inputs.cluster);
+}
+
+void
+run_result_clear(RunResult *result)
+{
+  g_clear_pointer(&result->recording, recording_free);
+  g_clear_pointer(&result->info, run_info_free);
+}
 
 /* ---- memory ---- */
 

@@ -1,5 +1,5 @@
 /* run_facts.c - model, plan, machine, FLOPs and groups of a scenario, as reports want them. */
-#include "cli/run_facts.h"
+#include "simulate/run_facts.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* scenario.h - what most commands begin with: a network, a plan and a cluster, read and lowered. */
-#ifndef HIGHWATER_CLI_SCENARIO_H
-#define HIGHWATER_CLI_SCENARIO_H
+#ifndef HIGHWATER_SIMULATE_SCENARIO_H
+#define HIGHWATER_SIMULATE_SCENARIO_H
 
 #include "lower/lower.h"
 #include "network/family.h"

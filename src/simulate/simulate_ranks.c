@@ -1,6 +1,6 @@
 /* simulate_ranks.c - colours ranks by Program and speed, has each class simulated once, and names
  * the slowest. */
-#include "cli/simulate_ranks.h"
+#include "simulate/simulate_ranks.h"
 
 #include "strategy/shard.h"
 

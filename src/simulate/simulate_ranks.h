@@ -1,10 +1,10 @@
 /* simulate_ranks.h - a run in which ranks differ: which classes there are, their Programs, and what
  * the slowest of them costs the others. */
-#ifndef HIGHWATER_CLI_SIMULATE_RANKS_H
-#define HIGHWATER_CLI_SIMULATE_RANKS_H
+#ifndef HIGHWATER_SIMULATE_SIMULATE_RANKS_H
+#define HIGHWATER_SIMULATE_SIMULATE_RANKS_H
 
-#include "cli/run_simulation.h"
 #include "exec/executor.h"
+#include "simulate/run_simulation.h"
 
 /* Whether the request or the plan asks for more than one rank. */
 gboolean ranks_are_asked_for(const RunRequest *request, const Scenario *s);

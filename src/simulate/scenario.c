@@ -1,5 +1,5 @@
 /* scenario.c - a network, a plan and a cluster, read and lowered. */
-#include "cli/scenario.h"
+#include "simulate/scenario.h"
 
 #include <string.h>
 

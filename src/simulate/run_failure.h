@@ -1,10 +1,10 @@
 /* run_failure.h - a run in which a rank fails, as the plan asks. */
-#ifndef HIGHWATER_CLI_RUN_FAILURE_H
-#define HIGHWATER_CLI_RUN_FAILURE_H
+#ifndef HIGHWATER_SIMULATE_RUN_FAILURE_H
+#define HIGHWATER_SIMULATE_RUN_FAILURE_H
 
-#include "cli/scenario.h"
 #include "exec/executor.h"
 #include "report/failure.h"
+#include "simulate/scenario.h"
 
 /* Runs the Program up to the failure.  NULL and error when the run has no such moment.  *failure:
  * NULL when memory runs out in the step of the failure or before; the Recording says so then. */

@@ -1,6 +1,6 @@
 /* run_failure.c - first the run in which nobody fails, to know when the moment is; then the one
  * that ends there. */
-#include "cli/run_failure.h"
+#include "simulate/run_failure.h"
 
 #include "program/program_totals.h"
 
