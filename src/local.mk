@@ -288,7 +288,9 @@ libhighwater_a_SOURCES += \
   src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
+  src/report/run_tables.c src/report/run_tables.h \
   src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/streams_table.c src/report/streams_table.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
   src/report/summary_json.c src/report/summary_json.h \
@@ -299,6 +301,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text_path.c \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
+  src/report/table_text.c src/report/table_text.h \
   src/report/timeline_table.c src/report/timeline_table.h
 
 # import

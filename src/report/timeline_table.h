@@ -4,17 +4,17 @@
 
 #include "record/recording.h"
 
-/* How a table begins; the recording's title follows on the line. */
-#define TIMELINE_FORMAT "# highwater-timeline-1: "
+#define TIMELINE_FORMAT "highwater-timeline-1"
 
 /* Most changes in the table of `run --timeline`, and in a RUN directory's timeline.tsv. */
-enum { TIMELINE_CHANGES = 1 << 20, TIMELINE_FIGURE_CHANGES = 2048 };
+enum { TIMELINE_CHANGES = 1 << 20, TIMELINE_FIGURE_CHANGES = 2048, TIMELINE_LEAST_CHANGES = 8 };
 
 typedef struct {
-  guint max_changes; /* at least 8 */
+  guint max_changes; /* at least TIMELINE_LEAST_CHANGES */
   /* Every change is two rows, what was and what is: a line through the rows is the true staircase.
    * Else one row. */
   gboolean corners;
+  SimTime from, to; /* only what lies between these moments; to 0: until the end */
 } TimelineStyle;
 
 /* Appends the table to out: blocks "memory", "phases", "steps", "marks" (doc/formats.md), separated
