@@ -274,7 +274,9 @@ libhighwater_a_SOURCES += \
 
 # report
 libhighwater_a_SOURCES += \
+  src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \

@@ -18,10 +18,40 @@ write_timeline(const Recording *recording, const RunInfo *info, const TableView 
   return TRUE;
 }
 
+gboolean
+table_view_is_part(const TableView *view)
+{
+  return view->step > 0 || view->from > 0 || view->to > 0;
+}
+
+/* Narrows the view to its step, in the time that the table tells. */
+static gboolean
+find_step(const RunTable *table, const Recording *recording, TableView *view, GError **error)
+{
+  const GArray *steps = recording->steps;
+  for (guint i = 0; i < steps->len; i++) {
+    const StepRecord *step = &g_array_index(steps, StepRecord, i);
+    if (step->index != view->step)
+      continue;
+    view->from = step->start;
+    view->to = table->of_host ? timeline_host_end(recording, step) : step->end;
+    return TRUE;
+  }
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "no step %d; the run has %u",
+              view->step, steps->len);
+  return FALSE;
+}
+
 const RunTable run_tables[] = {
-    {"timeline", "timeline.tsv", "memory by category over the host's time, phases, steps, the peak",
-     FALSE, write_timeline},
-    {"streams", "streams.tsv", "what each stream and the host did, when", FALSE, streams_table},
+    {.name = "timeline",
+     .file = "timeline.tsv",
+     .summary = "memory by category over the host's time, phases, steps, the peak",
+     .of_host = TRUE,
+     .write = write_timeline},
+    {.name = "streams",
+     .file = "streams.tsv",
+     .summary = "what each stream and the host did, when",
+     .write = streams_table},
     {0},
 };
 
@@ -48,5 +78,8 @@ run_table_write(const RunTable *table, const Recording *recording, const RunInfo
                 "table '%s' is of one module: give it with --module", table->name);
     return FALSE;
   }
-  return table->write(recording, info, view, out, error);
+  TableView narrowed = *view;
+  if (view->step > 0 && !find_step(table, recording, &narrowed, error))
+    return FALSE;
+  return table->write(recording, info, &narrowed, out, error);
 }

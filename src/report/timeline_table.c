@@ -1,6 +1,8 @@
 /* timeline_table.c - memory by category over the host's time, one row a change; phases, steps and
  * marks beside it. */
 #include "report/timeline_table.h"
+#include "report/alive_tensors.h"
+#include "report/block_passes.h"
 #include "report/table_text.h"
 
 /* Rows that one stretch of a thinned table can keep. */
@@ -196,9 +198,8 @@ append_phases(const Timeline *timeline)
   }
 }
 
-/* When the host had issued a step: the end of its last phase. */
-static SimTime
-host_end(const Recording *recording, const StepRecord *step)
+SimTime
+timeline_host_end(const Recording *recording, const StepRecord *step)
 {
   SimTime end = step->start;
   for (guint i = 0; i < recording->ranges->len; i++) {
@@ -234,7 +235,7 @@ append_steps(const Timeline *timeline)
   append_step(timeline, &before, before.end);
   for (guint i = 0; i < recording->steps->len; i++) {
     const StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
-    append_step(timeline, step, host_end(recording, step));
+    append_step(timeline, step, timeline_host_end(recording, step));
   }
 }
 
@@ -247,38 +248,90 @@ append_mark(const Timeline *timeline, const char *name, SimTime time, gint64 byt
 }
 
 /* The highest moment that is shown. */
-static void
-append_peak(const Timeline *timeline)
+typedef struct {
+  SimTime time;
+  gint64 allocated;
+  GArray *live; /* LiveTensor */
+} Highest;
+
+static Highest
+find_highest(const Timeline *timeline)
 {
   const Recording *recording = timeline->recording;
-  if (timeline->end - timeline->begin == recording->memory->len) {
-    append_mark(timeline, "peak", recording->peak.time, recording->peak.allocated);
-    return;
-  }
-  SimTime time = timeline->from;
-  gint64 allocated = state_at_begin(timeline).allocated;
+  const PeakRecord *peak = &recording->peak;
+  if (timeline->end - timeline->begin == recording->memory->len)
+    return (Highest){peak->time, peak->allocated, peak->live ? g_array_ref(peak->live) : NULL};
+  guint events = timeline->begin;
+  Highest highest = {.time = timeline->from, .allocated = state_at_begin(timeline).allocated};
   for (guint i = timeline->begin; i < timeline->end; i++) {
     const MemoryEvent *event = event_at(recording, i);
-    if (event->allocated_after > allocated) {
-      allocated = event->allocated_after;
-      time = event->time;
+    if (event->allocated_after > highest.allocated) {
+      highest.allocated = event->allocated_after;
+      highest.time = event->time;
+      events = i + 1;
     }
   }
-  append_mark(timeline, "peak", time, allocated);
+  highest.live = recording_live(recording, events);
+  return highest;
 }
 
 static void
-append_marks(const Timeline *timeline)
+append_alive(const Timeline *timeline, const Highest *highest)
+{
+  GString *out = timeline->out;
+  g_autoptr(GPtrArray) tensors = alive_tensors(timeline->recording, highest->live);
+  table_block(out, "alive", "bytes tensors category name");
+  AliveTensors others = {.name = NULL, .category = CATEGORY_OTHER};
+  for (guint i = 0; i < tensors->len; i++) {
+    const AliveTensors *row = tensors->pdata[i];
+    if (i >= TIMELINE_ALIVE_ROWS) {
+      others.bytes += row->bytes;
+      others.count += row->count;
+      continue;
+    }
+    g_string_append_printf(out, "%" G_GINT64_FORMAT " %u %s ", row->bytes, row->count,
+                           category_name(row->category));
+    table_word(out, row->name);
+    g_string_append_c(out, '\n');
+  }
+  /* Without tensors that are known, or with memory from before the recording: the rest. */
+  if (others.count > 0)
+    g_string_append_printf(out, "%" G_GINT64_FORMAT " %u - others\n", others.bytes, others.count);
+}
+
+static void
+append_marks(const Timeline *timeline, const Highest *highest)
 {
   const Recording *recording = timeline->recording;
   guint events = recording->memory->len;
   g_string_append(timeline->out, "\n\n# marks\n# name time_s bytes\n");
   if (recording->capacity_bytes < G_MAXINT64)
     append_mark(timeline, "capacity", 0, recording->capacity_bytes);
-  append_peak(timeline);
+  append_mark(timeline, "peak", highest->time, highest->allocated);
   if (recording->out_of_memory.happened && timeline->end == events)
     append_mark(timeline, "out_of_memory", events ? event_at(recording, events - 1)->time : 0,
                 recording->out_of_memory.reserved_bytes + recording->out_of_memory.segment_bytes);
+}
+
+static void
+append_modules(const Timeline *timeline)
+{
+  const Recording *recording = timeline->recording;
+  g_autoptr(GArray) passes = block_passes(recording, timeline->from, timeline->to);
+  table_block(timeline->out, "modules", "start_s end_s step micro_batch phase module");
+  for (guint i = 0; i < passes->len; i++) {
+    const BlockPass *pass = &g_array_index(passes, BlockPass, i);
+    const Range *phase = &g_array_index(recording->ranges, Range, pass->phase);
+    table_time(timeline->out, pass->start);
+    g_string_append_c(timeline->out, ' ');
+    table_time(timeline->out, pass->end);
+    g_string_append_printf(timeline->out, " %d %d %s ", phase->step, phase->micro_batch,
+                           recording_text(recording, phase->name));
+    g_autofree char *block =
+        g_strndup(recording_text(recording, pass->block), (gsize) pass->length);
+    table_word(timeline->out, block);
+    g_string_append_c(timeline->out, '\n');
+  }
 }
 
 /* The first event at or after a moment. */
@@ -313,5 +366,10 @@ timeline_table(const Recording *recording, const TimelineStyle *style, GString *
   append_memory(&timeline, style);
   append_phases(&timeline);
   append_steps(&timeline);
-  append_marks(&timeline);
+  append_modules(&timeline);
+  Highest highest = find_highest(&timeline);
+  append_marks(&timeline, &highest);
+  append_alive(&timeline, &highest);
+  if (highest.live)
+    g_array_unref(highest.live);
 }
