@@ -213,6 +213,16 @@ collect_warnings(ReportModel *model)
     g_ptr_array_add(model->warnings, g_strdup(g_ptr_array_index(info->warnings, i)));
 }
 
+/* Of a recording without steps and without a construction: memory as it was measured. */
+static gint64
+highest_reserved(const Recording *recording)
+{
+  gint64 highest = recording->peak.reserved;
+  for (guint i = 0; i < recording->memory->len; i++)
+    highest = MAX(highest, g_array_index(recording->memory, MemoryEvent, i).reserved_after);
+  return highest;
+}
+
 ReportModel *
 report_model_new(const Recording *recording, const RunInfo *info)
 {
@@ -231,6 +241,10 @@ report_model_new(const Recording *recording, const RunInfo *info)
 
   model->peak_allocated = MAX(recording->peak.allocated, recording->construction_allocated);
   model->peak_reserved = recording->construction_reserved;
+  model->is_simulated = info->model != NULL;
+  model->has_memory = model->peak_allocated > 0;
+  if (recording->steps->len == 0 && recording->construction_reserved == 0)
+    model->peak_reserved = highest_reserved(recording);
   collect_steps(model);
   collect_beyond(model);
   model->headroom = recording->capacity_bytes - model->peak_reserved;
@@ -294,14 +308,28 @@ report_text(const Recording *recording, gint32 id, const char *otherwise)
   return text && *text ? text : otherwise;
 }
 
+/* A measured recording need not say in which phase anything happened. */
+static gboolean
+has_phases(const Recording *recording)
+{
+  for (guint i = 0; i < recording->ranges->len; i++)
+    if (g_array_index(recording->ranges, Range, i).kind == RECORDED_PHASE)
+      return TRUE;
+  return FALSE;
+}
+
 void
 report_append_place(const Recording *recording, int step, gint32 phase, gint32 module, GString *out)
 {
-  if (step > 0)
+  gboolean has_construction = recording->construction_allocated > 0 || recording->steps->len > 0;
+  if (step > 0 && phase < 0 && !has_phases(recording))
+    g_string_append_printf(out, "step %d", step);
+  else if (step > 0)
     g_string_append_printf(out, "step %d, %s", step,
                            report_text(recording, phase, "between phases"));
   else
-    g_string_append(out, report_text(recording, phase, "construction"));
+    g_string_append(
+        out, report_text(recording, phase, has_construction ? "construction" : "outside of steps"));
   const char *path = report_text(recording, module, NULL);
   if (path)
     g_string_append_printf(out, " of %s", path);
