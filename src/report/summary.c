@@ -122,7 +122,7 @@ collect_beyond(ReportModel *model)
 }
 
 static void
-collect_steps(ReportModel *model)
+collect_steps(ReportModel *model, int chosen)
 {
   const Recording *recording = model->recording;
   for (guint i = 0; i < recording->steps->len; i++) {
@@ -137,7 +137,7 @@ collect_steps(ReportModel *model)
         .allocator_retries = record->allocator_retries,
         .phases = phases_of_step(recording, record->index),
     };
-    if (step.complete)
+    if (step.complete && (chosen == 0 || chosen == step.index))
       model->last_step = (int) i;
     model->allocator_retries += step.allocator_retries;
     model->peak_reserved = MAX(model->peak_reserved, step.peak_reserved);
@@ -226,6 +226,12 @@ highest_reserved(const Recording *recording)
 ReportModel *
 report_model_new(const Recording *recording, const RunInfo *info)
 {
+  return report_model_of_step(recording, info, 0);
+}
+
+ReportModel *
+report_model_of_step(const Recording *recording, const RunInfo *info, int step)
+{
   ReportModel *model = g_new0(ReportModel, 1);
   model->recording = recording;
   model->info = info;
@@ -245,7 +251,7 @@ report_model_new(const Recording *recording, const RunInfo *info)
   model->has_memory = model->peak_allocated > 0;
   if (recording->steps->len == 0 && recording->construction_reserved == 0)
     model->peak_reserved = highest_reserved(recording);
-  collect_steps(model);
+  collect_steps(model, step);
   collect_beyond(model);
   model->headroom = recording->capacity_bytes - model->peak_reserved;
   model->verdict = judge(model);

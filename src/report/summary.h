@@ -125,6 +125,9 @@ typedef struct {
 } ReportModel;
 
 ReportModel *report_model_new(const Recording *recording, const RunInfo *info);
+/* The same with that step (its index) in the place of the last complete one; without any when it is
+ * not complete. */
+ReportModel *report_model_of_step(const Recording *recording, const RunInfo *info, int step);
 void report_model_free(ReportModel *model);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(ReportModel, report_model_free)
 
