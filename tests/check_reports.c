@@ -685,7 +685,7 @@ static void
 assert_claims_nothing(const char *text)
 {
   static const char *const claims[] = {
-      "unknown", "parameters",           "no plan",      "over 1",      "per rank",
+      "unknown", "0 parameters",         "no plan",      "over 1",      "per rank",
       "FITS",    "no allocator retries", "construction", "no step was", "nan",
       "inf"};
   for (guint i = 0; i < G_N_ELEMENTS(claims); i++)
