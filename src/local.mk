@@ -295,6 +295,10 @@ libhighwater_a_SOURCES += \
   src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
+  src/report/run_info_fields.c src/report/run_info_fields.h \
+  src/report/run_info_store.c src/report/run_info_store.h \
+  src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stored_run.c src/report/stored_run.h \
   src/report/run_tables.c src/report/run_tables.h \
   src/report/state_estimate.c src/report/state_estimate.h \
   src/report/stream_clock.c src/report/stream_clock.h \
@@ -341,6 +345,7 @@ libhighwater_a_SOURCES += \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
   src/simulate/scenario.c src/simulate/scenario.h \
+  src/simulate/run_store.c src/simulate/run_store.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h
 
 # search
