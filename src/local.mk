@@ -314,6 +314,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
   src/report/table_text.c src/report/table_text.h \
+  src/report/timeline_labels.c src/report/timeline_labels.h \
   src/report/timeline_table.c src/report/timeline_table.h
 
 # import
@@ -410,6 +411,7 @@ libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
+  src/cli/figure_kinds.c src/cli/figure_kinds.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_options.c src/cli/run_options.h

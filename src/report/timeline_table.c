@@ -4,6 +4,7 @@
 #include "report/alive_tensors.h"
 #include "report/block_passes.h"
 #include "report/table_text.h"
+#include "report/timeline_labels.h"
 
 /* Rows that one stretch of a thinned table can keep. */
 enum { ROWS_OF_STRETCH = 4 };
@@ -45,6 +46,18 @@ keep_extremes(const Recording *recording, guint begin, guint end, GByteArray *ke
   keep->data[end - 1] = keep->data[high] = keep->data[low] = keep->data[reserved] = TRUE;
 }
 
+/* Before a change that comes so late that its wait can be seen: half of the rows are for these. */
+static void
+keep_plateaus(const Timeline *timeline, guint max_rows, GByteArray *keep)
+{
+  const Recording *recording = timeline->recording;
+  SimTime extent =
+      event_at(recording, timeline->end - 1)->time - event_at(recording, timeline->begin)->time;
+  for (guint i = timeline->begin; i + 1 < timeline->end; i++)
+    if (event_at(recording, i + 1)->time - event_at(recording, i)->time > extent / max_rows)
+      keep->data[i] = TRUE;
+}
+
 /* One flag an event.  Stretches are equally many events, so that busy moments keep more rows than
  * quiet ones. */
 static GByteArray *
@@ -57,12 +70,13 @@ choose_rows(const Timeline *timeline, guint max_changes)
     keep->data[i] = count <= max_changes && i >= timeline->begin && i < timeline->end;
   if (count <= max_changes)
     return keep;
-  guint stretches = max_changes / ROWS_OF_STRETCH;
+  guint stretches = max_changes / 2 / ROWS_OF_STRETCH;
   for (guint i = 0; i < stretches; i++) {
     guint begin = timeline->begin + (guint) ((guint64) count * i / stretches);
     guint end = timeline->begin + (guint) ((guint64) count * (i + 1) / stretches);
     keep_extremes(timeline->recording, begin, end, keep);
   }
+  keep_plateaus(timeline, max_changes / 2, keep);
   return keep;
 }
 
@@ -334,6 +348,24 @@ append_modules(const Timeline *timeline)
   }
 }
 
+static void
+append_labels(const Timeline *timeline)
+{
+  const Recording *recording = timeline->recording;
+  guint events = recording->memory->len;
+  SimTime end = MAX(last_phase_end(recording), events ? event_at(recording, events - 1)->time : 0);
+  TimelineLabel labels[CATEGORY_COUNT];
+  timeline_labels(recording, timeline->from, MIN(timeline->to, end), labels);
+  table_block(timeline->out, "labels", "time_s from_bytes to_bytes category");
+  for (int i = 0; i < CATEGORY_COUNT; i++) {
+    if (labels[i].lowest >= labels[i].highest)
+      continue;
+    table_time(timeline->out, labels[i].time);
+    g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT " %s\n",
+                           labels[i].lowest, labels[i].highest, category_name((Category) i));
+  }
+}
+
 /* The first event at or after a moment. */
 static guint
 first_event_at(const Recording *recording, SimTime time)
@@ -367,6 +399,7 @@ timeline_table(const Recording *recording, const TimelineStyle *style, GString *
   append_phases(&timeline);
   append_steps(&timeline);
   append_modules(&timeline);
+  append_labels(&timeline);
   Highest highest = find_highest(&timeline);
   append_marks(&timeline, &highest);
   append_alive(&timeline, &highest);
