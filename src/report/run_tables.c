@@ -30,7 +30,7 @@ table_view_is_part(const TableView *view)
 gboolean
 run_table_narrow(const RunTable *table, const Recording *recording, TableView *view, GError **error)
 {
-  if (view->step == 0)
+  if (view->step == 0 || view->to > 0)
     return TRUE;
   const GArray *steps = recording->steps;
   for (guint i = 0; i < steps->len; i++) {
@@ -38,7 +38,6 @@ run_table_narrow(const RunTable *table, const Recording *recording, TableView *v
     if (step->index != view->step)
       continue;
     view->from = step->start;
-    view->step = 0;
     view->to = table->of_host ? timeline_host_end(recording, step) : step->end;
     return TRUE;
   }

@@ -135,10 +135,10 @@ static void
 append_memory(const Timeline *timeline, const TimelineStyle *style)
 {
   const Recording *recording = timeline->recording;
-  g_string_append(timeline->out, "\n\n# memory\n# time_s allocated_bytes reserved_bytes");
+  g_autoptr(GString) columns = g_string_new("time_s allocated_bytes reserved_bytes");
   for (int i = 0; i < CATEGORY_COUNT; i++)
-    g_string_append_printf(timeline->out, " %s", category_name((Category) i));
-  g_string_append_c(timeline->out, '\n');
+    g_string_append_printf(columns, " %s", category_name((Category) i));
+  table_block(timeline->out, "memory", columns->str);
   if (recording->memory->len == 0)
     return;
   MemoryState state = state_at_begin(timeline), shown = state;
@@ -155,7 +155,7 @@ append_memory(const Timeline *timeline, const TimelineStyle *style)
     append_row(timeline, event->time, &state);
     shown = state;
   }
-  SimTime end = MIN(last_phase_end(recording), timeline->to);
+  SimTime end = timeline->to < SIM_TIME_MAX ? timeline->to : last_phase_end(recording);
   if (style->corners && (timeline->end == 0 || end > event_at(recording, timeline->end - 1)->time))
     append_row(timeline, end, &state);
 }
@@ -198,8 +198,9 @@ static void
 append_phases(const Timeline *timeline)
 {
   const Recording *recording = timeline->recording;
-  g_string_append(timeline->out, "\n\n# phases\n# start_s end_s step micro_batch name "
-                                 "peak_allocated_bytes peak_reserved_bytes\n");
+  table_block(timeline->out, "phases",
+              "start_s end_s step micro_batch name "
+              "peak_allocated_bytes peak_reserved_bytes");
   const StepRecord before = construction(recording);
   const Range first = {.end = before.end,
                        .peak_allocated = before.peak_allocated,
@@ -243,8 +244,9 @@ static void
 append_steps(const Timeline *timeline)
 {
   const Recording *recording = timeline->recording;
-  g_string_append(timeline->out, "\n\n# steps\n# start_s host_end_s end_s step "
-                                 "peak_allocated_bytes peak_reserved_bytes\n");
+  table_block(timeline->out, "steps",
+              "start_s host_end_s end_s step "
+              "peak_allocated_bytes peak_reserved_bytes");
   const StepRecord before = construction(recording);
   append_step(timeline, &before, before.end);
   for (guint i = 0; i < recording->steps->len; i++) {
@@ -318,7 +320,7 @@ append_marks(const Timeline *timeline, const Highest *highest)
 {
   const Recording *recording = timeline->recording;
   guint events = recording->memory->len;
-  g_string_append(timeline->out, "\n\n# marks\n# name time_s bytes\n");
+  table_block(timeline->out, "marks", "name time_s bytes");
   if (recording->capacity_bytes < G_MAXINT64)
     append_mark(timeline, "capacity", 0, recording->capacity_bytes);
   append_mark(timeline, "peak", highest->time, highest->allocated);
@@ -403,6 +405,7 @@ timeline_table(const Recording *recording, const TimelineStyle *style, GString *
   Highest highest = find_highest(&timeline);
   append_marks(&timeline, &highest);
   append_alive(&timeline, &highest);
+  table_end(out);
   if (highest.live)
     g_array_unref(highest.live);
 }
