@@ -17,6 +17,8 @@ line = is_text ? 1.0 : is_small ? 14.5 : 18.0
 screen_x(pixels) = pixels / real(figure_width)
 screen_y(pixels) = pixels / real(figure_height)
 clip(text, letters) = strlen(text) <= letters ? text : text[1:int(letters) - 1] . "…"
+# What differs between long names stands at their end.
+clip_front(text, letters) = strlen(text) <= letters ? text : "…" . text[strlen(text) - int(letters) + 2:*]
 # Names of the program's own, "all_gather_buffer", in words; names of the user's stay as they are.
 words_of(name) = name[1:10] eq "all_gather" ? "all-gather" . words_of(name[11:*]) : \
   name[1:14] eq "reduce_scatter" ? "reduce-scatter" . words_of(name[15:*]) : \

@@ -49,14 +49,14 @@ second = end - begin >= 0.5 ? 1.0 : 1e-3
 t(x) = x / second
 
 # ---- the frame: steps and phases in strips on top of it, blocks below them; at the side what there is at the peak
-side_letters = is_text ? 0 : is_small ? 28 : 36
+side_letters = is_text ? 0 : is_small ? 29 : 37
 set tmargin at screen 1 - screen_y(2.2 * line)
 set bmargin at screen screen_y(is_text ? 4 : 3.1 * line)
-set lmargin at screen screen_x(letter * (is_text ? 8 : 7.5))
+set lmargin at screen screen_x(letter * 8.5)
 side = 1 - screen_x(letter * side_letters)
 if (!is_text) { set rmargin at screen side }
 plot_height = figure_height - line * (is_text ? 6 : 5.3)
-plot_width = figure_width - letter * (side_letters + 8)
+plot_width = figure_width - letter * (side_letters + 8.5)
 
 # A capacity far above everything would flatten it; the side tells it then.
 has_capacity_line = capacity > 0 && capacity <= 3 * reserved_peak
@@ -84,6 +84,10 @@ width(text) = letter * (strlen(text) + 0.6) * (end - begin) / plot_width
 fitting(text, from, to) = lower(to, end) - higher(from, begin) > width(text) ? text : ""
 middle(from, to) = t((higher(from, begin) + lower(to, end)) / 2)
 within(x) = x >= begin && x <= end
+
+phase_name(name, from, to) = fitting(words_of(name), from, to) ne "" ? words_of(name) : \
+  name eq "forward" ? fitting("fwd", from, to) : name eq "backward" ? fitting("bwd", from, to) : \
+  name eq "optimizer" ? fitting("opt", from, to) : ""
 
 # ---- blocks: their names where there is room, else the numbers of some
 last_part(name) = strstrt(name, ".") > 0 ? last_part(name[strstrt(name, ".") + 1:*]) : name
@@ -119,7 +123,7 @@ set_y(n) = 1 - screen_y((1.4 + n) * line)
 x_swatch = side + screen_x(1.2 * letter)
 x_name = side + screen_x(3.4 * letter)
 x_number = 1 - screen_x(1.0 * letter)
-name_letters = side_letters - 12
+name_letters = side_letters - 14
 caption = peak_phase eq "" || is_small ? "At the peak" : peak_step == 0 ? "At the peak, " . peak_phase : \
   sprintf("At the peak, step %d, %s", peak_step, words_of(peak_phase))
 set label 100 caption at screen x_swatch, screen set_y(0) left
@@ -147,7 +151,8 @@ if (has_capacity_line) {
 }
 caption = has_capacity_line ? "capacity" : capacity > 0 ? "capacity, far above" : "no capacity known"
 set label 100 + row caption at screen x_name, screen set_y(row) left
-if (capacity > 0) { set label 150 + row sprintf("%.2f", y(capacity)) at screen x_number, screen set_y(row) right }
+caption = has_capacity_line ? sprintf("%.2f", y(capacity)) : size(capacity)
+if (capacity > 0) { set label 150 + row caption at screen x_number, screen set_y(row) right }
 
 # The largest tensors, as many as there is room for.
 room = int((figure_height - 2 * line) / line - row - 4)
@@ -164,11 +169,11 @@ if (alive > 0 && room >= 2) {
     row = row + 1
     # All tensors of a block's state are one line; of others their number is told.
     is_state = found("parameter optimizer_state sharded_gradient unsharded_parameter unsharded_gradient", category)
-    if (is_state) { text = word("shards state gradients full full", is_state) . " of " . text }
+    if (is_state) { text = words_of(word("parameters optimizer gradients full_parameters full_gradients", is_state)) . " " . text }
     suffix = tensors > 1 && !is_state ? sprintf(" ×%d", tensors) : ""
     set object row rectangle from screen x_swatch, screen set_y(row - 0.3) to screen x_name - screen_x(0.7 * letter), screen set_y(row + 0.3) \
       fillcolor rgb colour_of(category) fillstyle solid border rgb "#404040" front clip
-    set label 100 + row clip(text, name_letters - strlen(suffix)) . suffix at screen x_name, screen set_y(row) left
+    set label 100 + row clip_front(text, name_letters - strlen(suffix)) . suffix at screen x_name, screen set_y(row) left
     set label 150 + row sprintf("%.2f", y(bytes)) at screen x_number, screen set_y(row) right
   }
 }
@@ -192,8 +197,8 @@ if (failed > 0) {
 }
 if (has_capacity_line) { set label 4 "capacity" at x_from, y(capacity) offset 0.5,0.5 left front textcolor rgb red }
 
-# The table's places for names of categories are an eighth of the figure wide.
-enough(from, to, name) = y(to - from) > 1.1 * data_line && letter * strlen(name) < plot_width / 7.0
+# The table's places for names of categories are three sixteenths of the figure wide.
+enough(from, to, name) = y(to - from) > 1.1 * data_line && letter * strlen(name) < 0.19 * plot_width
 unset key
 plot \
   timeline index "phases" using \
@@ -214,7 +219,7 @@ plot \
   timeline index "phases" using \
     (t(($1 + $2) / 2)):(top + 1.5 * strip):(t($1)):(t($2)):(top + strip):(top + 2 * strip):(phase_tint(strcol(5))) \
     with boxxyerror fillstyle solid border rgb "#999999" lc rgb variable notitle, \
-  "" index "phases" using (middle($1, $2)):(top + 1.5 * strip):(fitting(words_of(strcol(5)), $1, $2)) with labels notitle, \
+  "" index "phases" using (middle($1, $2)):(top + 1.5 * strip):(phase_name(strcol(5), $1, $2)) with labels notitle, \
   "" index "modules" using (has_block_lines ? t($1) : NaN):(top):(0):(strip) with vectors nohead lc rgb "#888888" lw 0.7 notitle, \
   "" index "modules" using (middle($1, $2)):(top + strip / 2):(block_name(strcol(6), $1, $2)) with labels notitle, \
   "" index "steps" using (within($1) ? t($1) : NaN):(0):(0):(top + 3 * strip) with vectors nohead lc rgb grey notitle, \

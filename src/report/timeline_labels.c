@@ -2,7 +2,7 @@
  * is cut into slots, and a label is as wide as some of them. */
 #include "report/timeline_labels.h"
 
-enum { SLOTS = 96, SLOTS_OF_LABEL = 12 };
+enum { SLOTS = 96, SLOTS_OF_LABEL = 18 };
 
 /* Bounds of a category's area that hold all through a slot. */
 typedef struct {

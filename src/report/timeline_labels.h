@@ -5,7 +5,7 @@
 #include "record/recording.h"
 
 typedef struct {
-  SimTime time;           /* middle of an eighth of the time shown */
+  SimTime time;           /* middle of three sixteenths of the time shown */
   gint64 lowest, highest; /* over all of it the category's area reaches at least from one to the
                              other; lowest >= highest: it is nowhere there so long */
 } TimelineLabel;

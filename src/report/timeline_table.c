@@ -206,9 +206,10 @@ append_phases(const Timeline *timeline)
                        .peak_allocated = before.peak_allocated,
                        .peak_reserved = before.peak_reserved};
   append_phase(timeline, &first, "construction");
+  gint32 name = recording_find_string(recording, "construction");
   for (guint i = 0; i < recording->ranges->len; i++) {
     const Range *range = &g_array_index(recording->ranges, Range, i);
-    if (range->kind == RECORDED_PHASE)
+    if (range->kind == RECORDED_PHASE && (range->step > 0 || range->name != name))
       append_phase(timeline, range, recording_text(recording, range->name));
   }
 }
