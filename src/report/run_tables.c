@@ -1,5 +1,8 @@
 /* run_tables.c - the tables of a run by name. */
 #include "report/run_tables.h"
+#include "report/groups_table.h"
+#include "report/lifetimes_table.h"
+#include "report/memory_table.h"
 #include "report/streams_table.h"
 #include "report/timeline_table.h"
 
@@ -24,10 +27,11 @@ table_view_is_part(const TableView *view)
   return view->step > 0 || view->from > 0 || view->to > 0;
 }
 
-/* Narrows the view to its step, in the time that the table tells. */
-static gboolean
-find_step(const RunTable *table, const Recording *recording, TableView *view, GError **error)
+gboolean
+run_table_narrow(const RunTable *table, const Recording *recording, TableView *view, GError **error)
 {
+  if (view->step == 0 || view->to > 0)
+    return TRUE;
   const GArray *steps = recording->steps;
   for (guint i = 0; i < steps->len; i++) {
     const StepRecord *step = &g_array_index(steps, StepRecord, i);
@@ -52,6 +56,19 @@ const RunTable run_tables[] = {
      .file = "streams.tsv",
      .summary = "what each stream and the host did, when",
      .write = streams_table},
+    {.name = "lifetimes",
+     .file = "lifetimes.tsv",
+     .summary = "when a module's parameters and gradients are there, whole and sharded",
+     .of_module = TRUE,
+     .write = lifetimes_table},
+    {.name = "memory",
+     .file = "memory.tsv",
+     .summary = "memory by category at rest and at the peak",
+     .write = memory_table},
+    {.name = "groups",
+     .file = "groups.tsv",
+     .summary = "groups of parameters, and when each was gathered and needed",
+     .write = groups_table},
     {0},
 };
 
@@ -79,7 +96,7 @@ run_table_write(const RunTable *table, const Recording *recording, const RunInfo
     return FALSE;
   }
   TableView narrowed = *view;
-  if (view->step > 0 && !find_step(table, recording, &narrowed, error))
+  if (!run_table_narrow(table, recording, &narrowed, error))
     return FALSE;
   return table->write(recording, info, &narrowed, out, error);
 }
