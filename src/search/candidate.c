@@ -1,12 +1,49 @@
 /* candidate.c - one plan tried: a run of it, and what of its answer plans are compared by. */
 #include "search/candidate.h"
 
+#include <math.h>
+
 void
 outcome_clear(Outcome *outcome)
 {
   g_clear_pointer(&outcome->refusal, g_free);
   g_clear_pointer(&outcome->peak_place, g_free);
   g_clear_pointer(&outcome->out_of_memory, g_free);
+}
+
+gboolean
+outcome_fits(const Outcome *outcome)
+{
+  return outcome->refusal == NULL && outcome->verdict != VERDICT_DOES_NOT_FIT;
+}
+
+const char *
+outcome_verdict(const Outcome *outcome)
+{
+  return outcome->refusal != NULL ? "refused" : report_verdict_name(outcome->verdict);
+}
+
+char *
+outcome_reason(const Outcome *outcome)
+{
+  if (outcome->refusal != NULL)
+    return g_strdup(outcome->refusal);
+  if (outcome->out_of_memory != NULL)
+    return g_strdup(outcome->out_of_memory);
+  if (outcome->verdict != VERDICT_DOES_NOT_FIT)
+    return NULL;
+  if (outcome->rank_without_room >= 0)
+    return g_strdup_printf("rank %d runs out of memory", outcome->rank_without_room);
+  return g_strdup("its construction has no room");
+}
+
+double
+outcome_hidden(const Outcome *outcome)
+{
+  const TimeSummary *time = &outcome->time;
+  if (outcome->refusal != NULL || !time->is_split || time->communication <= 0)
+    return NAN;
+  return 1 - (double) time->exposed / (double) time->communication;
 }
 
 /* Both lists after each other; the strings are borrowed.  Caller frees with g_free. */
@@ -31,13 +68,26 @@ peak_place(const Recording *recording)
   return g_string_free(place, FALSE);
 }
 
-static gint64
-collectives_of(const ReportModel *model)
+static void
+count_collectives(const ReportModel *model, Outcome *outcome)
 {
-  gint64 count = 0;
-  for (guint i = 0; i < model->communication->len; i++)
-    count += g_array_index(model->communication, CommunicationSummary, i).count;
-  return count;
+  for (guint i = 0; i < model->communication->len; i++) {
+    const CommunicationSummary *summary =
+        &g_array_index(model->communication, CommunicationSummary, i);
+    outcome->collectives += summary->count;
+    for (int kind = 0; kind < COLLECTIVE_KIND_COUNT; kind++)
+      if (g_str_equal(summary->collective, program_collective_name((CollectiveKind) kind)))
+        outcome->collectives_of[kind] += summary->count;
+  }
+}
+
+static void
+measure_groups(const RunInfo *info, Outcome *outcome)
+{
+  outcome->groups = (int) info->groups->len;
+  for (guint i = 0; i < info->groups->len; i++)
+    outcome->largest_group = MAX(outcome->largest_group,
+                                 g_array_index(info->groups, GroupInfo, i).unsharded_bytes);
 }
 
 static void
@@ -53,7 +103,12 @@ fill_outcome(const RunResult *result, Outcome *outcome)
   outcome->out_of_memory = report_model_out_of_memory(model);
   outcome->time = model->time;
   outcome->tokens_per_step = result->info->tokens_per_step;
-  outcome->collectives = collectives_of(model);
+  outcome->capacity = result->recording->capacity_bytes;
+  outcome->ranks = result->info->shard * result->info->replicate;
+  outcome->startup = result->info->startup;
+  outcome->rank_without_room = result->info->rank_without_room;
+  count_collectives(model, outcome);
+  measure_groups(result->info, outcome);
 }
 
 void
