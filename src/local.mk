@@ -36,6 +36,7 @@ COMMANDS = \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c \
+  src/cli/cmd_sweep.c \
   src/cli/cmd_calibrate.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
@@ -346,7 +347,17 @@ libhighwater_a_SOURCES += \
 # search
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
-  src/search/trials.c src/search/trials.h
+  src/search/sweep.c src/search/sweep.h \
+  src/search/sweep_directory.c src/search/sweep_directory.h \
+  src/search/sweep_evidence.c src/search/sweep_evidence.h \
+  src/search/sweep_facts.c src/search/sweep_facts.h \
+  src/search/sweep_judge.c \
+  src/search/sweep_results.c src/search/sweep_results.h \
+  src/search/sweep_row.c src/search/sweep_row.h \
+  src/search/sweep_run.c src/search/sweep_run.h \
+  src/search/sweep_text.c src/search/sweep_text.h \
+  src/search/trials.c src/search/trials.h \
+  src/search/vary.c src/search/vary.h
 
 # calibrate
 libhighwater_a_SOURCES += \
@@ -405,6 +416,8 @@ libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
+  src/cli/interrupts.c src/cli/interrupts.h \
+  src/cli/progress_line.c src/cli/progress_line.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_options.c src/cli/run_options.h

@@ -46,11 +46,11 @@ outcome_hidden(const Outcome *outcome)
   return 1 - (double) time->exposed / (double) time->communication;
 }
 
-/* Both lists after each other; the strings are borrowed.  Caller frees with g_free. */
-static char **
-joined(char *const *first, char *const *second)
+char **
+candidate_assignments(const RunRequest *base, char *const *second)
 {
   GPtrArray *all = g_ptr_array_new();
+  char *const *first = base->inputs.assignments;
   for (guint i = 0; first != NULL && first[i] != NULL; i++)
     g_ptr_array_add(all, first[i]);
   for (guint i = 0; second != NULL && second[i] != NULL; i++)
@@ -86,8 +86,26 @@ measure_groups(const RunInfo *info, Outcome *outcome)
 {
   outcome->groups = (int) info->groups->len;
   for (guint i = 0; i < info->groups->len; i++)
-    outcome->largest_group = MAX(outcome->largest_group,
-                                 g_array_index(info->groups, GroupInfo, i).unsharded_bytes);
+    outcome->largest_group =
+        MAX(outcome->largest_group, g_array_index(info->groups, GroupInfo, i).unsharded_bytes);
+}
+
+/* Where memory ran out in the step after, only some runs have kept what the last complete step did. */
+static TimeSummary
+time_of(const ReportModel *model)
+{
+  const OutOfMemoryRecord *oom = &model->recording->out_of_memory;
+  const StepSummary *last = report_model_last_step(model);
+  TimeSummary time = model->time;
+  if (!oom->happened || last == NULL || oom->step == last->index)
+    return time;
+  return (TimeSummary){
+      .known = time.known,
+      .step = time.step,
+      .tokens_per_s = time.tokens_per_s,
+      .mfu = time.mfu,
+      .hfu = time.hfu,
+  };
 }
 
 static void
@@ -101,20 +119,21 @@ fill_outcome(const RunResult *result, Outcome *outcome)
   outcome->headroom = model->headroom;
   outcome->peak_place = peak_place(result->recording);
   outcome->out_of_memory = report_model_out_of_memory(model);
-  outcome->time = model->time;
+  outcome->time = time_of(model);
   outcome->tokens_per_step = result->info->tokens_per_step;
   outcome->capacity = result->recording->capacity_bytes;
   outcome->ranks = result->info->shard * result->info->replicate;
   outcome->startup = result->info->startup;
   outcome->rank_without_room = result->info->rank_without_room;
-  count_collectives(model, outcome);
+  if (outcome->time.is_split)
+    count_collectives(model, outcome);
   measure_groups(result->info, outcome);
 }
 
 void
 candidate_try(const RunRequest *base, char *const *assignments, Outcome *outcome, RunResult *result)
 {
-  g_autofree char **all = joined(base->inputs.assignments, assignments);
+  g_autofree char **all = candidate_assignments(base, assignments);
   RunRequest request = *base;
   request.inputs.assignments = all;
   RunResult own = {0};

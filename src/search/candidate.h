@@ -15,8 +15,8 @@ typedef struct {
   gint64 allocator_retries;
   gint64 peak_allocated, peak_reserved, headroom;
   gint64 capacity;       /* limit of the allocator; G_MAXINT64: none, and headroom says nothing */
-  char *peak_place;    /* "step 2, backward of layers.3" */
-  char *out_of_memory; /* one line; NULL: it did not happen */
+  char *peak_place;      /* "step 2, backward of layers.3" */
+  char *out_of_memory;   /* one line; NULL: it did not happen */
   int rank_without_room; /* another rank that runs out of memory, or -1 */
   TimeSummary time;
   gint64 tokens_per_step; /* of this rank */
@@ -38,6 +38,10 @@ const char *outcome_verdict(const Outcome *outcome);
 char *outcome_reason(const Outcome *outcome);
 /* Fraction of the time in which collectives run that hides behind computation; NAN: not known. */
 double outcome_hidden(const Outcome *outcome);
+
+/* What base assigns, then these (NULL-terminated, may be NULL).  The strings are borrowed; caller
+ * frees the list with g_free. */
+char **candidate_assignments(const RunRequest *base, char *const *assignments);
 
 /* Runs base with its assignments followed by these (NULL-terminated, may be NULL).  The run itself
  * comes in *result when that is not NULL and there was one; the caller clears it.  A plan that is

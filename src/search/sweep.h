@@ -1,5 +1,5 @@
-/* sweep.h - a sweep: one run with some of its keys varied, each variant an outcome, and what of it is
- * the same in all. */
+/* sweep.h - a sweep: one run with some of its keys varied, each variant an outcome, and what of it
+ * is the same in all. */
 #ifndef HIGHWATER_SEARCH_SWEEP_H
 #define HIGHWATER_SEARCH_SWEEP_H
 
@@ -9,7 +9,7 @@
 /* What is asked for; borrowed. */
 typedef struct {
   const RunRequest *base;
-  char *const *vary; /* see vary_parse(); NULL-terminated */
+  char *const *vary;          /* see vary_parse(); NULL-terminated */
   gboolean hold_global_batch; /* accumulation.steps of each variant follow from the base's tokens a
                                  step of all ranks */
 } SweepRequest;
@@ -20,7 +20,7 @@ typedef struct {
   RunRequest request;  /* what is run; borrows from the base and the sweep's inputs */
   gint64 global_batch; /* tokens a step of all ranks; 0: the plan was refused */
   gboolean is_done;
-  gboolean is_kept;    /* stands in results.jsonl */
+  gboolean is_kept;   /* stands in results.jsonl */
   gboolean is_pareto; /* of those that fit none needs less memory without more time */
   Outcome outcome;
 } SweepVariant;
@@ -42,20 +42,20 @@ typedef struct {
   int fastest; /* position of the variant that fits and is fastest, or -1; see sweep_judge() */
 } Sweep;
 
-/* Reads the inputs and forms the variants.  Besides keys of the plan, "cluster", "network", "steps" and
- * "memory_limit" can be varied.  NULL and error when an input is wrong, a key is unknown, or every
- * variant is refused; a variant that is refused is not an error. */
+/* Reads the inputs and forms the variants.  Besides keys of the plan, "cluster", "network", "steps"
+ * and "memory_limit" can be varied.  NULL and error when an input is wrong, a key is unknown, or
+ * every variant is refused; a variant that is refused is not an error. */
 Sweep *sweep_new(const SweepRequest *request, GError **error);
 void sweep_free(Sweep *sweep);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Sweep, sweep_free)
 
 SweepVariant *sweep_variant(const Sweep *sweep, guint i);
 
-/* What variants are ordered by, nanoseconds: the step's time where all have one global batch, else the
- * time of 1024 tokens on a GPU.  NAN: no step was completed. */
+/* What variants are ordered by, nanoseconds: the step's time where all have one global batch, else
+ * the time of 1024 tokens on a GPU.  NAN: no step was completed. */
 double sweep_cost(const Sweep *sweep, const SweepVariant *variant);
-/* Marks the Pareto front (reserved memory against that cost) and the fastest that fits, of those that
- * are done. */
+/* Marks the Pareto front (reserved memory against that cost) and the fastest that fits, of those
+ * that are done. */
 void sweep_judge(Sweep *sweep);
 
 #endif

@@ -1,4 +1,5 @@
-/* sweep_directory.c - the folder that `sweep --output` leaves, and goes on in after an interruption. */
+/* sweep_directory.c - the folder that `sweep --output` leaves, and goes on in after an
+ * interruption. */
 #include "search/sweep_directory.h"
 
 #include <errno.h>

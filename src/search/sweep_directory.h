@@ -1,4 +1,5 @@
-/* sweep_directory.h - the folder that `sweep --output` leaves, and goes on in after an interruption. */
+/* sweep_directory.h - the folder that `sweep --output` leaves, and goes on in after an
+ * interruption. */
 #ifndef HIGHWATER_SEARCH_SWEEP_DIRECTORY_H
 #define HIGHWATER_SEARCH_SWEEP_DIRECTORY_H
 
@@ -14,9 +15,9 @@
 
 typedef struct _SweepDirectory SweepDirectory;
 
-/* Makes the folder, or goes on in it: variants whose results are there are done then.  NULL and error
- * when it holds something else, another sweep (another request, inputs that changed, another version
- * of the program), or when another process writes in it. */
+/* Makes the folder, or goes on in it: variants whose results are there are done then.  NULL and
+ * error when it holds something else, another sweep (another request, inputs that changed, another
+ * version of the program), or when another process writes in it. */
 SweepDirectory *sweep_directory_open(const char *path, Sweep *sweep, const SweepRequest *request,
                                      GError **error);
 /* Adds a variant's result: a whole line in results.jsonl when this returns. */

@@ -1,5 +1,5 @@
-/* sweep_facts.c - the plans of a sweep's variants read before anything runs: unknown keys are found,
- * and what all of them have in common. */
+/* sweep_facts.c - the plans of a sweep's variants read before anything runs: unknown keys are
+ * found, and what all of them have in common. */
 #include "search/sweep_facts.h"
 
 #include <string.h>
@@ -80,9 +80,9 @@ static const struct {
   const char *name;
   char *(*text)(const PlanSpec *plan);
 } fact_kinds[] = {
-    {"strategy", strategy_text},        {"shard degree", shard_text},
-    {"replicas", replicate_text},       {"global batch", global_batch_text},
-    {"micro-batch", batch_text}, {"reshard after forward", reshard_text},
+    {"strategy", strategy_text},  {"shard degree", shard_text},
+    {"replicas", replicate_text}, {"global batch", global_batch_text},
+    {"micro-batch", batch_text},  {"reshard after forward", reshard_text},
 };
 
 static void
@@ -186,8 +186,8 @@ is_unknown_key(const GError *error)
   return strstr(error->message, ": unknown key '") != NULL;
 }
 
-/* The plan without what is varied: it may be refused, but has no unknown keys, and the batch that is
- * held is its own. */
+/* The plan without what is varied: it may be refused, but has no unknown keys, and the batch that
+ * is held is its own. */
 static gboolean
 read_base(PlanReader *reader, GError **error)
 {
@@ -275,7 +275,8 @@ title_of(const Sweep *sweep, const RunRequest *base)
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
     gboolean is_varied = FALSE;
     for (guint k = 0; k < sweep->vary->axes->len; k++)
-      is_varied |= g_str_equal(((VaryAxis *) g_ptr_array_index(sweep->vary->axes, k))->key, keys[i]);
+      is_varied |=
+          g_str_equal(((VaryAxis *) g_ptr_array_index(sweep->vary->axes, k))->key, keys[i]);
     if (!is_varied)
       g_string_append_printf(title, "%s%s", title->len > 0 ? ", " : "", names[i]);
   }

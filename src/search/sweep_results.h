@@ -14,7 +14,7 @@ void sweep_results_csv(const Sweep *sweep, GString *out);
 void sweep_results_table(const Sweep *sweep, GString *out);
 
 /* Reads lines as sweep_results_line() writes them into the variants that they name, which are done
- * then.  A last line without its end is left out.  *whole: bytes of the lines that were read.  FALSE
+ * then.  A last line without its end is left out.  *whole: bytes of the lines that were read. FALSE
  * and error ("NAME: line 3: ...") when one is wrong or of another sweep. */
 gboolean sweep_results_read(Sweep *sweep, const char *name, const char *text, gsize length,
                             gsize *whole, GError **error);

@@ -1,5 +1,5 @@
-/* sweep_row.c - a variant's outcome as a JSON object, and back: what every output of a sweep is made
- * of. */
+/* sweep_row.c - a variant's outcome as a JSON object, and back: what every output of a sweep is
+ * made of. */
 #include "search/sweep_row.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ static const Figure figures[] = {
     {"ranks", FIGURE_COUNT, KNOWN_RUN, MEMBER(ranks), TRUE},
     {"groups", FIGURE_COUNT, KNOWN_RUN, MEMBER(groups), TRUE},
     {"largest_group_bytes", FIGURE_COUNT, KNOWN_RUN, MEMBER(largest_group), FALSE},
-    {"collectives", FIGURE_COUNT, KNOWN_STEP, MEMBER(collectives), FALSE},
+    {"collectives", FIGURE_COUNT, KNOWN_SPLIT, MEMBER(collectives), FALSE},
 };
 
 const SweepColumn sweep_columns[] = {
@@ -90,11 +90,23 @@ const SweepColumn sweep_columns[] = {
 
 /* ---- writing ---- */
 
+static gconstpointer
+member(const Outcome *outcome, const Figure *figure)
+{
+  return (const char *) outcome + figure->offset;
+}
+
 static gint64
 whole(const Outcome *outcome, const Figure *figure)
 {
-  return figure->is_int ? G_STRUCT_MEMBER(int, outcome, figure->offset)
-                        : G_STRUCT_MEMBER(gint64, outcome, figure->offset);
+  gconstpointer at = member(outcome, figure);
+  return figure->is_int ? *(const int *) at : *(const gint64 *) at;
+}
+
+static double
+real(const Outcome *outcome, const Figure *figure)
+{
+  return *(const double *) member(outcome, figure);
 }
 
 static gboolean
@@ -112,7 +124,7 @@ is_known(const Outcome *outcome, const Figure *figure)
   case KNOWN_SPLIT:
     return outcome->time.is_split;
   case KNOWN_POSITIVE:
-    return outcome->time.known && G_STRUCT_MEMBER(double, outcome, figure->offset) > 0;
+    return outcome->time.known && real(outcome, figure) > 0;
   }
   g_assert_not_reached();
 }
@@ -132,10 +144,10 @@ add_figure(cJSON *row, const Outcome *outcome, const Figure *figure)
     cJSON_AddNumberToObject(row, figure->key, (double) whole(outcome, figure) / 1e9);
     break;
   case FIGURE_REAL:
-    cJSON_AddNumberToObject(row, figure->key, G_STRUCT_MEMBER(double, outcome, figure->offset));
+    cJSON_AddNumberToObject(row, figure->key, real(outcome, figure));
     break;
   case FIGURE_TEXT:
-    json_add_text(row, figure->key, G_STRUCT_MEMBER(char *, outcome, figure->offset));
+    json_add_text(row, figure->key, *(char *const *) member(outcome, figure));
     break;
   }
 }
@@ -157,7 +169,7 @@ add_kinds(cJSON *row, const Outcome *outcome)
 {
   for (int kind = 0; kind < COLLECTIVE_KIND_COUNT; kind++) {
     const char *name = program_collective_name((CollectiveKind) kind);
-    if (outcome->refusal == NULL && outcome->time.known)
+    if (outcome->refusal == NULL && outcome->time.is_split)
       json_add_int(row, name, outcome->collectives_of[kind]);
     else
       cJSON_AddNullToObject(row, name);

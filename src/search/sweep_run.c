@@ -1,4 +1,5 @@
-/* sweep_run.c - tries the variants of a sweep that are not done yet, and keeps what comes of them. */
+/* sweep_run.c - tries the variants of a sweep that are not done yet, and keeps what comes of them.
+ */
 #include "search/sweep_run.h"
 
 #include <math.h>
@@ -53,7 +54,7 @@ write_evidence(Trial *trial, const RunResult *result, gpointer user)
   const SweepVariant *variant = sweep_variant(run->sweep, position_of(run, trial));
   g_autofree char *folder = sweep_directory_variant(run->watch->directory, variant);
   GError *error = NULL;
-  if (!sweep_evidence_write(folder, trial, result, run->request->base, &error))
+  if (!sweep_evidence_write(folder, trial, result, &error))
     keep_error(run, error);
 }
 
@@ -151,8 +152,8 @@ try_all(SweepRun *run)
 }
 
 gboolean
-sweep_run(Sweep *sweep, const SweepRequest *request, const SweepWatch *watch,
-          gboolean *is_complete, GError **error)
+sweep_run(Sweep *sweep, const SweepRequest *request, const SweepWatch *watch, gboolean *is_complete,
+          GError **error)
 {
   SweepRun run = {
       .sweep = sweep,

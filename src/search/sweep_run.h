@@ -1,4 +1,5 @@
-/* sweep_run.h - tries the variants of a sweep that are not done yet, and keeps what comes of them. */
+/* sweep_run.h - tries the variants of a sweep that are not done yet, and keeps what comes of them.
+ */
 #ifndef HIGHWATER_SEARCH_SWEEP_RUN_H
 #define HIGHWATER_SEARCH_SWEEP_RUN_H
 

@@ -8,7 +8,8 @@
 typedef struct {
   char **assignments; /* NULL-terminated, borrowed */
   Outcome outcome;    /* filled in */
-  const RunRequest *request; /* what is run, in place of trials_run()'s base; NULL: that; borrowed */
+  const RunRequest
+      *request; /* what is run, in place of trials_run()'s base; NULL: that; borrowed */
 } Trial;
 
 /* Called in the thread of trials_run() for each trial that is done, in the order in which they are

@@ -27,8 +27,7 @@ vary_free(Vary *vary)
   g_free(vary);
 }
 
-static gboolean
-fail(GError **error, const char *text, const char *format, ...) G_GNUC_PRINTF(3, 4);
+static gboolean fail(GError **error, const char *text, const char *format, ...) G_GNUC_PRINTF(3, 4);
 
 static gboolean
 fail(GError **error, const char *text, const char *format, ...)
@@ -113,11 +112,11 @@ read_range(const char *value, ValueRange *range)
 static gboolean
 add_range(VaryAxis *axis, const char *text, const ValueRange *range, GError **error)
 {
-  gboolean grows =
-      range->is_product ? range->step > 1 && range->from > 0 : range->step > 0;
+  gboolean grows = range->is_product ? range->step > 1 && range->from > 0 : range->step > 0;
   if (!grows || range->from > range->to)
-    return fail(error, text, "a range goes up, from a number A to a larger one B: A..B, A..B+STEP, "
-                             "A..B*FACTOR");
+    return fail(error, text,
+                "a range goes up, from a number A to a larger one B: A..B, A..B+STEP, "
+                "A..B*FACTOR");
   for (gint64 n = range->from; n <= range->to;
        n = range->is_product ? n * range->step : n + range->step) {
     if (axis->values->len == VARY_MOST)
