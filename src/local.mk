@@ -285,7 +285,12 @@ libhighwater_a_SOURCES += \
   src/report/failure_json.c \
   src/report/failure_text.c \
   src/report/gnuplot.c src/report/gnuplot.h \
+  src/report/group_paths.c src/report/group_paths.h \
+  src/report/groups_table.c src/report/groups_table.h \
   src/report/interval_set.c src/report/interval_set.h \
+  src/report/lifetimes.c src/report/lifetimes.h \
+  src/report/lifetimes_table.c src/report/lifetimes_table.h \
+  src/report/memory_table.c src/report/memory_table.h \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
@@ -298,6 +303,7 @@ libhighwater_a_SOURCES += \
   src/report/stored_run.c src/report/stored_run.h \
   src/report/run_tables.c src/report/run_tables.h \
   src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stream_clock.c src/report/stream_clock.h \
   src/report/streams_table.c src/report/streams_table.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
