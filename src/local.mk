@@ -284,6 +284,8 @@ libhighwater_a_SOURCES += \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
   src/report/failure_text.c \
+  src/report/gathers.c src/report/gathers.h \
+  src/report/gathers_table.c src/report/gathers_table.h \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/group_paths.c src/report/group_paths.h \
   src/report/groups_table.c src/report/groups_table.h \
@@ -354,6 +356,7 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
   src/search/sweep.c src/search/sweep.h \
+  src/search/sweep_comparison.c src/search/sweep_comparison.h \
   src/search/sweep_directory.c src/search/sweep_directory.h \
   src/search/sweep_evidence.c src/search/sweep_evidence.h \
   src/search/sweep_facts.c src/search/sweep_facts.h \

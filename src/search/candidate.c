@@ -3,12 +3,15 @@
 
 #include <math.h>
 
+#include "report/gathers.h"
+
 void
 outcome_clear(Outcome *outcome)
 {
   g_clear_pointer(&outcome->refusal, g_free);
   g_clear_pointer(&outcome->peak_place, g_free);
   g_clear_pointer(&outcome->out_of_memory, g_free);
+  g_clear_pointer(&outcome->step_times, g_array_unref);
 }
 
 gboolean
@@ -90,7 +93,35 @@ measure_groups(const RunInfo *info, Outcome *outcome)
         MAX(outcome->largest_group, g_array_index(info->groups, GroupInfo, i).unsharded_bytes);
 }
 
-/* Where memory ran out in the step after, only some runs have kept what the last complete step did. */
+static void
+measure_gathers(const RunResult *result, const ReportModel *model, Outcome *outcome)
+{
+  GatherSummary *summary = &outcome->gathers;
+  g_autoptr(GArray) gathers =
+      gathers_find(result->recording, result->info, report_model_last_step(model)->index);
+  summary->count = gathers->len;
+  for (guint i = 0; i < gathers->len; i++) {
+    const Gather *gather = &g_array_index(gathers, Gather, i);
+    summary->longest = MAX(summary->longest, gather->ready - gather->begun);
+    summary->waited += gather->waited > 0;
+    summary->wait += gather->waited;
+  }
+}
+
+static GArray *
+times_of_steps(const ReportModel *model)
+{
+  GArray *times = g_array_new(FALSE, FALSE, sizeof(SimTime));
+  for (guint i = 0; i < model->steps->len; i++) {
+    const StepSummary *step = &g_array_index(model->steps, StepSummary, i);
+    if (step->complete)
+      g_array_append_val(times, step->duration);
+  }
+  return times;
+}
+
+/* Where memory ran out in the step after, only some runs have kept what the last complete step did.
+ */
 static TimeSummary
 time_of(const ReportModel *model)
 {
@@ -125,8 +156,11 @@ fill_outcome(const RunResult *result, Outcome *outcome)
   outcome->ranks = result->info->shard * result->info->replicate;
   outcome->startup = result->info->startup;
   outcome->rank_without_room = result->info->rank_without_room;
-  if (outcome->time.is_split)
+  outcome->step_times = times_of_steps(model);
+  if (outcome->time.is_split) {
     count_collectives(model, outcome);
+    measure_gathers(result, model, outcome);
+  }
   measure_groups(result->info, outcome);
 }
 

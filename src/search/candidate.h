@@ -6,6 +6,13 @@
 #include "report/summary.h"
 #include "simulate/run_simulation.h"
 
+/* All-gathers of the step. */
+typedef struct {
+  gint64 count, waited; /* waited: those that were not ready when they were needed */
+  SimTime longest;      /* duration of one */
+  SimTime wait;         /* of the compute stream for all of them together */
+} GatherSummary;
+
 /* What became of it.  Sizes are bytes, times nanoseconds; "time" and what follows it are of the
  * last complete step, 0 when there is none. */
 typedef struct {
@@ -26,6 +33,8 @@ typedef struct {
   StartupInfo startup;  /* what they pay to begin */
   int groups;           /* that parameters are gathered in, */
   gint64 largest_group; /* and the most full parameters that one has */
+  GatherSummary gathers;
+  GArray *step_times; /* SimTime, of each complete step */
 } Outcome;
 
 void outcome_clear(Outcome *outcome);

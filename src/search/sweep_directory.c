@@ -12,6 +12,7 @@
 #include "base/json_output.h"
 #include "base/json_reader.h"
 #include "base/output_file.h"
+#include "search/sweep_comparison.h"
 #include "search/sweep_results.h"
 
 struct _SweepDirectory {
@@ -211,6 +212,15 @@ sweep_directory_add(SweepDirectory *directory, const Sweep *sweep, guint variant
 }
 
 static gboolean
+write_comparison(const SweepDirectory *directory, const Sweep *sweep, GError **error)
+{
+  g_autofree char *file = g_build_filename(directory->path, SWEEP_COMPARISON, NULL);
+  g_autoptr(GString) text = g_string_new(NULL);
+  sweep_comparison(directory, sweep, text);
+  return output_file_write(file, text->str, text->len, error);
+}
+
+static gboolean
 write_table(const SweepDirectory *directory, const Sweep *sweep, const char *name,
             void (*table)(const Sweep *sweep, GString *out), GError **error)
 {
@@ -224,7 +234,8 @@ gboolean
 sweep_directory_finish(SweepDirectory *directory, const Sweep *sweep, GError **error)
 {
   return write_table(directory, sweep, SWEEP_CSV, sweep_results_csv, error) &&
-         write_table(directory, sweep, SWEEP_TABLE, sweep_results_table, error);
+         write_table(directory, sweep, SWEEP_TABLE, sweep_results_table, error) &&
+         write_comparison(directory, sweep, error);
 }
 
 char *

@@ -53,6 +53,10 @@ static const Figure figures[] = {
     {"ranks", FIGURE_COUNT, KNOWN_RUN, MEMBER(ranks), TRUE},
     {"groups", FIGURE_COUNT, KNOWN_RUN, MEMBER(groups), TRUE},
     {"largest_group_bytes", FIGURE_COUNT, KNOWN_RUN, MEMBER(largest_group), FALSE},
+    {"gathers", FIGURE_COUNT, KNOWN_SPLIT, MEMBER(gathers.count), FALSE},
+    {"gathers_waited_for", FIGURE_COUNT, KNOWN_SPLIT, MEMBER(gathers.waited), FALSE},
+    {"longest_gather_s", FIGURE_SECONDS, KNOWN_SPLIT, MEMBER(gathers.longest), FALSE},
+    {"gather_wait_s", FIGURE_SECONDS, KNOWN_SPLIT, MEMBER(gathers.wait), FALSE},
     {"collectives", FIGURE_COUNT, KNOWN_SPLIT, MEMBER(collectives), FALSE},
 };
 
@@ -79,6 +83,8 @@ const SweepColumn sweep_columns[] = {
     {"reduce_scatter", FALSE},
     {"all_reduce", FALSE},
     {"startups", FALSE},
+    {"gathers_waited_for", FALSE},
+    {"gather_wait_s", FALSE},
     {"groups", FALSE},
     {"largest_group_bytes", FALSE},
     {"global_batch_tokens", FALSE},
@@ -176,6 +182,16 @@ add_kinds(cJSON *row, const Outcome *outcome)
   }
 }
 
+static void
+add_step_times(cJSON *row, const Outcome *outcome)
+{
+  cJSON *times = cJSON_AddArrayToObject(row, "steps_s");
+  for (guint i = 0; outcome->step_times != NULL && i < outcome->step_times->len; i++) {
+    double seconds = (double) g_array_index(outcome->step_times, SimTime, i) / 1e9;
+    cJSON_AddItemToArray(times, cJSON_CreateNumber(seconds));
+  }
+}
+
 cJSON *
 sweep_row(const Sweep *sweep, guint i)
 {
@@ -198,6 +214,7 @@ sweep_row(const Sweep *sweep, guint i)
   gboolean is_split = outcome->refusal == NULL && outcome->time.is_split;
   json_add_text(row, "bound_by", is_split ? report_bound_name(outcome->time.bound) : NULL);
   add_kinds(row, outcome);
+  add_step_times(row, outcome);
   json_add_int(row, "global_batch_tokens", variant->global_batch);
   return row;
 }
@@ -235,6 +252,22 @@ read_figure(JsonReader *row, const Figure *figure, Outcome *outcome)
 }
 
 static void
+read_step_times(JsonReader *row, Outcome *outcome)
+{
+  outcome->step_times = g_array_new(FALSE, FALSE, sizeof(SimTime));
+  guint n = json_reader_array_length(row, "steps_s");
+  const cJSON *time = n > 0 ? json_reader_raw(row, "steps_s")->child : NULL;
+  for (; time != NULL; time = time->next) {
+    SimTime ns = 0;
+    if (!cJSON_IsNumber(time) || !(time->valuedouble >= 0 && time->valuedouble <= SECONDS_MOST))
+      json_reader_fail(row, "steps_s", "a list of seconds is needed");
+    else
+      ns = (SimTime) round(time->valuedouble * 1e9);
+    g_array_append_val(outcome->step_times, ns);
+  }
+}
+
+static void
 read_verdict(JsonReader *row, Outcome *outcome)
 {
   static const char *const names[] = {"fits", "fits_with_retries", "does_not_fit", "refused", NULL};
@@ -263,6 +296,7 @@ sweep_row_read(JsonReader *row, Outcome *outcome)
   outcome->time.bound = (Bound) json_reader_enum(row, "bound_by", bounds, 0);
   if (!json_reader_has(row, "capacity_bytes"))
     outcome->capacity = G_MAXINT64;
+  read_step_times(row, outcome);
   gboolean is_right = json_reader_finish(row, NULL);
   if (!is_right)
     outcome_clear(outcome);
