@@ -335,6 +335,10 @@ libhighwater_a_SOURCES += \
 # search
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
+  src/search/equivalence.c src/search/equivalence.h \
+  src/search/equivalence_text.c \
+  src/search/gradient_flow.c src/search/gradient_flow.h \
+  src/search/gradient_sets.c src/search/gradient_sets.h \
   src/search/trials.c src/search/trials.h
 
 # calibrate
