@@ -367,6 +367,11 @@ libhighwater_a_SOURCES += \
   src/search/sweep_text.c src/search/sweep_text.h \
   src/search/trials.c src/search/trials.h \
   src/search/vary.c src/search/vary.h
+  src/search/equivalence.c src/search/equivalence.h \
+  src/search/equivalence_text.c \
+  src/search/gradient_flow.c src/search/gradient_flow.h \
+  src/search/gradient_sets.c src/search/gradient_sets.h \
+  src/search/trials.c src/search/trials.h
 
 # calibrate
 libhighwater_a_SOURCES += \

@@ -22,6 +22,7 @@ CHECKS = \
   tests/check_composer \
   tests/check_device_clock \
   tests/check_engine \
+  tests/check_equivalence \
   tests/check_estimate \
   tests/check_event_queue \
   tests/check_executor \
