@@ -14,7 +14,8 @@ typedef struct {
   guint *unused;           /* by group: position of its first gather that nothing has used */
   gint32 all_gather;       /* string id of the collective's name */
   int compute_stream;
-  SimTime compute_done; /* end of the last compute span so far */
+  SimTime compute_done; /* end of the last compute span so far, and of the step before */
+  int step;             /* of the last span */
 } Walk;
 
 static gint32
@@ -64,9 +65,25 @@ use_gathers(Walk *walk, guint group, const Span *kernel)
   walk->unused[group] = walk->gathers->len;
 }
 
+/* A recording may have kept no spans of the steps before, which the device had to finish. */
+static void
+begin_step(Walk *walk, int index)
+{
+  const GArray *steps = walk->recording->steps;
+  walk->step = index;
+  for (guint i = 1; i < steps->len; i++) {
+    const StepRecord *step = &g_array_index(steps, StepRecord, i);
+    if (step->index == index)
+      walk->compute_done =
+          MAX(walk->compute_done, step->end - recording_step_duration(walk->recording, i));
+  }
+}
+
 static void
 visit(Walk *walk, const Span *span)
 {
+  if (span->step != walk->step)
+    begin_step(walk, span->step);
   gint32 group = group_of(walk, span);
   if (span->kind == SPAN_COLLECTIVE && group >= 0 && span->name == walk->all_gather)
     add_gather(walk, (guint) group, span);
