@@ -93,6 +93,7 @@ SHELL_TESTS = \
   tests/cli/replay.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
+  tests/cli/sweep.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
