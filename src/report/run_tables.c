@@ -1,5 +1,6 @@
 /* run_tables.c - the tables of a run by name. */
 #include "report/run_tables.h"
+#include "report/gathers_table.h"
 #include "report/groups_table.h"
 #include "report/lifetimes_table.h"
 #include "report/memory_table.h"
@@ -69,6 +70,10 @@ const RunTable run_tables[] = {
      .file = "groups.tsv",
      .summary = "groups of parameters, and when each was gathered and needed",
      .write = groups_table},
+    {.name = "gathers",
+     .file = "gathers.tsv",
+     .summary = "each all-gather: issued, begun, ready, needed, and how long it was waited for",
+     .write = gathers_table},
     {0},
 };
 

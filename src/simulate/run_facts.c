@@ -198,6 +198,29 @@ add_communicators(RunInfo *info, const Scenario *s, const Program *program)
   }
 }
 
+/* What the last step's collectives pay to begin; what comes beyond the step is not its own. */
+static StartupInfo
+step_startup(const Scenario *s, const Program *program)
+{
+  StartupInfo startup = {0};
+  const OpList *list = program_step(program, program->steps - 1);
+  for (guint i = 0; i < list->ops->len; i++) {
+    const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    if (op->kind == PROGRAM_RANGE_PUSH && op->b == RANGE_BEYOND)
+      break;
+    if (op->kind != PROGRAM_COLLECTIVE)
+      continue;
+    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
+    const Communicator *over =
+        &g_array_index(program->communicators, Communicator, c->communicator);
+    GroupShape shape = group_shape(s->cluster, over->ranks, over->stride);
+    startup.collectives += over->ranks > 1;
+    if (s->cluster->device->clock == CLOCK_RUNNING)
+      startup.time += collective_startup(s->cluster, (CollectiveKind) c->kind, shape, c->bytes);
+  }
+  return startup;
+}
+
 /* ---- all ---- */
 
 static void
@@ -279,6 +302,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
     add_phases(info, lowered);
   add_communicators(info, s, lowered->program);
   add_measured(info, s, lowered->program);
+  info->startup = step_startup(s, lowered->program);
   if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
     run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);
   else if (s->strategy->zero_stage != NULL && s->plan->shard == 1 && !s->strategy->only_replicas)
