@@ -36,6 +36,7 @@ COMMANDS = \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c \
+  src/cli/cmd_sweep.c \
   src/cli/cmd_calibrate.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
@@ -84,6 +85,7 @@ libhighwater_a_SOURCES += \
 
 # spec
 libhighwater_a_SOURCES += \
+  src/spec/checkpoint_spec.c src/spec/checkpoint_spec.h \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
   src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
@@ -274,21 +276,37 @@ libhighwater_a_SOURCES += \
 
 # report
 libhighwater_a_SOURCES += \
+  src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
   src/report/failure_text.c \
+  src/report/gathers.c src/report/gathers.h \
+  src/report/gathers_table.c src/report/gathers_table.h \
   src/report/gnuplot.c src/report/gnuplot.h \
+  src/report/group_paths.c src/report/group_paths.h \
+  src/report/groups_table.c src/report/groups_table.h \
   src/report/interval_set.c src/report/interval_set.h \
+  src/report/lifetimes.c src/report/lifetimes.h \
+  src/report/lifetimes_table.c src/report/lifetimes_table.h \
+  src/report/memory_table.c src/report/memory_table.h \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
   src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
+  src/report/run_info_fields.c src/report/run_info_fields.h \
+  src/report/run_info_store.c src/report/run_info_store.h \
   src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stored_run.c src/report/stored_run.h \
+  src/report/run_tables.c src/report/run_tables.h \
+  src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stream_clock.c src/report/stream_clock.h \
+  src/report/streams_table.c src/report/streams_table.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
   src/report/summary_json.c src/report/summary_json.h \
@@ -299,6 +317,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text_path.c \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
+  src/report/table_text.c src/report/table_text.h \
   src/report/timeline_table.c src/report/timeline_table.h
 
 # import
@@ -330,11 +349,24 @@ libhighwater_a_SOURCES += \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
   src/simulate/scenario.c src/simulate/scenario.h \
+  src/simulate/run_store.c src/simulate/run_store.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h
 
 # search
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
+  src/search/sweep.c src/search/sweep.h \
+  src/search/sweep_comparison.c src/search/sweep_comparison.h \
+  src/search/sweep_directory.c src/search/sweep_directory.h \
+  src/search/sweep_evidence.c src/search/sweep_evidence.h \
+  src/search/sweep_facts.c src/search/sweep_facts.h \
+  src/search/sweep_judge.c \
+  src/search/sweep_results.c src/search/sweep_results.h \
+  src/search/sweep_row.c src/search/sweep_row.h \
+  src/search/sweep_run.c src/search/sweep_run.h \
+  src/search/sweep_text.c src/search/sweep_text.h \
+  src/search/trials.c src/search/trials.h \
+  src/search/vary.c src/search/vary.h
   src/search/equivalence.c src/search/equivalence.h \
   src/search/equivalence_text.c \
   src/search/gradient_flow.c src/search/gradient_flow.h \
@@ -398,6 +430,8 @@ libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
+  src/cli/interrupts.c src/cli/interrupts.h \
+  src/cli/progress_line.c src/cli/progress_line.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/run_options.c src/cli/run_options.h
