@@ -355,6 +355,10 @@ libhighwater_a_SOURCES += \
 # search
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
+  src/search/equivalence.c src/search/equivalence.h \
+  src/search/equivalence_text.c \
+  src/search/gradient_flow.c src/search/gradient_flow.h \
+  src/search/gradient_sets.c src/search/gradient_sets.h \
   src/search/sweep.c src/search/sweep.h \
   src/search/sweep_comparison.c src/search/sweep_comparison.h \
   src/search/sweep_directory.c src/search/sweep_directory.h \
@@ -367,11 +371,6 @@ libhighwater_a_SOURCES += \
   src/search/sweep_text.c src/search/sweep_text.h \
   src/search/trials.c src/search/trials.h \
   src/search/vary.c src/search/vary.h
-  src/search/equivalence.c src/search/equivalence.h \
-  src/search/equivalence_text.c \
-  src/search/gradient_flow.c src/search/gradient_flow.h \
-  src/search/gradient_sets.c src/search/gradient_sets.h \
-  src/search/trials.c src/search/trials.h
 
 # calibrate
 libhighwater_a_SOURCES += \
