@@ -242,7 +242,7 @@ recorder_push(Recorder *recorder, SimTime time, const Range *range)
     frame.phase = range->name;
     frame.micro_batch = range->micro_batch;
   } else if (range->kind == RECORDED_MODULE) {
-    frame.module = range->name; /* the module that is called; range->module calls it */
+    frame.module = range->module >= 0 ? range->module : range->name;
   }
   frame.range = recorder->recording->ranges->len;
   gint32 events = (gint32) recorder->recording->memory->len;
