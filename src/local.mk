@@ -282,12 +282,22 @@ libhighwater_a_SOURCES += \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
   src/report/failure_text.c \
+  src/report/failure_story.c \
   src/report/gnuplot.c src/report/gnuplot.h \
+  src/report/group_lookup.c src/report/group_lookup.h \
+  src/report/host_places.c src/report/host_places.h \
   src/report/interval_set.c src/report/interval_set.h \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
   src/report/network_summary_text.c \
+  src/report/peak_story.c src/report/peak_story.h \
+  src/report/peak_story_groups.c \
+  src/report/peak_story_json.c \
+  src/report/peak_story_parts.h \
+  src/report/peak_story_print.h \
+  src/report/peak_story_rows.c \
+  src/report/peak_story_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
   src/report/run_info_fields.c src/report/run_info_fields.h \
@@ -327,6 +337,7 @@ libhighwater_a_SOURCES += \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
   src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
+  src/import/oom_message.c src/import/oom_message.h \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \

@@ -1,9 +1,7 @@
 /* summary_groups.c - what each group gathers and computes in the last complete step, from its
  * spans. */
+#include "report/group_lookup.h"
 #include "report/summary_parts.h"
-#include <string.h>
-
-enum { GROUP_UNKNOWN = -2, GROUP_NONE = -1 };
 
 /* A group's passes of the first micro-batch; what a range of the host stands for. */
 enum { PASS_NONE, PASS_FORWARD, PASS_BACKWARD };
@@ -14,54 +12,9 @@ typedef struct {
   const StepSummary *step;
   int compute_stream;
   SimTime compute_done;    /* end of the last compute span so far */
-  GHashTable *positions;   /* name of a group, path of a module: position of the group */
-  gint32 *group_of_string; /* by string id, looked up once each: position, NONE or UNKNOWN */
-  guint8 *pass_of_range;   /* by position in ranges */
+  GroupLookup *lookup;
+  guint8 *pass_of_range; /* by position in ranges */
 } GroupWalk;
-
-/* Modules first: a group that is named like a module of another keeps its name. */
-static GHashTable *
-positions_of_groups(const RunInfo *info)
-{
-  GHashTable *positions = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; i < info->groups->len; i++) {
-    const GPtrArray *modules = g_array_index(info->groups, GroupInfo, i).modules;
-    for (guint j = 0; j < modules->len; j++)
-      g_hash_table_insert(positions, g_ptr_array_index(modules, j), GUINT_TO_POINTER(i));
-  }
-  for (guint i = 0; i < info->groups->len; i++)
-    g_hash_table_insert(positions, g_array_index(info->groups, GroupInfo, i).name,
-                        GUINT_TO_POINTER(i));
-  return positions;
-}
-
-/* The group of that name, or of the longest module path that it lies under. */
-static gint32
-find_group(GHashTable *positions, const char *name)
-{
-  g_autofree char *path = g_strdup(name);
-  for (;;) {
-    gpointer found;
-    if (g_hash_table_lookup_extended(positions, path, NULL, &found))
-      return (gint32) GPOINTER_TO_UINT(found);
-    if (*path == '\0')
-      return GROUP_NONE;
-    char *dot = strrchr(path, '.');
-    *(dot ? dot : path) = '\0';
-  }
-}
-
-/* The group that a kernel computes for, or that a collective serves. */
-static gint32
-group_of(GroupWalk *walk, const Span *span)
-{
-  if (span->module < 0)
-    return GROUP_NONE;
-  gint32 *known = &walk->group_of_string[span->module];
-  if (*known == GROUP_UNKNOWN)
-    *known = find_group(walk->positions, recording_text(walk->model->recording, span->module));
-  return *known;
-}
 
 static guint8
 pass_named(const char *name, int micro_batch)
@@ -112,8 +65,8 @@ static void
 add_collective(GroupWalk *walk, const Span *span)
 {
   const Recording *recording = walk->model->recording;
-  gint32 position = group_of(walk, span);
-  if (position == GROUP_NONE)
+  gint32 position = group_lookup_find(walk->lookup, span->module);
+  if (position < 0)
     return;
   GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
   const char *kind = report_text(recording, span->name, "");
@@ -134,8 +87,8 @@ add_collective(GroupWalk *walk, const Span *span)
 static void
 add_kernel(GroupWalk *walk, const Span *span)
 {
-  gint32 position = group_of(walk, span);
-  if (position != GROUP_NONE) {
+  gint32 position = group_lookup_find(walk->lookup, span->module);
+  if (position >= 0) {
     GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
     GroupPass *pass = pass_of(walk, group, span);
     if (pass && pass->compute == 0)
@@ -169,12 +122,9 @@ summary_groups(ReportModel *model)
       .step = step,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute_done = step->start,
-      .positions = positions_of_groups(model->info),
-      .group_of_string = g_new(gint32, recording->strings->len),
+      .lookup = group_lookup_new(recording, model->info),
       .pass_of_range = passes_of_ranges(recording, step->index),
   };
-  for (guint i = 0; i < recording->strings->len; i++)
-    walk.group_of_string[i] = GROUP_UNKNOWN;
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
     if (span->step != step->index || recording_is_beyond(recording, span->phase - 1))
@@ -188,7 +138,6 @@ summary_groups(ReportModel *model)
     measure_window(&g_array_index(model->groups, GroupSummary, i).forward);
     measure_window(&g_array_index(model->groups, GroupSummary, i).backward);
   }
-  g_hash_table_unref(walk.positions);
-  g_free(walk.group_of_string);
+  group_lookup_free(walk.lookup);
   g_free(walk.pass_of_range);
 }
