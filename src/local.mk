@@ -291,6 +291,7 @@ libhighwater_a_SOURCES += \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
   src/report/network_summary_text.c \
+  src/report/numbered_path.c src/report/numbered_path.h \
   src/report/peak_story.c src/report/peak_story.h \
   src/report/peak_story_groups.c \
   src/report/peak_story_json.c \
@@ -356,6 +357,11 @@ libhighwater_a_SOURCES += \
 # search
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
+  src/search/oom_findings.c src/search/oom_findings.h \
+  src/search/oom_search.c src/search/oom_search.h \
+  src/search/remedies.c src/search/remedies.h \
+  src/search/remedy_kinds.c src/search/remedy_kinds.h \
+  src/search/remedy_split.c \
   src/search/trials.c src/search/trials.h
 
 # calibrate

@@ -224,6 +224,20 @@ find_message(const char *line)
   return first;
 }
 
+/* What stands before " asks for ", from the place on: "step 1, forward of layers.4: mul". */
+static char *
+named_before(const char *line, const char *found)
+{
+  static const char *const beginnings[] = {"step ", "construction"};
+  g_autofree char *before = g_strndup(line, (gsize) (found - line));
+  for (guint i = 0; i < G_N_ELEMENTS(beginnings) && g_str_has_prefix(found, " asks for "); i++) {
+    const char *begin = g_strrstr(before, beginnings[i]);
+    if (begin != NULL)
+      return g_strdup(begin);
+  }
+  return NULL;
+}
+
 static OomMessage *
 refuse(OomMessage *message, const char *why, GError **error)
 {
@@ -249,6 +263,7 @@ oom_message_parse(const char *text, gsize length, GError **error)
   if (!message->tried.known || message->tried.high == 0)
     return refuse(message, "it does not say how much was asked for, as in '98.00 MiB'", error);
   message->gpu = gpu_of(message->text);
+  message->named = named_before(line, found);
   complete(message);
   return message;
 }
@@ -259,6 +274,7 @@ oom_message_free(OomMessage *message)
   if (message == NULL)
     return;
   g_free(message->text);
+  g_free(message->named);
   g_array_unref(message->processes);
   g_free(message);
 }

@@ -19,8 +19,10 @@ typedef struct {
 } OomProcess;
 
 typedef struct {
-  char *text; /* the message as it was found, in one line */
-  int gpu;    /* -1: it does not say */
+  char *text;  /* the message as it was found, in one line */
+  int gpu;     /* -1: it does not say */
+  char *named; /* this program's own line: what asked, and where, "step 1, forward of layers.4:
+                  mul"; else NULL */
 
   OomFigure tried; /* what cudaMalloc was asked for: always known */
   OomFigure capacity, free;

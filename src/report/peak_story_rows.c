@@ -3,78 +3,11 @@
  * Alike are those of one category that are called the same in modules which differ by the number of
  * their block, held by the same and freed at the same place but for such a number. */
 #include "report/block_passes.h"
+#include "report/numbered_path.h"
 #include "report/peak_story_parts.h"
 #include "report/summary.h"
 #include <stdlib.h>
 #include <string.h>
-
-/* A list of numbers names so many ranges, then the last one. */
-enum { RANGES_MAX = 6 };
-
-/* A path with its first number taken out: "layers.", 3, ".feed_forward". */
-typedef struct {
-  char *head, *tail; /* tail NULL: there is no number */
-  int number;
-} NumberedPath;
-
-static NumberedPath
-numbered_path(const char *path)
-{
-  gsize length = block_path_length(path), begin = length;
-  while (begin > 0 && g_ascii_isdigit(path[begin - 1]))
-    begin--;
-  if (begin == length || (begin > 0 && path[begin - 1] != '.') || length - begin > 9)
-    return (NumberedPath){.head = g_strdup(path)};
-  return (NumberedPath){g_strndup(path, begin), g_strdup(path + length), atoi(path + begin)};
-}
-
-static void
-numbered_path_clear(NumberedPath *path)
-{
-  g_free(path->head);
-  g_free(path->tail);
-}
-
-/* Paths that differ in their number alone. */
-typedef struct {
-  NumberedPath path; /* of the first */
-  GArray *numbers;   /* int */
-} PathSet;
-
-static int
-compare_ints(gconstpointer a, gconstpointer b)
-{
-  return *(const int *) a - *(const int *) b;
-}
-
-/* "0-3,5": the numbers, sorted, each once. */
-static void
-append_numbers(GArray *numbers, GString *out)
-{
-  g_array_sort(numbers, compare_ints);
-  guint ranges = 0;
-  for (guint i = 0; i < numbers->len; ranges++) {
-    int first = g_array_index(numbers, int, i), last = first;
-    for (; i < numbers->len && g_array_index(numbers, int, i) <= last + 1; i++)
-      last = g_array_index(numbers, int, i);
-    if (ranges >= RANGES_MAX && i < numbers->len)
-      continue;
-    g_string_append(out, ranges == 0 ? "" : ranges > RANGES_MAX ? ",..." : ",");
-    g_string_append_printf(out, ranges > RANGES_MAX ? ",%d" : "%d", first);
-    if (last > first)
-      g_string_append_printf(out, "-%d", last);
-  }
-}
-
-static void
-append_paths(const PathSet *paths, GString *out)
-{
-  g_string_append(out, paths->path.head);
-  if (paths->path.tail == NULL)
-    return;
-  append_numbers(paths->numbers, out);
-  g_string_append(out, paths->path.tail);
-}
 
 /* A row being filled. */
 typedef struct {
@@ -88,10 +21,8 @@ static void
 draft_clear(gpointer data)
 {
   Draft *draft = data;
-  numbered_path_clear(&draft->modules.path);
-  numbered_path_clear(&draft->freed_modules.path);
-  g_array_unref(draft->modules.numbers);
-  g_array_unref(draft->freed_modules.numbers);
+  path_set_clear(&draft->modules);
+  path_set_clear(&draft->freed_modules);
 }
 
 /* Tensors that are named after a parameter have its module in their name. */
@@ -135,25 +66,28 @@ freed_module_of(const PeakStory *story, const StoryTensor *tensor)
                                          : report_text(story->recording, tensor->freed.module, ""));
 }
 
+/* Paths but for their number, and whether it has one. */
+static void
+append_key(GString *key, const NumberedPath *path)
+{
+  g_string_append_c(key, '|');
+  numbered_path_append_masked(path, key);
+}
+
 static char *
 key_of(const StoryTensor *tensor, const char *item, const NumberedPath *module,
        const NumberedPath *freed)
 {
   const HostPlace *place = &tensor->freed;
-  return g_strdup_printf("%d|%s|%s*%s|%s|%d|%d.%d.%d.%d|%s*%s", tensor->category, item,
-                         module->head, module->tail ? module->tail : "!", tensor->holder,
-                         tensor->death < 0, place->step, place->phase, place->micro_batch,
-                         place->hook, freed->head, freed->tail ? freed->tail : "!");
+  GString *key = g_string_new(NULL);
+  g_string_printf(key, "%d|%s|%s|%d|%d.%d.%d.%d", tensor->category, item, tensor->holder,
+                  tensor->death < 0, place->step, place->phase, place->micro_batch, place->hook);
+  append_key(key, module);
+  append_key(key, freed);
+  return g_string_free(key, FALSE);
 }
 
-static void
-add_number(PathSet *paths, const NumberedPath *path)
-{
-  if (path->tail != NULL)
-    g_array_append_val(paths->numbers, path->number);
-}
-
-/* The draft of that key, made if there is none; takes the paths. */
+/* The draft of that key, made if there is none; takes the key. */
 static guint
 find_draft(GArray *drafts, GHashTable *positions, const Draft *like, char *key)
 {
@@ -162,60 +96,51 @@ find_draft(GArray *drafts, GHashTable *positions, const Draft *like, char *key)
     g_free(key);
     return GPOINTER_TO_UINT(found);
   }
-  Draft draft = *like;
-  draft.modules.numbers = g_array_new(FALSE, FALSE, sizeof(int));
-  draft.freed_modules.numbers = g_array_new(FALSE, FALSE, sizeof(int));
-  draft.modules.path.head = g_strdup(like->modules.path.head);
-  draft.modules.path.tail = g_strdup(like->modules.path.tail);
-  draft.freed_modules.path.head = g_strdup(like->freed_modules.path.head);
-  draft.freed_modules.path.tail = g_strdup(like->freed_modules.path.tail);
   g_hash_table_insert(positions, key, GUINT_TO_POINTER(drafts->len));
-  g_array_append_val(drafts, draft);
+  g_array_append_vals(drafts, like, 1);
   return drafts->len - 1;
 }
 
 static void
 add_tensor(const PeakStory *story, GArray *drafts, GHashTable *positions, StoryTensor *tensor)
 {
-  Draft like = {.item = item_of(story, tensor),
-                .modules.path = module_of(story, tensor),
-                .freed_modules.path = freed_module_of(story, tensor),
-                .row.category = tensor->category,
-                .row.holder = tensor->holder,
-                .first = tensor};
-  char *key = key_of(tensor, like.item, &like.modules.path, &like.freed_modules.path);
-  tensor->row = find_draft(drafts, positions, &like, key);
+  NumberedPath module = module_of(story, tensor), freed = freed_module_of(story, tensor);
+  const Draft like = {.item = item_of(story, tensor),
+                      .row.category = tensor->category,
+                      .row.holder = tensor->holder,
+                      .first = tensor};
+  tensor->row = find_draft(drafts, positions, &like, key_of(tensor, like.item, &module, &freed));
   Draft *draft = &g_array_index(drafts, Draft, tensor->row);
   draft->row.count++;
   draft->row.bytes += tensor->bytes;
   draft->row.new_bytes += tensor->is_new ? tensor->bytes : 0;
-  add_number(&draft->modules, &like.modules.path);
-  add_number(&draft->freed_modules, &like.freed_modules.path);
-  numbered_path_clear(&like.modules.path);
-  numbered_path_clear(&like.freed_modules.path);
+  path_set_add(&draft->modules, &module);
+  path_set_add(&draft->freed_modules, &freed);
+  numbered_path_clear(&module);
+  numbered_path_clear(&freed);
 }
 
 static char *
-name_of(const Draft *draft)
+name_of(Draft *draft)
 {
   GString *name = g_string_new(draft->item);
   if (*draft->modules.path.head != '\0') {
     g_string_append(name, " of ");
-    append_paths(&draft->modules, name);
+    path_set_append(&draft->modules, name);
   }
   return g_string_free(name, FALSE);
 }
 
 /* "backward of layers.0-3 in post_backward", or that it stays. */
 static char *
-until_of(const PeakStory *story, const Draft *draft)
+until_of(const PeakStory *story, Draft *draft)
 {
   const Recording *recording = story->recording;
   if (draft->first->death < 0)
     return g_strdup(recording->out_of_memory.happened ? "not known: memory runs out first"
                                                       : "end of the run");
   GString *module = g_string_new(NULL);
-  append_paths(&draft->freed_modules, module);
+  path_set_append(&draft->freed_modules, module);
   GString *until = g_string_new(NULL);
   host_place_append_named(recording, &draft->first->freed, &story->place, module->str, until);
   g_string_free(module, TRUE);
@@ -233,14 +158,14 @@ compare_drafts(gconstpointer a, gconstpointer b, gpointer user)
 }
 
 static void
-take_rows(PeakStory *story, const GArray *drafts)
+take_rows(PeakStory *story, GArray *drafts)
 {
   g_autofree guint *order = g_new(guint, drafts->len + 1), *place = g_new(guint, drafts->len + 1);
   for (guint i = 0; i < drafts->len; i++)
     order[i] = i;
   g_qsort_with_data(order, (gint) drafts->len, sizeof *order, compare_drafts, drafts->data);
   for (guint i = 0; i < drafts->len; i++) {
-    const Draft *draft = &g_array_index(drafts, Draft, order[i]);
+    Draft *draft = &g_array_index(drafts, Draft, order[i]);
     StoryRow row = draft->row;
     row.name = name_of(draft);
     row.until = until_of(story, draft);
