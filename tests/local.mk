@@ -87,6 +87,7 @@ SHELL_TESTS = \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \
+  tests/cli/report.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/usage.sh \
