@@ -33,6 +33,7 @@ COMMANDS = \
   src/cli/cmd_show.c \
   src/cli/cmd_lower.c \
   src/cli/cmd_estimate.c \
+  src/cli/cmd_explain.c \
   src/cli/cmd_list.c \
   src/cli/cmd_report.c \
   src/cli/cmd_plot.c \
@@ -358,6 +359,7 @@ libhighwater_a_SOURCES += \
 # search
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
+  src/search/explanation.c src/search/explanation.h \
   src/search/oom_findings.c src/search/oom_findings.h \
   src/search/oom_search.c src/search/oom_search.h \
   src/search/remedies.c src/search/remedies.h \
@@ -422,6 +424,8 @@ libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
+  src/cli/explain_message.c \
+  src/cli/explain_print.c src/cli/explain_print.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/report_output.c src/cli/report_output.h \
