@@ -7,6 +7,9 @@
 #include "report/peak_story_print.h"
 #include "report/summary_text_parts.h"
 
+/* So many changes are named unless all are asked for. */
+enum { REMEDIES_MAX = 16 };
+
 /* ---- text ---- */
 
 /* " --set KEY=VALUE" for each, as a shell takes it. */
@@ -25,11 +28,12 @@ set_options(char *const *assignments)
   return g_string_free(text, FALSE);
 }
 
-/* "+1.20", "-0.35"; nothing when they are the same. */
+/* "+1.20", "-0.35"; nothing when it would be 0.00. */
 static char *
 signed_size(const TextUnit *unit, gint64 change)
 {
-  return change == 0 ? NULL : g_strdup_printf("%+.2f", (double) change / (double) unit->bytes);
+  double units = (double) change / (double) unit->bytes;
+  return ABS(units) < 0.005 ? NULL : g_strdup_printf("%+.2f", units);
 }
 
 static char *
@@ -67,7 +71,7 @@ add_remedy(const Explanation *e, const TextUnit *unit, const Remedy *remedy, Tex
            set_options(remedy->assignments));
 }
 
-/* "tried without success: --set compile=per_block; ...": those that do not help. */
+/* Those that do not help. */
 static void
 print_others(const GPtrArray *remedies, GString *out)
 {
@@ -86,7 +90,7 @@ print_others(const GPtrArray *remedies, GString *out)
 }
 
 static void
-print_remedies(const Explanation *e, GString *out)
+print_remedies(const Explanation *e, const TextStyle *style, GString *out)
 {
   gboolean fits = e->verdict != VERDICT_DOES_NOT_FIT;
   const TextUnit *unit = text_unit_for(e->needs_allocated);
@@ -94,19 +98,20 @@ print_remedies(const Explanation *e, GString *out)
   TEXT_ROW(table, g_strdup(fits ? "Lower peaks" : "To make it fit"),
            g_strdup_printf("peak %s", unit->name), NULL, g_strdup("reserved"), NULL,
            g_strdup("to spare"), g_strdup("step"), NULL, g_strdup("change"));
-  guint helping = 0;
+  guint helping = 0, most = style->verbose ? G_MAXUINT : REMEDIES_MAX;
   for (guint i = 0; i < e->remedies->len; i++) {
     const Remedy *remedy = g_ptr_array_index(e->remedies, i);
-    if (!remedy->helps)
-      continue;
-    add_remedy(e, unit, remedy, table);
-    helping++;
+    if (remedy->helps && helping++ < most)
+      add_remedy(e, unit, remedy, table);
   }
   g_string_append_c(out, '\n');
   if (helping > 0)
     text_table_print(table, 0, out);
   else
     g_string_append(out, "No change that was tried needs less.\n");
+  if (helping > most)
+    g_string_append_printf(out, "and %u more that help less; --verbose lists them all\n",
+                           helping - most);
   print_others(e->remedies, out);
 }
 
@@ -139,7 +144,7 @@ explain_run_text(const Explanation *e, const TextStyle *style)
   if (e->story != NULL)
     peak_story_text(e->story, e->at_failure ? "when memory runs out" : "at the peak", style, out);
   if (e->remedies != NULL)
-    print_remedies(e, out);
+    print_remedies(e, style, out);
   return g_string_free(out, FALSE);
 }
 

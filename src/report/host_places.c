@@ -96,6 +96,21 @@ module_at(const HostPlaces *places, guint event)
   return last_allocating_module(places, event);
 }
 
+/* Are there no further events in phases of the event's step? */
+static gboolean
+is_after_phases(const HostPlaces *places, guint event)
+{
+  const GArray *memory = places->recording->memory;
+  int step = g_array_index(memory, MemoryEvent, event).step;
+  for (guint i = event; i < memory->len; i++) {
+    if (g_array_index(memory, MemoryEvent, i).step != step)
+      return TRUE;
+    if (places->innermost[RECORDED_PHASE][i] > 0)
+      return FALSE;
+  }
+  return TRUE;
+}
+
 HostPlace
 host_place_at(const HostPlaces *places, guint event)
 {
@@ -107,6 +122,7 @@ host_place_at(const HostPlaces *places, guint event)
       .micro_batch = phase != NULL ? phase->micro_batch : -1,
       .module = phase != NULL ? module_at(places, event) : -1,
       .hook = hook != NULL ? hook->name : -1,
+      .at_end = phase == NULL && is_after_phases(places, event),
   };
 }
 
@@ -118,8 +134,10 @@ host_place_append_named(const Recording *recording, const HostPlace *place, cons
   gboolean same_step = known != NULL && known->step == place->step;
   if (!same_step && place->step > 0)
     g_string_append_printf(out, "step %d, ", place->step);
-  g_string_append(out, report_text(recording, place->phase,
-                                   place->step > 0 ? "between phases" : "construction"));
+  const char *no_phase = place->step == 0 ? "construction"
+                         : place->at_end  ? "end of the step"
+                                          : "between phases";
+  g_string_append(out, report_text(recording, place->phase, no_phase));
   if (*module != '\0')
     g_string_append_printf(out, " of %s", module);
   if (hook != NULL)

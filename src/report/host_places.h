@@ -11,6 +11,7 @@ typedef struct {
   gint32 micro_batch; /* of the phase; -1: none */
   gint32 module;      /* whose forward the host is in; in backward, whose node runs */
   gint32 hook;        /* "post_backward" */
+  gboolean at_end;    /* no phase: that of the step are over */
 } HostPlace;
 
 typedef struct _HostPlaces HostPlaces;

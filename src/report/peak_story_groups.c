@@ -12,7 +12,7 @@ const char *const gathered_role_names[GATHERED_ROLES] = {
     [GATHERED_BETWEEN] = "kept until its next use",
     [GATHERED_DONE] = "used, not freed yet",
     [GATHERED_RETAINED] = "retained by a reference",
-    [GATHERED_IN_FLIGHT] = "all-gather's buffers",
+    [GATHERED_IN_FLIGHT] = "gathered ahead, not copied out yet",
 };
 
 /* What is known of one group, or of the clones of one. */

@@ -12,7 +12,8 @@
 /* A row being filled. */
 typedef struct {
   StoryRow row;
-  const char *item; /* "mul" */
+  const char *item;          /* "mul" */
+  gboolean is_named_already; /* the item names its module */
   PathSet modules, freed_modules;
   const StoryTensor *first;
 } Draft;
@@ -46,6 +47,13 @@ item_of(const PeakStory *story, const StoryTensor *tensor)
     return report_text(story->recording, tensor->what, category_name(tensor->category));
   const char *item = of_parameters[tensor->category];
   return item != NULL ? item : "parameters";
+}
+
+static gboolean
+names_module(const PeakStory *story, const StoryTensor *tensor, const char *item)
+{
+  const char *path = report_text(story->recording, tensor->module, NULL);
+  return path != NULL && strstr(item, path) != NULL;
 }
 
 /* The module that stands in the name: for what belongs to parameters, its block. */
@@ -105,7 +113,9 @@ static void
 add_tensor(const PeakStory *story, GArray *drafts, GHashTable *positions, StoryTensor *tensor)
 {
   NumberedPath module = module_of(story, tensor), freed = freed_module_of(story, tensor);
-  const Draft like = {.item = item_of(story, tensor),
+  const char *item = item_of(story, tensor);
+  const Draft like = {.item = item,
+                      .is_named_already = names_module(story, tensor, item),
                       .row.category = tensor->category,
                       .row.holder = tensor->holder,
                       .first = tensor};
@@ -124,7 +134,7 @@ static char *
 name_of(Draft *draft)
 {
   GString *name = g_string_new(draft->item);
-  if (*draft->modules.path.head != '\0') {
+  if (*draft->modules.path.head != '\0' && !draft->is_named_already) {
     g_string_append(name, " of ");
     path_set_append(&draft->modules, name);
   }

@@ -1,4 +1,5 @@
 /* peak_story_text.c - a PeakStory as tables. */
+#include "report/numbered_path.h"
 #include "report/peak_story_print.h"
 #include "report/summary_text_parts.h"
 #include <stdlib.h>
@@ -117,35 +118,107 @@ print_spike(const Page *page)
 
 /* ---- groups ---- */
 
-static char *
-group_until(const PeakStory *story, const GatheredGroup *group)
+/* Groups that are there for the same and differ in their number alone. */
+typedef struct {
+  const GatheredGroup *first;
+  PathSet names, freed_modules;
+  gint64 parameters, buffers;
+} GroupLine;
+
+static void
+group_line_clear(gpointer data)
 {
-  if (group->death < 0)
+  path_set_clear(&((GroupLine *) data)->names);
+  path_set_clear(&((GroupLine *) data)->freed_modules);
+}
+
+static gboolean
+are_freed_alike(const PeakStory *story, const GatheredGroup *a, const GatheredGroup *b)
+{
+  if (a->death < 0 || b->death < 0)
+    return a->death < 0 && b->death < 0;
+  HostPlace x = host_place_at(story->places, (guint) a->death);
+  HostPlace y = host_place_at(story->places, (guint) b->death);
+  return x.step == y.step && x.phase == y.phase && x.micro_batch == y.micro_batch &&
+         x.hook == y.hook && (x.module < 0) == (y.module < 0);
+}
+
+/* The line before, when the group goes into it, else a new one. */
+static GroupLine *
+line_for(const PeakStory *story, GArray *lines, const GatheredGroup *group,
+         const NumberedPath *name)
+{
+  GroupLine *last = lines->len > 0 ? &g_array_index(lines, GroupLine, lines->len - 1) : NULL;
+  if (last != NULL && last->first->role == group->role && group->retained_by == NULL &&
+      last->names.path.tail != NULL && name->tail != NULL &&
+      g_str_equal(last->names.path.head, name->head) &&
+      g_str_equal(last->names.path.tail, name->tail) && are_freed_alike(story, last->first, group))
+    return last;
+  GroupLine line = {.first = group};
+  g_array_append_val(lines, line);
+  return &g_array_index(lines, GroupLine, lines->len - 1);
+}
+
+static GArray *
+lines_of_groups(const PeakStory *story)
+{
+  GArray *lines = g_array_new(FALSE, TRUE, sizeof(GroupLine));
+  g_array_set_clear_func(lines, group_line_clear);
+  for (guint i = 0; i < story->groups->len; i++) {
+    const GatheredGroup *group = &g_array_index(story->groups, GatheredGroup, i);
+    NumberedPath name = numbered_path(group->info->name);
+    GroupLine *line = line_for(story, lines, group, &name);
+    path_set_add(&line->names, &name);
+    line->parameters += group->parameter_bytes;
+    line->buffers += group->buffer_bytes;
+    if (group->death >= 0) {
+      HostPlace place = host_place_at(story->places, (guint) group->death);
+      NumberedPath module = numbered_path(report_text(story->recording, place.module, ""));
+      path_set_add(&line->freed_modules, &module);
+      numbered_path_clear(&module);
+    }
+    numbered_path_clear(&name);
+  }
+  return lines;
+}
+
+static char *
+group_until(const PeakStory *story, GroupLine *line)
+{
+  if (line->first->death < 0)
     return g_strdup(story->recording->out_of_memory.happened ? NULL : "end of the run");
-  HostPlace place = host_place_at(story->places, (guint) group->death);
-  GString *until = g_string_new(NULL);
-  host_place_append(story->recording, &place, &story->place, until);
+  HostPlace place = host_place_at(story->places, (guint) line->first->death);
+  GString *module = g_string_new(NULL), *until = g_string_new(NULL);
+  path_set_append(&line->freed_modules, module);
+  host_place_append_named(story->recording, &place, &story->place, module->str, until);
+  g_string_free(module, TRUE);
   return g_string_free(until, FALSE);
+}
+
+static char *
+group_reason(const GatheredGroup *group)
+{
+  const char *role = gathered_role_names[group->role];
+  return group->retained_by != NULL ? g_strdup_printf("%s: %s", role, group->retained_by)
+                                    : g_strdup(role);
 }
 
 static void
 print_groups(const Page *page)
 {
-  const GArray *groups = page->story->groups;
-  if (groups->len == 0)
+  g_autoptr(GArray) lines = lines_of_groups(page->story);
+  if (lines->len == 0)
     return;
   g_autoptr(TextTable) table = text_table_new("lrrll");
   TEXT_ROW(table, g_strdup("Gathered groups"), g_strdup("parameters"), g_strdup("buffers"),
            g_strdup("why"), g_strdup("until"));
-  for (guint i = 0; i < groups->len; i++) {
-    const GatheredGroup *group = &g_array_index(groups, GatheredGroup, i);
-    char *why =
-        group->retained_by != NULL
-            ? g_strdup_printf("%s: %s", gathered_role_names[group->role], group->retained_by)
-            : g_strdup(gathered_role_names[group->role]);
-    TEXT_ROW(table, g_strdup_printf("  %s", group->info->name),
-             size_or_nothing(page, group->parameter_bytes),
-             size_or_nothing(page, group->buffer_bytes), why, group_until(page->story, group));
+  for (guint i = 0; i < lines->len; i++) {
+    GroupLine *line = &g_array_index(lines, GroupLine, i);
+    GString *name = g_string_new("  ");
+    path_set_append(&line->names, name);
+    TEXT_ROW(table, g_string_free(name, FALSE), size_or_nothing(page, line->parameters),
+             size_or_nothing(page, line->buffers), group_reason(line->first),
+             group_until(page->story, line));
   }
   g_string_append_c(page->out, '\n');
   text_table_print(table, 0, page->out);

@@ -175,6 +175,10 @@ remedy_split_largest(const RemedyPlan *p, GPtrArray *proposals)
 {
   if (!g_str_has_prefix(p->plan->strategy, "fsdp"))
     return;
+  /* Fewer blocks in a group is a change of its own. */
+  if (plan_spec_option(p->plan, "groups")->lists == NULL &&
+      plan_spec_number(p->plan, "blocks_per_group") != 1)
+    return;
   cJSON *lists = cJSON_CreateArray();
   if (list_groups(p, lists) > 0) {
     char *text = cJSON_PrintUnformatted(lists);
