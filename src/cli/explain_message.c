@@ -75,16 +75,15 @@ rows_of(const OomSearch *search)
 /* ---- text ---- */
 
 static void
-print_requests(const OomMessage *message, GString *out)
+print_tried(const OomMessage *message, GString *out)
 {
-  gint64 low, high, least, most;
-  oom_request_range(message->tried.low, &least, &high);
-  oom_request_range(message->tried.high, &low, &most);
-  if (most <= least)
-    return;
-  g_autofree char *from = format_bytes(least), *to = format_bytes(most);
-  g_string_append_printf(out, "A request of more than %s and at most %s becomes such a segment.\n",
-                         from, to);
+  g_autofree char *tried = format_bytes(oom_figure_bytes(&message->tried));
+  g_autofree char *requests = oom_requests(&message->tried);
+  g_string_append_printf(out, "cudaMalloc was asked for %s: ", tried);
+  if (requests != NULL)
+    g_string_append_printf(out, "the tensor has %s.\n", requests);
+  else
+    g_string_append(out, "the allocator of today asks for no segment of that size.\n");
 }
 
 static char *
@@ -154,9 +153,7 @@ char *
 explain_message_text(const OomMessage *message, const OomSearch *search, const TextStyle *style)
 {
   GString *out = g_string_new(NULL);
-  g_autofree char *tried = format_bytes(oom_figure_bytes(&message->tried));
-  g_string_append_printf(out, "cudaMalloc was asked for %s.  ", tried);
-  print_requests(message, out);
+  print_tried(message, out);
   print_findings(message, search, out);
   if (search->candidates->len > 0)
     print_candidates(message, search, style, out);

@@ -99,7 +99,7 @@ collect_tensors(PeakStory *story, const gint64 *deaths)
       continue;
     StoryTensor tensor = {.birth = i,
                           .death = death,
-                          .bytes = event->block_bytes,
+                          .bytes = event_at(story->levels, i)->block_bytes,
                           .category = event->category,
                           .module = event->module,
                           .what = event->what,
@@ -124,7 +124,7 @@ find_high(PeakStory *story)
   gint64 dip = MAX((gint64) (high_dip * (double) story->allocated), 1);
   story->valley = story->allocated;
   for (guint i = story->events - 1; i > 0; i--) {
-    gint64 level = event_at(story->recording, i - 1)->allocated_after;
+    gint64 level = event_at(story->levels, i - 1)->allocated_after;
     if (story->high_event < 0 && level - story->valley < dip) {
       story->valley = MIN(story->valley, level);
     } else if (story->high_event < 0 || level > story->high) {
@@ -145,7 +145,7 @@ compare_with_high(PeakStory *story, const gint64 *deaths)
     story->came += tensor->is_new ? tensor->bytes : 0;
   }
   for (gint64 i = 0; i <= story->high_event; i++) {
-    const MemoryEvent *event = event_at(story->recording, (guint) i);
+    const MemoryEvent *event = event_at(story->levels, (guint) i);
     gint64 death = deaths[event->allocation];
     if (event->requested_bytes > 0 && death > story->high_event && death < story->events)
       story->went += event->block_bytes;
@@ -191,13 +191,14 @@ row_clear(gpointer data)
   g_free(row->until);
 }
 
-PeakStory *
-peak_story_new(const Recording *recording, const RunInfo *info, guint events)
+static PeakStory *
+tell(const Recording *recording, const RunInfo *info, guint events, const Recording *levels)
 {
-  g_assert(events > 0 && events <= recording->memory->len);
+  g_assert(events > 0 && events <= recording->memory->len && events <= levels->memory->len);
   PeakStory *story = g_new0(PeakStory, 1);
-  const MemoryEvent *last = event_at(recording, events - 1);
+  const MemoryEvent *last = event_at(levels, events - 1);
   story->recording = recording;
+  story->levels = levels;
   story->info = info;
   story->events = events;
   story->allocated = last->allocated_after;
@@ -216,7 +217,23 @@ peak_story_new(const Recording *recording, const RunInfo *info, guint events)
   compare_with_high(story, deaths);
   peak_story_rows(story);
   peak_story_groups(story);
+  return story;
+}
+
+PeakStory *
+peak_story_new(const Recording *recording, const RunInfo *info, guint events)
+{
+  PeakStory *story = tell(recording, info, events, recording);
   collect_cached(story);
+  return story;
+}
+
+PeakStory *
+peak_story_new_failure(const Recording *recording, const RunInfo *info, const Recording *ended)
+{
+  PeakStory *story = tell(recording, info, ended->memory->len, ended);
+  story->reserved = ended->out_of_memory.reserved_bytes; /* some was given back before */
+  g_array_append_vals(story->cached, ended->cached->data, ended->cached->len);
   return story;
 }
 

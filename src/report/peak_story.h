@@ -56,6 +56,7 @@ typedef struct {
 
 typedef struct {
   const Recording *recording;
+  const Recording *levels; /* has the sizes: the same, or one that memory ran out in */
   const RunInfo *info;
   HostPlaces *places;
   guint events;    /* it is told after so many memory events */
@@ -77,6 +78,10 @@ guint peak_story_peak_events(const Recording *recording);
 
 /* The story after the first `events` memory events (> 0). */
 PeakStory *peak_story_new(const Recording *recording, const RunInfo *info, guint events);
+/* The story of the moment when memory ran out in `ended`, which has memory events.  recording: a
+ * run that begins with the same allocations and goes on, which says until when they live. */
+PeakStory *peak_story_new_failure(const Recording *recording, const RunInfo *info,
+                                  const Recording *ended);
 void peak_story_free(PeakStory *story);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PeakStory, peak_story_free)
 

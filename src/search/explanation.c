@@ -16,34 +16,21 @@ begins_with(const Recording *recording, const Recording *other)
   return TRUE;
 }
 
-/* What was reserved when memory ran out: less than without a limit, since caches were given back. */
-static void
-take_reserved(PeakStory *story, const Recording *ended)
-{
-  story->reserved = ended->out_of_memory.reserved_bytes;
-  g_array_set_size(story->cached, 0);
-  g_array_append_vals(story->cached, ended->cached->data, ended->cached->len);
-}
-
 /* When memory runs out what is alive then tells why, and a run with more of it tells until when. */
 static void
 tell_story(Explanation *e)
 {
-  guint events = e->recording->memory->len;
-  const Recording *told = e->recording;
-  const RunInfo *info = e->info;
   e->at_failure = e->recording->out_of_memory.happened;
-  if (!e->at_failure) {
-    events = peak_story_peak_events(e->recording);
-  } else if (e->endless.recording != NULL && begins_with(e->endless.recording, e->recording)) {
-    told = e->endless.recording;
-    info = e->endless.info;
-  }
+  guint events = e->at_failure ? e->recording->memory->len : peak_story_peak_events(e->recording);
+  const Recording *goes_on = e->endless.recording;
   if (events == 0)
     return;
-  e->story = peak_story_new(told, info, events);
-  if (told != e->recording)
-    take_reserved(e->story, e->recording);
+  if (!e->at_failure)
+    e->story = peak_story_new(e->recording, e->info, events);
+  else if (goes_on != NULL && begins_with(goes_on, e->recording))
+    e->story = peak_story_new_failure(goes_on, e->endless.info, e->recording);
+  else
+    e->story = peak_story_new_failure(e->recording, e->info, e->recording);
 }
 
 static gboolean

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/units.h"
 #include "memory/caching_allocator.h"
 #include "report/summary.h"
 #include "search/trials.h"
@@ -16,29 +17,24 @@
 /* The message rounds, so that limits between the least and the most are tried. */
 enum { LIMITS_TRIED = 5 };
 
-void
-oom_request_range(gint64 segment_bytes, gint64 *low, gint64 *high)
+/* c10's get_allocation_size: up to 1 MiB 2, below 10 MiB 20, else the next multiple of 2 MiB. */
+enum { SMALL_MIB = 2, BUFFER_MIB = 20, DIRECT_MIB = 10 };
+
+char *
+oom_requests(const OomFigure *tried)
 {
-  const AllocatorConfig config = allocator_config_default();
-  *low = 0;
-  *high = segment_bytes;
-  /* Segments do not become smaller with requests: halves until the two are neighbours. */
-  for (gint64 above = segment_bytes; above - *low > 1;) {
-    gint64 middle = *low + (above - *low) / 2;
-    if (allocator_segment_bytes(&config, middle) < segment_bytes)
-      *low = middle;
-    else
-      above = middle;
-  }
-  gint64 fits = *low + 1, beyond = segment_bytes + 1;
-  while (beyond - fits > 1) {
-    gint64 middle = fits + (beyond - fits) / 2;
-    if (allocator_segment_bytes(&config, middle) <= segment_bytes)
-      fits = middle;
-    else
-      beyond = middle;
-  }
-  *high = fits;
+  gint64 low = ceil_div(MAX(tried->low, 1), 2 * MIB) * 2 * MIB;
+  gint64 high = tried->high / (2 * MIB) * 2 * MIB;
+  if (low > high || (high < DIRECT_MIB * MIB && low > SMALL_MIB * MIB))
+    return NULL;
+  if (low == SMALL_MIB * MIB)
+    return g_strdup("at most 1 MiB");
+  g_autofree char *from = format_bytes(low - 2 * MIB), *to = format_bytes(high);
+  return g_strdup_printf("%smore than %s and at most %s",
+                         low <= BUFFER_MIB * MIB && high >= BUFFER_MIB * MIB
+                             ? "more than 1 MiB and less than 10 MiB, or "
+                             : "",
+                         from, to);
 }
 
 /* ---- candidates ---- */

@@ -37,7 +37,8 @@ OomSearch *oom_search_new(const RunRequest *request, const OomMessage *message, 
 void oom_search_free(OomSearch *search);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(OomSearch, oom_search_free)
 
-/* The requests that become a segment of so many bytes: more than *low, at most *high. */
-void oom_request_range(gint64 segment_bytes, gint64 *low, gint64 *high);
+/* "more than 96.0 MiB and at most 98.0 MiB": requests that become such a segment; NULL: none of
+ * that size is asked for.  Caller frees. */
+char *oom_requests(const OomFigure *tried);
 
 #endif
