@@ -27,6 +27,7 @@ CHECKS = \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
+  tests/check_explain \
   tests/check_failure \
   tests/check_families \
   tests/check_fit \
@@ -42,6 +43,7 @@ CHECKS = \
   tests/check_kernel_model \
   tests/check_nccl_tests \
   tests/check_measured \
+  tests/check_oom_message \
   tests/check_op \
   tests/check_output \
   tests/check_phases \
@@ -88,6 +90,7 @@ SHELL_TESTS = \
   tests/cli/bad_input.sh \
   tests/cli/calibrate.sh \
   tests/cli/estimate.sh \
+  tests/cli/explain.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \
@@ -129,6 +132,7 @@ FUZZERS = \
   tests/fuzz/fuzz_measurements \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
+  tests/fuzz/fuzz_oom_message \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording \
@@ -141,6 +145,7 @@ tests_fuzz_fuzz_kineto_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_oom_message_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
