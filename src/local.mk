@@ -35,6 +35,7 @@ COMMANDS = \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
+  src/cli/cmd_import.c \
   src/cli/cmd_replay.c \
   src/cli/cmd_calibrate.c
 
