@@ -325,6 +325,10 @@ libhighwater_a_SOURCES += \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
   src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
+  src/import/pickle_reader.c src/import/pickle_reader.h \
+  src/import/pickle_reader_internal.h \
+  src/import/pickle_scalars.c \
+  src/import/pickle_stack.c \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
