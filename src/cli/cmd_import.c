@@ -46,22 +46,19 @@ find_kind(const char *name, GError **error)
   return NULL;
 }
 
-static gboolean
-write_run(const char *folder, const Recording *recording, const RunInfo *info, GError **error)
-{
-  g_autoptr(ReportModel) model = report_model_new(recording, info);
-  g_autofree char *report = summary_json(model);
-  const RunDocuments documents = {.report = report};
-  return run_directory_write(folder, recording, &documents, error);
-}
-
+/* Takes what the reader made. */
 static gboolean
 import_file(const ImportKind *kind, const char *file, const char *folder,
             const ImportOptions *options, GError **error)
 {
   g_autoptr(RunInfo) info = run_info_new();
   g_autoptr(Recording) recording = kind->read(file, options, info, error);
-  return recording && write_run(folder, recording, info, error);
+  if (!recording)
+    return FALSE;
+  g_autoptr(ReportModel) model = report_model_new(recording, info);
+  g_autofree char *report = summary_json(model);
+  const StoredRun run = {.recording = recording, .info = info};
+  return run_directory_write(folder, &run, report, error);
 }
 
 static gboolean
