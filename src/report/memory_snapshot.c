@@ -174,6 +174,13 @@ add_int(Snapshot *s, const char *key, gint64 number)
   pickle_write_int(&s->out, number);
 }
 
+/* -1: none. */
+static void
+add_limit(Snapshot *s, const char *key, gint64 bytes)
+{
+  add_int(s, key, bytes == G_MAXINT64 ? -1 : bytes);
+}
+
 static void
 add_bool(Snapshot *s, const char *key, gboolean truth)
 {
@@ -203,7 +210,7 @@ add_settings(Snapshot *s, const AllocatorConfig *config)
   pickle_begin_dict(out);
   snapshot_text(s, "PYTORCH_CUDA_ALLOC_CONF");
   snapshot_text(s, config->expandable_segments ? "expandable_segments:True" : "");
-  add_int(s, "max_split_size", config->max_split_size == G_MAXINT64 ? -1 : config->max_split_size);
+  add_limit(s, "max_split_size", config->max_split_size);
   snapshot_text(s, "garbage_collection_threshold");
   pickle_write_double(out, config->garbage_collection_threshold);
   add_bool(s, "expandable_segments", config->expandable_segments);
@@ -212,6 +219,9 @@ add_settings(Snapshot *s, const AllocatorConfig *config)
   add_bool(s, "pinned_use_cuda_host_register", FALSE);
   add_bool(s, "graph_capture_record_stream_reuse", FALSE);
   add_divisions(s, config);
+  add_int(s, SNAPSHOT_DEVICE_BYTES, config->device_total_bytes);
+  add_limit(s, SNAPSHOT_MEMORY_LIMIT, config->memory_limit);
+  add_limit(s, SNAPSHOT_PROCESS_LIMIT, config->process_limit);
   pickle_end_dict(out);
 }
 
@@ -234,7 +244,7 @@ annotate(Snapshot *s, const char *stage, const char *name, SimTime time)
 static void
 annotate_step(Snapshot *s, const char *stage, int step, SimTime time)
 {
-  g_autofree char *name = g_strdup_printf("ProfilerStep#%d", step);
+  g_autofree char *name = g_strdup_printf(SNAPSHOT_ANNOTATED_STEP, step);
   if (step > 0)
     annotate(s, stage, name, time);
 }

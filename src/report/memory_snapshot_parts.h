@@ -4,6 +4,7 @@
 #define HIGHWATER_REPORT_MEMORY_SNAPSHOT_PARTS_H
 
 #include "base/pickle_writer.h"
+#include "record/snapshot_names.h"
 #include "report/memory_snapshot.h"
 
 /* Where the host is. */
