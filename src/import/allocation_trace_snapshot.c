@@ -5,6 +5,8 @@
 
 /* The driver maps memory in pages of that size. */
 #define GRANULE (2 * MIB)
+/* Not within one reservation. */
+#define WIDE_HOLE ((guint64) 4 << 30)
 
 typedef struct {
   const SnapshotFile *file;
@@ -100,72 +102,57 @@ add_event(TraceBuilder *builder, const Source *source, guint i)
   return event.stream >= 0;
 }
 
-/* ---- expandable segments: where their reservations begin and how large they are ---- */
+/* ---- expandable segments: how large their reservations are ---- */
 
-/* The lowest address of each stream and pool. */
+/* Addresses that were mapped at some time. */
 typedef struct {
-  gint64 stream;
-  guint64 address;
-  gboolean small_pool;
-} Lowest;
-
-static void
-note_lowest(GArray *list, Lowest range)
-{
-  for (guint i = 0; i < list->len; i++) {
-    Lowest *known = &g_array_index(list, Lowest, i);
-    if (known->stream != range.stream || known->small_pool != range.small_pool)
-      continue;
-    known->address = MIN(known->address, range.address);
-    return;
-  }
-  if (list->len < TRACE_MAX_STREAMS)
-    g_array_append_val(list, range);
-}
+  guint64 begin, end;
+} MappedRange;
 
 static gint
-compare_lowest(gconstpointer a, gconstpointer b)
+compare_ranges(gconstpointer a, gconstpointer b)
 {
-  guint64 x = ((const Lowest *) a)->address, y = ((const Lowest *) b)->address;
+  guint64 x = ((const MappedRange *) a)->begin, y = ((const MappedRange *) b)->begin;
   return (x > y) - (x < y);
 }
 
-static void
-note_map(const Source *source, guint i, GArray *list)
+static GArray *
+list_mapped(const Source *source)
 {
-  const GArray *entries = source->file->entries;
-  const SnapshotEntry *map = &g_array_index(entries, SnapshotEntry, i);
-  /* Pages are mapped for the allocation that comes next. */
-  while (i < entries->len && g_array_index(entries, SnapshotEntry, i).action != TRACE_ALLOC)
-    i++;
-  if (i < entries->len && map->action == TRACE_SEGMENT_MAP)
-    note_lowest(list, (Lowest){(gint64) map->stream, map->address,
-                               g_array_index(entries, SnapshotEntry, i).bytes <= MIB});
+  const GArray *segments = source->start->map.segments, *entries = source->file->entries;
+  GArray *list = g_array_new(FALSE, FALSE, sizeof(MappedRange));
+  for (guint i = 0; i < segments->len; i++) {
+    const MappedSegment *segment = &g_array_index(segments, MappedSegment, i);
+    MappedRange range = {segment->address, segment->address + (guint64) segment->bytes};
+    g_array_append_val(list, range);
+  }
+  for (guint i = 0; i < entries->len; i++) {
+    const SnapshotEntry *entry = &g_array_index(entries, SnapshotEntry, i);
+    MappedRange range = {entry->address, entry->address + (guint64) entry->bytes};
+    if (entry->action == TRACE_SEGMENT_MAP)
+      g_array_append_val(list, range);
+  }
+  g_array_sort(list, compare_ranges);
+  return list;
 }
 
-/* Reservations lie side by side, each of 1 1/8 of the device: the closest two say how large both
- * are.  A snapshot does not say it. */
-static void
-guess_device_bytes(const Source *source, AllocatorConfig *config)
+/* A snapshot does not say how large the device is, but reservations are 1 1/8 of it and lie side by
+ * side: no two begin closer to each other.  Each is mapped from its beginning on, without wide
+ * holes. */
+static gint64
+guess_device_bytes(const Source *source, gint64 most)
 {
-  const GArray *mapped = source->start->map.segments;
-  g_autoptr(GArray) list = g_array_new(FALSE, FALSE, sizeof(Lowest));
+  g_autoptr(GArray) mapped = list_mapped(source);
+  guint64 closest = (guint64) (most + most / 8), begin = 0, end = 0;
   for (guint i = 0; i < mapped->len; i++) {
-    const MappedSegment *segment = &g_array_index(mapped, MappedSegment, i);
-    note_lowest(list, (Lowest){segment->stream, segment->address, segment->small_pool});
+    const MappedRange *range = &g_array_index(mapped, MappedRange, i);
+    if (i > 0 && range->begin >= end + WIDE_HOLE)
+      closest = MIN(closest, range->begin - begin);
+    if (i == 0 || range->begin >= end + WIDE_HOLE)
+      begin = range->begin;
+    end = MAX(end, range->end);
   }
-  guint growths = 0;
-  for (guint i = 0; i < source->file->entries->len && growths < TRACE_MAX_STREAMS; i++)
-    if (g_array_index(source->file->entries, SnapshotEntry, i).action == TRACE_SEGMENT_MAP) {
-      note_map(source, i, list);
-      growths++;
-    }
-  g_array_sort(list, compare_lowest);
-  guint64 closest = (guint64) config->device_total_bytes + (guint64) config->device_total_bytes / 8;
-  for (guint i = 1; i < list->len; i++)
-    closest = MIN(closest, g_array_index(list, Lowest, i).address -
-                               g_array_index(list, Lowest, i - 1).address);
-  config->device_total_bytes = MAX((gint64) (closest / 9 * 8) / GRANULE, 1) * GRANULE;
+  return MAX((gint64) (closest / 9 * 8) / GRANULE, 1) * GRANULE;
 }
 
 static void
@@ -174,7 +161,7 @@ set_config(AllocationTrace *trace, const Source *source)
   trace->config = source->file->config;
   if (trace->config.expandable_segments &&
       trace->config.device_total_bytes == allocator_config_default().device_total_bytes)
-    guess_device_bytes(source, &trace->config);
+    trace->config.device_total_bytes = guess_device_bytes(source, trace->config.device_total_bytes);
   trace->reservation_bytes =
       trace->config.device_total_bytes + trace->config.device_total_bytes / 8;
 }

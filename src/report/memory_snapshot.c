@@ -196,9 +196,10 @@ add_divisions(Snapshot *s, const AllocatorConfig *config)
   for (int i = 0; i < ALLOCATOR_SIZE_CLASSES; i++) {
     char mebibytes[16];
     g_snprintf(mebibytes, sizeof mebibytes, "%d", 1 << i);
-    add_int(s, mebibytes,
-            config->roundup_power2_divisions < 0 ? config->roundup_power2_by_size[i]
-                                                 : config->roundup_power2_divisions);
+    pickle_write_string(&s->out, mebibytes);
+    pickle_write_int(&s->out, config->roundup_power2_divisions < 0
+                                  ? config->roundup_power2_by_size[i]
+                                  : config->roundup_power2_divisions);
   }
   pickle_end_dict(&s->out);
 }
@@ -235,7 +236,7 @@ annotate(Snapshot *s, const char *stage, const char *name, SimTime time)
   snapshot_text(s, "stage");
   snapshot_text(s, stage);
   snapshot_text(s, "name");
-  snapshot_text(s, name);
+  pickle_write_string(&s->out, name);
   add_int(s, "device", 0);
   add_int(s, "time_us", time / 1000);
   pickle_end_dict(&s->out);

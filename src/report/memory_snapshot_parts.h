@@ -30,7 +30,8 @@ typedef struct {
 void snapshot_begin(Snapshot *s, const Recording *recording);
 /* Frees what is left; the caller takes the bytes. */
 GByteArray *snapshot_end_document(Snapshot *s);
-/* Writes a text that is written often and stays where it is, like a key. */
+/* Writes a text that is written often and that stays as it is, where it is: a key, a string of the
+ * recording. */
 void snapshot_text(Snapshot *s, const char *text);
 /* Where the host is at a time, not before that of the call before. */
 SnapshotPlace snapshot_place(Snapshot *s, int step, SimTime time);
