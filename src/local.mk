@@ -344,6 +344,8 @@ libhighwater_a_SOURCES += \
   src/import/snapshot_file.c src/import/snapshot_file.h \
   src/import/snapshot_file_internal.h \
   src/import/snapshot_labels.c \
+  src/import/snapshot_places.c src/import/snapshot_places.h \
+  src/import/snapshot_recording.c src/import/snapshot_recording.h \
   src/import/snapshot_settings.c \
   src/import/snapshot_start.c src/import/snapshot_start.h \
   src/import/snapshot_tables.c \

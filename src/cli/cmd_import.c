@@ -2,6 +2,7 @@
 #include "base/nearest_name.h"
 #include "base/units.h"
 #include "cli/registry.h"
+#include "import/snapshot_recording.h"
 #include "report/run_directory.h"
 #include "report/summary_json.h"
 #include <stdio.h>
@@ -22,9 +23,9 @@ static Recording *
 import_memory_snapshot(const char *file, const ImportOptions *options, RunInfo *info,
                        GError **error)
 {
-  (void) options, (void) info;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: cannot be read yet", file);
-  return NULL;
+  (void) info;
+  g_autoptr(SnapshotFile) snapshot = snapshot_file_load(file, options->device, error);
+  return snapshot ? snapshot_recording(snapshot, error) : NULL;
 }
 
 static const ImportKind import_kinds[] = {
