@@ -29,7 +29,7 @@ static char *
 text_or_null(const PickleValue *frame, const char *key)
 {
   const char *text = frame_text(frame, key);
-  return *text ? g_utf8_make_valid(text, -1) : NULL;
+  return g_str_equal(text, SNAPSHOT_NOTHING) ? NULL : g_utf8_make_valid(text, -1);
 }
 
 static void

@@ -8,11 +8,12 @@
 /* Annotated ranges that lie in each other. */
 #define MAX_OPEN 64
 
-static gboolean
-annotates_step(const SnapshotAnnotation *annotation)
+/* -1: none. */
+static int
+annotated_step(const SnapshotAnnotation *annotation)
 {
   int number;
-  return sscanf(annotation->name, SNAPSHOT_ANNOTATED_STEP, &number) == 1;
+  return sscanf(annotation->name, SNAPSHOT_ANNOTATED_STEP, &number) == 1 ? number : -1;
 }
 
 gboolean
@@ -22,7 +23,7 @@ snapshot_has_steps(const SnapshotFile *file)
     if (g_array_index(file->labels, SnapshotLabel, i).step > 0)
       return TRUE;
   for (guint i = 0; i < file->annotations->len; i++)
-    if (annotates_step(&g_array_index(file->annotations, SnapshotAnnotation, i)))
+    if (annotated_step(&g_array_index(file->annotations, SnapshotAnnotation, i)) >= 0)
       return TRUE;
   return FALSE;
 }
@@ -137,7 +138,7 @@ follow_annotations(SnapshotPlaces *places, gint64 until_us, SimTime time)
     /* A range that ends in the microsecond of an entry is taken to hold it. */
     if (annotation->time_us + annotation->ends > until_us)
       break;
-    if (annotates_step(annotation)) {
+    if (annotated_step(annotation) >= 0) {
       if (!annotation->ends && places->step < G_MAXINT16)
         begin_step(places, time);
     } else if (annotation->ends) {
@@ -159,12 +160,34 @@ snapshot_places_follow(SnapshotPlaces *places, const SnapshotEntry *entry, SimTi
     follow_annotations(places, entry->time_us, time);
 }
 
+/* A simulated step is over when the device has done all of it, which its annotation says. */
+static void
+end_steps(const SnapshotPlaces *places)
+{
+  for (guint i = 0; i < places->file->annotations->len; i++) {
+    const SnapshotAnnotation *annotation =
+        &g_array_index(places->file->annotations, SnapshotAnnotation, i);
+    int step = annotated_step(annotation);
+    StepRecord *record = step < 1 || step > places->step
+                             ? NULL
+                             : &g_array_index(places->recording->steps, StepRecord, step - 1);
+    SimTime time = annotation->time_us * 1000;
+    if (record && annotation->ends && time >= record->start)
+      recorder_step_done(places->recorder, (guint) step - 1, time);
+  }
+}
+
 void
 snapshot_places_end(SnapshotPlaces *places, SimTime time)
 {
+  gboolean simulated = places->place.simulated;
   if (places->step > 0)
     recorder_end_step(places->recorder, time);
   else
     recorder_close_ranges(places->recorder, time);
+  if (simulated && places->step > 0)
+    end_steps(places);
+  else if (simulated)
+    recorder_end_construction(places->recorder);
   g_array_unref(places->open);
 }

@@ -24,9 +24,10 @@ typedef struct {
   Recording *recording;
   Recorder *recorder;
   SnapshotPlaces places;
-  gint64 *bytes;       /* of each slot of the trace: its block */
-  gint32 *allocations; /* of each slot: its number in the recording, or -1 */
-  gint64 *requested;   /* of each slot */
+  gint64 *bytes;             /* of each slot of the trace: its block */
+  gint32 *allocations;       /* of each slot: its number in the recording, or -1 */
+  gint64 *requested;         /* of each slot */
+  const TraceReplay *replay; /* NULL: the allocator does not know such a beginning */
   MemoryLevel level;
   gint64 first_us;
   SimTime time;
@@ -67,8 +68,9 @@ take_end_sizes(const Maker *m, GHashTable *live)
 /* As the snapshot says of those that are there at its end; as the allocator makes them where it
  * hands out the same addresses; as it rounds otherwise. */
 static void
-find_sizes(const Maker *m, const TraceReplay *replay)
+find_sizes(const Maker *m)
 {
+  const TraceReplay *replay = m->replay;
   const AllocationTrace *trace = m->trace;
   g_autoptr(GHashTable) live = g_hash_table_new(NULL, NULL);
   for (guint i = 0; i < m->start->blocks->len; i++) {
@@ -226,13 +228,14 @@ follow_out_of_memory(Maker *m, const SnapshotEntry *entry, const TraceEvent *tra
 {
   if (goes_on(m, i) || m->recording->out_of_memory.happened)
     return;
+  gboolean replayed = m->replay && m->replay->out_of_memory_at == (gint32) i;
   MemoryEvent asked;
   name_tensor(m, entry->label, &asked);
   const OutOfMemoryRecord record = {
       .module = asked.module,
       .what = asked.what,
       .requested_bytes = entry->bytes,
-      .segment_bytes = entry->bytes,
+      .segment_bytes = replayed ? m->replay->failure.segment_bytes : entry->bytes,
       .limit_bytes = m->file->config.memory_limit,
       .allocated_bytes = m->level.allocated,
       .reserved_bytes = m->level.reserved,
@@ -365,13 +368,14 @@ make_recording(const SnapshotFile *file, const SnapshotStart *start, const Alloc
   Maker m = {.file = file,
              .start = start,
              .trace = trace,
+             .replay = replay,
              .recording = recording,
              .bytes = bytes,
              .requested = requested,
              .allocations = allocations};
   g_autoptr(Recorder) recorder = recorder_new(recording, read_level, &m);
   m.recorder = recorder;
-  find_sizes(&m, replay);
+  find_sizes(&m);
   return make(&m) ? g_steal_pointer(&recording) : NULL;
 }
 

@@ -8,6 +8,9 @@
 #define SNAPSHOT_FRAME_NAME "simulated"
 #define SNAPSHOT_FRAME_FILE "highwater"
 
+/* A name or a module that there is not, as in PyTorch's frames. */
+#define SNAPSHOT_NOTHING "??"
+
 #define SNAPSHOT_STEP "step %d"
 #define SNAPSHOT_AFTER_STEP "after step %d"
 #define SNAPSHOT_CONSTRUCTION "construction"
