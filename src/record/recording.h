@@ -28,6 +28,16 @@ typedef struct {
   double flops;
 } Span;
 
+/* What held a stream or the host up: it had come to a wait for what another stream was to do. */
+typedef struct {
+  SimTime start, end; /* it had come to the wait; what it waited for was done */
+  SimTime issued;     /* when the host issued the wait; the host's own: start */
+  SimTime recorded;   /* when the host issued the mark that was waited for */
+  guint8 stream;      /* which waited: index into stream names, that of "host" for the host */
+  guint8 source;      /* which it waited for */
+  gint16 step;        /* from 1; 0: construction */
+} Wait;
+
 /* An allocation or a free on the host's timeline. */
 typedef struct {
   SimTime time;
@@ -117,6 +127,7 @@ typedef struct {
   GArray *ranges;     /* Range, by start */
   GArray *steps;      /* StepRecord */
   GArray *beyond;     /* BeyondRecord, by start */
+  GArray *waits;      /* Wait, by end: of steps whose spans are there */
   GArray *cached;     /* gint64 per stream: bytes cached (reserved, not active) at the end */
   PeakRecord peak;
   OutOfMemoryRecord out_of_memory;

@@ -58,6 +58,19 @@ check_spans(const Recording *recording)
 }
 
 static char *
+check_waits(const Recording *recording)
+{
+  SimTime before = 0;
+  for (guint i = 0; i < recording->waits->len; i++) {
+    const Wait *wait = &g_array_index(recording->waits, Wait, i);
+    if (wait->start > wait->end || wait->end < before)
+      return g_strdup_printf("row %u is not in order of the ends", i + 1);
+    before = wait->end;
+  }
+  return NULL;
+}
+
+static char *
 check_ranges(const Recording *recording)
 {
   SimTime before = 0;
@@ -106,7 +119,7 @@ recording_check(const Recording *recording, const char **key)
     char *(*check)(const Recording *recording);
   } rules[] = {
       {"memory", check_memory}, {"spans", check_spans},   {"ranges", check_ranges},
-      {"steps", check_steps},   {"beyond", check_beyond},
+      {"steps", check_steps},   {"beyond", check_beyond}, {"waits", check_waits},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
     char *wrong = rules[i].check(recording);

@@ -144,6 +144,17 @@ static const Column span_columns[] = {
     END,
 };
 
+static const Column wait_columns[] = {
+    FIELD(Wait, start, "start_ns", COLUMN_COUNT),
+    FIELD(Wait, end, "end_ns", COLUMN_COUNT),
+    FIELD(Wait, issued, "issued_ns", COLUMN_COUNT),
+    FIELD(Wait, recorded, "recorded_ns", COLUMN_COUNT),
+    FIELD(Wait, stream, "stream", COLUMN_STREAM),
+    FIELD(Wait, source, "source", COLUMN_STREAM),
+    FIELD(Wait, step, "step", COLUMN_COUNT),
+    END,
+};
+
 static const Column live_columns[] = {
     FIELD(LiveTensor, bytes, "bytes", COLUMN_COUNT),
     FIELD(LiveTensor, category, "category", COLUMN_CATEGORY),
@@ -170,6 +181,7 @@ const RecordTable recording_tables[RECORDING_TABLES] = {
     ROWS("spans", span_columns, spans, Span),
     ROWS("peak_live", live_columns, peak.live, LiveTensor),
     ROWS_IF_ANY("beyond", beyond_columns, beyond, BeyondRecord),
+    ROWS_IF_ANY("waits", wait_columns, waits, Wait),
 };
 
 GArray *
