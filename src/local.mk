@@ -64,6 +64,7 @@ libhighwater_a_SOURCES += \
   src/base/json_reader.c src/base/json_reader.h \
   src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
+  src/base/number_text.c src/base/number_text.h \
   src/base/output_file.c src/base/output_file.h \
   src/base/text_table.c src/base/text_table.h \
   src/base/units.c src/base/units.h
@@ -275,6 +276,12 @@ libhighwater_a_SOURCES += \
 # report
 libhighwater_a_SOURCES += \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/chrome_calls.c \
+  src/report/chrome_device.c \
+  src/report/chrome_event.c src/report/chrome_event.h \
+  src/report/chrome_host.c \
+  src/report/chrome_memory.c \
+  src/report/chrome_parts.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \

@@ -21,8 +21,8 @@ typedef struct {
   Progress *progress;
   Stream *streams[STREAM_COUNT];
   const Timing *timing;
-  double slowness;    /* kernels take so many times as long */
-  RateGroup *group;   /* kernels and collectives that slow each other down; NULL: nothing does */
+  double slowness;  /* kernels take so many times as long */
+  RateGroup *group; /* kernels and collectives that slow each other down; NULL: nothing does */
   GpuEvent *events;
   int n_events;
 } Gpu;

@@ -70,7 +70,6 @@ static gboolean
 run_stream_sync(Rank *rank, const ProgramOp *op)
 {
   const GpuEvent end = {.point = gpu_mark(&rank->gpu, rank->host.now, (StreamId) op->stream),
-                        .recorded = rank->host.now,
                         .stream = op->stream};
   if (wait_for(rank, &end, "cudaStreamSynchronize"))
     return TRUE;

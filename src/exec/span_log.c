@@ -101,6 +101,7 @@ describe_collective(const SpanLog *log, const ProgramOp *op, Span *span)
   if (collective->name >= 0) /* not the module whose hook issued it, perhaps ahead of time */
     span->module = labels_name(log->labels, collective->name);
   span->communicator = labels_name(log->labels, communicator->name);
+  span->dtype = 1 + recording_string(log->recording, dtype_name((DType) collective->dtype));
   span->bytes = collective->bytes;
   span->arrived = log->arrived[op->stream];
   span->alone = log->timing->collectives[op->a].alone;

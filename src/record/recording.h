@@ -24,6 +24,7 @@ typedef struct {
   gint32 name, module;
   gint32 communicator; /* string id, collectives only; else -1 */
   gint32 phase;        /* 1 + index into ranges of the phase that issued it; 0: not known */
+  gint32 dtype;        /* 1 + string id of the elements' type ("bf16"), collectives; 0: not known */
   gint64 bytes;        /* collectives: as nccl-tests counts them; copies: what they move */
   double flops;
 } Span;
@@ -32,7 +33,7 @@ typedef struct {
 typedef struct {
   SimTime start, end; /* it had come to the wait; what it waited for was done */
   SimTime issued;     /* when the host issued the wait; the host's own: start */
-  SimTime recorded;   /* when the host issued the mark that was waited for */
+  SimTime recorded;   /* when the host recorded the event; 0: it waits for all of the stream */
   guint8 stream;      /* which waited: index into stream names, that of "host" for the host */
   guint8 source;      /* which it waited for */
   gint16 step;        /* from 1; 0: construction */

@@ -52,6 +52,8 @@ check_spans(const Recording *recording)
       return g_strdup_printf("row %u is not in order of the ends", i + 1);
     if (span->phase < 0 || (guint) span->phase > recording->ranges->len)
       return g_strdup_printf("row %u names a phase that is not in ranges", i + 1);
+    if (span->dtype < 0 || (guint) span->dtype > recording->strings->len)
+      return g_strdup_printf("row %u names a dtype that is not in strings", i + 1);
     before = span->end;
   }
   return NULL;

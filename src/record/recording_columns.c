@@ -139,6 +139,7 @@ static const Column span_columns[] = {
     FIELD(Span, module, "module", COLUMN_STRING),
     FIELD(Span, communicator, "communicator", COLUMN_STRING),
     FIELD(Span, phase, "phase", COLUMN_COUNT),
+    FIELD(Span, dtype, "dtype", COLUMN_COUNT),
     FIELD(Span, bytes, "bytes", COLUMN_COUNT),
     FIELD(Span, flops, "flops", COLUMN_DOUBLE),
     END,

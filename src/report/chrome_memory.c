@@ -1,0 +1,106 @@
+/* chrome_memory.c - allocations and frees as the profiler's "[memory]" instants, and counters of
+ * allocated and reserved memory and of each category. */
+#include "report/chrome_parts.h"
+
+#include "base/category.h"
+
+/* c10::DeviceType of a GPU. */
+enum { DEVICE_TYPE_CUDA = 1 };
+
+/* time: where it is drawn. */
+static void
+write_instant(ChromeTrace *trace, const MemoryEvent *event, SimTime time)
+{
+  const Recording *r = trace->recording;
+  ChromeEvents *out = &trace->out;
+  chrome_event_begin(out, "i", "cpu_instant_event", "[memory]", HOST_PROCESS, HOST_THREAD);
+  chrome_event_time(out, time);
+  chrome_event_member(out, "s", "t");
+  chrome_event_number(out, "Total Reserved", event->reserved_after);
+  chrome_event_number(out, "Total Allocated", event->allocated_after);
+  chrome_event_number(out, "Bytes", event->block_bytes);
+  chrome_event_number(out, "Addr", (gint64) event->address);
+  chrome_event_number(out, "Device Id", 0);
+  chrome_event_number(out, "Device Type", DEVICE_TYPE_CUDA);
+  if (time != event->time)
+    chrome_event_us(out, "at", event->time);
+  if (event->block_bytes > 0) {
+    if (event->requested_bytes != event->block_bytes)
+      chrome_event_number(out, "requested", event->requested_bytes);
+    chrome_event_number(out, "stream", chrome_stream(event->stream));
+    chrome_event_text(out, "category", category_name((Category) event->category));
+    if (event->module >= 0)
+      chrome_event_text(out, "module", recording_text(r, event->module));
+    if (event->what >= 0)
+      chrome_event_text(out, "what", recording_text(r, event->what));
+  }
+  chrome_event_end(out);
+}
+
+static void
+write_counter(ChromeTrace *trace, const char *name, SimTime time, gint64 bytes)
+{
+  chrome_event_begin(&trace->out, "C", NULL, name, DEVICE_PROCESS, 0);
+  chrome_event_time(&trace->out, time);
+  chrome_event_number(&trace->out, "bytes", bytes);
+  chrome_event_end(&trace->out);
+}
+
+static void
+write_categories(ChromeTrace *trace, SimTime time, const gint64 bytes[CATEGORY_COUNT])
+{
+  chrome_event_begin(&trace->out, "C", NULL, "by category", DEVICE_PROCESS, 0);
+  chrome_event_time(&trace->out, time);
+  for (int i = 0; i < CATEGORY_COUNT; i++)
+    chrome_event_number(&trace->out, category_name((Category) i), bytes[i]);
+  chrome_event_end(&trace->out);
+}
+
+static void
+write_out_of_memory(ChromeTrace *trace, SimTime time)
+{
+  const OutOfMemoryRecord *record = &trace->recording->out_of_memory;
+  ChromeEvents *out = &trace->out;
+  chrome_event_begin(out, "i", "cpu_instant_event", "[OutOfMemory]", HOST_PROCESS, HOST_THREAD);
+  chrome_event_time(out, time);
+  chrome_event_member(out, "s", "t");
+  chrome_event_number(out, "Total Reserved", record->reserved_bytes);
+  chrome_event_number(out, "Total Allocated", record->allocated_bytes);
+  chrome_event_number(out, "Bytes", record->requested_bytes);
+  chrome_event_number(out, "Device Id", 0);
+  chrome_event_number(out, "Device Type", DEVICE_TYPE_CUDA);
+  chrome_event_end(out);
+}
+
+/* When the host gave up: its last range and its last event are not later. */
+static SimTime
+last_time(const Recording *recording)
+{
+  SimTime last = 0;
+  for (guint i = 0; i < recording->ranges->len; i++)
+    last = MAX(last, g_array_index(recording->ranges, Range, i).end);
+  guint n = recording->memory->len;
+  return n > 0 ? MAX(last, g_array_index(recording->memory, MemoryEvent, n - 1).time) : last;
+}
+
+void
+chrome_memory_write(ChromeTrace *trace)
+{
+  const Recording *r = trace->recording;
+  gint64 bytes[CATEGORY_COUNT] = {0}, reserved = -1;
+  SimTime drawn = -1;
+  for (guint i = 0; i < r->memory->len; i++) {
+    const MemoryEvent *event = &g_array_index(r->memory, MemoryEvent, i);
+    bytes[event->category] += event->block_bytes;
+    /* Instants of one moment are stacked in Perfetto, which has an end. */
+    drawn = MAX(event->time, drawn + 1);
+    write_instant(trace, event, drawn);
+    write_counter(trace, "allocated", event->time, event->allocated_after);
+    if (event->reserved_after != reserved)
+      write_counter(trace, "reserved", event->time, event->reserved_after);
+    reserved = event->reserved_after;
+    write_categories(trace, event->time, bytes);
+  }
+  if (r->out_of_memory.happened)
+    write_out_of_memory(trace, last_time(r));
+}
