@@ -35,6 +35,7 @@ COMMANDS = \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
+  src/cli/cmd_import.c \
   src/cli/cmd_replay.c \
   src/cli/cmd_calibrate.c
 
@@ -66,6 +67,7 @@ libhighwater_a_SOURCES += \
   src/base/nearest_name.c src/base/nearest_name.h \
   src/base/number_text.c src/base/number_text.h \
   src/base/output_file.c src/base/output_file.h \
+  src/base/pickle_writer.c src/base/pickle_writer.h \
   src/base/text_table.c src/base/text_table.h \
   src/base/units.c src/base/units.h
 
@@ -127,6 +129,7 @@ libhighwater_a_SOURCES += \
   src/memory/caching_allocator.c src/memory/caching_allocator.h \
   src/memory/expandable_segments.c \
   src/memory/free_set.c src/memory/free_set.h \
+  src/memory/segment_map.c src/memory/segment_map.h \
   src/memory/segments.c
 
 # program
@@ -289,6 +292,10 @@ libhighwater_a_SOURCES += \
   src/report/failure_text.c \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/interval_set.c src/report/interval_set.h \
+  src/report/memory_snapshot.c src/report/memory_snapshot.h \
+  src/report/memory_snapshot_frames.c \
+  src/report/memory_snapshot_parts.h \
+  src/report/memory_snapshot_segments.c \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \

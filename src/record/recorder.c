@@ -339,8 +339,24 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
 void
 recorder_segment(Recorder *recorder, const SegmentEvent *event)
 {
+  GArray *segments = recorder->recording->segments;
+  if (recorder->only_peaks)
+    return;
+  APPEND(segments, SegmentEvent, *event);
+  g_array_index(segments, SegmentEvent, segments->len - 1).memory_events =
+      (gint32) recorder->recording->memory->len;
+}
+
+void
+recorder_complete(Recorder *recorder, gint32 allocation, SimTime time)
+{
+  const Recording *recording = recorder->recording;
+  CompletionEvent event = {.time = time,
+                           .allocation = allocation,
+                           .memory_events = (gint32) recording->memory->len,
+                           .segment_events = (gint32) recording->segments->len};
   if (!recorder->only_peaks)
-    g_array_append_vals(recorder->recording->segments, event, 1);
+    g_array_append_val(recording->completions, event);
 }
 
 void

@@ -67,9 +67,12 @@ gint32 recorder_hook(const Recorder *recorder);
 /* An allocation; its step and number are filled in.  Returns the number, to be given when it is
  * freed. */
 gint32 recorder_allocate(Recorder *recorder, const MemoryEvent *event);
-/* Allocation `allocation` is free again. */
+/* Allocation `allocation` is free again, or will be when recorder_complete() says so. */
 void recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 allocated,
                       gint64 reserved);
+/* The free waited, and is complete.  time -1: it is not, and the run is over. */
+void recorder_complete(Recorder *recorder, gint32 allocation, SimTime time);
+/* Its memory_events are filled in. */
 void recorder_segment(Recorder *recorder, const SegmentEvent *event);
 /* Spans come in order of their ends. */
 void recorder_span(Recorder *recorder, const Span *span);
