@@ -34,6 +34,7 @@ COMMANDS = \
   src/cli/cmd_lower.c \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
+  src/cli/cmd_report.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_import.c \
   src/cli/cmd_replay.c \
@@ -278,6 +279,7 @@ libhighwater_a_SOURCES += \
 
 # report
 libhighwater_a_SOURCES += \
+  src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
   src/report/chrome_calls.c \
   src/report/chrome_device.c \
@@ -285,6 +287,7 @@ libhighwater_a_SOURCES += \
   src/report/chrome_host.c \
   src/report/chrome_memory.c \
   src/report/chrome_parts.h \
+  src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
@@ -302,7 +305,13 @@ libhighwater_a_SOURCES += \
   src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
+  src/report/run_info_fields.c src/report/run_info_fields.h \
+  src/report/run_info_store.c src/report/run_info_store.h \
   src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stored_run.c src/report/stored_run.h \
+  src/report/run_tables.c src/report/run_tables.h \
+  src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/streams_table.c src/report/streams_table.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
   src/report/summary_json.c src/report/summary_json.h \
@@ -313,6 +322,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text_path.c \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
+  src/report/table_text.c src/report/table_text.h \
   src/report/timeline_table.c src/report/timeline_table.h
 
 # import
@@ -344,6 +354,7 @@ libhighwater_a_SOURCES += \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
   src/simulate/scenario.c src/simulate/scenario.h \
+  src/simulate/run_store.c src/simulate/run_store.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h
 
 # search
@@ -410,4 +421,5 @@ libhighwater_a_SOURCES += \
   src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
+  src/cli/report_output.c src/cli/report_output.h \
   src/cli/run_options.c src/cli/run_options.h

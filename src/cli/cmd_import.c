@@ -47,12 +47,12 @@ find_kind(const char *name, GError **error)
 }
 
 static gboolean
-write_run(const char *folder, const Recording *recording, const RunInfo *info, GError **error)
+write_run(const char *folder, Recording *recording, RunInfo *info, GError **error)
 {
   g_autoptr(ReportModel) model = report_model_new(recording, info);
   g_autofree char *report = summary_json(model);
-  const RunDocuments documents = {.report = report};
-  return run_directory_write(folder, recording, &documents, error);
+  const StoredRun run = {.recording = recording, .info = info};
+  return run_directory_write(folder, &run, report, error);
 }
 
 static gboolean
