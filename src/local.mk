@@ -334,6 +334,7 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/kineto_document.c \
   src/import/kineto_event.c \
   src/import/kineto_internal.h \
   src/import/kineto_link.c \
