@@ -336,8 +336,12 @@ libhighwater_a_SOURCES += \
   src/import/json_pull.c src/import/json_pull.h \
   src/import/kineto_document.c \
   src/import/kineto_event.c \
+  src/import/kineto_host.c \
   src/import/kineto_internal.h \
   src/import/kineto_link.c \
+  src/import/kineto_phases.c \
+  src/import/kineto_recording.c src/import/kineto_recording.h \
+  src/import/kineto_timeline.c src/import/kineto_timeline.h \
   src/import/kineto_trace.c src/import/kineto_trace.h \
   src/import/nccl_tests_identity.c \
   src/import/nccl_tests_internal.h \

@@ -108,6 +108,8 @@ read_job(Reader *reader)
   while (json_pull_key(&reader->pull, &key)) {
     if (g_str_equal(key, "world_size"))
       read_whole(reader, &ranks);
+    else if (g_str_equal(key, "rank"))
+      read_whole(reader, &machine->rank);
     else if (g_str_equal(key, "nccl_version"))
       read_name(reader, machine->nccl, sizeof(machine->nccl));
     else

@@ -36,6 +36,7 @@ static const KinetoDetails no_details = {
     .record = -1,
     .micro_batch = -1,
     .flops = -1,
+    .step = -1,
     .done = -1,
     .at = -1,
     .alone = -1,
@@ -319,6 +320,7 @@ read_detail(JsonPull *pull, KinetoDetails *details, const char *key, gboolean *k
       {"wait_on_cuda_event_record_corr_id", &details->record},
       {"micro_batch", &details->micro_batch},
       {"flops", &details->flops},
+      {"step", &details->step},
   };
   const struct {
     const char *key;

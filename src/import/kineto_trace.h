@@ -63,6 +63,7 @@ typedef struct {
   gint64 sms, max_threads_per_sm, compute_capability;
   gint64 devices;    /* that the process saw */
   gint64 world_size; /* ranks of the job */
+  gint64 rank;       /* that wrote the trace */
 } KinetoMachine;
 
 typedef enum { KINETO_FORWARD, KINETO_BACKWARD, KINETO_DIRECTION_COUNT } KinetoDirection;

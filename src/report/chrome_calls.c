@@ -244,6 +244,9 @@ write_call(ChromeTrace *trace, const Call *call)
   case CALL_HELD:
     begin_call(trace, call, recording_text(trace->recording, span_of(trace, call->index)->name),
                chrome_correlation(call->index));
+    if (span_of(trace, call->index)->module >= 0)
+      chrome_event_text(&trace->out, "module",
+                        recording_text(trace->recording, span_of(trace, call->index)->module));
     break;
   case CALL_RECORD:
     begin_call(trace, call, "cudaEventRecord", chrome_call_correlation(trace, 2 * call->index));

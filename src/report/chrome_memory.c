@@ -7,6 +7,21 @@
 /* c10::DeviceType of a GPU. */
 enum { DEVICE_TYPE_CUDA = 1 };
 
+/* The step that a moment seems to be in: one that begins then has not begun. */
+static int
+step_at(const Recording *recording, SimTime time)
+{
+  guint low = 0, high = recording->steps->len;
+  while (low < high) {
+    guint middle = low + (high - low) / 2;
+    if (g_array_index(recording->steps, StepRecord, middle).start < time)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return (int) low;
+}
+
 /* time: where it is drawn. */
 static void
 write_instant(ChromeTrace *trace, const MemoryEvent *event, SimTime time)
@@ -24,6 +39,8 @@ write_instant(ChromeTrace *trace, const MemoryEvent *event, SimTime time)
   chrome_event_number(out, "Device Type", DEVICE_TYPE_CUDA);
   if (time != event->time)
     chrome_event_us(out, "at", event->time);
+  if (event->step != step_at(r, event->time))
+    chrome_event_number(out, "step", event->step);
   if (event->block_bytes > 0) {
     if (event->requested_bytes != event->block_bytes)
       chrome_event_number(out, "requested", event->requested_bytes);

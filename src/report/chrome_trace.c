@@ -117,7 +117,8 @@ append_header(const ChromeTrace *trace)
 {
   const Recording *r = trace->recording;
   GString *out = trace->out.text;
-  g_string_append(out, "{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"traceName\":");
+  g_string_append(out, "{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\","
+                       "\"baseTimeNanoseconds\":0,\"traceName\":");
   chrome_event_quote(out, r->title != NULL ? r->title : "highwater");
   g_string_append(out, ",\"deviceProperties\":[{\"id\":0,\"name\":");
   chrome_event_quote(out, trace->info->device != NULL ? trace->info->device : "GPU");
