@@ -62,6 +62,8 @@ read_device(Reader *reader)
       read_name(reader, device.device, sizeof(device.device));
     else if (g_str_equal(key, "totalGlobalMem"))
       read_whole(reader, &device.memory_bytes);
+    else if (g_str_equal(key, "outside_allocator_bytes"))
+      read_whole(reader, &device.outside_bytes);
     else if (g_str_equal(key, "computeMajor"))
       read_whole(reader, &major);
     else if (g_str_equal(key, "computeMinor"))
@@ -78,6 +80,7 @@ read_device(Reader *reader)
     return TRUE;
   memcpy(machine->device, device.device, sizeof(device.device));
   machine->memory_bytes = CLAMP(device.memory_bytes, 0, (gint64) 1 << 50);
+  machine->outside_bytes = device.outside_bytes;
   machine->sms = CLAMP(device.sms, 0, 100000);
   machine->max_threads_per_sm = CLAMP(device.max_threads_per_sm, 0, 100000);
   machine->compute_capability = CLAMP(major, 0, 100) * 10 + CLAMP(minor, 0, 9);

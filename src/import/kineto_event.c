@@ -345,8 +345,10 @@ read_detail(JsonPull *pull, KinetoDetails *details, const char *key, gboolean *k
     if (g_str_equal(key, times[i].key))
       return read_moment(pull, times[i].time);
   for (guint i = 0; i < G_N_ELEMENTS(texts); i++)
-    if (g_str_equal(key, texts[i].key))
+    if (g_str_equal(key, texts[i].key)) {
+      details->has_module |= texts[i].text == details->module;
       return read_text(pull, texts[i].text);
+    }
   *known = FALSE;
   return TRUE;
 }

@@ -5,8 +5,15 @@
 #include "record/recorder.h"
 
 /* In the order in which they count at one moment: an allocation belongs to what was open until
- * then, unless the trace says that its step had begun. */
-typedef enum { MARK_MEMORY, MARK_END, MARK_BEGIN, MARK_RANGE, MARK_LATE_MEMORY } MarkKind;
+ * then, unless the trace says that its step, or its phase, had begun. */
+typedef enum {
+  MARK_MEMORY,
+  MARK_END,
+  MARK_BEGIN,
+  MARK_MEMORY_OF_STEP,
+  MARK_RANGE,
+  MARK_MEMORY_OF_PHASE,
+} MarkKind;
 
 typedef struct {
   SimTime time;
@@ -274,8 +281,12 @@ marks_new(const Timeline *timeline)
   GArray *marks = g_array_new(FALSE, FALSE, sizeof(Mark));
   for (guint i = 0; i < timeline->memory->len; i++) {
     const TimelineMemory *memory = &g_array_index(timeline->memory, TimelineMemory, i);
-    gboolean late = memory->step > 0 && memory->step == step_begun_at(timeline, memory->time);
-    add_mark(marks, memory->time, late ? MARK_LATE_MEMORY : MARK_MEMORY, i);
+    gboolean begun = memory->step > 0 && memory->step == step_begun_at(timeline, memory->time);
+    add_mark(marks, memory->time,
+             memory->in_phase ? MARK_MEMORY_OF_PHASE
+             : begun          ? MARK_MEMORY_OF_STEP
+                              : MARK_MEMORY,
+             i);
   }
   for (guint i = 0; i < timeline->steps->len; i++) {
     const TimelineStep *step = &g_array_index(timeline->steps, TimelineStep, i);
@@ -295,7 +306,8 @@ play(Player *player, const Mark *mark)
   close_until(player, mark->time, mark->kind != MARK_MEMORY);
   switch (mark->kind) {
   case MARK_MEMORY:
-  case MARK_LATE_MEMORY:
+  case MARK_MEMORY_OF_STEP:
+  case MARK_MEMORY_OF_PHASE:
     play_memory(player, &g_array_index(timeline->memory, TimelineMemory, mark->index));
     break;
   case MARK_END:

@@ -31,6 +31,7 @@ typedef struct {
   GString *track;                 /* "name" of a track; "": none */
   GString *group, *group_purpose; /* "Process Group Name" and "Description" */
   GString *module, *phase, *category, *what;
+  gboolean has_module; /* "" is the whole network */
 } KinetoDetails;
 
 typedef struct {

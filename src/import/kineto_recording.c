@@ -224,9 +224,9 @@ ranges_of_kind(const Recording *recording, RecordedRange kind)
 }
 
 /* 1 + index of the phase in which the host was; what it did when one began belongs to the one that
- * ended then, if one did. */
+ * ended then, if one did and begun (a name, or -1) does not say that it was in the new one. */
 static gint32
-phase_of(const Recording *recording, const GArray *phases, SimTime time)
+phase_of(const Recording *recording, const GArray *phases, SimTime time, gint32 begun)
 {
   gint32 found = 0;
   guint low = 0, high = phases->len;
@@ -242,6 +242,8 @@ phase_of(const Recording *recording, const GArray *phases, SimTime time)
   for (guint i = low; i > 0 && i + 4 > low; i--) {
     guint index = g_array_index(phases, guint, i - 1);
     const Range *range = &g_array_index(recording->ranges, Range, index);
+    if (range->start == time && begun >= 0 && range->name == begun)
+      return (gint32) index + 1;
     if (range->start < time && time <= range->end)
       return (gint32) index + 1;
     if (range->start == time && found == 0)
@@ -314,7 +316,7 @@ add_works(Timeline *timeline, const guint8 *stream_of, GArray *spans)
     SimTime when = call != NULL ? span.issued : span.start;
     span.stream = stream_of[work->track];
     span.step = step_of(timeline, when);
-    span.phase = call != NULL ? phase_of(timeline->recording, phases, when) : 0;
+    span.phase = call != NULL ? phase_of(timeline->recording, phases, when, work->phase) : 0;
     add_span(spans, &span);
   }
 }
@@ -333,10 +335,11 @@ add_held(Timeline *timeline, GArray *spans)
 {
   g_autoptr(GArray) phases = ranges_of_kind(timeline->recording, RECORDED_PHASE);
   for (guint i = 0; i < timeline->held->len; i++) {
-    Span span = g_array_index(timeline->held, TimelineHeld, i).span;
+    const TimelineHeld *held = &g_array_index(timeline->held, TimelineHeld, i);
+    Span span = held->span;
     span.stream = (guint8) (timeline->recording->streams->len - 1);
     span.step = step_of(timeline, MAX(span.start, 0) + 1);
-    span.phase = phase_of(timeline->recording, phases, span.start);
+    span.phase = phase_of(timeline->recording, phases, span.start, held->phase);
     span.kind = is_lost(timeline, &span) ? SPAN_LOST : SPAN_HOST_BLOCKED;
     add_span(spans, &span);
   }
@@ -380,7 +383,7 @@ end_steps(Timeline *timeline)
 /* ---- waits ---- */
 
 static gboolean
-work_ends_at(const Recording *recording, guint8 stream, SimTime time)
+work_ends_at(const Recording *recording, SimTime time)
 {
   guint low = 0, high = recording->spans->len;
   while (low < high) {
@@ -394,7 +397,7 @@ work_ends_at(const Recording *recording, guint8 stream, SimTime time)
     const Span *span = &g_array_index(recording->spans, Span, low);
     if (span->end != time)
       return FALSE;
-    if (span->stream == stream)
+    if (span->kind <= SPAN_COLLECTIVE)
       return TRUE;
   }
   return FALSE;
@@ -449,7 +452,7 @@ make_waits(Timeline *timeline)
                  .source = (guint8) source};
     wait.issued = held != NULL ? wait.start : call_done(timeline, sync->correlation);
     wait.step = step_of(timeline, MAX(wait.issued, held != NULL ? wait.start + 1 : 0));
-    if (wait.issued >= 0 && wait.recorded >= 0 && work_ends_at(recording, wait.source, wait.end))
+    if (wait.issued >= 0 && wait.recorded >= 0 && work_ends_at(recording, wait.end))
       g_array_append_val(recording->waits, wait);
   }
   g_array_sort(recording->waits, compare_waits);
@@ -484,12 +487,14 @@ static gboolean
 make_recording(Timeline *timeline, const char *process, const char *file, GError **error)
 {
   gint64 memory = timeline->about->machine.memory_bytes;
+  gint64 outside = CLAMP(timeline->about->machine.outside_bytes, 0, memory);
   g_autofree guint8 *stream_of = make_streams(timeline, process, file, error);
   if (stream_of == NULL)
     return FALSE;
   note_others(timeline, process);
   set_title(timeline, file);
-  timeline->recording->capacity_bytes = memory > 0 ? memory : G_MAXINT64;
+  timeline->recording->capacity_bytes = memory > 0 ? memory - outside : G_MAXINT64;
+  timeline->recording->outside_allocator_bytes = outside;
   order_steps(timeline);
   if (!check_steps(timeline, file, error))
     return FALSE;

@@ -115,6 +115,12 @@ string_of(Timeline *timeline, const GString *text)
   return text->len > 0 ? recording_string(timeline->recording, text->str) : -1;
 }
 
+static gint32
+module_of(Timeline *timeline, const KinetoDetails *details)
+{
+  return details->has_module ? recording_string(timeline->recording, details->module->str) : -1;
+}
+
 /* Foreign figures that a Recording cannot hold are not known. */
 static gint64
 bounded(gint64 value)
@@ -218,7 +224,9 @@ static void
 keep_work(Timeline *timeline, const KinetoEvent *event)
 {
   const KinetoDetails *details = &event->details;
-  TimelineWork work = {.correlation = event->correlation, .track = track_of(timeline, event)};
+  TimelineWork work = {.correlation = event->correlation,
+                       .phase = string_of(timeline, details->phase),
+                       .track = track_of(timeline, event)};
   g_autofree char *collective =
       event->kind == KINETO_EVENT_KERNEL ? collective_of_kernel(event->name->str) : NULL;
   work.span = (Span){.start = event->begin,
@@ -227,7 +235,7 @@ keep_work(Timeline *timeline, const KinetoEvent *event)
                      .alone = bounded(details->alone),
                      .kind = event->kind == KINETO_EVENT_KERNEL ? SPAN_KERNEL : SPAN_COPY,
                      .name = recording_string(timeline->recording, event->name->str),
-                     .module = string_of(timeline, details->module),
+                     .module = module_of(timeline, details),
                      .communicator = -1,
                      .bytes = bounded(event->bytes),
                      .flops = (double) bounded(details->flops)};
@@ -284,14 +292,14 @@ keep_call(Timeline *timeline, const KinetoEvent *event)
       g_array_append_val(timeline->calls, call);
     return;
   }
-  TimelineHeld held = {.drawn_end = end, .correlation = event->correlation};
+  TimelineHeld held = {.drawn_end = end, .phase = string_of(timeline, details->phase)};
   held.span = (Span){.start = event->begin,
                      .end = done,
                      .issued = event->begin,
                      .alone = done - event->begin,
                      .kind = SPAN_HOST_BLOCKED,
                      .name = recording_string(timeline->recording, event->name->str),
-                     .module = string_of(timeline, details->module),
+                     .module = module_of(timeline, details),
                      .communicator = -1};
   if (done > event->begin)
     g_array_append_val(timeline->held, held);
@@ -367,7 +375,7 @@ static void
 keep_annotation(Timeline *timeline, const KinetoEvent *event)
 {
   const char *name = event->name->str, *phase = phase_of_annotation(event);
-  gint32 module = string_of(timeline, event->details.module);
+  gint32 module = module_of(timeline, &event->details);
   if (g_str_has_prefix(name, "ProfilerStep#")) {
     SimTime end = event->begin + event->length;
     TimelineStep step = {event->begin, end,
@@ -389,7 +397,7 @@ keep_python(Timeline *timeline, const KinetoEvent *event)
   if (!g_str_has_prefix(name, prefix))
     return;
   name += sizeof(prefix) - 1;
-  gint32 module = string_of(timeline, event->details.module);
+  gint32 module = module_of(timeline, &event->details);
   keep_range(timeline, event, RECORDED_MODULE, name,
              module >= 0 ? module : recording_string(timeline->recording, name));
 }
@@ -423,9 +431,10 @@ keep_memory(Timeline *timeline, const KinetoEvent *event)
                            .device = details->device,
                            .stream = details->stream,
                            .step = details->step,
-                           .module = string_of(timeline, details->module),
+                           .module = module_of(timeline, details),
                            .what = string_of(timeline, details->what),
                            .category = category >= 0 ? (guint8) category : CATEGORY_OTHER,
+                           .in_phase = details->phase->len > 0,
                            .failed = g_str_equal(event->name->str, "[OutOfMemory]")};
   if (details->device_type != CUDA && details->device_type != PRIVATE)
     return;

@@ -20,6 +20,7 @@ typedef struct {
 typedef struct {
   Span span;
   gint64 correlation;
+  gint32 phase; /* string id: of the phase that issued it, which had just begun; -1: not said */
   guint track;
 } TimelineWork;
 
@@ -34,7 +35,7 @@ typedef struct {
 typedef struct {
   Span span;
   SimTime drawn_end;
-  gint64 correlation;
+  gint32 phase; /* as of a work */
 } TimelineHeld;
 
 /* What a wait of a stream or the host was for. */
@@ -60,7 +61,8 @@ typedef struct {
   gint64 device, stream, step; /* -1: not said */
   gint32 module, what;
   guint8 category;
-  gboolean failed; /* there was not enough */
+  gboolean in_phase; /* one that began at that moment */
+  gboolean failed;   /* there was not enough */
 } TimelineMemory;
 
 /* An op. */

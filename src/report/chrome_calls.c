@@ -192,13 +192,39 @@ write_wait_arguments(ChromeTrace *trace, const Wait *wait, const char *kind, int
                         chrome_call_correlation(trace, 2 * (guint) record));
 }
 
+/* The work that a wait was for: the last of the stream by then, unless that had to wait itself
+ * until then. */
+static const Span *
+cause_of(const ChromeTrace *trace, guint i)
+{
+  const GArray *waits = trace->recording->waits;
+  const Wait *wait = wait_of(trace, i);
+  guint index;
+  const Span *cause = chrome_span_before(trace, wait->source, wait->end, &index);
+  if (cause != NULL && cause->end == wait->end)
+    return cause;
+  guint8 stream = wait->source;
+  guint from = i, to = i; /* waits that ended at the same moment */
+  while (from > 0 && wait_of(trace, from - 1)->end == wait->end)
+    from--;
+  while (to + 1 < waits->len && wait_of(trace, to + 1)->end == wait->end)
+    to++;
+  for (guint k = from; k <= to; k++) {
+    const Wait *other = wait_of(trace, k);
+    const Span *found = chrome_span_before(trace, other->source, wait->end, &index);
+    if (other->stream == stream && found != NULL && found->end == wait->end)
+      return found;
+  }
+  return cause;
+}
+
 /* The stream's wait from the work that it was for: to the next work of the stream. */
 static void
 write_stream_wait(ChromeTrace *trace, guint i, int record)
 {
   const Wait *wait = wait_of(trace, i);
   guint index;
-  const Span *cause = chrome_span_before(trace, wait->source, wait->end, &index);
+  const Span *cause = cause_of(trace, i);
   const Span *next = chrome_span_after(trace, wait->stream, wait->end, &index);
   chrome_event_begin(&trace->out, "X", "cuda_sync", "Stream Wait Event", DEVICE_PROCESS,
                      chrome_stream(wait->stream));
@@ -220,8 +246,7 @@ write_host_wait(ChromeTrace *trace, guint i, int record, SimTime end)
 {
   const Wait *wait = wait_of(trace, i);
   const char *kind = record >= 0 ? "Event Sync" : "Stream Sync";
-  guint index;
-  const Span *cause = chrome_span_before(trace, wait->source, wait->end, &index);
+  const Span *cause = cause_of(trace, i);
   SimTime start = cause != NULL ? CLAMP(cause->start, wait->start, end) : wait->start;
   chrome_event_begin(&trace->out, "X", "cuda_sync", kind, HOST_PROCESS, RUNTIME_THREAD);
   chrome_event_interval(&trace->out, start, end);
@@ -238,15 +263,22 @@ write_host_wait(ChromeTrace *trace, guint i, int record, SimTime end)
 }
 
 static void
+write_held(ChromeTrace *trace, const Call *call)
+{
+  const Recording *r = trace->recording;
+  const Span *span = span_of(trace, call->index);
+  begin_call(trace, call, recording_text(r, span->name), chrome_correlation(call->index));
+  if (span->module >= 0)
+    chrome_event_text(&trace->out, "module", recording_text(r, span->module));
+  chrome_phase_write(trace, span);
+}
+
+static void
 write_call(ChromeTrace *trace, const Call *call)
 {
   switch (call->kind) {
   case CALL_HELD:
-    begin_call(trace, call, recording_text(trace->recording, span_of(trace, call->index)->name),
-               chrome_correlation(call->index));
-    if (span_of(trace, call->index)->module >= 0)
-      chrome_event_text(&trace->out, "module",
-                        recording_text(trace->recording, span_of(trace, call->index)->module));
+    write_held(trace, call);
     break;
   case CALL_RECORD:
     begin_call(trace, call, "cudaEventRecord", chrome_call_correlation(trace, 2 * call->index));

@@ -165,6 +165,15 @@ kernel_of_collective(const char *name)
   return g_strconcat("ncclDevKernel_", joined, NULL);
 }
 
+void
+chrome_phase_write(ChromeTrace *trace, const Span *span)
+{
+  const GArray *ranges = trace->recording->ranges;
+  const Range *phase = span->phase > 0 ? &g_array_index(ranges, Range, span->phase - 1) : NULL;
+  if (phase != NULL && phase->start == span->issued)
+    chrome_event_text(&trace->out, "phase", recording_text(trace->recording, phase->name));
+}
+
 static void
 write_arguments(ChromeTrace *trace, const Span *span, guint index)
 {
@@ -179,6 +188,7 @@ write_arguments(ChromeTrace *trace, const Span *span, guint index)
     chrome_event_us(&trace->out, "alone", span->alone);
   if (span->module >= 0)
     chrome_event_text(&trace->out, "module", recording_text(trace->recording, span->module));
+  chrome_phase_write(trace, span);
   if (span->kind == SPAN_COLLECTIVE)
     write_collective_arguments(trace, span);
 }

@@ -7,6 +7,60 @@
 /* c10::DeviceType of a GPU. */
 enum { DEVICE_TYPE_CUDA = 1 };
 
+/* ---- what the time does not tell: whether a step or a phase that begins then has begun ---- */
+
+static const MemoryEvent *
+event_at(const Recording *recording, guint i)
+{
+  return &g_array_index(recording->memory, MemoryEvent, i);
+}
+
+/* The first event at that moment or later. */
+static guint
+first_from(const Recording *recording, SimTime time)
+{
+  guint low = 0, high = recording->memory->len;
+  while (low < high) {
+    guint middle = low + (high - low) / 2;
+    if (event_at(recording, middle)->time < time)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Of the events at the moment at which the phase begins those that come when as much is allocated
+ * as it begins with. */
+static void
+set_phase(const Recording *recording, const Range *phase, gint32 *begun)
+{
+  guint i = first_from(recording, phase->start), n = recording->memory->len;
+  gint64 level = i > 0 ? event_at(recording, i - 1)->allocated_after : 0;
+  for (; i < n && event_at(recording, i)->time == phase->start; i++) {
+    if (level == phase->start_allocated)
+      break;
+    level = event_at(recording, i)->allocated_after;
+  }
+  for (; i < n && event_at(recording, i)->time == phase->start; i++)
+    begun[i] = phase->name;
+}
+
+/* For each event a phase that has just begun; -1: none. */
+static gint32 *
+phases_begun(const Recording *recording)
+{
+  gint32 *begun = g_new(gint32, recording->memory->len + 1);
+  for (guint i = 0; i < recording->memory->len; i++)
+    begun[i] = -1;
+  for (guint i = 0; i < recording->ranges->len; i++) {
+    const Range *range = &g_array_index(recording->ranges, Range, i);
+    if (range->kind == RECORDED_PHASE && range->end > range->start)
+      set_phase(recording, range, begun);
+  }
+  return begun;
+}
+
 /* The step that a moment seems to be in: one that begins then has not begun. */
 static int
 step_at(const Recording *recording, SimTime time)
@@ -22,9 +76,11 @@ step_at(const Recording *recording, SimTime time)
   return (int) low;
 }
 
-/* time: where it is drawn. */
+/* ---- events ---- */
+
+/* time: where it is drawn; begun: a phase, or -1. */
 static void
-write_instant(ChromeTrace *trace, const MemoryEvent *event, SimTime time)
+write_instant(ChromeTrace *trace, const MemoryEvent *event, SimTime time, gint32 begun)
 {
   const Recording *r = trace->recording;
   ChromeEvents *out = &trace->out;
@@ -41,6 +97,8 @@ write_instant(ChromeTrace *trace, const MemoryEvent *event, SimTime time)
     chrome_event_us(out, "at", event->time);
   if (event->step != step_at(r, event->time))
     chrome_event_number(out, "step", event->step);
+  if (begun >= 0)
+    chrome_event_text(out, "phase", recording_text(r, begun));
   if (event->block_bytes > 0) {
     if (event->requested_bytes != event->block_bytes)
       chrome_event_number(out, "requested", event->requested_bytes);
@@ -97,7 +155,7 @@ last_time(const Recording *recording)
   for (guint i = 0; i < recording->ranges->len; i++)
     last = MAX(last, g_array_index(recording->ranges, Range, i).end);
   guint n = recording->memory->len;
-  return n > 0 ? MAX(last, g_array_index(recording->memory, MemoryEvent, n - 1).time) : last;
+  return n > 0 ? MAX(last, event_at(recording, n - 1)->time) : last;
 }
 
 void
@@ -106,12 +164,13 @@ chrome_memory_write(ChromeTrace *trace)
   const Recording *r = trace->recording;
   gint64 bytes[CATEGORY_COUNT] = {0}, reserved = -1;
   SimTime drawn = -1;
+  g_autofree gint32 *begun = phases_begun(r);
   for (guint i = 0; i < r->memory->len; i++) {
-    const MemoryEvent *event = &g_array_index(r->memory, MemoryEvent, i);
+    const MemoryEvent *event = event_at(r, i);
     bytes[event->category] += event->block_bytes;
     /* Instants of one moment are stacked in Perfetto, which has an end. */
     drawn = MAX(event->time, drawn + 1);
-    write_instant(trace, event, drawn);
+    write_instant(trace, event, drawn, begun[i]);
     write_counter(trace, "allocated", event->time, event->allocated_after);
     if (event->reserved_after != reserved)
       write_counter(trace, "reserved", event->time, event->reserved_after);

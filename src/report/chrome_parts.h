@@ -66,6 +66,10 @@ void chrome_calls_write(ChromeTrace *trace);
 /* chrome_memory.c: allocations and frees, counters. */
 void chrome_memory_write(ChromeTrace *trace);
 
+/* Argument "phase" of an event: where the time at which it was issued does not tell, since the
+ * phase began then. */
+void chrome_phase_write(ChromeTrace *trace, const Span *span);
+
 /* The span of the stream that ended last by that time, or the first that began at it or later; NULL
  * if there is none.  *index is its place among the spans. */
 const Span *chrome_span_before(const ChromeTrace *trace, guint8 stream, SimTime time, guint *index);

@@ -122,8 +122,10 @@ append_header(const ChromeTrace *trace)
   chrome_event_quote(out, r->title != NULL ? r->title : "highwater");
   g_string_append(out, ",\"deviceProperties\":[{\"id\":0,\"name\":");
   chrome_event_quote(out, trace->info->device != NULL ? trace->info->device : "GPU");
-  if (r->capacity_bytes != G_MAXINT64)
+  if (r->capacity_bytes != G_MAXINT64) {
     append_number(out, ",\"totalGlobalMem\":", r->capacity_bytes + r->outside_allocator_bytes);
+    append_number(out, ",\"outside_allocator_bytes\":", r->outside_allocator_bytes);
+  }
   g_string_append(out, "}]");
   append_job(trace);
 }
