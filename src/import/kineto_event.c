@@ -37,6 +37,7 @@ static const KinetoDetails no_details = {
     .micro_batch = -1,
     .flops = -1,
     .step = -1,
+    .retries = -1,
     .done = -1,
     .at = -1,
     .alone = -1,
@@ -321,6 +322,7 @@ read_detail(JsonPull *pull, KinetoDetails *details, const char *key, gboolean *k
       {"micro_batch", &details->micro_batch},
       {"flops", &details->flops},
       {"step", &details->step},
+      {"allocator_retries", &details->retries},
   };
   const struct {
     const char *key;

@@ -26,7 +26,7 @@ typedef struct {
   gint64 device_type, device, address; /* of "[memory]" */
   gint64 allocated, reserved, requested;
   gint64 stream, source, record; /* of waits: for that stream, for the record of that correlation */
-  gint64 micro_batch, flops, step;
+  gint64 micro_batch, flops, step, retries;
   SimTime done, at, alone, arrived;
   GString *track;                 /* "name" of a track; "": none */
   GString *group, *group_purpose; /* "Process Group Name" and "Description" */

@@ -171,7 +171,7 @@ order_steps(Timeline *timeline)
   SimTime end = 1;
   for (guint i = 0; i < timeline->works->len; i++)
     end = MAX(end, WORK(timeline, i)->span.end);
-  TimelineStep all = {0, end, -1};
+  TimelineStep all = {.end = end, .done = -1};
   g_array_append_val(steps, all);
   g_ptr_array_add(timeline->about->notes,
                   g_strdup("there are no ProfilerStep ranges: all of it is one step"));
@@ -375,6 +375,7 @@ end_steps(Timeline *timeline)
     StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
     const TimelineStep *said = &g_array_index(timeline->steps, TimelineStep, i);
     step->end = said->done >= said->begin ? said->done : MAX(said->end, ends[i + 1]);
+    step->allocator_retries = said->retries;
     if (i > 0)
       step->end = MAX(step->end, step[-1].end);
   }

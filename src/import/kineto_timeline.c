@@ -379,7 +379,8 @@ keep_annotation(Timeline *timeline, const KinetoEvent *event)
   if (g_str_has_prefix(name, "ProfilerStep#")) {
     SimTime end = event->begin + event->length;
     TimelineStep step = {event->begin, end,
-                         within(event->details.done, event->begin, end + KINETO_MOST)};
+                         within(event->details.done, event->begin, end + KINETO_MOST),
+                         bounded(event->details.retries)};
     g_array_append_val(timeline->steps, step);
   } else if (phase != NULL) {
     keep_range(timeline, event, RECORDED_PHASE, phase, module);

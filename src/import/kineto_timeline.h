@@ -53,6 +53,7 @@ typedef struct {
 
 typedef struct {
   SimTime begin, end, done; /* done: when all that it issued was; -1: not said */
+  gint64 retries;           /* of the allocator */
 } TimelineStep;
 
 typedef struct {

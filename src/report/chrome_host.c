@@ -33,6 +33,8 @@ write_steps(ChromeTrace *trace)
     chrome_event_begin(&trace->out, "X", "user_annotation", name, HOST_PROCESS, HOST_THREAD);
     chrome_event_interval(&trace->out, step->start, end_of_step(r, i));
     chrome_event_us(&trace->out, "done", step->end);
+    if (step->allocator_retries > 0)
+      chrome_event_number(&trace->out, "allocator_retries", step->allocator_retries);
     chrome_event_end(&trace->out);
   }
 }
