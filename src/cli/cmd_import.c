@@ -2,6 +2,7 @@
 #include "base/nearest_name.h"
 #include "base/units.h"
 #include "cli/registry.h"
+#include "import/kineto_recording.h"
 #include "import/snapshot_recording.h"
 #include "report/run_directory.h"
 #include "report/summary_json.h"
@@ -28,7 +29,25 @@ import_memory_snapshot(const char *file, const ImportOptions *options, RunInfo *
   return snapshot ? snapshot_recording(snapshot, error) : NULL;
 }
 
+static Recording *
+import_kineto(const char *file, const ImportOptions *options, RunInfo *info, GError **error)
+{
+  g_autoptr(KinetoAbout) about = kineto_about_new();
+  Recording *recording = kineto_recording_load(file, options->device, about, error);
+  info->device = about->machine.device[0] != '\0' ? g_strdup(about->machine.device) : NULL;
+  info->rank = (int) CLAMP(about->machine.rank, 0, G_MAXINT);
+  for (guint i = 0; i < about->groups->len; i++) {
+    const KinetoGroup *group = &g_array_index(about->groups, KinetoGroup, i);
+    if (group->ranks > 0)
+      run_info_add_communicator(info, group->name, group->ranks, NULL)->stride = group->stride;
+  }
+  for (guint i = 0; i < about->notes->len; i++)
+    run_info_warn(info, "%s", (const char *) g_ptr_array_index(about->notes, i));
+  return recording;
+}
+
 static const ImportKind import_kinds[] = {
+    {"kineto", "a trace of torch.profiler, .json or .json.gz", import_kineto},
     {"memory-snapshot", "a pickle of torch.cuda.memory._snapshot()", import_memory_snapshot},
 };
 
@@ -47,7 +66,15 @@ find_kind(const char *name, GError **error)
   return NULL;
 }
 
-/* Takes what the reader made. */
+static gboolean
+write_run(const char *folder, Recording *recording, RunInfo *info, GError **error)
+{
+  g_autoptr(ReportModel) model = report_model_new(recording, info);
+  g_autofree char *report = summary_json(model);
+  const StoredRun run = {.recording = recording, .info = info};
+  return run_directory_write(folder, &run, report, error);
+}
+
 static gboolean
 import_file(const ImportKind *kind, const char *file, const char *folder,
             const ImportOptions *options, GError **error)
@@ -56,10 +83,7 @@ import_file(const ImportKind *kind, const char *file, const char *folder,
   g_autoptr(Recording) recording = kind->read(file, options, info, error);
   if (!recording)
     return FALSE;
-  g_autoptr(ReportModel) model = report_model_new(recording, info);
-  g_autofree char *report = summary_json(model);
-  const StoredRun run = {.recording = recording, .info = info};
-  return run_directory_write(folder, &run, report, error);
+  return write_run(folder, recording, info, error);
 }
 
 static gboolean
@@ -99,6 +123,6 @@ import(int argc, char **argv, GError **error)
 const Command command_import = {
     .name = "import",
     .arguments = "KIND FILE -o DIR [--device N]",
-    .summary = "Make a run of what was measured: a memory snapshot",
+    .summary = "Make a run of what was measured: a memory snapshot, a profiler's trace",
     .run = import,
 };
