@@ -102,8 +102,8 @@ document_command() {
   esac
   (
     cd "$document" || exit 2
-    (exit "$status")
-    eval "$(cat "$document_step.command")"
+    eval "(exit $status)
+$(cat "$document_step.command")"
   ) >"$document_step.printed" 2>&1 </dev/null
   status=$?
   : >"$scratch/out"
