@@ -274,7 +274,9 @@ libhighwater_a_SOURCES += \
 
 # report
 libhighwater_a_SOURCES += \
+  src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
@@ -288,7 +290,13 @@ libhighwater_a_SOURCES += \
   src/report/network_summary_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
+  src/report/run_info_fields.c src/report/run_info_fields.h \
+  src/report/run_info_store.c src/report/run_info_store.h \
   src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stored_run.c src/report/stored_run.h \
+  src/report/run_tables.c src/report/run_tables.h \
+  src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/streams_table.c src/report/streams_table.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
   src/report/summary_json.c src/report/summary_json.h \
@@ -299,6 +307,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text_path.c \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
+  src/report/table_text.c src/report/table_text.h \
   src/report/timeline_table.c src/report/timeline_table.h
 
 # import
@@ -330,6 +339,7 @@ libhighwater_a_SOURCES += \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
   src/simulate/scenario.c src/simulate/scenario.h \
+  src/simulate/run_store.c src/simulate/run_store.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h
 
 # search

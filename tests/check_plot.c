@@ -43,22 +43,32 @@ count_files(const char *path)
   return count;
 }
 
+/* Takes the recording. */
+static gboolean
+write_recording(const char *path, Recording *recording, GError **error)
+{
+  RunInfo *info = run_info_new();
+  char document[] = "{}\n";
+  const StoredRun run = {
+      .recording = recording, .info = info, .network = document, .plan = document};
+  gboolean ok = run_directory_write(path, &run, document, error);
+  run_info_free(info);
+  recording_free(recording);
+  return ok;
+}
+
 static gboolean
 write_run(const char *path, GError **error)
 {
-  Recording *recording = fixture_recording();
-  const RunDocuments documents = {.report = "{}\n", .network = "{}\n", .plan = "{}\n"};
-  gboolean ok = run_directory_write(path, recording, &documents, error);
-  recording_free(recording);
-  return ok;
+  return write_recording(path, fixture_recording(), error);
 }
 
 /* ---- RUN folders ---- */
 
 START_TEST(a_run_holds_the_recording_the_table_and_the_inputs)
 {
-  static const char *const files[] = {"recording.json", "timeline.tsv", "report.json",
-                                      "network.json", "plan.json"};
+  static const char *const files[] = {"recording.json", "run.json",     "timeline.tsv",
+                                      "report.json",    "network.json", "plan.json"};
   g_autofree char *run = path_of("run");
   ck_assert(write_run(run, NULL));
   for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
@@ -223,8 +233,7 @@ START_TEST(a_run_that_ended_in_construction_is_drawn)
   g_array_set_size(recording->spans, 0);
   g_array_set_size(recording->steps, 0);
   g_array_set_size(recording->memory, 1);
-  ck_assert(run_directory_write(run, recording, &(RunDocuments){.report = "{}"}, NULL));
-  recording_free(recording);
+  ck_assert(write_recording(run, recording, NULL));
   Outcome outcome =
       highwater_plot((const char *const[]){"timeline", "run", "-o", "figure.svg", NULL});
   ck_assert_str_eq(outcome.err, "");
@@ -259,8 +268,7 @@ START_TEST(a_title_with_quotes_is_drawn_as_it_is)
   Recording *recording = fixture_recording();
   g_free(recording->title);
   recording->title = g_strdup("it's a \"title\" with_under^scores\nand lines");
-  ck_assert(run_directory_write(run, recording, &(RunDocuments){.report = "{}"}, NULL));
-  recording_free(recording);
+  ck_assert(write_recording(run, recording, NULL));
   Outcome outcome = highwater_plot((const char *const[]){"timeline", run, "-o", path, NULL});
   ck_assert_str_eq(outcome.err, "");
   g_autofree char *text = NULL;

@@ -718,7 +718,7 @@ static GString *
 table_of(const Recording *recording, guint max_changes, gboolean corners)
 {
   GString *table = g_string_new(NULL);
-  timeline_table(recording, &(TimelineStyle){max_changes, corners}, table);
+  timeline_table(recording, &(TimelineStyle){.max_changes = max_changes, .corners = corners}, table);
   return table;
 }
 

@@ -32,6 +32,11 @@ run run tiny --output folder
 keys <folder/recording.json >words
 grep -oE '"columns":\[[^]]*\]' folder/recording.json | tr -d '":[]' | sed 's/^columns//' | tr , '\n' >>words
 knows "a recording"
+run run tiny --output folder --set 'phases={"load": {"from": {"shard": 2}}}'
+keys <folder/run.json >words
+run run tiny --output folder --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
+keys <folder/run.json >>words
+knows "a run"
 run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
 keys <out >words
 knows "a replay"

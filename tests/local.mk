@@ -55,6 +55,7 @@ CHECKS = \
   tests/check_recording \
   tests/check_reports \
   tests/check_retain \
+  tests/check_run_store \
   tests/check_shared_link \
   tests/check_show \
   tests/check_specs \
@@ -76,6 +77,7 @@ tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tes
 tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
+tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
 SHELL_TESTS = \
@@ -125,7 +127,8 @@ FUZZERS = \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
-  tests/fuzz/fuzz_recording
+  tests/fuzz/fuzz_recording \
+  tests/fuzz/fuzz_run_info
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
@@ -136,6 +139,7 @@ tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_run_info_LDADD = $(FUZZ_LDADD)
 
 # Published measurements beside predictions, from the reference data; without them skipped.
 SCORES = tests/published/score

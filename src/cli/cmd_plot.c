@@ -30,7 +30,7 @@ timeline_settings(void)
 }
 
 static const FigureKind figure_kinds[] = {
-    {"timeline", RUN_TIMELINE, TIMELINE_FORMAT, timeline_settings},
+    {"timeline", RUN_TIMELINE, "# " TIMELINE_FORMAT ": ", timeline_settings},
 };
 
 static const FigureKind *

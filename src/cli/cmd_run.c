@@ -1,15 +1,13 @@
 /* cmd_run.c - highwater run: reads the command line, has the step simulated, writes the reports. */
-#include "base/json_document.h"
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cli/registry.h"
 #include "cli/run_options.h"
 #include "report/chrome_trace.h"
-#include "report/run_directory.h"
 #include "report/summary_json.h"
 #include "report/summary_text.h"
 #include "report/timeline_table.h"
-#include "spec/preset.h"
+#include "simulate/run_store.h"
 #include <stdio.h>
 #include <unistd.h>
 
@@ -40,35 +38,6 @@ check_output(const char *output, GError **error)
 }
 
 /* ---- output side ---- */
-
-/* An input as it was loaded, assignments applied.  It was parsed before.  Caller frees. */
-static char *
-input_copy(const InputText *input, char *const *assignments)
-{
-  g_autoptr(JsonDocument) document =
-      json_document_parse(input->name, input->text, input->length, NULL);
-  g_assert(document);
-  for (guint i = 0; assignments && assignments[i]; i++)
-    json_document_set(document, assignments[i], NULL);
-  char *text = cJSON_Print(json_document_root(document));
-  char *copy = g_strconcat(text, "\n", NULL);
-  cJSON_free(text);
-  return copy;
-}
-
-static gboolean
-write_output(const Options *options, const RunRequest *request, const RunResult *result,
-             const char *report, GError **error)
-{
-  if (!options->output)
-    return TRUE;
-  g_autofree char *network = input_copy(&request->inputs.network, NULL);
-  g_autofree char *plan = input_copy(&request->inputs.plan, request->inputs.assignments);
-  g_autofree char *cluster = input_copy(&request->inputs.cluster, NULL);
-  const RunDocuments documents = {
-      .report = report, .network = network, .plan = plan, .cluster = cluster};
-  return run_directory_write(options->output, result->recording, &documents, error);
-}
 
 static gboolean
 write_timeline(const Options *options, const RunResult *result, GError **error)
@@ -121,7 +90,7 @@ write_reports(const Options *options, const RunRequest *request, const RunResult
 {
   g_autofree char *json = options->json || options->output ? summary_json(model) : NULL;
   if (!write_timeline(options, result, error) || !write_chrome_trace(options, result, error) ||
-      !write_output(options, request, result, json, error))
+      (options->output && !run_store(options->output, request, result, json, error)))
     return FALSE;
   if (options->json)
     fputs(json, stdout);

@@ -17,19 +17,25 @@ count_runs(const RankSet *set)
 }
 
 void
-rank_set_append(RankSet *set, int rank)
+rank_set_append_run(RankSet *set, RankRun run)
 {
   if (set->runs == NULL)
     set->runs = g_array_new(FALSE, FALSE, sizeof(RankRun));
   guint n = set->runs->len;
+  g_assert(run.first <= run.last && (n == 0 || run.first > run_of(set, n - 1)->last + 1));
+  g_array_append_val(set->runs, run);
+}
+
+void
+rank_set_append(RankSet *set, int rank)
+{
+  guint n = count_runs(set);
   RankRun *last = n > 0 ? &g_array_index(set->runs, RankRun, n - 1) : NULL;
   g_assert(last == NULL || rank > last->last);
-  if (last != NULL && rank == last->last + 1) {
+  if (last != NULL && rank == last->last + 1)
     last->last = rank;
-    return;
-  }
-  RankRun run = {rank, rank};
-  g_array_append_val(set->runs, run);
+  else
+    rank_set_append_run(set, (RankRun){rank, rank});
 }
 
 void

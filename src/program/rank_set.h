@@ -15,6 +15,8 @@ typedef struct {
 
 /* Adds a rank above all that are in it. */
 void rank_set_append(RankSet *set, int rank);
+/* Adds ranks above all that are in it, not next to them. */
+void rank_set_append_run(RankSet *set, RankRun run);
 void rank_set_clear(RankSet *set);
 gint64 rank_set_size(const RankSet *set);
 gboolean rank_set_contains(const RankSet *set, int rank);

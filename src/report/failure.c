@@ -364,16 +364,23 @@ stuck_clear(gpointer data)
 }
 
 Failure *
-failure_new(const FailureInput *in)
+failure_empty(void)
 {
   Failure *failure = g_new0(Failure, 1);
-  failure->spec = in->plan->failure;
-  failure->time = in->time;
-  failure->micro_batches = in->plan->accumulation.steps;
   failure->reductions = g_array_new(FALSE, FALSE, sizeof(ReductionState));
   g_array_set_clear_func(failure->reductions, reduction_clear);
   failure->stuck = g_array_new(FALSE, FALSE, sizeof(StuckInfo));
   g_array_set_clear_func(failure->stuck, stuck_clear);
+  return failure;
+}
+
+Failure *
+failure_new(const FailureInput *in)
+{
+  Failure *failure = failure_empty();
+  failure->spec = in->plan->failure;
+  failure->time = in->time;
+  failure->micro_batches = in->plan->accumulation.steps;
   g_autoptr(GPtrArray) queues = queues_of(in->program, in->whole);
   g_autoptr(Reach) reach = reach_of(in, queues);
   count_micro_batches(failure, in);

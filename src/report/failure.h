@@ -82,6 +82,8 @@ gboolean failure_moment(const PlanSpec *plan, const Recording *whole, SimTime *t
                         GError **error);
 
 Failure *failure_new(const FailureInput *input);
+/* Nothing failed, nothing is lost; to be filled in. */
+Failure *failure_empty(void);
 void failure_free(Failure *failure);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Failure, failure_free)
 

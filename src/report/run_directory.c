@@ -1,13 +1,14 @@
 /* run_directory.c - writes a RUN beside its place, then renames it. */
 #include "report/run_directory.h"
 #include "base/output_file.h"
+#include "report/run_info_store.h"
 #include "report/timeline_table.h"
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <string.h>
 
-static const char *const file_names[] = {RUN_RECORDING,  RUN_TIMELINE, RUN_REPORT,
-                                         "network.json", "plan.json",  "cluster.json"};
+static const char *const file_names[] = {RUN_RECORDING, RUN_INFO, RUN_TIMELINE, RUN_REPORT,
+                                         RUN_NETWORK,   RUN_PLAN, RUN_CLUSTER};
 
 static gboolean
 is_our_file(const char *name)
@@ -55,19 +56,21 @@ write_document(const char *folder, const char *name, const char *text, GError **
 }
 
 static gboolean
-write_files(const char *folder, const Recording *recording, const RunDocuments *documents,
-            GError **error)
+write_files(const char *folder, const StoredRun *run, const char *report, GError **error)
 {
+  const RunAsked asked = {run->steps, run->rank, run->all_ranks, run->memory_limit};
   g_autofree char *path = g_build_filename(folder, RUN_RECORDING, NULL);
   const TimelineStyle style = {.max_changes = TIMELINE_FIGURE_CHANGES, .corners = TRUE};
   g_autoptr(GString) timeline = g_string_new(NULL);
-  timeline_table(recording, &style, timeline);
-  return recording_save(recording, path, error) &&
+  timeline_table(run->recording, &style, timeline);
+  g_autofree char *info = run_info_print(run->info, &asked);
+  return recording_save(run->recording, path, error) &&
+         write_document(folder, RUN_INFO, info, error) &&
          write_document(folder, RUN_TIMELINE, timeline->str, error) &&
-         write_document(folder, RUN_REPORT, documents->report, error) &&
-         write_document(folder, "network.json", documents->network, error) &&
-         write_document(folder, "plan.json", documents->plan, error) &&
-         write_document(folder, "cluster.json", documents->cluster, error);
+         write_document(folder, RUN_REPORT, report, error) &&
+         write_document(folder, RUN_NETWORK, run->network, error) &&
+         write_document(folder, RUN_PLAN, run->plan, error) &&
+         write_document(folder, RUN_CLUSTER, run->cluster, error);
 }
 
 static gboolean
@@ -97,8 +100,7 @@ move_into_place(const char *temporary, const char *path, GError **error)
 }
 
 gboolean
-run_directory_write(const char *given, const Recording *recording, const RunDocuments *documents,
-                    GError **error)
+run_directory_write(const char *given, const StoredRun *run, const char *report, GError **error)
 {
   g_autofree char *name = g_strdup(given);
   for (gsize end = strlen(name); end > 1 && name[end - 1] == G_DIR_SEPARATOR; end--)
@@ -113,8 +115,7 @@ run_directory_write(const char *given, const Recording *recording, const RunDocu
   g_autofree char *temporary = g_strconcat(path, ".XXXXXX", NULL);
   if (!g_mkdtemp_full(temporary, 0777))
     return fail(path, error);
-  if (write_files(temporary, recording, documents, error) &&
-      move_into_place(temporary, path, error))
+  if (write_files(temporary, run, report, error) && move_into_place(temporary, path, error))
     return TRUE;
   remove_run(temporary);
   return FALSE;

@@ -2,22 +2,22 @@
 #ifndef HIGHWATER_REPORT_RUN_DIRECTORY_H
 #define HIGHWATER_REPORT_RUN_DIRECTORY_H
 
-#include "record/recording.h"
+#include "report/stored_run.h"
 
-/* Its files beside the recording itself. */
+/* Its files. */
 #define RUN_RECORDING "recording.json"
+#define RUN_INFO "run.json" /* format of run_info_store.h */
 #define RUN_TIMELINE "timeline.tsv"
 #define RUN_REPORT "report.json"
-
-/* Documents to keep, borrowed; a NULL one is left out. */
-typedef struct {
-  const char *report;                   /* as `run --json` prints it */
-  const char *network, *plan, *cluster; /* the inputs as they were loaded, overrides applied */
-} RunDocuments;
+#define RUN_NETWORK "network.json"
+#define RUN_PLAN "plan.json"
+#define RUN_CLUSTER "cluster.json"
 
 /* Writes a RUN whole or not at all: into a new folder beside path, then renamed.  A RUN that is
- * there is replaced; anything else that is there is refused. */
-gboolean run_directory_write(const char *path, const Recording *recording,
-                             const RunDocuments *documents, GError **error);
+ * there is replaced; anything else that is there is refused.  Of the run, which is borrowed, folder
+ * means nothing and documents that are NULL are left out; report is as `run --json` prints it,
+ * NULL: left out. */
+gboolean run_directory_write(const char *path, const StoredRun *run, const char *report,
+                             GError **error);
 
 #endif

@@ -1,5 +1,6 @@
 /* summary.c - the verdict, the peak, the steps and their phases: a ReportModel from a Recording. */
 #include "report/summary.h"
+#include "report/block_passes.h"
 #include "report/summary_parts.h"
 #include <string.h>
 
@@ -144,20 +145,6 @@ collect_steps(ReportModel *model)
   }
 }
 
-/* Length of a module path up to and with its first component that is a number. */
-static gsize
-block_length(const char *path)
-{
-  const char *component = path;
-  while (*component) {
-    gsize length = strcspn(component, ".");
-    if (length > 0 && strspn(component, "0123456789") == length)
-      return (gsize) (component - path) + length;
-    component += length + (component[length] == '.');
-  }
-  return strlen(path);
-}
-
 static int
 compare_module_bytes(gconstpointer a, gconstpointer b)
 {
@@ -175,7 +162,7 @@ sum_modules_at_peak(ReportModel *model)
   for (guint i = 0; live && i < live->len; i++) {
     const LiveTensor *tensor = &g_array_index(live, LiveTensor, i);
     const char *path = tensor->module < 0 ? "" : recording_text(model->recording, tensor->module);
-    g_autofree char *block = g_strndup(path, block_length(path));
+    g_autofree char *block = g_strndup(path, block_path_length(path));
     gpointer found;
     if (g_hash_table_lookup_extended(positions, block, NULL, &found)) {
       g_array_index(model->modules_at_peak, ModuleBytes, GPOINTER_TO_UINT(found)).bytes +=

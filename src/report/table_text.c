@@ -1,0 +1,69 @@
+/* table_text.c - the cells of tables that gnuplot and other readers of columns take. */
+#include "report/table_text.h"
+#include <string.h>
+
+static void
+append_printable(GString *out, const char *text)
+{
+  for (; *text; text++)
+    g_string_append_c(out, g_ascii_iscntrl(*text) ? ' ' : *text == '"' ? '\'' : *text);
+}
+
+void
+table_begin(GString *out, const char *format, const char *title)
+{
+  g_string_append_printf(out, "# %s: ", format);
+  for (; *title; title++)
+    g_string_append_c(out, g_ascii_iscntrl(*title) ? ' ' : *title);
+  g_string_append(out, "\n");
+}
+
+void
+table_block(GString *out, const char *name, const char *columns)
+{
+  g_string_append_printf(out, "\n\n# %s\n# %s\n", name, columns);
+}
+
+/* A table is a few million numbers; printf is slow at them. */
+void
+table_number(GString *out, gint64 number)
+{
+  char digits[24];
+  char *start = digits + sizeof digits;
+  guint64 rest = number < 0 ? -(guint64) number : (guint64) number;
+  do
+    *--start = (char) ('0' + rest % 10);
+  while ((rest /= 10) > 0);
+  if (number < 0)
+    *--start = '-';
+  g_string_append_len(out, start, digits + sizeof digits - start);
+}
+
+void
+table_time(GString *out, SimTime time)
+{
+  char digits[9];
+  gint64 rest = time % 1000000000;
+  for (int i = 8; i >= 0; i--, rest /= 10)
+    digits[i] = (char) ('0' + rest % 10);
+  table_number(out, time / 1000000000);
+  g_string_append_c(out, '.');
+  g_string_append_len(out, digits, sizeof digits);
+}
+
+void
+table_word(GString *out, const char *text)
+{
+  if (!text || !*text) {
+    g_string_append_c(out, '-');
+    return;
+  }
+  gboolean blank = FALSE;
+  for (const char *c = text; *c && !blank; c++)
+    blank = *c == ' ' || *c == '#' || g_ascii_iscntrl(*c);
+  if (blank)
+    g_string_append_c(out, '"');
+  append_printable(out, text);
+  if (blank)
+    g_string_append_c(out, '"');
+}
