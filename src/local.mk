@@ -335,6 +335,8 @@ libhighwater_a_SOURCES += \
 # simulate
 libhighwater_a_SOURCES += \
   src/simulate/prefetch_cost.c src/simulate/prefetch_cost.h \
+  src/simulate/process_memory.c src/simulate/process_memory.h \
+  src/simulate/program_run.c src/simulate/program_run.h \
   src/simulate/run_facts.c src/simulate/run_facts.h \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \

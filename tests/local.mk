@@ -86,6 +86,7 @@ SHELL_TESTS = \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
+  tests/cli/program.sh \
   tests/cli/replay.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
