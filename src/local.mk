@@ -34,6 +34,7 @@ COMMANDS = \
   src/cli/cmd_lower.c \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
+  src/cli/cmd_report.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c \
   src/cli/cmd_calibrate.c
@@ -408,4 +409,5 @@ libhighwater_a_SOURCES += \
   src/cli/estimate_print.c \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
+  src/cli/report_output.c src/cli/report_output.h \
   src/cli/run_options.c src/cli/run_options.h

@@ -88,6 +88,7 @@ SHELL_TESTS = \
   tests/cli/networks.sh \
   tests/cli/program.sh \
   tests/cli/replay.sh \
+  tests/cli/report.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/usage.sh \

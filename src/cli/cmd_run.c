@@ -2,14 +2,13 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cli/registry.h"
+#include "cli/report_output.h"
 #include "cli/run_options.h"
 #include "report/chrome_trace.h"
 #include "report/summary_json.h"
-#include "report/summary_text.h"
 #include "report/timeline_table.h"
 #include "simulate/run_store.h"
 #include <stdio.h>
-#include <unistd.h>
 
 /* The command line as given. */
 typedef struct {
@@ -60,24 +59,10 @@ write_chrome_trace(const Options *options, const RunResult *result, GError **err
   return output_file_write(options->chrome_trace, trace->str, trace->len, error);
 }
 
-/* Colour when a person looks and wants it (https://no-color.org). */
-static gboolean
-wants_colour(void)
-{
-  const char *terminal = g_getenv("TERM");
-  const char *no_colour = g_getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) && terminal && !g_str_equal(terminal, "dumb") &&
-         !(no_colour && *no_colour);
-}
-
 static void
 print_text(const Options *options, const ReportModel *model)
 {
-  const TextStyle style = {
-      .verbose = options->verbose,
-      .colour = wants_colour(),
-      .ascii = !g_get_charset(NULL),
-  };
+  const TextStyle style = report_style(options->verbose, FALSE);
   g_autoptr(GString) text = g_string_new(NULL);
   summary_text(model, &style, text);
   fputs(text->str, stdout);
