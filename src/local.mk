@@ -37,6 +37,7 @@ COMMANDS = \
   src/cli/cmd_report.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c \
+  src/cli/cmd_sweep.c \
   src/cli/cmd_calibrate.c
 
 MAKE_REGISTRY = $(AM_V_GEN)$(MKDIR_P) $(@D) && $(SHELL) $(top_srcdir)/src/make-registry.sh
@@ -85,6 +86,7 @@ libhighwater_a_SOURCES += \
 
 # spec
 libhighwater_a_SOURCES += \
+  src/spec/checkpoint_spec.c src/spec/checkpoint_spec.h \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
   src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
@@ -283,8 +285,15 @@ libhighwater_a_SOURCES += \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
   src/report/failure_text.c \
+  src/report/gathers.c src/report/gathers.h \
+  src/report/gathers_table.c src/report/gathers_table.h \
   src/report/gnuplot.c src/report/gnuplot.h \
+  src/report/group_paths.c src/report/group_paths.h \
+  src/report/groups_table.c src/report/groups_table.h \
   src/report/interval_set.c src/report/interval_set.h \
+  src/report/lifetimes.c src/report/lifetimes.h \
+  src/report/lifetimes_table.c src/report/lifetimes_table.h \
+  src/report/memory_table.c src/report/memory_table.h \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
@@ -297,6 +306,7 @@ libhighwater_a_SOURCES += \
   src/report/stored_run.c src/report/stored_run.h \
   src/report/run_tables.c src/report/run_tables.h \
   src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stream_clock.c src/report/stream_clock.h \
   src/report/streams_table.c src/report/streams_table.h \
   src/report/summary.c src/report/summary.h \
   src/report/summary_groups.c \
@@ -348,7 +358,22 @@ libhighwater_a_SOURCES += \
 # search
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
-  src/search/trials.c src/search/trials.h
+  src/search/equivalence.c src/search/equivalence.h \
+  src/search/equivalence_text.c \
+  src/search/gradient_flow.c src/search/gradient_flow.h \
+  src/search/gradient_sets.c src/search/gradient_sets.h \
+  src/search/sweep.c src/search/sweep.h \
+  src/search/sweep_comparison.c src/search/sweep_comparison.h \
+  src/search/sweep_directory.c src/search/sweep_directory.h \
+  src/search/sweep_evidence.c src/search/sweep_evidence.h \
+  src/search/sweep_facts.c src/search/sweep_facts.h \
+  src/search/sweep_judge.c \
+  src/search/sweep_results.c src/search/sweep_results.h \
+  src/search/sweep_row.c src/search/sweep_row.h \
+  src/search/sweep_run.c src/search/sweep_run.h \
+  src/search/sweep_text.c src/search/sweep_text.h \
+  src/search/trials.c src/search/trials.h \
+  src/search/vary.c src/search/vary.h
 
 # calibrate
 libhighwater_a_SOURCES += \
@@ -407,6 +432,8 @@ libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
+  src/cli/interrupts.c src/cli/interrupts.h \
+  src/cli/progress_line.c src/cli/progress_line.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/report_output.c src/cli/report_output.h \

@@ -6,8 +6,6 @@
 #include "simulate/program_run.h"
 #include "spec/preset.h"
 
-enum { MAX_STEPS = 10000 };
-
 RunOptions
 run_options_default(void)
 {
@@ -114,7 +112,7 @@ run_options_read(const RunOptions *options, const char *command, const char *net
   request->rank = options->rank;
   request->all_ranks = options->all_ranks;
   request->inputs.assignments = options->assignments;
-  return check_range(command, "--steps", options->steps, 1, MAX_STEPS, error) &&
+  return check_range(command, "--steps", options->steps, 1, RUN_STEPS_MOST, error) &&
          check_range(command, "--rank", options->rank, 0, G_MAXINT, error) &&
          read_memory_limit(command, options->memory_limit, &request->memory_limit, error) &&
          check_standard_input(command, (const char *const[]){network, options->plan, cluster}, 3,

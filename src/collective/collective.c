@@ -243,3 +243,18 @@ collective_duration(const ClusterSpec *cluster, CollectiveKind kind, GroupShape 
     return (SimTime) (measured_time_ns(table, bytes) + 0.5);
   return (SimTime) (best_line(cluster, kind, shape, bytes, &best) + 0.5);
 }
+
+SimTime
+collective_startup(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape, gint64 bytes)
+{
+  const CollectiveTable *table = measured_table(cluster, kind, shape);
+  SimTime whole = collective_duration(cluster, kind, shape, bytes);
+
+  if (shape.ranks <= 1 || bytes <= 0)
+    return 0;
+  if (table)
+    return MIN(whole, (SimTime) (measured_cost(table, 1).latency_ns + 0.5));
+  CollectiveLine line = {0};
+  collective_line(cluster, collective_best_line(cluster, kind, shape, bytes), kind, shape, &line);
+  return MIN(whole, (SimTime) (line.alpha_ns + 0.5));
+}

@@ -54,6 +54,12 @@ typedef struct {
 } CollectiveCost;
 CollectiveCost collective_cost(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape);
 
+/* What a message pays before its bytes count, the same for every size on its line: alpha of the
+ * line that is fastest for it; where its time is from a measured table, that of the table's
+ * smallest message.  One rank, or no bytes: 0.  Never more than the duration. */
+SimTime collective_startup(const ClusterSpec *cluster, CollectiveKind kind, GroupShape shape,
+                           gint64 bytes);
+
 /* Duration alone on its links, from the cluster's measured table for it if there is one.  One rank,
  * or no bytes: 0, NCCL launches nothing.  Monotone in bytes; never less than the latency, nor than
  * factor * bytes / busbw. */

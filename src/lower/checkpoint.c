@@ -31,7 +31,8 @@ checkpoint_frame_new(const Tape *t, int block, Place place, int n, const TensorR
   memcpy(frame->argument, args, sizeof(TensorRef) * (gsize) n);
   frame->recomputed = g_array_new(FALSE, FALSE, sizeof(TensorRef));
   frame->kept = g_array_new(FALSE, FALSE, sizeof(TensorRef));
-  frame->selective = t->x->plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP;
+  frame->selective =
+      checkpoint_spec_of_block(&t->x->plan->checkpointing, block) == CHECKPOINT_SELECTIVE_OP;
   return frame;
 }
 

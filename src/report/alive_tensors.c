@@ -29,13 +29,27 @@ append_masked(GString *out, const char *path)
   g_string_append(out, path + length);
 }
 
-/* Module and what, unless what says the module.  Caller frees. */
+/* Do all tensors of a block count as one? */
+static gboolean
+is_state(Category category)
+{
+  return category == CATEGORY_PARAMETER || category == CATEGORY_OPTIMIZER_STATE ||
+         category == CATEGORY_SHARDED_GRADIENT || category == CATEGORY_UNSHARDED_PARAMETER ||
+         category == CATEGORY_UNSHARDED_GRADIENT;
+}
+
+/* The block of states; of others module and what, unless what says the module.  Caller frees. */
 static char *
 name_of(const Recording *recording, const LiveTensor *tensor)
 {
   const char *module = tensor->module < 0 ? "" : recording_text(recording, tensor->module);
   const char *what = tensor->what < 0 ? "" : recording_text(recording, tensor->what);
   GString *name = g_string_new(NULL);
+  if (*module && is_state(tensor->category)) {
+    g_autofree char *block = g_strndup(module, block_path_length(module));
+    append_masked(name, block);
+    return g_string_free(name, FALSE);
+  }
   if (*module && !g_str_has_prefix(what, module)) {
     append_masked(name, module);
     g_string_append_c(name, ' ');

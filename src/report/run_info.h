@@ -67,6 +67,12 @@ typedef struct {
   gint64 peak_reserved;   /* bytes, of all ranks and steps */
 } RanksInfo;
 
+/* What a step's collectives pay to begin. */
+typedef struct {
+  gint64 collectives; /* among several ranks */
+  gint64 time;        /* ns: the sum of their latencies (alpha), which no number of bytes changes */
+} StartupInfo;
+
 /* Prefetching under a memory budget, beside the framework's own prefetching. */
 typedef struct {
   gint64 budget;                 /* bytes; 0: none is given, and nothing below is known */
@@ -112,6 +118,7 @@ typedef struct {
   Failure *failure;      /* of a rank, which ended the run; NULL: none */
 
   RanksInfo ranks;
+  StartupInfo startup; /* of the last step */
   PrefetchInfo prefetch;
   int rank;              /* the rank that the Recording describes */
   int rank_without_room; /* another rank that runs out of memory, or -1 */

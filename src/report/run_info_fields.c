@@ -109,6 +109,12 @@ static const InfoField prefetch_fields[] = {
     END,
 };
 
+static const InfoField startup_fields[] = {
+    FIELD(INFO_COUNT, StartupInfo, collectives, "collectives"),
+    FIELD(INFO_COUNT, StartupInfo, time, "time_ns"),
+    END,
+};
+
 /* ---- a failure ---- */
 
 static const InfoField at_fields[] = {
@@ -210,6 +216,7 @@ const InfoField run_info_fields[] = {
     FIELD(INFO_COUNT, RunInfo, repeated_steps, "repeated_steps"),
     INSIDE(INFO_FAILURE, RunInfo, failure, "failure", failure_fields),
     INSIDE(INFO_OBJECT, RunInfo, ranks, "ranks", ranks_fields),
+    INSIDE(INFO_OBJECT, RunInfo, startup, "startup", startup_fields),
     INSIDE(INFO_OBJECT, RunInfo, prefetch, "prefetch", prefetch_fields),
     FIELD(INFO_COUNT, RunInfo, rank, "rank"),
     FIELD(INFO_SIGNED, RunInfo, rank_without_room, "rank_without_room"),

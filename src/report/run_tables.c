@@ -1,5 +1,9 @@
 /* run_tables.c - the tables of a run by name. */
 #include "report/run_tables.h"
+#include "report/gathers_table.h"
+#include "report/groups_table.h"
+#include "report/lifetimes_table.h"
+#include "report/memory_table.h"
 #include "report/streams_table.h"
 #include "report/timeline_table.h"
 
@@ -52,6 +56,23 @@ const RunTable run_tables[] = {
      .file = "streams.tsv",
      .summary = "what each stream and the host did, when",
      .write = streams_table},
+    {.name = "lifetimes",
+     .file = "lifetimes.tsv",
+     .summary = "when a module's parameters and gradients are there, whole and sharded",
+     .of_module = TRUE,
+     .write = lifetimes_table},
+    {.name = "memory",
+     .file = "memory.tsv",
+     .summary = "memory by category at rest and at the peak",
+     .write = memory_table},
+    {.name = "groups",
+     .file = "groups.tsv",
+     .summary = "groups of parameters, and when each was gathered and needed",
+     .write = groups_table},
+    {.name = "gathers",
+     .file = "gathers.tsv",
+     .summary = "each all-gather: issued, begun, ready, needed, and how long it was waited for",
+     .write = gathers_table},
     {0},
 };
 

@@ -1,5 +1,6 @@
 /* summary_groups.c - what each group gathers and computes in the last complete step, from its
  * spans. */
+#include "report/group_paths.h"
 #include "report/summary_parts.h"
 #include <string.h>
 
@@ -19,38 +20,6 @@ typedef struct {
   guint8 *pass_of_range;   /* by position in ranges */
 } GroupWalk;
 
-/* Modules first: a group that is named like a module of another keeps its name. */
-static GHashTable *
-positions_of_groups(const RunInfo *info)
-{
-  GHashTable *positions = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; i < info->groups->len; i++) {
-    const GPtrArray *modules = g_array_index(info->groups, GroupInfo, i).modules;
-    for (guint j = 0; j < modules->len; j++)
-      g_hash_table_insert(positions, g_ptr_array_index(modules, j), GUINT_TO_POINTER(i));
-  }
-  for (guint i = 0; i < info->groups->len; i++)
-    g_hash_table_insert(positions, g_array_index(info->groups, GroupInfo, i).name,
-                        GUINT_TO_POINTER(i));
-  return positions;
-}
-
-/* The group of that name, or of the longest module path that it lies under. */
-static gint32
-find_group(GHashTable *positions, const char *name)
-{
-  g_autofree char *path = g_strdup(name);
-  for (;;) {
-    gpointer found;
-    if (g_hash_table_lookup_extended(positions, path, NULL, &found))
-      return (gint32) GPOINTER_TO_UINT(found);
-    if (*path == '\0')
-      return GROUP_NONE;
-    char *dot = strrchr(path, '.');
-    *(dot ? dot : path) = '\0';
-  }
-}
-
 /* The group that a kernel computes for, or that a collective serves. */
 static gint32
 group_of(GroupWalk *walk, const Span *span)
@@ -59,7 +28,8 @@ group_of(GroupWalk *walk, const Span *span)
     return GROUP_NONE;
   gint32 *known = &walk->group_of_string[span->module];
   if (*known == GROUP_UNKNOWN)
-    *known = find_group(walk->positions, recording_text(walk->model->recording, span->module));
+    *known =
+        group_paths_find(walk->positions, recording_text(walk->model->recording, span->module));
   return *known;
 }
 
@@ -169,7 +139,7 @@ summary_groups(ReportModel *model)
       .step = step,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute_done = step->start,
-      .positions = positions_of_groups(model->info),
+      .positions = group_paths_new(model->info),
       .group_of_string = g_new(gint32, recording->strings->len),
       .pass_of_range = passes_of_ranges(recording, step->index),
   };

@@ -305,8 +305,10 @@ add_beyond(cJSON *report, const ReportModel *model)
 }
 
 static void
-add_time(cJSON *report, const TimeSummary *time)
+add_time(cJSON *report, const ReportModel *model)
 {
+  const TimeSummary *time = &model->time;
+  const StartupInfo *startup = &model->info->startup;
   const struct {
     const char *key;
     gboolean known;
@@ -322,6 +324,7 @@ add_time(cJSON *report, const TimeSummary *time)
       {"compute_contention_s", time->is_split, time->compute_contention},
       {"rate_limiter_s", time->is_split, time->rate_limited},
       {"allocator_s", time->is_split, time->allocator},
+      {"startup_s", time->known && startup->collectives > 0, startup->time},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
@@ -514,7 +517,7 @@ summary_json(const ReportModel *model)
   add_steps(report, model);
   json_add_int(report, "repeated_steps", info->repeated_steps);
   add_beyond(report, model);
-  add_time(report, &model->time);
+  add_time(report, model);
   add_critical_path(report, model);
   add_communication(report, model);
   add_host_copies(report, &model->copies);

@@ -198,27 +198,37 @@ add_communicators(RunInfo *info, const ClusterSpec *cluster, const Program *prog
   }
 }
 
-/* ---- all ---- */
-
-static char *
-checkpointing_text(const PlanSpec *plan)
+/* What the last step's collectives pay to begin; what comes beyond the step is not its own. */
+static StartupInfo
+step_startup(const ClusterSpec *cluster, const Program *program)
 {
-  switch (plan->checkpointing.policy) {
-  case CHECKPOINT_EVERY_N:
-    return g_strdup_printf("every %d", plan->checkpointing.every);
-  case CHECKPOINT_FRACTION:
-    return g_strdup_printf("%.3g of the blocks", plan->checkpointing.fraction);
-  default:
-    return g_strdup(plan_checkpoint_policy_name(plan->checkpointing.policy));
+  StartupInfo startup = {0};
+  const OpList *list = program_step(program, program->steps - 1);
+  for (guint i = 0; i < list->ops->len; i++) {
+    const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+    if (op->kind == PROGRAM_RANGE_PUSH && op->b == RANGE_BEYOND)
+      break;
+    if (op->kind != PROGRAM_COLLECTIVE)
+      continue;
+    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
+    const Communicator *over =
+        &g_array_index(program->communicators, Communicator, c->communicator);
+    GroupShape shape = group_shape(cluster, over->ranks, over->stride);
+    startup.collectives += over->ranks > 1;
+    if (cluster->device->clock == CLOCK_RUNNING)
+      startup.time += collective_startup(cluster, (CollectiveKind) c->kind, shape, c->bytes);
   }
+  return startup;
 }
+
+/* ---- all ---- */
 
 static void
 fill_plan(RunInfo *info, const Scenario *s)
 {
   const PlanSpec *plan = s->plan;
   info->strategy = g_strdup(plan->strategy);
-  info->checkpointing = checkpointing_text(plan);
+  info->checkpointing = checkpoint_spec_text(&plan->checkpointing);
   info->compile = plan->compile_per_block ? "per_block" : "none";
   info->shard = plan->shard;
   info->replicate = plan->replicate;
@@ -265,6 +275,7 @@ run_facts_machine(RunInfo *info, const ClusterSpec *c, const Program *program, i
   run_info_add_constant(info, fabric, ORIGIN_DEFAULT);
   add_communicators(info, c, program);
   add_measured(info, c, program);
+  info->startup = step_startup(c, program);
 }
 
 RunInfo *

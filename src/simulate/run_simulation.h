@@ -7,6 +7,9 @@
 #include "report/run_info.h"
 #include "simulate/scenario.h"
 
+/* Most steps of a run. */
+#define RUN_STEPS_MOST 10000
+
 typedef struct {
   ScenarioInputs inputs;
   int steps, rank;

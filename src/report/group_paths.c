@@ -1,0 +1,34 @@
+/* group_paths.c - which group a module, or what is named like it, belongs to. */
+#include "report/group_paths.h"
+#include <string.h>
+
+/* Modules first: a group that is named like a module of another keeps its name. */
+GHashTable *
+group_paths_new(const RunInfo *info)
+{
+  GHashTable *positions = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < info->groups->len; i++) {
+    const GPtrArray *modules = g_array_index(info->groups, GroupInfo, i).modules;
+    for (guint j = 0; j < modules->len; j++)
+      g_hash_table_insert(positions, g_ptr_array_index(modules, j), GUINT_TO_POINTER(i));
+  }
+  for (guint i = 0; i < info->groups->len; i++)
+    g_hash_table_insert(positions, g_array_index(info->groups, GroupInfo, i).name,
+                        GUINT_TO_POINTER(i));
+  return positions;
+}
+
+gint32
+group_paths_find(GHashTable *paths, const char *name)
+{
+  g_autofree char *path = g_strdup(name);
+  for (;;) {
+    gpointer found;
+    if (g_hash_table_lookup_extended(paths, path, NULL, &found))
+      return (gint32) GPOINTER_TO_UINT(found);
+    if (*path == '\0')
+      return -1;
+    char *dot = strrchr(path, '.');
+    *(dot ? dot : path) = '\0';
+  }
+}

@@ -1,0 +1,59 @@
+/* stream_clock.c - when a stream comes to what the host does at a moment. */
+#include "report/stream_clock.h"
+
+typedef struct {
+  SimTime issued, start;
+} Tick;
+
+struct _StreamClock {
+  GArray *ticks; /* Tick, by issued; starts rise with them, since a stream works in order */
+  SimTime done;
+};
+
+static int
+by_issue(gconstpointer a, gconstpointer b)
+{
+  const Tick *x = a, *y = b;
+  return x->issued != y->issued ? (x->issued > y->issued) - (x->issued < y->issued)
+                                : (x->start > y->start) - (x->start < y->start);
+}
+
+StreamClock *
+stream_clock_new(const Recording *recording, int stream)
+{
+  StreamClock *clock = g_new0(StreamClock, 1);
+  clock->ticks = g_array_new(FALSE, FALSE, sizeof(Tick));
+  for (guint i = 0; i < recording->spans->len; i++) {
+    const Span *span = &g_array_index(recording->spans, Span, i);
+    if (span->stream != stream || span->issued == 0)
+      continue;
+    const Tick tick = {span->issued, span->start};
+    g_array_append_val(clock->ticks, tick);
+    clock->done = MAX(clock->done, span->end);
+  }
+  g_array_sort(clock->ticks, by_issue);
+  return clock;
+}
+
+void
+stream_clock_free(StreamClock *clock)
+{
+  g_array_unref(clock->ticks);
+  g_free(clock);
+}
+
+SimTime
+stream_clock_at(const StreamClock *clock, SimTime host)
+{
+  guint low = 0, high = clock->ticks->len;
+  while (low < high) {
+    guint middle = low + (high - low) / 2;
+    if (g_array_index(clock->ticks, Tick, middle).issued < host)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  SimTime next =
+      low < clock->ticks->len ? g_array_index(clock->ticks, Tick, low).start : clock->done;
+  return MAX(next, host);
+}
