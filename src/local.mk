@@ -33,6 +33,7 @@ COMMANDS = \
   src/cli/cmd_show.c \
   src/cli/cmd_lower.c \
   src/cli/cmd_estimate.c \
+  src/cli/cmd_explain.c \
   src/cli/cmd_list.c \
   src/cli/cmd_report.c \
   src/cli/cmd_plot.c \
@@ -290,6 +291,10 @@ libhighwater_a_SOURCES += \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/group_paths.c src/report/group_paths.h \
   src/report/groups_table.c src/report/groups_table.h \
+  src/report/failure_story.c \
+  src/report/gnuplot.c src/report/gnuplot.h \
+  src/report/group_lookup.c src/report/group_lookup.h \
+  src/report/host_places.c src/report/host_places.h \
   src/report/interval_set.c src/report/interval_set.h \
   src/report/lifetimes.c src/report/lifetimes.h \
   src/report/lifetimes_table.c src/report/lifetimes_table.h \
@@ -298,6 +303,14 @@ libhighwater_a_SOURCES += \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
   src/report/network_summary_text.c \
+  src/report/numbered_path.c src/report/numbered_path.h \
+  src/report/peak_story.c src/report/peak_story.h \
+  src/report/peak_story_groups.c \
+  src/report/peak_story_json.c \
+  src/report/peak_story_parts.h \
+  src/report/peak_story_print.h \
+  src/report/peak_story_rows.c \
+  src/report/peak_story_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
   src/report/run_info_fields.c src/report/run_info_fields.h \
@@ -338,6 +351,7 @@ libhighwater_a_SOURCES += \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
   src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
+  src/import/oom_message.c src/import/oom_message.h \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
@@ -374,6 +388,13 @@ libhighwater_a_SOURCES += \
   src/search/sweep_text.c src/search/sweep_text.h \
   src/search/trials.c src/search/trials.h \
   src/search/vary.c src/search/vary.h
+  src/search/explanation.c src/search/explanation.h \
+  src/search/oom_findings.c src/search/oom_findings.h \
+  src/search/oom_search.c src/search/oom_search.h \
+  src/search/remedies.c src/search/remedies.h \
+  src/search/remedy_kinds.c src/search/remedy_kinds.h \
+  src/search/remedy_split.c \
+  src/search/trials.c src/search/trials.h
 
 # calibrate
 libhighwater_a_SOURCES += \
@@ -434,6 +455,8 @@ libhighwater_a_SOURCES += \
   src/cli/estimate_print.c \
   src/cli/interrupts.c src/cli/interrupts.h \
   src/cli/progress_line.c src/cli/progress_line.h \
+  src/cli/explain_message.c \
+  src/cli/explain_print.c src/cli/explain_print.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/report_output.c src/cli/report_output.h \

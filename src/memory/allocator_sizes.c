@@ -82,6 +82,12 @@ allocator_request(const AllocatorConfig *config, gint64 bytes, int stream)
   };
 }
 
+gint64
+allocator_segment_bytes(const AllocatorConfig *config, gint64 bytes)
+{
+  return allocator_request(config, bytes, 0).segment_bytes;
+}
+
 gboolean
 allocator_should_split(const AllocatorConfig *config, const Block *block, gint64 bytes)
 {

@@ -99,6 +99,10 @@ typedef struct {
   gint64 reserved_bytes;
 } AllocatorFailure;
 
+/* What cudaMalloc is asked for when no free block does for a request of bytes > 0: the figure of
+ * PyTorch's message when it fails. */
+gint64 allocator_segment_bytes(const AllocatorConfig *config, gint64 bytes);
+
 /* host may be NULL. */
 CachingAllocator *caching_allocator_new(const AllocatorConfig *config, const AllocatorHost *host);
 void caching_allocator_free(CachingAllocator *allocator);

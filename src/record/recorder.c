@@ -65,6 +65,7 @@ recorder_reserve(Recorder *recorder, guint memory, guint ranges, guint spans)
   reserve(recorder->recording->memory, memory);
   reserve(recorder->births, memory);
   reserve(recorder->recording->ranges, ranges);
+  reserve(recorder->recording->range_events, ranges);
   reserve(recorder->recording->spans, spans);
 }
 
@@ -190,8 +191,10 @@ recorder_begin_step(Recorder *recorder, SimTime time)
                      .peak_allocated = level.allocated,
                      .peak_reserved = level.reserved};
   g_array_append_val(recorder->recording->steps, step);
-  if (recorder->only_peaks) /* no range is open between steps */
+  if (recorder->only_peaks) { /* no range is open between steps */
     g_array_set_size(recorder->recording->ranges, 0);
+    g_array_set_size(recorder->recording->range_events, 0);
+  }
   recorder->retries_before = level.retries;
   MemoryEvent now = {.time = time,
                      .allocated_after = level.allocated,
@@ -242,7 +245,9 @@ recorder_push(Recorder *recorder, SimTime time, const Range *range)
     frame.module = range->module >= 0 ? range->module : range->name;
   }
   frame.range = recorder->recording->ranges->len;
+  gint32 events = (gint32) recorder->recording->memory->len;
   APPEND(recorder->recording->ranges, Range, opened);
+  APPEND(recorder->recording->range_events, RangeEvents, ((RangeEvents){events, events}));
   APPEND(recorder->frames, Frame, frame);
 }
 
@@ -276,6 +281,9 @@ recorder_pop(Recorder *recorder, SimTime time)
   range->end = time;
   if (range->kind == RECORDED_PHASE)
     range->end_allocated = read_level(recorder).allocated;
+  const Frame *frame = &g_array_index(recorder->frames, Frame, recorder->frames->len - 1);
+  g_array_index(recorder->recording->range_events, RangeEvents, frame->range).end =
+      (gint32) recorder->recording->memory->len;
   g_array_set_size(recorder->frames, recorder->frames->len - 1);
 }
 

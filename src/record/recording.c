@@ -15,6 +15,7 @@ recording_new(void)
   recording->memory = g_array_new(FALSE, FALSE, sizeof(MemoryEvent));
   recording->segments = g_array_new(FALSE, FALSE, sizeof(SegmentEvent));
   recording->ranges = g_array_new(FALSE, FALSE, sizeof(Range));
+  recording->range_events = g_array_new(FALSE, FALSE, sizeof(RangeEvents));
   recording->steps = g_array_new(FALSE, FALSE, sizeof(StepRecord));
   recording->beyond = g_array_new(FALSE, FALSE, sizeof(BeyondRecord));
   recording->cached = g_array_new(FALSE, FALSE, sizeof(gint64));
@@ -40,6 +41,7 @@ recording_free(Recording *recording)
   g_array_unref(recording->memory);
   g_array_unref(recording->segments);
   g_array_unref(recording->ranges);
+  g_array_unref(recording->range_events);
   g_array_unref(recording->steps);
   g_array_unref(recording->beyond);
   g_array_unref(recording->cached);

@@ -64,6 +64,12 @@ typedef struct {
   gint64 start_allocated, end_allocated, peak_allocated, peak_reserved;
 } Range;
 
+/* Which memory events happened while a range was open: first to end - 1, indices into memory. Times
+ * do not tell: a host does much in no time. */
+typedef struct {
+  gint32 first, end;
+} RangeEvents;
+
 /* Steps follow each other without draining the device: a step starts when the host begins to issue
  * it, which may be before the end of the previous one.  Its duration is recording_step_duration().
  */
@@ -118,6 +124,8 @@ typedef struct {
   GArray *steps;      /* StepRecord */
   GArray *beyond;     /* BeyondRecord, by start */
   GArray *cached;     /* gint64 per stream: bytes cached (reserved, not active) at the end */
+  /* RangeEvents, parallel to ranges; empty: not known */
+  GArray *range_events;
   PeakRecord peak;
   OutOfMemoryRecord out_of_memory;
   gint64 capacity_bytes; /* limit of the allocator */

@@ -71,6 +71,23 @@ check_ranges(const Recording *recording)
 }
 
 static char *
+check_range_events(const Recording *recording)
+{
+  const GArray *all = recording->range_events;
+  if (all->len != 0 && all->len != recording->ranges->len)
+    return g_strdup("has not one row a range");
+  gint32 before = 0;
+  for (guint i = 0; i < all->len; i++) {
+    const RangeEvents *events = &g_array_index(all, RangeEvents, i);
+    if (events->first < before || events->first > events->end ||
+        (guint) events->end > recording->memory->len)
+      return g_strdup_printf("row %u is not in order, or beyond the memory events", i + 1);
+    before = events->first;
+  }
+  return NULL;
+}
+
+static char *
 check_steps(const Recording *recording)
 {
   for (guint i = 0; i < recording->steps->len; i++) {
@@ -106,7 +123,7 @@ recording_check(const Recording *recording, const char **key)
     char *(*check)(const Recording *recording);
   } rules[] = {
       {"memory", check_memory}, {"spans", check_spans},   {"ranges", check_ranges},
-      {"steps", check_steps},   {"beyond", check_beyond},
+      {"steps", check_steps},   {"beyond", check_beyond}, {"range_events", check_range_events},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
     char *wrong = rules[i].check(recording);

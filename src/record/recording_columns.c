@@ -144,6 +144,12 @@ static const Column span_columns[] = {
     END,
 };
 
+static const Column range_events_columns[] = {
+    FIELD(RangeEvents, first, "first", COLUMN_COUNT),
+    FIELD(RangeEvents, end, "end", COLUMN_COUNT),
+    END,
+};
+
 static const Column live_columns[] = {
     FIELD(LiveTensor, bytes, "bytes", COLUMN_COUNT),
     FIELD(LiveTensor, category, "category", COLUMN_CATEGORY),
@@ -170,6 +176,7 @@ const RecordTable recording_tables[RECORDING_TABLES] = {
     ROWS("spans", span_columns, spans, Span),
     ROWS("peak_live", live_columns, peak.live, LiveTensor),
     ROWS_IF_ANY("beyond", beyond_columns, beyond, BeyondRecord),
+    ROWS_IF_ANY("range_events", range_events_columns, range_events, RangeEvents),
 };
 
 GArray *

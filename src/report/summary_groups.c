@@ -1,10 +1,7 @@
 /* summary_groups.c - what each group gathers and computes in the last complete step, from its
  * spans. */
-#include "report/group_paths.h"
+#include "report/group_lookup.h"
 #include "report/summary_parts.h"
-#include <string.h>
-
-enum { GROUP_UNKNOWN = -2, GROUP_NONE = -1 };
 
 /* A group's passes of the first micro-batch; what a range of the host stands for. */
 enum { PASS_NONE, PASS_FORWARD, PASS_BACKWARD };
@@ -15,23 +12,9 @@ typedef struct {
   const StepSummary *step;
   int compute_stream;
   SimTime compute_done;    /* end of the last compute span so far */
-  GHashTable *positions;   /* name of a group, path of a module: position of the group */
-  gint32 *group_of_string; /* by string id, looked up once each: position, NONE or UNKNOWN */
-  guint8 *pass_of_range;   /* by position in ranges */
+  GroupLookup *lookup;
+  guint8 *pass_of_range; /* by position in ranges */
 } GroupWalk;
-
-/* The group that a kernel computes for, or that a collective serves. */
-static gint32
-group_of(GroupWalk *walk, const Span *span)
-{
-  if (span->module < 0)
-    return GROUP_NONE;
-  gint32 *known = &walk->group_of_string[span->module];
-  if (*known == GROUP_UNKNOWN)
-    *known =
-        group_paths_find(walk->positions, recording_text(walk->model->recording, span->module));
-  return *known;
-}
 
 static guint8
 pass_named(const char *name, int micro_batch)
@@ -82,8 +65,8 @@ static void
 add_collective(GroupWalk *walk, const Span *span)
 {
   const Recording *recording = walk->model->recording;
-  gint32 position = group_of(walk, span);
-  if (position == GROUP_NONE)
+  gint32 position = group_lookup_find(walk->lookup, span->module);
+  if (position < 0)
     return;
   GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
   const char *kind = report_text(recording, span->name, "");
@@ -104,8 +87,8 @@ add_collective(GroupWalk *walk, const Span *span)
 static void
 add_kernel(GroupWalk *walk, const Span *span)
 {
-  gint32 position = group_of(walk, span);
-  if (position != GROUP_NONE) {
+  gint32 position = group_lookup_find(walk->lookup, span->module);
+  if (position >= 0) {
     GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
     GroupPass *pass = pass_of(walk, group, span);
     if (pass && pass->compute == 0)
@@ -139,12 +122,9 @@ summary_groups(ReportModel *model)
       .step = step,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute_done = step->start,
-      .positions = group_paths_new(model->info),
-      .group_of_string = g_new(gint32, recording->strings->len),
+      .lookup = group_lookup_new(recording, model->info),
       .pass_of_range = passes_of_ranges(recording, step->index),
   };
-  for (guint i = 0; i < recording->strings->len; i++)
-    walk.group_of_string[i] = GROUP_UNKNOWN;
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
     if (span->step != step->index || recording_is_beyond(recording, span->phase - 1))
@@ -158,7 +138,6 @@ summary_groups(ReportModel *model)
     measure_window(&g_array_index(model->groups, GroupSummary, i).forward);
     measure_window(&g_array_index(model->groups, GroupSummary, i).backward);
   }
-  g_hash_table_unref(walk.positions);
-  g_free(walk.group_of_string);
+  group_lookup_free(walk.lookup);
   g_free(walk.pass_of_range);
 }

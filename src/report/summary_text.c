@@ -276,20 +276,33 @@ print_ranks(const Screen *screen)
   g_string_append_c(screen->out, '\n');
 }
 
-void
-summary_text(const ReportModel *model, const TextStyle *style, GString *out)
+static Screen
+screen_of(const ReportModel *model, const TextStyle *style, GString *out)
 {
-  const Screen screen = {
+  return (Screen){
       .model = model,
       .style = style,
       .glyphs = style->ascii ? &ascii_glyphs : &utf8_glyphs,
       .out = out,
   };
+}
+
+void
+summary_text_answer(const ReportModel *model, const TextStyle *style, GString *out)
+{
+  const Screen screen = screen_of(model, style, out);
   print_heading(&screen);
   print_verdict(&screen);
   print_peak(&screen);
   print_step(&screen);
   print_ranks(&screen);
+}
+
+void
+summary_text(const ReportModel *model, const TextStyle *style, GString *out)
+{
+  const Screen screen = screen_of(model, style, out);
+  summary_text_answer(model, style, out);
   text_explain(&screen);
   if (style->verbose)
     text_tables(&screen);

@@ -133,6 +133,8 @@ program_run(const RunRequest *request, RunResult *result, GError **error)
       .title = result->info->model,
   };
   limit_memory(&config, program, request->memory_limit);
+  if (request->without_limit)
+    config.allocator.memory_limit = G_MAXINT64;
   result->recording = executor_run(program, &config);
   return TRUE;
 }

@@ -47,6 +47,8 @@ executor_config(const RunRequest *request, const Scenario *s, const Lowered *low
   if (config.allocator.garbage_collection_threshold > 0 && request->memory_limit > 0)
     config.allocator.process_limit =
         request->memory_limit; /* a share of a limit: PyTorch collects only under one */
+  if (request->without_limit)
+    config.allocator.memory_limit = config.allocator.process_limit = G_MAXINT64;
   return config;
 }
 

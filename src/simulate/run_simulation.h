@@ -16,6 +16,8 @@ typedef struct {
   gboolean all_ranks;  /* each rank by itself */
   gboolean keep_spans; /* of all steps, not only of the last one */
   gint64 memory_limit; /* of the allocator, bytes; 0: what the device has left */
+  /* The allocator never runs out, while frameworks see the device's memory or the limit. */
+  gboolean without_limit;
 } RunRequest;
 
 typedef struct {
