@@ -374,8 +374,14 @@ libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
   src/search/equivalence.c src/search/equivalence.h \
   src/search/equivalence_text.c \
+  src/search/explanation.c src/search/explanation.h \
   src/search/gradient_flow.c src/search/gradient_flow.h \
   src/search/gradient_sets.c src/search/gradient_sets.h \
+  src/search/oom_findings.c src/search/oom_findings.h \
+  src/search/oom_search.c src/search/oom_search.h \
+  src/search/remedies.c src/search/remedies.h \
+  src/search/remedy_kinds.c src/search/remedy_kinds.h \
+  src/search/remedy_split.c \
   src/search/sweep.c src/search/sweep.h \
   src/search/sweep_comparison.c src/search/sweep_comparison.h \
   src/search/sweep_directory.c src/search/sweep_directory.h \
@@ -388,13 +394,6 @@ libhighwater_a_SOURCES += \
   src/search/sweep_text.c src/search/sweep_text.h \
   src/search/trials.c src/search/trials.h \
   src/search/vary.c src/search/vary.h
-  src/search/explanation.c src/search/explanation.h \
-  src/search/oom_findings.c src/search/oom_findings.h \
-  src/search/oom_search.c src/search/oom_search.h \
-  src/search/remedies.c src/search/remedies.h \
-  src/search/remedy_kinds.c src/search/remedy_kinds.h \
-  src/search/remedy_split.c \
-  src/search/trials.c src/search/trials.h
 
 # calibrate
 libhighwater_a_SOURCES += \
