@@ -1,7 +1,9 @@
 /* check_reports.c - the model of a report (times and exposure worked out on paper, groups,
  * verdicts), its JSON and its text, and the timeline table.  Not pinned: the text's exact layout
  * beyond tests/data/report*.txt. */
+#include "report/gathers.h"
 #include "report/interval_set.h"
+#include "report/run_tables.h"
 #include "report/summary.h"
 #include "report/summary_json.h"
 #include "report/summary_text.h"
@@ -208,6 +210,60 @@ assert_pass(const GroupPass *pass, gint64 compute, gint64 gather, gint64 needed,
     ck_assert_int_eq(pass->ready, US(ready));
   }
 }
+
+static void
+assert_gather(const Gather *gather, guint group, int begun, int needed, int ready)
+{
+  ck_assert_uint_eq(gather->group, group);
+  ck_assert(gather->is_used);
+  ck_assert_int_eq(gather->begun, US(begun));
+  ck_assert_int_eq(gather->needed, US(needed));
+  ck_assert_int_eq(gather->ready, US(ready));
+  ck_assert_int_eq(gather->waited, US(MAX(ready - needed, 0)));
+}
+
+/* Only step 2 gathers: what A, B and D wait for. */
+START_TEST(each_gather_knows_when_it_was_needed_and_ready)
+{
+  g_autoptr(Recording) recording = fixture_recording();
+  g_autoptr(RunInfo) info = fixture_info();
+  g_autoptr(GArray) gathers = gathers_find(recording, info, 0);
+  g_autoptr(GArray) of_first = gathers_find(recording, info, 1);
+  ck_assert_uint_eq(of_first->len, 0);
+  ck_assert_uint_eq(gathers->len, 3);
+  assert_gather(&g_array_index(gathers, Gather, 0), 0, 1950, 2000, 2000);
+  assert_gather(&g_array_index(gathers, Gather, 1), 1, 2050, 2100, 2150);
+  assert_gather(&g_array_index(gathers, Gather, 2), 0, 2400, 2500, 2550);
+  ck_assert_str_eq(g_array_index(gathers, Gather, 0).phase, "forward");
+  ck_assert_str_eq(g_array_index(gathers, Gather, 2).phase, "backward");
+}
+END_TEST
+
+/* The host had not come to the kernel yet: until then the stream did not wait for the gather.  And
+ * what is gathered again before its time is not used by kernels of before. */
+START_TEST(a_gather_is_waited_for_from_when_the_kernel_was_issued)
+{
+  g_autoptr(Recording) recording = fixture_recording();
+  g_autoptr(RunInfo) info = fixture_info();
+  g_array_index(recording->spans, Span, 4).issued = US(2130); /* B */
+  g_array_index(recording->spans, Span, 6).issued = US(2550); /* layers.0 again */
+  g_autoptr(GArray) gathers = gathers_find(recording, info, 2);
+  assert_gather(&g_array_index(gathers, Gather, 1), 1, 2050, 2130, 2150);
+  ck_assert(!g_array_index(gathers, Gather, 2).is_used);
+}
+END_TEST
+
+START_TEST(the_table_of_gathers_has_a_row_for_each)
+{
+  g_autoptr(Recording) recording = fixture_recording();
+  g_autoptr(RunInfo) info = fixture_info();
+  g_autoptr(GString) out = g_string_new(NULL);
+  const RunTable *table = run_table_find("gathers", NULL);
+  ck_assert(run_table_write(table, recording, info, &(TableView){0}, out, NULL));
+  ck_assert_ptr_nonnull(strstr(out->str, "\n2 layers.1 forward 0 NaN 0.002050000 0.002150000 "
+                                         "0.002100000 0.000100000 0.000050000 1048576\n"));
+}
+END_TEST
 
 START_TEST(groups_know_what_they_gather_and_compute)
 {
@@ -949,6 +1005,9 @@ test_suite(void)
   tcase_add_test(model, the_steps_time_is_compute_and_exposed_communication_and_the_host);
   tcase_add_test(model, the_bound_is_the_largest_share);
   tcase_add_test(model, communication_is_counted_by_communicator_and_collective);
+  tcase_add_test(model, each_gather_knows_when_it_was_needed_and_ready);
+  tcase_add_test(model, a_gather_is_waited_for_from_when_the_kernel_was_issued);
+  tcase_add_test(model, the_table_of_gathers_has_a_row_for_each);
   tcase_add_test(model, groups_know_what_they_gather_and_compute);
   tcase_add_test(model, the_longest_module_path_decides_the_group);
   tcase_add_test(model, without_phases_of_spans_the_hosts_phase_decides);

@@ -64,10 +64,12 @@ CHECKS = \
   tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
+  tests/check_sweep \
   tests/check_throughput_timer \
   tests/check_trace_order \
   tests/check_trainable \
   tests/check_units \
+  tests/check_vary \
   tests/check_zero \
   tests/check_zero3
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
@@ -93,6 +95,7 @@ SHELL_TESTS = \
   tests/cli/report.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
+  tests/cli/sweep.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
@@ -132,7 +135,8 @@ FUZZERS = \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording \
-  tests/fuzz/fuzz_run_info
+  tests/fuzz/fuzz_run_info \
+  tests/fuzz/fuzz_sweep
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
@@ -144,6 +148,7 @@ tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_run_info_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_sweep_LDADD = $(FUZZ_LDADD)
 
 # Published measurements beside predictions, from the reference data; without them skipped.
 SCORES = tests/published/score
