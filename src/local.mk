@@ -38,6 +38,7 @@ COMMANDS = \
   src/cli/cmd_report.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c \
+  src/cli/cmd_plan.c \
   src/cli/cmd_sweep.c \
   src/cli/cmd_calibrate.c
 
@@ -382,6 +383,14 @@ libhighwater_a_SOURCES += \
   src/search/remedies.c src/search/remedies.h \
   src/search/remedy_kinds.c src/search/remedy_kinds.h \
   src/search/remedy_split.c \
+  src/search/gradient_flow.c src/search/gradient_flow.h \
+  src/search/gradient_sets.c src/search/gradient_sets.h \
+  src/search/plan_document.c src/search/plan_document.h \
+  src/search/plan_json.c \
+  src/search/plan_reason.c \
+  src/search/plan_search.c src/search/plan_search.h \
+  src/search/plan_space.c src/search/plan_space.h \
+  src/search/plan_text.c src/search/plan_text.h \
   src/search/sweep.c src/search/sweep.h \
   src/search/sweep_comparison.c src/search/sweep_comparison.h \
   src/search/sweep_directory.c src/search/sweep_directory.h \
