@@ -395,6 +395,8 @@ libhighwater_a_SOURCES += \
 # simulate
 libhighwater_a_SOURCES += \
   src/simulate/prefetch_cost.c src/simulate/prefetch_cost.h \
+  src/simulate/process_memory.c src/simulate/process_memory.h \
+  src/simulate/program_run.c src/simulate/program_run.h \
   src/simulate/run_facts.c src/simulate/run_facts.h \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
@@ -407,6 +409,14 @@ libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
   src/search/equivalence.c src/search/equivalence.h \
   src/search/equivalence_text.c \
+  src/search/explanation.c src/search/explanation.h \
+  src/search/gradient_flow.c src/search/gradient_flow.h \
+  src/search/gradient_sets.c src/search/gradient_sets.h \
+  src/search/oom_findings.c src/search/oom_findings.h \
+  src/search/oom_search.c src/search/oom_search.h \
+  src/search/remedies.c src/search/remedies.h \
+  src/search/remedy_kinds.c src/search/remedy_kinds.h \
+  src/search/remedy_split.c \
   src/search/gradient_flow.c src/search/gradient_flow.h \
   src/search/gradient_sets.c src/search/gradient_sets.h \
   src/search/plan_document.c src/search/plan_document.h \

@@ -93,6 +93,7 @@ SHELL_TESTS = \
   tests/cli/explain.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
+  tests/cli/program.sh \
   tests/cli/replay.sh \
   tests/cli/report.sh \
   tests/cli/run.sh \
@@ -101,6 +102,7 @@ SHELL_TESTS = \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
+  tests/documents.sh \
   tests/extend.sh \
   tests/formats.sh \
   tests/layers.sh \
@@ -111,6 +113,7 @@ SHELL_TESTS = \
 TEST_EXTRAS = \
   tests/allocator_fixture.h \
   tests/data \
+  tests/document.sh \
   tests/history.h \
   tests/host_order.h \
   tests/op_cases.h \
@@ -227,6 +230,11 @@ need-check:
 update-golden: all
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) GOLDEN_UPDATE=1 $(SHELL) $(top_srcdir)/tests/golden/run.sh
 
+update-documents: all
+	$(AM_V_at)for script in $(top_srcdir)/tests/documents.sh `grep -l '^document ' $(top_srcdir)/tests/cli/*.sh`; do \
+	  $(AM_TESTS_ENVIRONMENT) DOCUMENT_UPDATE=1 $(SHELL) $$script || exit 1; \
+	done
+
 bench: all $(BENCHMARKS)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
 	$(SHELL) $(top_srcdir)/tests/bench/compare.sh $(top_srcdir)/tests/bench/recorded.txt $(BENCHMARKS)
@@ -262,4 +270,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden bench update-bench score update-score fuzz check-format format
+.PHONY: need-check update-golden update-documents bench update-bench score update-score fuzz check-format format

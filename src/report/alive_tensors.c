@@ -1,5 +1,7 @@
 /* alive_tensors.c - tensors that are alive at a moment, the same tensors of all blocks together. */
 #include "report/alive_tensors.h"
+
+#include "report/block_passes.h"
 #include "report/numbered_path.h"
 #include <string.h>
 

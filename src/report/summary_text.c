@@ -51,9 +51,11 @@ print_heading(const Screen *screen)
     g_string_append_printf(screen->out, "%s\n\n", screen->model->recording->title);
     return;
   }
-  g_autofree char *parameters = format_count(info->parameters);
-  g_string_append_printf(screen->out, "%s%s%s parameters", info->model, glyphs->separator,
-                         parameters);
+  g_string_append(screen->out, info->model);
+  if (info->parameters > 0) {
+    g_autofree char *parameters = format_count(info->parameters);
+    g_string_append_printf(screen->out, "%s%s parameters", glyphs->separator, parameters);
+  }
   if (info->trainable_parameters < info->parameters) {
     g_autofree char *trainable = format_count(info->trainable_parameters);
     g_string_append_printf(screen->out, " (%s train)", trainable);
@@ -64,11 +66,13 @@ print_heading(const Screen *screen)
                          info->device ? info->device : "an unknown device");
   if (info->nodes > 0)
     g_string_append_printf(screen->out, " (%d node%s)", info->nodes, info->nodes > 1 ? "s" : "");
-  g_string_append(screen->out, glyphs->separator);
-  if (info->accumulation_steps > 1)
-    g_string_append_printf(screen->out, "%d%s", info->accumulation_steps, glyphs->times);
-  g_string_append_printf(screen->out, "%d%s%d tokens per rank", info->micro_batch, glyphs->times,
-                         info->sequence_length);
+  if (info->micro_batch > 0) {
+    g_string_append(screen->out, glyphs->separator);
+    if (info->accumulation_steps > 1)
+      g_string_append_printf(screen->out, "%d%s", info->accumulation_steps, glyphs->times);
+    g_string_append_printf(screen->out, "%d%s%d tokens per rank", info->micro_batch, glyphs->times,
+                           info->sequence_length);
+  }
   if (info->checkpointing)
     g_string_append_printf(screen->out, "%s%s checkpointing", glyphs->separator,
                            g_str_equal(info->checkpointing, "none") ? "no" : info->checkpointing);

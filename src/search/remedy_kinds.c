@@ -148,7 +148,7 @@ checkpointing(const RemedyPlan *p, GPtrArray *proposals)
     if (policies[i] == now)
       continue;
     g_autofree char *policy = g_strdup_printf("activation_checkpointing.policy=%s",
-                                              plan_checkpoint_policy_name(policies[i]));
+                                              checkpoint_policy_name(policies[i]));
     if (now == CHECKPOINT_EVERY_N)
       remedy_propose(proposals, policy, "activation_checkpointing.every=null", NULL);
     else if (now == CHECKPOINT_FRACTION)

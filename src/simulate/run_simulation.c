@@ -5,6 +5,8 @@
 #include "base/units.h"
 #include "exec/executor.h"
 #include "simulate/prefetch_cost.h"
+#include "simulate/process_memory.h"
+#include "simulate/program_run.h"
 #include "simulate/run_facts.h"
 #include "simulate/run_failure.h"
 #include "simulate/simulate_ranks.h"
@@ -27,48 +29,33 @@ run_result_clear(RunResult *result)
 
 /* ---- memory ---- */
 
-/* Context and communicators: what the process holds outside the allocator. */
-static gint64
-outside_allocator(const Scenario *s, const Program *program)
+static void
+set_allocator(AllocatorConfig *config, const RunRequest *request, const Scenario *s)
 {
-  gint64 bytes = s->cluster->context_bytes;
-  for (guint i = 0; i < program->communicators->len; i++)
-    if (g_array_index(program->communicators, Communicator, i).ranks > 1)
-      bytes += s->cluster->nccl_bytes_per_communicator;
-  return bytes;
-}
-
-static AllocatorConfig
-allocator_config(const RunRequest *request, const Scenario *s, gint64 outside)
-{
-  AllocatorConfig config = allocator_config_default();
-  gint64 left = s->cluster->device->memory_bytes - outside;
-  config.memory_limit = request->memory_limit > 0 ? request->memory_limit : MAX(left, 1);
-  config.expandable_segments = s->plan->allocator.expandable_segments;
-  config.max_split_size = s->plan->allocator.max_split_size;
-  config.garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
-  config.roundup_power2_divisions = s->plan->allocator.roundup_power2_divisions;
-  if (config.garbage_collection_threshold > 0 && request->memory_limit > 0)
-    config.process_limit =
+  config->expandable_segments = s->plan->allocator.expandable_segments;
+  config->max_split_size = s->plan->allocator.max_split_size;
+  config->garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
+  config->roundup_power2_divisions = s->plan->allocator.roundup_power2_divisions;
+  if (config->garbage_collection_threshold > 0 && request->memory_limit > 0)
+    config->process_limit =
         request->memory_limit; /* a share of a limit: PyTorch collects only under one */
   if (request->without_limit)
-    config.memory_limit = config.process_limit = G_MAXINT64;
-  config.device_total_bytes = s->cluster->device->memory_bytes;
-  return config;
+    config->memory_limit = config->process_limit = G_MAXINT64;
 }
 
 static ExecutorConfig
 executor_config(const RunRequest *request, const Scenario *s, const Lowered *lowered)
 {
-  gint64 outside = outside_allocator(s, lowered->program);
-  return (ExecutorConfig){
+  ExecutorConfig config = {
       .cluster = s->cluster,
-      .allocator = allocator_config(request, s, outside),
-      .outside_allocator_bytes = outside,
+      .allocator = allocator_config_default(),
       .keeps_gradients = lowered->keeps_gradients,
       .keep_spans = request->keep_spans,
       .title = s->network->name,
   };
+  limit_memory(&config, lowered->program, request->memory_limit);
+  set_allocator(&config.allocator, request, s);
+  return config;
 }
 
 /* Up to so many steps all are simulated; of more, as many as differ. */
@@ -162,6 +149,8 @@ run_several(const RunRequest *request, const Scenario *s, RunResult *result, GEr
 gboolean
 run_simulation(const RunRequest *request, RunResult *result, GError **error)
 {
+  if (is_program(&request->inputs.network))
+    return program_run(request, result, error);
   g_autoptr(Scenario) s = scenario_new(&request->inputs, request->rank, error);
   if (s == NULL)
     return FALSE;
