@@ -37,6 +37,7 @@ COMMANDS = \
   src/cli/cmd_report.c \
   src/cli/cmd_compare.c \
   src/cli/cmd_plot.c \
+  src/cli/cmd_import.c \
   src/cli/cmd_replay.c \
   src/cli/cmd_calibrate.c
 
@@ -67,6 +68,7 @@ libhighwater_a_SOURCES += \
   src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
   src/base/output_file.c src/base/output_file.h \
+  src/base/pickle_writer.c src/base/pickle_writer.h \
   src/base/text_table.c src/base/text_table.h \
   src/base/units.c src/base/units.h
 
@@ -110,7 +112,8 @@ libhighwater_a_SOURCES += \
   src/record/recording_check.c \
   src/record/recording_columns.c src/record/recording_columns.h \
   src/record/recording_load.c \
-  src/record/recording_save.c
+  src/record/recording_save.c \
+  src/record/snapshot_names.h
 
 # memory
 libhighwater_a_SOURCES += \
@@ -128,6 +131,7 @@ libhighwater_a_SOURCES += \
   src/memory/caching_allocator.c src/memory/caching_allocator.h \
   src/memory/expandable_segments.c \
   src/memory/free_set.c src/memory/free_set.h \
+  src/memory/segment_map.c src/memory/segment_map.h \
   src/memory/segments.c
 
 # program
@@ -296,6 +300,10 @@ libhighwater_a_SOURCES += \
   src/report/failure_text.c \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/interval_set.c src/report/interval_set.h \
+  src/report/memory_snapshot.c src/report/memory_snapshot.h \
+  src/report/memory_snapshot_frames.c \
+  src/report/memory_snapshot_parts.h \
+  src/report/memory_snapshot_segments.c \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
@@ -329,6 +337,7 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_json.c \
   src/import/allocation_trace_link.c \
   src/import/allocation_trace_list.c \
+  src/import/allocation_trace_snapshot.c src/import/allocation_trace_snapshot.h \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
   src/import/kineto_event.c \
@@ -339,6 +348,18 @@ libhighwater_a_SOURCES += \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
   src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
+  src/import/pickle_reader.c src/import/pickle_reader.h \
+  src/import/pickle_reader_internal.h \
+  src/import/pickle_scalars.c \
+  src/import/pickle_stack.c \
+  src/import/snapshot_file.c src/import/snapshot_file.h \
+  src/import/snapshot_file_internal.h \
+  src/import/snapshot_labels.c \
+  src/import/snapshot_places.c src/import/snapshot_places.h \
+  src/import/snapshot_recording.c src/import/snapshot_recording.h \
+  src/import/snapshot_settings.c \
+  src/import/snapshot_start.c src/import/snapshot_start.h \
+  src/import/snapshot_tables.c \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \

@@ -14,6 +14,7 @@ recording_new(void)
   recording->spans = g_array_new(FALSE, FALSE, sizeof(Span));
   recording->memory = g_array_new(FALSE, FALSE, sizeof(MemoryEvent));
   recording->segments = g_array_new(FALSE, FALSE, sizeof(SegmentEvent));
+  recording->completions = g_array_new(FALSE, FALSE, sizeof(CompletionEvent));
   recording->ranges = g_array_new(FALSE, FALSE, sizeof(Range));
   recording->steps = g_array_new(FALSE, FALSE, sizeof(StepRecord));
   recording->beyond = g_array_new(FALSE, FALSE, sizeof(BeyondRecord));
@@ -39,6 +40,7 @@ recording_free(Recording *recording)
   g_array_unref(recording->spans);
   g_array_unref(recording->memory);
   g_array_unref(recording->segments);
+  g_array_unref(recording->completions);
   g_array_unref(recording->ranges);
   g_array_unref(recording->steps);
   g_array_unref(recording->beyond);
