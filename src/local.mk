@@ -67,6 +67,7 @@ libhighwater_a_SOURCES += \
   src/base/json_reader.c src/base/json_reader.h \
   src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
+  src/base/number_text.c src/base/number_text.h \
   src/base/output_file.c src/base/output_file.h \
   src/base/pickle_writer.c src/base/pickle_writer.h \
   src/base/text_table.c src/base/text_table.h \
@@ -282,6 +283,12 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/chrome_calls.c \
+  src/report/chrome_device.c \
+  src/report/chrome_event.c src/report/chrome_event.h \
+  src/report/chrome_host.c \
+  src/report/chrome_memory.c \
+  src/report/chrome_parts.h \
   src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
   src/report/comparison.c src/report/comparison.h \
@@ -340,9 +347,14 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_snapshot.c src/import/allocation_trace_snapshot.h \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/kineto_document.c \
   src/import/kineto_event.c \
+  src/import/kineto_host.c \
   src/import/kineto_internal.h \
   src/import/kineto_link.c \
+  src/import/kineto_phases.c \
+  src/import/kineto_recording.c src/import/kineto_recording.h \
+  src/import/kineto_timeline.c src/import/kineto_timeline.h \
   src/import/kineto_trace.c src/import/kineto_trace.h \
   src/import/nccl_tests_identity.c \
   src/import/nccl_tests_internal.h \
