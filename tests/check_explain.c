@@ -278,7 +278,7 @@ END_TEST
 START_TEST(a_retained_copy_is_a_group_of_its_own_that_names_its_holder)
 {
   g_auto(RunRequest) request = request_of(cases[3].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(PeakStory) story = story_at(&result, "mul", "layers.3.feed_forward");
   const GatheredGroup *clone = find_group(story, "layers.2", GATHERED_RETAINED);
   ck_assert_ptr_nonnull(clone);
@@ -307,7 +307,7 @@ START_TEST(where_memory_runs_out_the_story_is_of_that_moment)
 {
   g_auto(RunRequest) request = request_of(cases[_i].plan, 4);
   request.memory_limit = limit_between(&request, 2);
-  RunResult result = simulate(&request);
+  g_auto(RunResult) result = simulate(&request);
   const OutOfMemoryRecord *failure = &result.recording->out_of_memory;
   ck_assert(failure->happened);
   g_autoptr(Explanation) e = explain(&request, &result, FALSE);
@@ -498,7 +498,7 @@ END_TEST
 START_TEST(where_no_single_change_is_enough_several_are_tried_together)
 {
   g_auto(RunRequest) request = request_of(improvable[0].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(Explanation) alone = explain(&request, &result, TRUE);
   run_result_clear(&result);
   gint64 least = G_MAXINT64;
