@@ -52,6 +52,9 @@ static const Case cases[] = {
                 "\"implementation\":\"fused\"}}"},
 };
 
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(RunRequest, run_request_clear)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(RunResult, run_result_clear)
+
 static RunRequest
 request_of(const char *plan, int layers)
 {
@@ -119,8 +122,8 @@ check_sums(const PeakStory *story)
 
 START_TEST(what_is_alive_adds_up_to_the_peak_to_the_byte)
 {
-  RunRequest request = request_of(cases[_i].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunRequest) request = request_of(cases[_i].plan, 4);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(Explanation) e = explain(&request, &result, FALSE);
   const PeakRecord *peak = &result.recording->peak;
   test_note("%s", cases[_i].name);
@@ -130,8 +133,6 @@ START_TEST(what_is_alive_adds_up_to_the_peak_to_the_byte)
   ck_assert_int_eq(e->story->place.step, peak->step);
   ck_assert_int_eq(e->story->place.phase, peak->phase);
   check_sums(e->story);
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
@@ -150,8 +151,8 @@ is_in_range(const Recording *recording, gint64 event, RecordedRange kind, gint32
 
 START_TEST(tensors_are_freed_when_and_where_the_recording_frees_them)
 {
-  RunRequest request = request_of(cases[_i].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunRequest) request = request_of(cases[_i].plan, 4);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(Explanation) e = explain(&request, &result, FALSE);
   const Recording *r = result.recording;
   g_autofree gint64 *frees = g_new(gint64, r->memory->len + 1);
@@ -171,15 +172,13 @@ START_TEST(tensors_are_freed_when_and_where_the_recording_frees_them)
     ck_assert(t->freed.phase < 0 || is_in_range(r, t->death, RECORDED_PHASE, t->freed.phase));
     ck_assert(t->freed.hook < 0 || is_in_range(r, t->death, RECORDED_HOOK, t->freed.hook));
   }
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
 START_TEST(what_came_and_went_since_the_high_before_is_the_difference)
 {
-  RunRequest request = request_of(cases[_i].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunRequest) request = request_of(cases[_i].plan, 4);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(Explanation) e = explain(&request, &result, FALSE);
   const PeakStory *story = e->story;
   ck_assert_int_ge(story->high_event, 0);
@@ -191,23 +190,19 @@ START_TEST(what_came_and_went_since_the_high_before_is_the_difference)
   for (gint64 i = story->high_event; i < story->events; i++)
     least = MIN(least, event_at(result.recording, i)->allocated_after);
   ck_assert_int_eq(story->valley, least);
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
 START_TEST(cached_memory_by_stream_adds_up_to_what_is_reserved)
 {
-  RunRequest request = request_of(cases[_i].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunRequest) request = request_of(cases[_i].plan, 4);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(Explanation) e = explain(&request, &result, FALSE);
   gint64 sum = 0;
   ck_assert_uint_eq(e->story->cached->len, result.recording->streams->len);
   for (guint i = 0; i < e->story->cached->len; i++)
     sum += g_array_index(e->story->cached, gint64, i);
   ck_assert_int_eq(sum, e->story->reserved - e->story->allocated);
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
@@ -255,8 +250,8 @@ find_group(const PeakStory *story, const char *name, GatheredRole role)
 
 START_TEST(gathered_groups_are_told_apart_by_what_they_are_there_for)
 {
-  RunRequest request = request_of(cases[1].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunRequest) request = request_of(cases[1].plan, 4);
+  g_auto(RunResult) result = simulate(&request);
   /* While block 1 computes, two groups of blocks are on their way, as explicit prefetching asks. */
   g_autoptr(PeakStory) story = story_at(&result, "mul", "layers.1.feed_forward");
   const GatheredGroup *used = find_group(story, "layers.1", GATHERED_IN_USE);
@@ -265,36 +260,30 @@ START_TEST(gathered_groups_are_told_apart_by_what_they_are_there_for)
   ck_assert_ptr_nonnull(find_group(story, "layers.2", GATHERED_IN_FLIGHT));
   ck_assert_ptr_nonnull(find_group(story, "layers.3", GATHERED_IN_FLIGHT));
   ck_assert_int_eq(count_roles(story, GATHERED_IN_USE), 1);
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
 START_TEST(a_group_that_is_not_resharded_is_kept_until_its_next_use)
 {
-  RunRequest request = request_of(cases[2].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunRequest) request = request_of(cases[2].plan, 4);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(PeakStory) story = story_at(&result, "mul", "layers.3.feed_forward");
   const GatheredGroup *kept = find_group(story, "layers.0", GATHERED_BETWEEN);
   ck_assert_ptr_nonnull(kept);
   ck_assert_int_eq(kept->parameter_bytes, 2 * BLOCK_BYTES);
   ck_assert_ptr_nonnull(find_group(story, "layers.2", GATHERED_IN_USE));
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
 START_TEST(a_retained_copy_is_a_group_of_its_own_that_names_its_holder)
 {
-  RunRequest request = request_of(cases[3].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunRequest) request = request_of(cases[3].plan, 4);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(PeakStory) story = story_at(&result, "mul", "layers.3.feed_forward");
   const GatheredGroup *clone = find_group(story, "layers.2", GATHERED_RETAINED);
   ck_assert_ptr_nonnull(clone);
   ck_assert_int_eq(clone->parameter_bytes, BLOCK_BYTES);
   ck_assert_ptr_nonnull(strstr(clone->retained_by, "clone"));
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
@@ -316,9 +305,9 @@ limit_between(const RunRequest *request, int quarters)
 
 START_TEST(where_memory_runs_out_the_story_is_of_that_moment)
 {
-  RunRequest request = request_of(cases[_i].plan, 4);
+  g_auto(RunRequest) request = request_of(cases[_i].plan, 4);
   request.memory_limit = limit_between(&request, 2);
-  RunResult result = simulate(&request);
+  g_auto(RunResult) result = simulate(&request);
   const OutOfMemoryRecord *failure = &result.recording->out_of_memory;
   ck_assert(failure->happened);
   g_autoptr(Explanation) e = explain(&request, &result, FALSE);
@@ -333,8 +322,6 @@ START_TEST(where_memory_runs_out_the_story_is_of_that_moment)
   for (guint i = 0; i < e->story->tensors->len; i++)
     freed_later += g_array_index(e->story->tensors, StoryTensor, i).death >= 0;
   ck_assert_uint_gt(freed_later, 0);
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
@@ -378,24 +365,22 @@ check_remedy(const RunRequest *base, const Remedy *remedy)
 
 START_TEST(what_a_change_needs_is_what_a_run_with_it_says)
 {
-  RunRequest request = request_of(improvable[_i].plan, 4);
+  g_auto(RunRequest) request = request_of(improvable[_i].plan, 4);
   request.memory_limit = limit_between(&request, 3);
-  RunResult result = simulate(&request);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(Explanation) e = explain(&request, &result, TRUE);
   ck_assert_int_eq(e->verdict, VERDICT_DOES_NOT_FIT);
   ck_assert_uint_gt(e->remedies->len, 3);
   for (guint i = 0; i < e->remedies->len; i++)
     check_remedy(&request, g_ptr_array_index(e->remedies, i));
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
 START_TEST(changes_that_fit_come_first_the_fastest_first_then_by_what_they_need)
 {
-  RunRequest request = request_of(improvable[_i].plan, 4);
+  g_auto(RunRequest) request = request_of(improvable[_i].plan, 4);
   request.memory_limit = limit_between(&request, 3);
-  RunResult result = simulate(&request);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(Explanation) e = explain(&request, &result, TRUE);
   for (guint i = 1; i < e->remedies->len; i++) {
     const Remedy *a = g_ptr_array_index(e->remedies, i - 1);
@@ -410,8 +395,6 @@ START_TEST(changes_that_fit_come_first_the_fastest_first_then_by_what_they_need)
     if (!a_fits && !b_fits && a->helps == b->helps)
       ck_assert_int_le(a->needs_reserved, b->needs_reserved);
   }
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
@@ -428,7 +411,7 @@ find_remedy(const Explanation *e, const char *assignment)
 
 START_TEST(each_kind_applies_only_to_plans_that_are_not_so_already)
 {
-  RunRequest request = request_of(improvable[0].plan, 4);
+  g_auto(RunRequest) request = request_of(improvable[0].plan, 4);
   RunResult result = simulate(&request);
   g_autoptr(Explanation) kept = explain(&request, &result, TRUE);
   static const char *const expected[] = {"fsdp.forward_prefetch=0",
@@ -447,7 +430,6 @@ START_TEST(each_kind_applies_only_to_plans_that_are_not_so_already)
   for (guint i = 0; i < G_N_ELEMENTS(expected); i++)
     ck_assert_msg(find_remedy(kept, expected[i]) != NULL, "%s", expected[i]);
   run_result_clear(&result);
-  run_request_clear(&request);
 
   RunRequest plain = request_of(FSDP2 "\"embedding\":\"own\",\"head\":\"own\"},"
                                       "\"activation_checkpointing\":{\"policy\":\"full\"},"
@@ -470,7 +452,7 @@ END_TEST
 
 START_TEST(the_largest_group_is_split_into_two_that_hold_as_much)
 {
-  RunRequest request = request_of(FSDP2 "\"embedding\":\"root\"}}", 4);
+  g_auto(RunRequest) request = request_of(FSDP2 "\"embedding\":\"root\"}}", 4);
   request.inputs.assignments = NULL;
   RunResult result = simulate(&request);
   g_autoptr(Scenario) scenario = scenario_new(&request.inputs, 0, NULL);
@@ -480,7 +462,6 @@ START_TEST(the_largest_group_is_split_into_two_that_hold_as_much)
   remedy_split_largest(&plan, none);
   ck_assert_uint_eq(none->len, 0);
   run_result_clear(&result);
-  run_request_clear(&request);
 
   /* Blocks of more parameters than the tables: 4 x 15.7 M in one block of blocks-family ops. */
   RunRequest own = request_of(FSDP2 "\"embedding\":\"own\",\"head\":\"own\"}}", 4);
@@ -516,8 +497,8 @@ END_TEST
 
 START_TEST(where_no_single_change_is_enough_several_are_tried_together)
 {
-  RunRequest request = request_of(improvable[0].plan, 4);
-  RunResult result = simulate(&request);
+  g_auto(RunRequest) request = request_of(improvable[0].plan, 4);
+  g_auto(RunResult) result = simulate(&request);
   g_autoptr(Explanation) alone = explain(&request, &result, TRUE);
   run_result_clear(&result);
   gint64 least = G_MAXINT64;
@@ -533,8 +514,6 @@ START_TEST(where_no_single_change_is_enough_several_are_tried_together)
   ck_assert_ptr_null(best->name);
   ck_assert_uint_ge(g_strv_length(best->assignments), 2);
   ck_assert_int_lt(best->needs_allocated, least);
-  run_result_clear(&result);
-  run_request_clear(&request);
 }
 END_TEST
 
@@ -602,7 +581,7 @@ check_names_the_failure(const RunRequest *request, const RunResult *result, cons
 
 START_TEST(the_message_of_our_own_failure_names_the_allocation_that_failed)
 {
-  RunRequest request = request_of(cases[_i].plan, 4);
+  g_auto(RunRequest) request = request_of(cases[_i].plan, 4);
   test_note("%s", cases[_i].name);
   for (int quarters = 1; quarters <= 3; quarters++) {
     request.memory_limit = limit_between(&request, quarters);
@@ -615,7 +594,6 @@ START_TEST(the_message_of_our_own_failure_names_the_allocation_that_failed)
     check_names_the_failure(&request, &result, theirs);
     run_result_clear(&result);
   }
-  run_request_clear(&request);
 }
 END_TEST
 
@@ -702,7 +680,7 @@ static const Observed observed[] = {
 START_TEST(the_message_of_pytorch_names_the_allocation_that_failed_in_its_trace)
 {
   const Observed *o = &observed[_i];
-  RunRequest request = request_of(o->plan, o->layers);
+  g_auto(RunRequest) request = request_of(o->plan, o->layers);
   g_autofree char *text = g_strdup_printf(
       "CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of which %s is "
       "free. Of the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but "
@@ -717,7 +695,6 @@ START_TEST(the_message_of_pytorch_names_the_allocation_that_failed_in_its_trace)
   ck_assert_str_eq(report_text(recording, first->what, ""), o->what);
   ck_assert_str_eq(report_text(recording, first->place.phase, ""), o->phase);
   ck_assert_int_eq(first->place.step, o->step);
-  run_request_clear(&request);
 }
 END_TEST
 
@@ -781,7 +758,7 @@ static const struct {
 
 START_TEST(the_message_tells_reasons_apart)
 {
-  RunRequest request = request_of(cases[0].plan, 2);
+  g_auto(RunRequest) request = request_of(cases[0].plan, 2);
   g_autoptr(OomMessage) message = NULL;
   g_autoptr(OomSearch) found = search(&request, reasons[_i].text, &message);
   g_autoptr(GArray) findings = oom_findings(message, found);
@@ -792,7 +769,6 @@ START_TEST(the_message_tells_reasons_apart)
     ck_assert_str_ne(finding->name, reasons[_i].finds_not);
   }
   ck_assert(finds);
-  run_request_clear(&request);
 }
 END_TEST
 

@@ -43,9 +43,13 @@ subject_clear(Subject *subject)
   run_result_clear(&subject->result);
 }
 
+/* A folder with a recording, or the recording itself. */
 static gboolean
 is_run(const char *path)
 {
+  g_autofree char *name = g_path_get_basename(path);
+  if (g_str_equal(name, RUN_RECORDING))
+    return TRUE;
   g_autofree char *recording = g_build_filename(path, RUN_RECORDING, NULL);
   return g_file_test(recording, G_FILE_TEST_EXISTS);
 }

@@ -143,6 +143,8 @@ explain_run_text(const Explanation *e, const TextStyle *style)
     g_string_append_c(out, '\n');
   if (e->story != NULL)
     peak_story_text(e->story, e->at_failure ? "when memory runs out" : "at the peak", style, out);
+  else
+    g_string_append(out, "The recording has no allocations: there is nothing to explain.\n");
   if (e->remedies != NULL)
     print_remedies(e, style, out);
   return g_string_free(out, FALSE);
@@ -214,7 +216,7 @@ explain_run_json(const Explanation *e)
   cJSON *root = cJSON_CreateObject();
   json_add_text(root, "format", "highwater-explanation-1");
   json_add_text(root, "title", e->recording->title);
-  json_add_text(root, "verdict", report_verdict_name(e->verdict));
+  json_add_text(root, "verdict", e->has_memory ? report_verdict_name(e->verdict) : NULL);
   json_add_int(root, "needs_allocated_bytes", e->needs_allocated);
   json_add_int(root, "needs_reserved_bytes", e->needs_reserved);
   add_seconds(root, "step_s", e->time.known, e->time.step);

@@ -74,6 +74,7 @@ explanation_new(const Recording *recording, const RunInfo *info, const RunReques
   e->recording = recording;
   e->info = info;
   e->verdict = model->verdict;
+  e->has_memory = model->has_memory;
   e->time = model->time;
   e->needs_allocated = model->peak_allocated;
   e->needs_reserved = model->peak_reserved;

@@ -9,6 +9,7 @@ typedef struct {
   const Recording *recording; /* as it ran, borrowed */
   const RunInfo *info;        /* borrowed */
   Verdict verdict;
+  gboolean has_memory; /* FALSE: a measured run that says nothing of memory: no verdict, no story */
   /* The same without a limit, where it does not fit: what it needs, and until when things would
    * live that are alive when memory runs out.  recording NULL: it fits, or was measured. */
   RunResult endless;

@@ -135,26 +135,36 @@ release_retained(const RemedyPlan *p, GPtrArray *proposals)
 
 /* ---- activations ---- */
 
-/* With keys that other policies have, given or not, at their defaults. */
+/* What is said beside the policy goes with it: keys of one policy, and policies of single blocks.
+ */
+static char **
+with_policy(const RemedyPlan *p, CheckpointPolicy policy)
+{
+  const CheckpointSpec *now = &p->plan->checkpointing;
+  GPtrArray *set = g_ptr_array_new();
+  g_ptr_array_add(
+      set, g_strdup_printf("activation_checkpointing.policy=%s", checkpoint_policy_name(policy)));
+  if (now->policy == CHECKPOINT_EVERY_N)
+    g_ptr_array_add(set, g_strdup("activation_checkpointing.every=null"));
+  if (now->policy == CHECKPOINT_FRACTION)
+    g_ptr_array_add(set, g_strdup("activation_checkpointing.fraction=null"));
+  if (now->blocks != NULL)
+    g_ptr_array_add(set, g_strdup("activation_checkpointing.blocks=null"));
+  g_ptr_array_add(set, NULL);
+  return (char **) (gpointer) g_ptr_array_free(set, FALSE);
+}
+
 static void
 checkpointing(const RemedyPlan *p, GPtrArray *proposals)
 {
   static const CheckpointPolicy policies[] = {CHECKPOINT_SELECTIVE_OP, CHECKPOINT_EVERY_N,
                                               CHECKPOINT_FULL};
-  CheckpointPolicy now = p->plan->checkpointing.policy;
-  if (now == CHECKPOINT_FULL)
-    return;
+  const CheckpointSpec *now = &p->plan->checkpointing;
+  gboolean is_full = now->policy == CHECKPOINT_FULL;
   for (guint i = 0; i < G_N_ELEMENTS(policies); i++) {
-    if (policies[i] == now)
-      continue;
-    g_autofree char *policy = g_strdup_printf("activation_checkpointing.policy=%s",
-                                              checkpoint_policy_name(policies[i]));
-    if (now == CHECKPOINT_EVERY_N)
-      remedy_propose(proposals, policy, "activation_checkpointing.every=null", NULL);
-    else if (now == CHECKPOINT_FRACTION)
-      remedy_propose(proposals, policy, "activation_checkpointing.fraction=null", NULL);
-    else
-      remedy_propose(proposals, policy, NULL);
+    gboolean is_new = policies[i] != now->policy && !is_full;
+    if (is_new || (policies[i] == CHECKPOINT_FULL && now->blocks != NULL))
+      g_ptr_array_add(proposals, with_policy(p, policies[i]));
   }
 }
 
