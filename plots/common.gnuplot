@@ -32,6 +32,10 @@ digits(x) = x >= 99.95 ? sprintf("%.0f", x) : x >= 9.995 ? sprintf("%.1f", x) : 
 size(x) = digits(x / unit_of(x)) . " " . unit_name(x)
 duration(s) = s >= 1 ? digits(s) . " s" : s >= 1e-3 ? digits(s * 1e3) . " ms" : digits(s * 1e6) . " µs"
 
+# Round distances of tics on an axis from 0 to top: three to eight of them, or half as many.
+decade(top) = 10.0**floor(log10(top))
+tic_of(top) = (top / decade(top) < 2 ? 0.2 : top / decade(top) < 5 ? 0.5 : 1.0) * decade(top) * (is_small || is_text ? 2 : 1)
+
 higher(a, b) = a > b ? a : b
 lower(a, b) = a < b ? a : b
 found(list, name) = int(sum [i=1:words(list)] (word(list, i) eq name ? i : 0))

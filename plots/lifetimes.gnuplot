@@ -83,7 +83,7 @@ do for [p=1:panels] {
   set rmargin at screen x_left + panel_width
   set xrange [0:t(end)]
   set xtics nomirror out
-  if (panels > 2 || is_small || is_text) { set xtics t(end) > 4 * 10**floor(log10(t(end))) ? 2 * 10**floor(log10(t(end))) : 10**floor(log10(t(end))) }
+  if (panels > 2 || is_small || is_text) { set xtics t(end) > 4 * 10.0**floor(log10(t(end))) ? 2 * 10.0**floor(log10(t(end))) : 10.0**floor(log10(t(end))) }
   set xlabel sprintf("%s after %.6g s", second_name, begin) offset 0,(is_text ? 0 : 0.4)
   unset label
   name = word(w_names, w)

@@ -56,9 +56,7 @@ set title title offset 0,(is_text ? 0 : -0.3)
 set border 3
 set xrange [-0.9:bar_at[bars] + 0.9]
 set yrange [0:top]
-tic = 10**floor(log10(top))
-tic = top / tic < 2 ? tic / 5 : top / tic < 5 ? tic / 2 : tic
-set ytics 0, (is_small || is_text ? 2 * tic : tic), top nomirror out
+set ytics 0, tic_of(top), top nomirror out
 set ylabel unit_name(unit) offset (is_text ? 0 : 1.2),0
 unset xtics
 unset key
@@ -82,7 +80,7 @@ area_name(n) = upto(n) - below(n) < 1.05 * data_line ? "" : \
   strlen(words_of(category_of(n))) + 6 < bar_letters ? words_of(category_of(n)) . " " . digits(upto(n) - below(n)) : \
   strlen(words_of(category_of(n))) < bar_letters ? words_of(category_of(n)) : bar_letters > 5 ? digits(upto(n) - below(n)) : ""
 # A bar's number stands above the line of what is reserved where it would lie on it.
-above(allocated, reserved) = reserved > allocated && y(reserved - allocated) < 1.5 * data_line ? reserved : allocated
+above(allocated, reserved) = reserved ne "NaN" && y(real(reserved) - allocated) < 1.5 * data_line ? real(reserved) : allocated
 bar(n) = bar_at[int(n) + 1]
 
 if (is_text) {
@@ -121,7 +119,7 @@ plot \
   for [n=1:words(used)] memory using (bar($0)):(centre(n)):(area_name(n)) with labels \
     textcolor rgb (is_dark(category_of(n)) ? "#ffffff" : "#000000") notitle, \
   memory using (bar($0) - half):(y($4)):(2 * half):(0) with vectors nohead lc rgb "#000000" lw 3 title "reserved at the peak", \
-  "" using (bar($0)):(y(above($3, $4))):(digits(y($3))) with labels offset 0,0.6 notitle, \
+  "" using (bar($0)):(y(above($3, strcol(4)))):(digits(y($3))) with labels offset 0,0.6 notitle, \
   "" using (bar($0)):(0):(moment_name(strcol(2))) with labels offset 0,-0.8 notitle, \
   (has_capacity_line && same_capacity ? y(capacity) : NaN) with lines lc rgb red lw 2 dt 2 notitle, \
   memory using (has_capacity_line && !same_capacity ? bar($0) - half - 0.06 : NaN):(y($5)):(2 * half + 0.12):(0) with vectors nohead lc rgb red lw 2 dt 2 notitle

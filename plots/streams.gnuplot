@@ -87,11 +87,8 @@ if (has_memory) {
   set tmargin at screen memory_top
   set bmargin at screen memory_bottom
   top = 1.12 * y(reserved_peak)
-  tic = 10**floor(log10(top))
-  tic = top / tic < 2 ? tic / 5 : top / tic < 5 ? tic / 2 : tic
-  tic = is_small || is_text ? 2 * tic : tic
   set yrange [0:top]
-  set ytics 0, tic, top
+  set ytics 0, tic_of(top), top
   set ylabel unit_name(unit) offset (is_text ? 0 : 1.2),0
   set format x ""
   set xtics nomirror out

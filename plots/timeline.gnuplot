@@ -72,9 +72,7 @@ set xlabel sprintf("time of issue on the host (%s)", second == 1 ? "s" : "ms") o
 set ylabel unit_name(unit) offset (is_text ? 0 : 1.2),0
 set xtics nomirror out
 # Tics only where there is data, at round sizes.
-tic = 10**floor(log10(data_top))
-tic = data_top / tic < 2 ? tic / 5 : data_top / tic < 5 ? tic / 2 : tic
-if (is_text) { set ytics nomirror out } else { set ytics 0, tic, data_top nomirror out }
+if (is_text) { set ytics nomirror out } else { set ytics 0, tic_of(data_top), data_top nomirror out }
 set border 3
 set title title offset 0,(is_text ? 0 : -0.3)
 set style fill solid noborder

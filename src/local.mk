@@ -460,6 +460,7 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/calibrate/calibration.c src/calibrate/calibration.h \
   src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
+  src/calibrate/collectives_table.c src/calibrate/collectives_table.h \
   src/calibrate/device_probe.h \
   src/calibrate/device_probe_module.c \
   src/calibrate/device_writer.c src/calibrate/device_writer.h \
