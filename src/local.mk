@@ -97,11 +97,11 @@ libhighwater_a_SOURCES += \
   src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
-  src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/failure_spec.c src/spec/failure_spec.h \
+  src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/lora_spec.c src/spec/lora_spec.h \
   src/spec/name_patterns.c src/spec/name_patterns.h \
-  src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
   src/spec/phase_spec.c src/spec/phase_spec.h \
@@ -190,8 +190,8 @@ libhighwater_a_SOURCES += \
 # compute
 libhighwater_a_SOURCES += \
   src/compute/kernel_model.c src/compute/kernel_model.h \
-  src/compute/straggler.c src/compute/straggler.h \
-  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h
+  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h \
+  src/compute/straggler.c src/compute/straggler.h
 
 # collective
 libhighwater_a_SOURCES += \
@@ -208,23 +208,22 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_offload.c \
+  src/strategy/fsdp1_optimizer_state.c \
   src/strategy/fsdp1_private.h \
+  src/strategy/fsdp1_state.c \
   src/strategy/fsdp2_group.c \
+  src/strategy/fsdp2_init.c \
   src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_prefetch.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp2_state.c \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
-  src/strategy/fsdp1_optimizer_state.c \
-  src/strategy/fsdp1_state.c \
-  src/strategy/fsdp2_init.c \
-  src/strategy/fsdp2_state.c \
-  src/strategy/zero_state.c src/strategy/zero_state.h \
-  src/strategy/state_dict.c src/strategy/state_dict.h \
   src/strategy/range_map.c src/strategy/range_map.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
+  src/strategy/state_dict.c src/strategy/state_dict.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
   src/strategy/zero3_expected.c \
@@ -242,10 +241,11 @@ libhighwater_a_SOURCES += \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
   src/strategy/zero_load.c src/strategy/zero_load.h \
   src/strategy/zero_offload.c src/strategy/zero_offload.h \
-  src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
+  src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
+  src/strategy/zero_state.c src/strategy/zero_state.h \
   src/strategy/zero_step.c
 
 # lower
@@ -255,11 +255,11 @@ libhighwater_a_SOURCES += \
   src/lower/compiled.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
-  src/lower/plan_names.c src/lower/plan_names.h \
-  src/lower/reentrant.c \
   src/lower/phase_load.c src/lower/phase_load.h \
   src/lower/phase_save.c src/lower/phase_save.h \
   src/lower/phases.c src/lower/phases.h \
+  src/lower/plan_names.c src/lower/plan_names.h \
+  src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \
@@ -287,13 +287,13 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_calls.c \
   src/report/chrome_device.c \
   src/report/chrome_event.c src/report/chrome_event.h \
   src/report/chrome_host.c \
   src/report/chrome_memory.c \
   src/report/chrome_parts.h \
-  src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
   src/report/comparison.c src/report/comparison.h \
   src/report/comparison_collectives.c \
@@ -308,24 +308,23 @@ libhighwater_a_SOURCES += \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
+  src/report/failure_story.c \
   src/report/failure_text.c \
   src/report/gathers.c src/report/gathers.h \
   src/report/gathers_table.c src/report/gathers_table.h \
   src/report/gnuplot.c src/report/gnuplot.h \
+  src/report/group_lookup.c src/report/group_lookup.h \
   src/report/group_paths.c src/report/group_paths.h \
   src/report/groups_table.c src/report/groups_table.h \
-  src/report/failure_story.c \
-  src/report/gnuplot.c src/report/gnuplot.h \
-  src/report/group_lookup.c src/report/group_lookup.h \
   src/report/host_places.c src/report/host_places.h \
   src/report/interval_set.c src/report/interval_set.h \
   src/report/lifetimes.c src/report/lifetimes.h \
   src/report/lifetimes_table.c src/report/lifetimes_table.h \
-  src/report/memory_table.c src/report/memory_table.h \
   src/report/memory_snapshot.c src/report/memory_snapshot.h \
   src/report/memory_snapshot_frames.c \
   src/report/memory_snapshot_parts.h \
   src/report/memory_snapshot_segments.c \
+  src/report/memory_table.c src/report/memory_table.h \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
@@ -342,10 +341,9 @@ libhighwater_a_SOURCES += \
   src/report/run_info.c src/report/run_info.h \
   src/report/run_info_fields.c src/report/run_info_fields.h \
   src/report/run_info_store.c src/report/run_info_store.h \
-  src/report/state_estimate.c src/report/state_estimate.h \
-  src/report/stored_run.c src/report/stored_run.h \
   src/report/run_tables.c src/report/run_tables.h \
   src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stored_run.c src/report/stored_run.h \
   src/report/stream_clock.c src/report/stream_clock.h \
   src/report/streams_table.c src/report/streams_table.h \
   src/report/summary.c src/report/summary.h \
@@ -411,8 +409,8 @@ libhighwater_a_SOURCES += \
   src/simulate/run_facts.c src/simulate/run_facts.h \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
-  src/simulate/scenario.c src/simulate/scenario.h \
   src/simulate/run_store.c src/simulate/run_store.h \
+  src/simulate/scenario.c src/simulate/scenario.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h
 
 # search
@@ -425,17 +423,15 @@ libhighwater_a_SOURCES += \
   src/search/gradient_sets.c src/search/gradient_sets.h \
   src/search/oom_findings.c src/search/oom_findings.h \
   src/search/oom_search.c src/search/oom_search.h \
-  src/search/remedies.c src/search/remedies.h \
-  src/search/remedy_kinds.c src/search/remedy_kinds.h \
-  src/search/remedy_split.c \
-  src/search/gradient_flow.c src/search/gradient_flow.h \
-  src/search/gradient_sets.c src/search/gradient_sets.h \
   src/search/plan_document.c src/search/plan_document.h \
   src/search/plan_json.c \
   src/search/plan_reason.c \
   src/search/plan_search.c src/search/plan_search.h \
   src/search/plan_space.c src/search/plan_space.h \
   src/search/plan_text.c src/search/plan_text.h \
+  src/search/remedies.c src/search/remedies.h \
+  src/search/remedy_kinds.c src/search/remedy_kinds.h \
+  src/search/remedy_split.c \
   src/search/sweep.c src/search/sweep.h \
   src/search/sweep_comparison.c src/search/sweep_comparison.h \
   src/search/sweep_directory.c src/search/sweep_directory.h \
@@ -448,13 +444,6 @@ libhighwater_a_SOURCES += \
   src/search/sweep_text.c src/search/sweep_text.h \
   src/search/trials.c src/search/trials.h \
   src/search/vary.c src/search/vary.h
-  src/search/explanation.c src/search/explanation.h \
-  src/search/oom_findings.c src/search/oom_findings.h \
-  src/search/oom_search.c src/search/oom_search.h \
-  src/search/remedies.c src/search/remedies.h \
-  src/search/remedy_kinds.c src/search/remedy_kinds.h \
-  src/search/remedy_split.c \
-  src/search/trials.c src/search/trials.h
 
 # calibrate
 libhighwater_a_SOURCES += \
@@ -514,11 +503,11 @@ libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
+  src/cli/explain_message.c \
+  src/cli/explain_print.c src/cli/explain_print.h \
   src/cli/figure_kinds.c src/cli/figure_kinds.h \
   src/cli/interrupts.c src/cli/interrupts.h \
   src/cli/progress_line.c src/cli/progress_line.h \
-  src/cli/explain_message.c \
-  src/cli/explain_print.c src/cli/explain_print.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/report_output.c src/cli/report_output.h \
