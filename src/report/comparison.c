@@ -219,25 +219,26 @@ comparison_counts(const Comparison *c, int side, const Span *span)
          !recording_is_beyond(c->models[side]->recording, span->phase - 1);
 }
 
-/* Of the steps that both have. */
 static gboolean
-steps_are_same(const Comparison *c)
+step_differs(const Comparison *c, const StepSummary *x, const StepSummary *y)
 {
   const ReportModel *a = c->models[SIDE_A], *b = c->models[SIDE_B];
-  gboolean has_memory = a->has_memory && b->has_memory;
-  gboolean has_time = a->time.known && b->time.known;
-  for (guint i = 0; c->memory.all_steps && i < MIN(a->steps->len, b->steps->len); i++) {
-    const StepSummary *x = &g_array_index(a->steps, StepSummary, i);
-    const StepSummary *y = &g_array_index(b->steps, StepSummary, i);
-    if (x->index != y->index)
-      continue;
-    if (x->complete != y->complete || (has_time && x->duration != y->duration))
-      return FALSE;
-    if (has_memory &&
-        (x->peak_allocated != y->peak_allocated || x->peak_reserved != y->peak_reserved))
-      return FALSE;
-  }
-  return TRUE;
+  if (x->complete != y->complete)
+    return TRUE;
+  if (a->time.known && b->time.known && x->duration != y->duration)
+    return TRUE;
+  return a->has_memory && b->has_memory &&
+         (x->peak_allocated != y->peak_allocated || x->peak_reserved != y->peak_reserved);
+}
+
+static void
+compare_steps(Comparison *c)
+{
+  const GArray *a = c->models[SIDE_A]->steps, *b = c->models[SIDE_B]->steps;
+  c->step_differs = -1;
+  for (guint i = 0; c->memory.all_steps && i < MIN(a->len, b->len) && c->step_differs < 0; i++)
+    if (step_differs(c, &g_array_index(a, StepSummary, i), &g_array_index(b, StepSummary, i)))
+      c->step_differs = (int) i;
 }
 
 static gboolean
@@ -261,7 +262,7 @@ all_is_same(const Comparison *c)
       memcmp(c->categories[SIDE_A], c->categories[SIDE_B], sizeof c->categories[SIDE_A]) == 0;
   return (same_categories || !c->has_categories) && c->memory.verdict == MEMORY_SAME &&
          c->first_differs.lane < 0 && c->slowest.lane < 0 && times_are_same(c->kernels) &&
-         times_are_same(c->modules) && steps_are_same(c);
+         times_are_same(c->modules) && c->step_differs < 0;
 }
 
 static void
@@ -298,6 +299,7 @@ comparison_new(const ReportModel *a, const ReportModel *b, ComparedSteps steps)
   comparison_memory(c, steps);
   comparison_collectives(c);
   comparison_kernels(c);
+  compare_steps(c);
   c->comparable = figure_is_known(comparison_figure(c, "peak_allocated")) ||
                   figure_is_known(comparison_figure(c, "step_time"));
   c->same = c->comparable && all_is_same(c);
