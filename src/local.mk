@@ -89,6 +89,7 @@ libhighwater_a_SOURCES += \
 
 # spec
 libhighwater_a_SOURCES += \
+  src/spec/checkpoint_spec.c src/spec/checkpoint_spec.h \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
   src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \

@@ -6,6 +6,7 @@ CHECKS = \
   tests/check_allocator_options \
   tests/check_allocator_random \
   tests/check_arithmetic \
+  tests/check_block_policies \
   tests/check_builder \
   tests/check_caching_allocator \
   tests/check_calibrate_measure \
