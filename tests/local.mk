@@ -87,6 +87,7 @@ SHELL_TESTS = \
   tests/cli/calibrate.sh \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
+  tests/cli/memory_snapshot.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \
   tests/cli/report.sh \
@@ -115,7 +116,8 @@ TEST_EXTRAS = \
   tests/recorded_run.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
-  tests/simulation.h
+  tests/simulation.h \
+  tests/snapshot_check.py
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
