@@ -394,6 +394,7 @@ libhighwater_a_SOURCES += \
   src/import/snapshot_places.c src/import/snapshot_places.h \
   src/import/snapshot_recording.c src/import/snapshot_recording.h \
   src/import/snapshot_settings.c \
+  src/import/snapshot_sizes.c src/import/snapshot_sizes.h \
   src/import/snapshot_start.c src/import/snapshot_start.h \
   src/import/snapshot_tables.c \
   src/import/trace_compare.c \

@@ -42,12 +42,14 @@ CHECKS = \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_memory_snapshot \
   tests/check_nccl_tests \
   tests/check_measured \
   tests/check_oom_message \
   tests/check_op \
   tests/check_output \
   tests/check_phases \
+  tests/check_pickle \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \
@@ -95,6 +97,7 @@ SHELL_TESTS = \
   tests/cli/estimate.sh \
   tests/cli/explain.sh \
   tests/cli/list.sh \
+  tests/cli/memory_snapshot.sh \
   tests/cli/networks.sh \
   tests/cli/program.sh \
   tests/cli/replay.sh \
@@ -127,7 +130,8 @@ TEST_EXTRAS = \
   tests/recorded_run.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
-  tests/simulation.h
+  tests/simulation.h \
+  tests/snapshot_check.py
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
@@ -136,6 +140,7 @@ FUZZERS = \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_kineto \
   tests/fuzz/fuzz_measurements \
+  tests/fuzz/fuzz_memory_snapshot \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_oom_message \
@@ -149,6 +154,7 @@ tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_kineto_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_memory_snapshot_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_oom_message_LDADD = $(FUZZ_LDADD)
