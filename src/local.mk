@@ -112,7 +112,8 @@ libhighwater_a_SOURCES += \
   src/record/recording_check.c \
   src/record/recording_columns.c src/record/recording_columns.h \
   src/record/recording_load.c \
-  src/record/recording_save.c
+  src/record/recording_save.c \
+  src/record/snapshot_names.h
 
 # memory
 libhighwater_a_SOURCES += \
@@ -332,6 +333,7 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_json.c \
   src/import/allocation_trace_link.c \
   src/import/allocation_trace_list.c \
+  src/import/allocation_trace_snapshot.c src/import/allocation_trace_snapshot.h \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
   src/import/kineto_document.c \
@@ -347,6 +349,18 @@ libhighwater_a_SOURCES += \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
   src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
+  src/import/pickle_reader.c src/import/pickle_reader.h \
+  src/import/pickle_reader_internal.h \
+  src/import/pickle_scalars.c \
+  src/import/pickle_stack.c \
+  src/import/snapshot_file.c src/import/snapshot_file.h \
+  src/import/snapshot_file_internal.h \
+  src/import/snapshot_labels.c \
+  src/import/snapshot_places.c src/import/snapshot_places.h \
+  src/import/snapshot_recording.c src/import/snapshot_recording.h \
+  src/import/snapshot_settings.c \
+  src/import/snapshot_start.c src/import/snapshot_start.h \
+  src/import/snapshot_tables.c \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \

@@ -40,11 +40,13 @@ CHECKS = \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_memory_snapshot \
   tests/check_nccl_tests \
   tests/check_measured \
   tests/check_op \
   tests/check_output \
   tests/check_phases \
+  tests/check_pickle \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \
@@ -126,6 +128,7 @@ FUZZERS = \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_kineto \
   tests/fuzz/fuzz_measurements \
+  tests/fuzz/fuzz_memory_snapshot \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_plan \
@@ -137,6 +140,7 @@ tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_kineto_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_memory_snapshot_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "cli/registry.h"
 #include "import/kineto_recording.h"
+#include "import/snapshot_recording.h"
 #include "report/run_directory.h"
 #include "report/summary_json.h"
 #include <stdio.h>
@@ -23,9 +24,9 @@ static Recording *
 import_memory_snapshot(const char *file, const ImportOptions *options, RunInfo *info,
                        GError **error)
 {
-  (void) options, (void) info;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: cannot be read yet", file);
-  return NULL;
+  (void) info;
+  g_autoptr(SnapshotFile) snapshot = snapshot_file_load(file, options->device, error);
+  return snapshot ? snapshot_recording(snapshot, error) : NULL;
 }
 
 static Recording *
@@ -65,22 +66,19 @@ find_kind(const char *name, GError **error)
   return NULL;
 }
 
-static gboolean
-write_run(const char *folder, Recording *recording, RunInfo *info, GError **error)
-{
-  g_autoptr(ReportModel) model = report_model_new(recording, info);
-  g_autofree char *report = summary_json(model);
-  const StoredRun run = {.recording = recording, .info = info};
-  return run_directory_write(folder, &run, report, error);
-}
-
+/* Takes what the reader made. */
 static gboolean
 import_file(const ImportKind *kind, const char *file, const char *folder,
             const ImportOptions *options, GError **error)
 {
   g_autoptr(RunInfo) info = run_info_new();
   g_autoptr(Recording) recording = kind->read(file, options, info, error);
-  return recording && write_run(folder, recording, info, error);
+  if (!recording)
+    return FALSE;
+  g_autoptr(ReportModel) model = report_model_new(recording, info);
+  g_autofree char *report = summary_json(model);
+  const StoredRun run = {.recording = recording, .info = info};
+  return run_directory_write(folder, &run, report, error);
 }
 
 static gboolean

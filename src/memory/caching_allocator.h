@@ -41,6 +41,9 @@ typedef struct {
 /* PyTorch's defaults, without a limit. */
 AllocatorConfig allocator_config_default(void);
 
+/* What a request of bytes > 0 is rounded up to: the least size of its block. */
+gint64 allocator_round_request(const AllocatorConfig *config, gint64 bytes);
+
 typedef enum {
   SEGMENT_ALLOC,
   SEGMENT_FREE,

@@ -9,7 +9,7 @@
 typedef struct {
   guint64 address;
   gint64 bytes; /* > 0; address + bytes is below 2^63 */
-  gint32 stream;
+  gint64 stream;
   gint32 origin; /* whatever the caller wants to know of it; kept from the lower of two that join */
   guint8 small_pool, expandable;
 } MappedSegment;

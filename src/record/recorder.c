@@ -19,7 +19,8 @@ struct _Recorder {
   gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
   gboolean keeps_gradients;          /* between steps */
   gboolean only_peaks;
-  guint peak_events; /* how many memory events led to the peak */
+  gboolean counts_all; /* not only steps and what is beyond them */
+  guint peak_events;   /* how many memory events led to the peak */
   gboolean has_peak;
   gboolean beyond; /* the step (or construction) is over, a phase beyond it has begun */
 };
@@ -123,7 +124,7 @@ static void
 mark_peak(Recorder *recorder, const MemoryEvent *now)
 {
   PeakRecord *peak = &recorder->recording->peak;
-  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond) ||
+  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond && !recorder->counts_all) ||
       (recorder->has_peak && now->allocated_after <= peak->allocated))
     return;
   Frame frame = current_frame(recorder);
@@ -142,6 +143,12 @@ void
 recorder_keep_only_peaks(Recorder *recorder)
 {
   recorder->only_peaks = TRUE;
+}
+
+void
+recorder_count_all(Recorder *recorder)
+{
+  recorder->counts_all = TRUE;
 }
 
 void

@@ -30,6 +30,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recorder, recorder_free)
  * and spans: for ranks that nobody looks at one by one.  It has no peak then. */
 void recorder_keep_only_peaks(Recorder *recorder);
 
+/* Nobody says when steps begin: the peak is that of all that is recorded. */
+void recorder_count_all(Recorder *recorder);
+
 /* Gradients are not dropped between steps: they count in at_rest_bytes. */
 void recorder_keep_gradients(Recorder *recorder);
 

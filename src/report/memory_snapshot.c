@@ -58,8 +58,7 @@ add_allocation(Snapshot *s, const MemoryEvent *event)
   const Entry entry = {"alloc",       "addr",     event->address, event->requested_bytes,
                        event->stream, event->time};
   begin_entry(s, &entry);
-  s->birth_frames[event->allocation] =
-      snapshot_frames(s, event, snapshot_place(s, event->step, event->time));
+  s->birth_frames[event->allocation] = snapshot_frames(s, event, snapshot_place(s, event->time));
   add_category(s, category_name((Category) event->category));
   pickle_end_dict(&s->out);
 }
@@ -71,7 +70,7 @@ add_free(Snapshot *s, const MemoryEvent *event, const char *action, SimTime time
   const Entry entry = {action,        "addr", event->address, ABS(event->requested_bytes),
                        event->stream, time};
   begin_entry(s, &entry);
-  snapshot_frames(s, NULL, snapshot_place(s, event->step, time));
+  snapshot_frames(s, NULL, snapshot_place(s, time));
   pickle_end_dict(&s->out);
 }
 
@@ -86,8 +85,7 @@ add_segment(Snapshot *s, guint number)
                        event->stream,
                        event->time};
   begin_entry(s, &entry);
-  int step = snapshot_step_at(s, event->memory_events);
-  s->segment_frames[number] = snapshot_frames(s, NULL, snapshot_place(s, step, event->time));
+  s->segment_frames[number] = snapshot_frames(s, NULL, snapshot_place(s, event->time));
   add_category(s, SNAPSHOT_NO_CATEGORY);
   pickle_end_dict(&s->out);
 }
@@ -95,14 +93,12 @@ add_segment(Snapshot *s, guint number)
 static void
 add_completion(Snapshot *s, const CompletionEvent *event)
 {
-  MemoryEvent freed = *snapshot_birth(s, event->allocation);
-  freed.step = snapshot_step_at(s, event->memory_events);
-  add_free(s, &freed, "free_completed", event->time);
+  add_free(s, snapshot_birth(s, event->allocation), "free_completed", event->time);
 }
 
 /* What happened between memory events: segments, and frees that had waited. */
 static void
-add_between(Snapshot *s, guint memory_events, guint *segment, guint *completion)
+add_between(Snapshot *s, guint *segment, guint *completion)
 {
   const GArray *segments = s->recording->segments, *completions = s->recording->completions;
   for (;;) {
@@ -111,11 +107,11 @@ add_between(Snapshot *s, guint memory_events, guint *segment, guint *completion)
                                       : NULL;
     const SegmentEvent *event =
         *segment < segments->len ? &g_array_index(segments, SegmentEvent, *segment) : NULL;
-    if (done && done->time >= 0 && (guint) done->memory_events <= memory_events &&
+    if (done && done->time >= 0 && (guint) done->memory_events <= s->done &&
         (guint) done->segment_events <= *segment) {
       add_completion(s, done);
       ++*completion;
-    } else if (event && (guint) event->memory_events <= memory_events) {
+    } else if (event && (guint) event->memory_events <= s->done) {
       add_segment(s, (*segment)++);
     } else {
       return;
@@ -138,7 +134,7 @@ add_out_of_memory(Snapshot *s)
                        time};
   const MemoryEvent asked = {.module = record->module, .what = record->what};
   begin_entry(s, &entry);
-  snapshot_frames(s, &asked, snapshot_place(s, record->step, time));
+  snapshot_frames(s, &asked, snapshot_place(s, time));
   add_category(s, category_name((Category) record->category));
   pickle_end_dict(&s->out);
 }
@@ -149,9 +145,9 @@ add_history(Snapshot *s)
   const GArray *memory = s->recording->memory;
   guint segment = 0, completion = 0;
   pickle_begin_list(&s->out);
-  for (guint i = 0; i < memory->len; i++) {
-    const MemoryEvent *event = &g_array_index(memory, MemoryEvent, i);
-    add_between(s, i, &segment, &completion);
+  for (s->done = 0; s->done < memory->len; s->done++) {
+    const MemoryEvent *event = &g_array_index(memory, MemoryEvent, s->done);
+    add_between(s, &segment, &completion);
     if (event->requested_bytes > 0) {
       add_allocation(s, event);
       continue;
@@ -160,7 +156,7 @@ add_history(Snapshot *s)
     if (!snapshot_waits(s, event->allocation))
       add_free(s, event, "free_completed", event->time);
   }
-  add_between(s, memory->len, &segment, &completion);
+  add_between(s, &segment, &completion);
   add_out_of_memory(s);
   pickle_end_list(&s->out);
 }
@@ -172,6 +168,13 @@ add_int(Snapshot *s, const char *key, gint64 number)
 {
   snapshot_text(s, key);
   pickle_write_int(&s->out, number);
+}
+
+/* -1: none. */
+static void
+add_limit(Snapshot *s, const char *key, gint64 bytes)
+{
+  add_int(s, key, bytes == G_MAXINT64 ? -1 : bytes);
 }
 
 static void
@@ -189,9 +192,10 @@ add_divisions(Snapshot *s, const AllocatorConfig *config)
   for (int i = 0; i < ALLOCATOR_SIZE_CLASSES; i++) {
     char mebibytes[16];
     g_snprintf(mebibytes, sizeof mebibytes, "%d", 1 << i);
-    add_int(s, mebibytes,
-            config->roundup_power2_divisions < 0 ? config->roundup_power2_by_size[i]
-                                                 : config->roundup_power2_divisions);
+    pickle_write_string(&s->out, mebibytes);
+    pickle_write_int(&s->out, config->roundup_power2_divisions < 0
+                                  ? config->roundup_power2_by_size[i]
+                                  : config->roundup_power2_divisions);
   }
   pickle_end_dict(&s->out);
 }
@@ -203,7 +207,7 @@ add_settings(Snapshot *s, const AllocatorConfig *config)
   pickle_begin_dict(out);
   snapshot_text(s, "PYTORCH_CUDA_ALLOC_CONF");
   snapshot_text(s, config->expandable_segments ? "expandable_segments:True" : "");
-  add_int(s, "max_split_size", config->max_split_size == G_MAXINT64 ? -1 : config->max_split_size);
+  add_limit(s, "max_split_size", config->max_split_size);
   snapshot_text(s, "garbage_collection_threshold");
   pickle_write_double(out, config->garbage_collection_threshold);
   add_bool(s, "expandable_segments", config->expandable_segments);
@@ -212,55 +216,76 @@ add_settings(Snapshot *s, const AllocatorConfig *config)
   add_bool(s, "pinned_use_cuda_host_register", FALSE);
   add_bool(s, "graph_capture_record_stream_reuse", FALSE);
   add_divisions(s, config);
+  add_int(s, SNAPSHOT_DEVICE_BYTES, config->device_total_bytes);
+  add_limit(s, SNAPSHOT_MEMORY_LIMIT, config->memory_limit);
+  add_limit(s, SNAPSHOT_PROCESS_LIMIT, config->process_limit);
   pickle_end_dict(out);
 }
 
-/* ---- annotations: steps as the profiler names them, and phases ---- */
+/* ---- annotations: phases, and steps as the profiler names them ---- */
 
-static void
-annotate(Snapshot *s, const char *stage, const char *name, SimTime time)
+typedef struct {
+  SimTime time;
+  const char *name; /* NULL: of the step */
+  int step;
+  gboolean ends;
+  guint order;
+} Annotation;
+
+/* In order of time; of equal times as they came. */
+static gint
+compare_annotations(gconstpointer a, gconstpointer b)
 {
-  pickle_next_item(&s->out, s->annotations++);
-  pickle_begin_dict(&s->out);
-  snapshot_text(s, "stage");
-  snapshot_text(s, stage);
-  snapshot_text(s, "name");
-  snapshot_text(s, name);
-  add_int(s, "device", 0);
-  add_int(s, "time_us", time / 1000);
-  pickle_end_dict(&s->out);
+  const Annotation *x = a, *y = b;
+  if (x->time != y->time)
+    return x->time < y->time ? -1 : 1;
+  return (x->order > y->order) - (x->order < y->order);
 }
 
 static void
-annotate_step(Snapshot *s, const char *stage, int step, SimTime time)
+annotate(GArray *annotations, const char *name, int step, SimTime start, SimTime end)
 {
-  g_autofree char *name = g_strdup_printf("ProfilerStep#%d", step);
-  if (step > 0)
-    annotate(s, stage, name, time);
+  Annotation begins = {start, name, step, FALSE, annotations->len};
+  Annotation ends = {end, name, step, TRUE, annotations->len + 1};
+  g_array_append_val(annotations, begins);
+  g_array_append_val(annotations, ends);
+}
+
+static GArray *
+list_annotations(const Recording *recording)
+{
+  GArray *annotations = g_array_new(FALSE, FALSE, sizeof(Annotation));
+  for (guint i = 0; i < recording->steps->len; i++) {
+    const StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
+    annotate(annotations, NULL, step->index, step->start, step->end);
+  }
+  for (guint i = 0; i < recording->ranges->len; i++) {
+    const Range *range = &g_array_index(recording->ranges, Range, i);
+    if (range->kind == RECORDED_PHASE && range->name >= 0)
+      annotate(annotations, recording_text(recording, range->name), 0, range->start, range->end);
+  }
+  g_array_sort(annotations, compare_annotations);
+  return annotations;
 }
 
 static void
 add_annotations(Snapshot *s)
 {
-  const GArray *ranges = s->recording->ranges;
-  int step = 0;
-  SimTime until = 0;
+  g_autoptr(GArray) annotations = list_annotations(s->recording);
   pickle_begin_list(&s->out);
-  for (guint i = 0; i < ranges->len; i++) {
-    const Range *range = &g_array_index(ranges, Range, i);
-    if (range->kind != RECORDED_PHASE)
-      continue;
-    int in = recording_is_beyond(s->recording, (gint32) i) ? 0 : range->step;
-    if (in != step) {
-      annotate_step(s, "END", step, until);
-      annotate_step(s, "START", in, range->start);
-    }
-    annotate(s, "START", recording_text(s->recording, range->name), range->start);
-    annotate(s, "END", recording_text(s->recording, range->name), range->end);
-    step = in;
-    until = range->end;
+  for (guint i = 0; i < annotations->len; i++) {
+    const Annotation *annotation = &g_array_index(annotations, Annotation, i);
+    g_autofree char *step = g_strdup_printf(SNAPSHOT_ANNOTATED_STEP, annotation->step);
+    pickle_next_item(&s->out, i);
+    pickle_begin_dict(&s->out);
+    snapshot_text(s, "stage");
+    snapshot_text(s, annotation->ends ? "END" : "START");
+    snapshot_text(s, "name");
+    pickle_write_string(&s->out, annotation->name ? annotation->name : step);
+    add_int(s, "device", 0);
+    add_int(s, "time_us", annotation->time / 1000);
+    pickle_end_dict(&s->out);
   }
-  annotate_step(s, "END", step, until);
   pickle_end_list(&s->out);
 }
 

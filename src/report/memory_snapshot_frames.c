@@ -83,29 +83,50 @@ snapshot_text(Snapshot *s, const char *text)
                       GUINT_TO_POINTER(pickle_keep(&s->out) + 1));
 }
 
-/* A phase may end and the next begin at the time of an event: the step tells some apart. */
-SnapshotPlace
-snapshot_place(Snapshot *s, int step, SimTime time)
+/* The step that the host is in. */
+static gint32
+current_step(const Snapshot *s)
 {
-  const GArray *ranges = s->recording->ranges;
-  SnapshotPlace place = {-1, step};
-  for (guint i = s->phase; i < s->phases->len; i++) {
-    gint32 index = g_array_index(s->phases, gint32, i);
-    const Range *range = &g_array_index(ranges, Range, index);
-    if (range->start > time)
-      break;
-    if (range->end < time)
-      s->phase = i;
-    else if (range->step == step)
-      place.phase = index;
-  }
+  const GArray *memory = s->recording->memory;
+  if (s->done < memory->len)
+    return g_array_index(memory, MemoryEvent, s->done).step;
+  if (s->recording->out_of_memory.happened)
+    return s->recording->out_of_memory.step;
+  return memory->len > 0 ? g_array_index(memory, MemoryEvent, memory->len - 1).step : 0;
+}
+
+/* One phase may end, or begin and end, and the next begin in the moment of an event: it begins when
+ * as much is allocated as it says. */
+static gboolean
+has_begun(const Snapshot *s, const Range *phase, SimTime time)
+{
+  gint64 allocated =
+      s->done == 0 ? 0
+                   : g_array_index(s->recording->memory, MemoryEvent, s->done - 1).allocated_after;
+  return phase->start < time || (phase->start == time && phase->start_allocated == allocated);
+}
+
+static const Range *
+phase_at(const Snapshot *s, guint i)
+{
+  return &g_array_index(s->recording->ranges, Range, g_array_index(s->phases, gint32, i));
+}
+
+SnapshotPlace
+snapshot_place(Snapshot *s, SimTime time)
+{
+  SnapshotPlace place = {-1, current_step(s)};
+  while (s->begun < s->phases->len && has_begun(s, phase_at(s, s->begun), time))
+    s->begun++;
+  if (s->begun > 0 && phase_at(s, s->begun - 1)->end >= time)
+    place.phase = g_array_index(s->phases, gint32, s->begun - 1);
   return place;
 }
 
 static const char *
 text_of(const Snapshot *s, gint32 id)
 {
-  return id < 0 ? "" : recording_text(s->recording, id);
+  return id < 0 ? SNAPSHOT_NOTHING : recording_text(s->recording, id);
 }
 
 /* {"name": name, "filename": file, "line": line}; a file of NULL is left to the caller. */
@@ -164,16 +185,6 @@ snapshot_frames(Snapshot *s, const MemoryEvent *event, SnapshotPlace place)
   guint32 number = pickle_keep(&s->out);
   g_hash_table_insert(s->frames, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(number + 1));
   return number;
-}
-
-gint16
-snapshot_step_at(const Snapshot *s, gint32 memory_events)
-{
-  const GArray *memory = s->recording->memory;
-  if (memory->len == 0)
-    return 0;
-  guint i = MIN((guint) memory_events, memory->len - 1);
-  return g_array_index(memory, MemoryEvent, i).step;
 }
 
 SimTime

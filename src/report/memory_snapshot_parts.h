@@ -4,6 +4,7 @@
 #define HIGHWATER_REPORT_MEMORY_SNAPSHOT_PARTS_H
 
 #include "base/pickle_writer.h"
+#include "record/snapshot_names.h"
 #include "report/memory_snapshot.h"
 
 /* Where the host is. */
@@ -18,26 +19,26 @@ typedef struct {
   GHashTable *texts;  /* static string or text of the recording -> number kept + 1 */
   GHashTable *frames; /* FrameKey -> number kept + 1 */
   GArray *phases;     /* gint32: phases in ranges, by start */
-  guint phase;        /* those before it in phases are over */
+  guint begun;        /* so many of them have begun */
+  guint done;         /* so many memory events have been written */
   guint *births;      /* of each allocation: its event */
   guint32 *birth_frames, *segment_frames; /* of each allocation and segment event: kept lists */
   guint8 *waits;                          /* of each allocation: its free waited */
-  guint entries, annotations;
+  guint entries;
 } Snapshot;
 
 /* ---- memory_snapshot_frames.c */
 void snapshot_begin(Snapshot *s, const Recording *recording);
 /* Frees what is left; the caller takes the bytes. */
 GByteArray *snapshot_end_document(Snapshot *s);
-/* Writes a text that is written often and stays where it is, like a key. */
+/* Writes a text that is written often and that stays as it is, where it is: a key, a string of the
+ * recording. */
 void snapshot_text(Snapshot *s, const char *text);
 /* Where the host is at a time, not before that of the call before. */
-SnapshotPlace snapshot_place(Snapshot *s, int step, SimTime time);
+SnapshotPlace snapshot_place(Snapshot *s, SimTime time);
 /* Writes the list of frames and returns the number it is kept under; event (its module and what are
  * read) may be NULL. */
 guint32 snapshot_frames(Snapshot *s, const MemoryEvent *event, SnapshotPlace place);
-/* The step in which the host is when so many memory events have been. */
-gint16 snapshot_step_at(const Snapshot *s, gint32 memory_events);
 /* The last event's time. */
 SimTime snapshot_end(const Snapshot *s);
 
