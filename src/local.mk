@@ -35,6 +35,7 @@ COMMANDS = \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_report.c \
+  src/cli/cmd_compare.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_import.c \
   src/cli/cmd_replay.c \
@@ -290,6 +291,16 @@ libhighwater_a_SOURCES += \
   src/report/chrome_parts.h \
   src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
+  src/report/comparison.c src/report/comparison.h \
+  src/report/comparison_collectives.c \
+  src/report/comparison_json.c \
+  src/report/comparison_kernels.c \
+  src/report/comparison_limit.c src/report/comparison_limit.h \
+  src/report/comparison_memory.c \
+  src/report/comparison_parts.h \
+  src/report/comparison_report.h \
+  src/report/comparison_text.c \
+  src/report/comparison_words.c src/report/comparison_words.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
