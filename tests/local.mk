@@ -93,6 +93,7 @@ SHELL_TESTS = \
   tests/cli/calibrate.sh \
   tests/cli/compare.sh \
   tests/cli/estimate.sh \
+  tests/cli/import_kineto.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \
