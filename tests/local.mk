@@ -15,6 +15,7 @@ CHECKS = \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_compare \
   tests/check_compile \
   tests/check_ddp \
   tests/check_critical_path \
@@ -78,6 +79,8 @@ tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tes
 tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
 tests_check_figures_SOURCES = tests/check_figures.c tests/program_run.c tests/program_run.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/program_run.c tests/program_run.h tests/report_fixture.c tests/report_fixture.h
+tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
+tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
 
@@ -85,10 +88,12 @@ tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c t
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
   tests/cli/calibrate.sh \
+  tests/cli/compare.sh \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \
+  tests/cli/report.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/usage.sh \
