@@ -27,8 +27,8 @@ step_most = 0
 count_most = 0
 capacity = 0
 known(v) = v == v && v > 0
-stats table using (failed = failed + (strcol(2)[1:4] ne "fits"), \
-  known($5) ? (peak_most = higher(peak_most, $5)) : 0, 0) nooutput
+stats table using (failed = failed + (strcol(2)[1:4] ne "fits")) nooutput
+stats table using (known($5) ? (peak_most = higher(peak_most, $5)) : 0) nooutput
 stats table using (known($7) ? (step_most = higher(step_most, $7)) : 0) nooutput
 stats table using (known($10) ? (count_most = higher(count_most, $10)) : 0) nooutput
 stats table using (known($5) && $5 + $6 > 0 ? (capacity = higher(capacity, $5 + $6)) : 0) nooutput

@@ -104,7 +104,7 @@ do for [i=1:labels] {
 }
 
 if (points == 0) {
-  set label 1 "no variant fits" at graph 0.5, graph 0.5 center
+  set label 999 "no variant fits" at graph 0.5, graph 0.5 center
   set xrange [0:1]
   set yrange [0:1]
   unset xtics

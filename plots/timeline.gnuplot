@@ -89,11 +89,12 @@ phase_name(name, from, to) = fitting(words_of(name), from, to) ne "" ? words_of(
 
 # ---- blocks: their names where there is room, else the numbers of some
 last_part(name) = strstrt(name, ".") > 0 ? last_part(name[strstrt(name, ".") + 1:*]) : name
-# As if every number had two digits, so that all of a row are there or none.
-block_name(name, from, to) = name eq "-" || fitting("000", from, to) eq "" ? "" : \
-  fitting(name, from, to) ne "" ? name : fitting(last_part(name), from, to)
 blocks = 0
 stats timeline index "modules" using (blocks = blocks + 1) nooutput
+has_numbers = blocks > 0 && plot_width / real(blocks) > 3 * letter
+# As if every number had two digits, so that all of a row are there or none.
+block_name(name, from, to) = name eq "-" ? "" : fitting(name, from, to) ne "" ? name : \
+  has_numbers && fitting("00", from, to) ne "" ? fitting(last_part(name), from, to) : ""
 has_block_lines = blocks > 0 && plot_width / real(blocks) > 3
 
 # ---- what is drawn

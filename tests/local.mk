@@ -32,6 +32,7 @@ CHECKS = \
   tests/check_exported_trace \
   tests/check_failure \
   tests/check_families \
+  tests/check_figures \
   tests/check_fit \
   tests/check_free_set \
   tests/check_fsdp1 \
@@ -88,8 +89,9 @@ tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tes
 tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
 tests_check_exported_trace_SOURCES = tests/check_exported_trace.c tests/traced_run.c tests/traced_run.h
 tests_check_kineto_recording_SOURCES = tests/check_kineto_recording.c tests/traced_run.c tests/traced_run.h
+tests_check_figures_SOURCES = tests/check_figures.c tests/program_run.c tests/program_run.h
+tests_check_plot_SOURCES = tests/check_plot.c tests/program_run.c tests/program_run.h tests/report_fixture.c tests/report_fixture.h
 tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
-tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
 
@@ -137,6 +139,7 @@ TEST_EXTRAS = \
   tests/scenario_fixture.h \
   tests/simulation.h \
   tests/snapshot_check.py
+  tests/table_rows.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \

@@ -100,10 +100,12 @@ title_of_run(const StoredRun *run)
   GString *title = g_string_new(run->recording->title);
   if (info->strategy)
     g_string_append_printf(title, ", %s", info->strategy);
-  int ranks = MAX(1, info->shard) * MAX(1, info->replicate);
-  if (info->device)
-    g_string_append_printf(title, " over %d × %s", ranks, info->device);
-  return g_string_free(g_string_new(g_strdelimit(title->str, "\t\r\n", ' ')), FALSE);
+  if (info->device && info->shard > 0)
+    g_string_append_printf(title, " over %d × %s", info->shard * MAX(1, info->replicate),
+                           info->device);
+  else if (info->device)
+    g_string_append_printf(title, " on %s", info->device);
+  return g_strdelimit(g_string_free(title, FALSE), "\t\r\n", ' ');
 }
 
 static gboolean
