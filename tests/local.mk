@@ -138,7 +138,7 @@ TEST_EXTRAS = \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
   tests/simulation.h \
-  tests/snapshot_check.py
+  tests/snapshot_check.py \
   tests/table_rows.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
