@@ -35,6 +35,7 @@ COMMANDS = \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
   src/cli/cmd_report.c \
+  src/cli/cmd_compare.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_import.c \
   src/cli/cmd_replay.c \
@@ -66,6 +67,7 @@ libhighwater_a_SOURCES += \
   src/base/json_reader.c src/base/json_reader.h \
   src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
+  src/base/number_text.c src/base/number_text.h \
   src/base/output_file.c src/base/output_file.h \
   src/base/pickle_writer.c src/base/pickle_writer.h \
   src/base/text_table.c src/base/text_table.h \
@@ -87,6 +89,7 @@ libhighwater_a_SOURCES += \
 
 # spec
 libhighwater_a_SOURCES += \
+  src/spec/checkpoint_spec.c src/spec/checkpoint_spec.h \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
   src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
@@ -281,8 +284,24 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/chrome_calls.c \
+  src/report/chrome_device.c \
+  src/report/chrome_event.c src/report/chrome_event.h \
+  src/report/chrome_host.c \
+  src/report/chrome_memory.c \
+  src/report/chrome_parts.h \
   src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
+  src/report/comparison.c src/report/comparison.h \
+  src/report/comparison_collectives.c \
+  src/report/comparison_json.c \
+  src/report/comparison_kernels.c \
+  src/report/comparison_limit.c src/report/comparison_limit.h \
+  src/report/comparison_memory.c \
+  src/report/comparison_parts.h \
+  src/report/comparison_report.h \
+  src/report/comparison_text.c \
+  src/report/comparison_words.c src/report/comparison_words.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
@@ -329,9 +348,14 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_snapshot.c src/import/allocation_trace_snapshot.h \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/kineto_document.c \
   src/import/kineto_event.c \
+  src/import/kineto_host.c \
   src/import/kineto_internal.h \
   src/import/kineto_link.c \
+  src/import/kineto_phases.c \
+  src/import/kineto_recording.c src/import/kineto_recording.h \
+  src/import/kineto_timeline.c src/import/kineto_timeline.h \
   src/import/kineto_trace.c src/import/kineto_trace.h \
   src/import/nccl_tests_identity.c \
   src/import/nccl_tests_internal.h \

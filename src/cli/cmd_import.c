@@ -2,6 +2,7 @@
 #include "base/nearest_name.h"
 #include "base/units.h"
 #include "cli/registry.h"
+#include "import/kineto_recording.h"
 #include "import/snapshot_recording.h"
 #include "report/run_directory.h"
 #include "report/summary_json.h"
@@ -28,7 +29,25 @@ import_memory_snapshot(const char *file, const ImportOptions *options, RunInfo *
   return snapshot ? snapshot_recording(snapshot, error) : NULL;
 }
 
+static Recording *
+import_kineto(const char *file, const ImportOptions *options, RunInfo *info, GError **error)
+{
+  g_autoptr(KinetoAbout) about = kineto_about_new();
+  Recording *recording = kineto_recording_load(file, options->device, about, error);
+  info->device = about->machine.device[0] != '\0' ? g_strdup(about->machine.device) : NULL;
+  info->rank = (int) CLAMP(about->machine.rank, 0, G_MAXINT);
+  for (guint i = 0; i < about->groups->len; i++) {
+    const KinetoGroup *group = &g_array_index(about->groups, KinetoGroup, i);
+    if (group->ranks > 0)
+      run_info_add_communicator(info, group->name, group->ranks, NULL)->stride = group->stride;
+  }
+  for (guint i = 0; i < about->notes->len; i++)
+    run_info_warn(info, "%s", (const char *) g_ptr_array_index(about->notes, i));
+  return recording;
+}
+
 static const ImportKind import_kinds[] = {
+    {"kineto", "a trace of torch.profiler, .json or .json.gz", import_kineto},
     {"memory-snapshot", "a pickle of torch.cuda.memory._snapshot()", import_memory_snapshot},
 };
 
@@ -99,6 +118,6 @@ import(int argc, char **argv, GError **error)
 const Command command_import = {
     .name = "import",
     .arguments = "KIND FILE -o DIR [--device N]",
-    .summary = "Make a run of what was measured: a memory snapshot",
+    .summary = "Make a run of what was measured: a memory snapshot, a profiler's trace",
     .run = import,
 };

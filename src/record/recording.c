@@ -18,6 +18,7 @@ recording_new(void)
   recording->ranges = g_array_new(FALSE, FALSE, sizeof(Range));
   recording->steps = g_array_new(FALSE, FALSE, sizeof(StepRecord));
   recording->beyond = g_array_new(FALSE, FALSE, sizeof(BeyondRecord));
+  recording->waits = g_array_new(FALSE, FALSE, sizeof(Wait));
   recording->cached = g_array_new(FALSE, FALSE, sizeof(gint64));
   recording->peak.live = g_array_new(FALSE, FALSE, sizeof(LiveTensor));
   recording->peak.phase = recording->peak.module = -1;
@@ -44,6 +45,7 @@ recording_free(Recording *recording)
   g_array_unref(recording->ranges);
   g_array_unref(recording->steps);
   g_array_unref(recording->beyond);
+  g_array_unref(recording->waits);
   g_array_unref(recording->cached);
   g_array_unref(recording->peak.live);
   g_free(recording);

@@ -24,9 +24,20 @@ typedef struct {
   gint32 name, module;
   gint32 communicator; /* string id, collectives only; else -1 */
   gint32 phase;        /* 1 + index into ranges of the phase that issued it; 0: not known */
+  gint32 dtype;        /* 1 + string id of the elements' type ("bf16"), collectives; 0: not known */
   gint64 bytes;        /* collectives: as nccl-tests counts them; copies: what they move */
   double flops;
 } Span;
+
+/* What held a stream or the host up: it had come to a wait for what another stream was to do. */
+typedef struct {
+  SimTime start, end; /* it had come to the wait; what it waited for was done */
+  SimTime issued;     /* when the host issued the wait; the host's own: start */
+  SimTime recorded;   /* when the host recorded the event; 0: it waits for all of the stream */
+  guint8 stream;      /* which waited: index into stream names, that of "host" for the host */
+  guint8 source;      /* which it waited for */
+  gint16 step;        /* from 1; 0: construction */
+} Wait;
 
 /* An allocation or a free on the host's timeline. */
 typedef struct {
@@ -129,6 +140,7 @@ typedef struct {
   GArray *ranges;      /* Range, by start */
   GArray *steps;       /* StepRecord */
   GArray *beyond;      /* BeyondRecord, by start */
+  GArray *waits;       /* Wait, by end: of steps whose spans are there */
   GArray *cached;      /* gint64 per stream: bytes cached (reserved, not active) at the end */
   PeakRecord peak;
   OutOfMemoryRecord out_of_memory;

@@ -108,7 +108,22 @@ check_spans(const Recording *recording)
       return g_strdup_printf("row %u is not in order of the ends", i + 1);
     if (span->phase < 0 || (guint) span->phase > recording->ranges->len)
       return g_strdup_printf("row %u names a phase that is not in ranges", i + 1);
+    if (span->dtype < 0 || (guint) span->dtype > recording->strings->len)
+      return g_strdup_printf("row %u names a dtype that is not in strings", i + 1);
     before = span->end;
+  }
+  return NULL;
+}
+
+static char *
+check_waits(const Recording *recording)
+{
+  SimTime before = 0;
+  for (guint i = 0; i < recording->waits->len; i++) {
+    const Wait *wait = &g_array_index(recording->waits, Wait, i);
+    if (wait->start > wait->end || wait->end < before)
+      return g_strdup_printf("row %u is not in order of the ends", i + 1);
+    before = wait->end;
   }
   return NULL;
 }
@@ -163,7 +178,7 @@ recording_check(const Recording *recording, const char **key)
   } rules[] = {
       {"memory", check_memory}, {"segments", check_segments}, {"completions", check_completions},
       {"spans", check_spans},   {"ranges", check_ranges},     {"steps", check_steps},
-      {"beyond", check_beyond},
+      {"beyond", check_beyond}, {"waits", check_waits},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
     char *wrong = rules[i].check(recording);

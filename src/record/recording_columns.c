@@ -150,8 +150,20 @@ static const Column span_columns[] = {
     FIELD(Span, module, "module", COLUMN_STRING),
     FIELD(Span, communicator, "communicator", COLUMN_STRING),
     FIELD(Span, phase, "phase", COLUMN_COUNT),
+    FIELD(Span, dtype, "dtype", COLUMN_COUNT),
     FIELD(Span, bytes, "bytes", COLUMN_COUNT),
     FIELD(Span, flops, "flops", COLUMN_DOUBLE),
+    END,
+};
+
+static const Column wait_columns[] = {
+    FIELD(Wait, start, "start_ns", COLUMN_COUNT),
+    FIELD(Wait, end, "end_ns", COLUMN_COUNT),
+    FIELD(Wait, issued, "issued_ns", COLUMN_COUNT),
+    FIELD(Wait, recorded, "recorded_ns", COLUMN_COUNT),
+    FIELD(Wait, stream, "stream", COLUMN_STREAM),
+    FIELD(Wait, source, "source", COLUMN_STREAM),
+    FIELD(Wait, step, "step", COLUMN_COUNT),
     END,
 };
 
@@ -181,6 +193,7 @@ const RecordTable recording_tables[RECORDING_TABLES] = {
     ROWS("spans", span_columns, spans, Span),
     ROWS("peak_live", live_columns, peak.live, LiveTensor),
     ROWS_IF_ANY("beyond", beyond_columns, beyond, BeyondRecord),
+    ROWS_IF_ANY("waits", wait_columns, waits, Wait),
     ROWS_IF_ANY("completions", completion_columns, completions, CompletionEvent),
 };
 

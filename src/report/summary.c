@@ -324,6 +324,13 @@ has_phases(const Recording *recording)
   return FALSE;
 }
 
+gboolean
+report_model_knows_place(const ReportModel *model)
+{
+  const PeakRecord *peak = &model->recording->peak;
+  return model->has_memory && (model->is_simulated || peak->step > 0 || peak->phase >= 0);
+}
+
 void
 report_append_place(const Recording *recording, int step, gint32 phase, gint32 module, GString *out)
 {

@@ -138,6 +138,9 @@ const char *report_bound_name(Bound bound);
 /* The last complete step, or NULL. */
 const StepSummary *report_model_last_step(const ReportModel *model);
 
+/* Whether it says where the host was at the peak; a measured recording need not. */
+gboolean report_model_knows_place(const ReportModel *model);
+
 /* Appends where the host was: "step 2, backward of layers.3", "construction"; "outside of steps" in
  * a recording that has neither steps nor a construction. */
 void report_append_place(const Recording *recording, int step, gint32 phase, gint32 module,

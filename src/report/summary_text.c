@@ -161,7 +161,7 @@ print_peak(const Screen *screen)
     return;
   print_label(screen, "PEAK", NULL);
   g_string_append_printf(screen->out, "%s allocated", allocated);
-  if (screen->model->is_simulated || peak->step > 0 || peak->phase >= 0) {
+  if (report_model_knows_place(screen->model)) {
     g_string_append(screen->out, " in ");
     report_append_place(recording, peak->step, peak->phase, peak->module, screen->out);
   } else {
