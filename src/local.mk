@@ -89,6 +89,7 @@ libhighwater_a_SOURCES += \
 
 # spec
 libhighwater_a_SOURCES += \
+  src/spec/checkpoint_spec.c src/spec/checkpoint_spec.h \
   src/spec/cluster_spec.c src/spec/cluster_spec.h \
   src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
@@ -370,6 +371,7 @@ libhighwater_a_SOURCES += \
   src/import/snapshot_places.c src/import/snapshot_places.h \
   src/import/snapshot_recording.c src/import/snapshot_recording.h \
   src/import/snapshot_settings.c \
+  src/import/snapshot_sizes.c src/import/snapshot_sizes.h \
   src/import/snapshot_start.c src/import/snapshot_start.h \
   src/import/snapshot_tables.c \
   src/import/trace_compare.c \

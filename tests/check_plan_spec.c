@@ -377,7 +377,7 @@ END_TEST
 
 START_TEST(choices_have_the_names_they_are_written_with)
 {
-  ck_assert_str_eq(plan_checkpoint_policy_name(CHECKPOINT_SELECTIVE_OP), "selective_op");
+  ck_assert_str_eq(checkpoint_policy_name(CHECKPOINT_SELECTIVE_OP), "selective_op");
   ck_assert_str_eq(plan_optimizer_name(OPTIMIZER_SGD), "sgd");
   ck_assert_str_eq(plan_optimizer_code_name(OPTIMIZER_FORLOOP), "forloop");
 }

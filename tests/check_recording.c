@@ -192,6 +192,7 @@ START_TEST(what_is_saved_comes_back)
   assert_same_rows(a->spans, b->spans);
   assert_same_rows(a->memory, b->memory);
   assert_same_rows(a->segments, b->segments);
+  assert_same_rows(a->completions, b->completions);
   assert_same_rows(a->ranges, b->ranges);
   assert_same_rows(a->steps, b->steps);
   assert_same_rows(a->cached, b->cached);

@@ -210,7 +210,7 @@ expect_bytes(const NetworkSummary *s, CheckpointPolicy policy, gint64 expected)
 {
   ck_assert_msg(s->activation_bytes[policy] == expected,
                 "%s: %" G_GINT64_FORMAT " bytes are kept, not %" G_GINT64_FORMAT,
-                plan_checkpoint_policy_name(policy), s->activation_bytes[policy], expected);
+                checkpoint_policy_name(policy), s->activation_bytes[policy], expected);
 }
 
 /* The input of the block, and nothing else, whatever the block: 2 T h. */

@@ -6,6 +6,7 @@ CHECKS = \
   tests/check_allocator_options \
   tests/check_allocator_random \
   tests/check_arithmetic \
+  tests/check_block_policies \
   tests/check_builder \
   tests/check_caching_allocator \
   tests/check_calibrate_measure \
@@ -95,6 +96,7 @@ SHELL_TESTS = \
   tests/cli/estimate.sh \
   tests/cli/import_kineto.sh \
   tests/cli/list.sh \
+  tests/cli/memory_snapshot.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \
   tests/cli/report.sh \
@@ -123,7 +125,8 @@ TEST_EXTRAS = \
   tests/recorded_run.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
-  tests/simulation.h
+  tests/simulation.h \
+  tests/snapshot_check.py
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \

@@ -94,9 +94,12 @@ static void
 free_completed(gpointer user, BlockHandle block)
 {
   DeviceMemory *memory = user;
-  gpointer allocation = g_hash_table_lookup(memory->waiting, GINT_TO_POINTER(block));
-  g_hash_table_remove(memory->waiting, GINT_TO_POINTER(block));
-  recorder_complete(memory->recorder, GPOINTER_TO_INT(allocation), memory->host->now);
+  guint i = 0;
+  while (g_array_index(memory->waiting, StorageBlock, i).block != block)
+    i++;
+  recorder_complete(memory->recorder, g_array_index(memory->waiting, StorageBlock, i).allocation,
+                    memory->host->now);
+  g_array_remove_index(memory->waiting, i);
 }
 
 /* ---- storages ---- */
@@ -111,7 +114,7 @@ device_memory_init(DeviceMemory *memory, const AllocatorConfig *config, const De
                         .segment = segment,
                         .free_completed = free_completed};
   memory->allocator = caching_allocator_new(config, &host);
-  memory->waiting = g_hash_table_new(NULL, NULL);
+  memory->waiting = g_array_new(FALSE, FALSE, sizeof(StorageBlock));
   memory->malloc_ns = device->cuda_malloc_ns;
   memory->free_ns = device->cuda_free_ns;
   guint n = memory->program->storages->len;
@@ -124,31 +127,16 @@ void
 device_memory_clear(DeviceMemory *memory)
 {
   caching_allocator_free(memory->allocator);
-  g_hash_table_unref(memory->waiting);
+  g_array_unref(memory->waiting);
   g_free(memory->blocks);
-}
-
-static gint
-compare_numbers(gconstpointer a, gconstpointer b)
-{
-  gint32 x = *(const gint32 *) a, y = *(const gint32 *) b;
-  return (x > y) - (x < y);
 }
 
 void
 device_memory_finish(DeviceMemory *memory)
 {
-  g_autoptr(GArray) waiting = g_array_new(FALSE, FALSE, sizeof(gint32));
-  GHashTableIter iter;
-  gpointer value;
-  g_hash_table_iter_init(&iter, memory->waiting);
-  while (g_hash_table_iter_next(&iter, NULL, &value)) {
-    gint32 allocation = GPOINTER_TO_INT(value);
-    g_array_append_val(waiting, allocation);
-  }
-  g_array_sort(waiting, compare_numbers);
-  for (guint i = 0; i < waiting->len; i++)
-    recorder_complete(memory->recorder, g_array_index(waiting, gint32, i), -1);
+  for (guint i = 0; i < memory->waiting->len; i++)
+    recorder_complete(memory->recorder, g_array_index(memory->waiting, StorageBlock, i).allocation,
+                      -1);
 }
 
 static void
@@ -203,8 +191,7 @@ device_memory_release(DeviceMemory *memory, gint32 storage)
   if (block->block == BLOCK_NONE)
     return;
   if (!caching_allocator_release(memory->allocator, block->block))
-    g_hash_table_insert(memory->waiting, GINT_TO_POINTER(block->block),
-                        GINT_TO_POINTER(block->allocation));
+    g_array_append_val(memory->waiting, *block);
   const AllocatorStats *stats = caching_allocator_stats(memory->allocator);
   recorder_release(memory->recorder, block->allocation, memory->host->now,
                    stats->allocated_bytes.current, stats->reserved_bytes.current);

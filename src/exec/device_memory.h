@@ -25,7 +25,7 @@ typedef struct {
   Recorder *recorder;
   CachingAllocator *allocator;
   StorageBlock *blocks; /* of each storage of the Program */
-  GHashTable *waiting;  /* BlockHandle -> allocation: frees that wait for other streams */
+  GArray *waiting;      /* StorageBlock: freed, but other streams may still use them; as freed */
   double malloc_ns, free_ns;
 } DeviceMemory;
 

@@ -1,10 +1,12 @@
 /* snapshot_recording.c - records a snapshot's history as if it were going on. */
 #include "import/snapshot_recording.h"
 
+#include <string.h>
+
 #include "base/category.h"
 #include "import/allocation_trace_snapshot.h"
 #include "import/snapshot_places.h"
-#include "import/trace_replay.h"
+#include "import/snapshot_sizes.h"
 #include "program/program.h"
 #include "record/recorder.h"
 
@@ -24,10 +26,11 @@ typedef struct {
   Recording *recording;
   Recorder *recorder;
   SnapshotPlaces places;
-  gint64 *bytes;             /* of each slot of the trace: its block */
-  gint32 *allocations;       /* of each slot: its number in the recording, or -1 */
-  gint64 *requested;         /* of each slot */
-  const TraceReplay *replay; /* NULL: the allocator does not know such a beginning */
+  guint8 streams[MOST_STREAMS]; /* of each stream of the trace: that of the recording */
+  gint64 *bytes;                /* of each slot of the trace: its block */
+  gint32 *allocations;          /* of each slot: its number in the recording, or -1 */
+  gint64 *requested;            /* of each slot */
+  const TraceReplay *replay;    /* NULL: the allocator does not know such a beginning */
   MemoryLevel level;
   gint64 first_us;
   SimTime time;
@@ -52,46 +55,6 @@ change_level(Maker *m, gint64 allocated, gint64 reserved)
   m->level.peak_reserved = MAX(m->level.peak_reserved, m->level.reserved);
 }
 
-/* ---- sizes of blocks ---- */
-
-static void
-take_end_sizes(const Maker *m, GHashTable *live)
-{
-  for (guint i = 0; i < m->file->blocks->len; i++) {
-    const SnapshotBlock *block = &g_array_index(m->file->blocks, SnapshotBlock, i);
-    gpointer slot = g_hash_table_lookup(live, GSIZE_TO_POINTER(block->address));
-    if (block->state != SNAPSHOT_INACTIVE && slot)
-      m->bytes[GPOINTER_TO_INT(slot) - 1] = block->bytes;
-  }
-}
-
-/* As the snapshot says of those that are there at its end; as the allocator makes them where it
- * hands out the same addresses; as it rounds otherwise. */
-static void
-find_sizes(const Maker *m)
-{
-  const TraceReplay *replay = m->replay;
-  const AllocationTrace *trace = m->trace;
-  g_autoptr(GHashTable) live = g_hash_table_new(NULL, NULL);
-  for (guint i = 0; i < m->start->blocks->len; i++) {
-    const StartBlock *block = &g_array_index(m->start->blocks, StartBlock, i);
-    m->bytes[i] = block->bytes;
-    m->requested[i] = MAX(block->requested_bytes, 1);
-  }
-  for (guint i = 0; i < trace->events->len; i++) {
-    const TraceEvent *event = trace_event(trace, i);
-    if (event->action != TRACE_ALLOC)
-      continue;
-    gint64 replayed = replay ? replay->slot_bytes[event->slot] : 0;
-    m->bytes[event->slot] =
-        replayed > 0 ? replayed : allocator_round_request(&trace->config, event->bytes);
-    m->requested[event->slot] = event->bytes;
-    if (g_array_index(trace->slots, TraceSlot, event->slot).completed_at == G_MAXINT32)
-      g_hash_table_insert(live, GSIZE_TO_POINTER(event->address), GINT_TO_POINTER(event->slot + 1));
-  }
-  take_end_sizes(m, live);
-}
-
 /* ---- events ---- */
 
 static void
@@ -101,7 +64,7 @@ record_segment(Maker *m, SegmentAction action, int stream, guint64 address, gint
                               .address = address,
                               .bytes = bytes,
                               .action = (guint8) action,
-                              .stream = (guint8) stream};
+                              .stream = m->streams[stream]};
   change_level(m, 0, action == SEGMENT_ALLOC || action == SEGMENT_MAP ? bytes : -bytes);
   recorder_segment(m->recorder, &event);
 }
@@ -137,16 +100,25 @@ record_free(Maker *m, gint32 slot)
 
 /* ---- the beginning ---- */
 
+/* The recording's number of a stream that segments name. */
+static guint8
+stream_of_segment(const Maker *m, guint64 number)
+{
+  guint i = 0;
+  while (i < m->trace->streams->len && g_array_index(m->trace->streams, guint64, i) != number)
+    i++;
+  return i < m->trace->streams->len ? m->streams[i] : 0;
+}
+
 static void
 record_start_blocks(Maker *m)
 {
   for (guint i = 0; i < m->start->blocks->len; i++) {
     const StartBlock *block = &g_array_index(m->start->blocks, StartBlock, i);
     const MappedSegment *segment = segment_map_find(&m->start->map, block->address);
-    guint64 stream = (guint64) segment->stream;
-    MemoryEvent event = {.address = block->address, .category = CATEGORY_OTHER};
-    while (g_array_index(m->trace->streams, guint64, event.stream) != stream)
-      event.stream++;
+    MemoryEvent event = {.address = block->address,
+                         .category = CATEGORY_OTHER,
+                         .stream = stream_of_segment(m, (guint64) segment->stream)};
     name_tensor(m, block->label, &event);
     if (event.what < 0)
       event.what = recording_string(m->recording, before_text);
@@ -176,7 +148,7 @@ follow_alloc(Maker *m, const SnapshotEntry *entry, const TraceEvent *traced, gui
 {
   (void) i;
   MemoryEvent event = {.address = entry->address,
-                       .stream = (guint8) traced->stream,
+                       .stream = m->streams[traced->stream],
                        .category =
                            (guint8) (entry->category < 0 ? CATEGORY_OTHER : entry->category)};
   name_tensor(m, entry->label, &event);
@@ -240,7 +212,7 @@ follow_out_of_memory(Maker *m, const SnapshotEntry *entry, const TraceEvent *tra
       .allocated_bytes = m->level.allocated,
       .reserved_bytes = m->level.reserved,
       .category = (guint8) (entry->category < 0 ? CATEGORY_OTHER : entry->category),
-      .stream = (guint8) traced->stream};
+      .stream = m->streams[traced->stream]};
   recorder_out_of_memory(m->recorder, &record);
 }
 
@@ -292,48 +264,54 @@ is_simulated(const SnapshotFile *file)
   return file->labels->len > 0 && g_array_index(file->labels, SnapshotLabel, 0).simulated;
 }
 
+/* A simulated run has names for streams, whether they have memory or not. */
+static void
+name_streams(Maker *m)
+{
+  const GArray *streams = m->trace->streams;
+  GPtrArray *names = m->recording->streams;
+  gboolean simulated =
+      is_simulated(m->file) && g_array_index(streams, guint64, streams->len - 1) < STREAM_COUNT;
+  for (int i = 0; simulated && i < STREAM_COUNT; i++)
+    g_ptr_array_add(names, g_strdup(program_stream_name((StreamId) i)));
+  for (guint i = 0; i < streams->len; i++) {
+    guint64 number = g_array_index(streams, guint64, i);
+    m->streams[i] = (guint8) (simulated ? number : i);
+    if (!simulated)
+      g_ptr_array_add(names, g_strdup_printf("stream %" G_GUINT64_FORMAT, number));
+  }
+}
+
 static void
 describe(Maker *m)
 {
   const SnapshotFile *file = m->file;
-  gboolean simulated = is_simulated(file);
   g_free(m->recording->title);
   m->recording->title = g_path_get_basename(file->name);
   m->recording->capacity_bytes = file->config.memory_limit;
-  for (guint i = 0; i < m->trace->streams->len; i++) {
-    guint64 number = g_array_index(m->trace->streams, guint64, i);
-    g_ptr_array_add(m->recording->streams,
-                    simulated && number < STREAM_COUNT
-                        ? g_strdup(program_stream_name((StreamId) number))
-                        : g_strdup_printf("stream %" G_GUINT64_FORMAT, number));
-  }
-  m->first_us = G_MAXINT64 / 2000;
+  name_streams(m);
+  m->first_us = is_simulated(file) ? 0 : G_MAXINT64;
   for (guint i = 0; i < file->entries->len; i++) {
     const SnapshotEntry *entry = &g_array_index(file->entries, SnapshotEntry, i);
     if (entry->action != TRACE_SNAPSHOT)
       m->first_us = MIN(m->first_us, entry->time_us);
   }
-  if (simulated)
-    m->first_us = 0;
 }
 
 static void
 count_cached(const Maker *m)
 {
-  g_array_set_size(m->recording->cached, m->recording->streams->len);
-  for (guint i = 0; i < m->recording->cached->len; i++)
-    g_array_index(m->recording->cached, gint64, i) = 0;
+  GArray *cached = m->recording->cached;
+  g_array_set_size(cached, m->recording->streams->len);
+  memset(cached->data, 0, cached->len * sizeof(gint64));
   for (guint i = 0; i < m->file->segments->len; i++) {
     const SnapshotSegment *segment = &g_array_index(m->file->segments, SnapshotSegment, i);
-    guint stream = 0;
-    while (stream < m->trace->streams->len &&
-           g_array_index(m->trace->streams, guint64, stream) != segment->stream)
-      stream++;
-    for (guint k = 0; k < segment->n_blocks && stream < m->recording->cached->len; k++) {
+    guint8 stream = stream_of_segment(m, segment->stream);
+    for (guint k = 0; k < segment->n_blocks; k++) {
       const SnapshotBlock *block =
           &g_array_index(m->file->blocks, SnapshotBlock, segment->first_block + k);
       if (block->state == SNAPSHOT_INACTIVE)
-        g_array_index(m->recording->cached, gint64, stream) += block->bytes;
+        g_array_index(cached, gint64, stream) += block->bytes;
     }
   }
 }
@@ -363,6 +341,8 @@ make_recording(const SnapshotFile *file, const SnapshotStart *start, const Alloc
   guint n = trace->slots->len + 1;
   g_autofree gint64 *bytes = g_new0(gint64, n);
   g_autofree gint64 *requested = g_new0(gint64, n);
+  snapshot_block_sizes(file, start, trace, replay, bytes);
+  snapshot_requested_sizes(start, trace, requested);
   g_autofree gint32 *allocations = g_new0(gint32, n);
   g_autoptr(Recording) recording = recording_new();
   Maker m = {.file = file,
@@ -375,7 +355,6 @@ make_recording(const SnapshotFile *file, const SnapshotStart *start, const Alloc
              .allocations = allocations};
   g_autoptr(Recorder) recorder = recorder_new(recording, read_level, &m);
   m.recorder = recorder;
-  find_sizes(&m);
   return make(&m) ? g_steal_pointer(&recording) : NULL;
 }
 

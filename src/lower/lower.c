@@ -36,8 +36,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
                     : loss == LOSS_DIVIDED ? 1
                                            : LOSS_STEPS,
       .precision = lower_precision(plan),
-      .dispatch_mode =
-          plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP && !plan->compile_per_block,
+      .dispatched = plan->compile_per_block ? NULL : &plan->checkpointing,
       .trainable = plan->trainable,
       .lora = plan->lora,
       .plan = plan,
@@ -60,7 +59,7 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
     shape.sequence_length = phases->evaluate.sequence_length;
   shape.micro_batches = 1;
   shape.loss_steps = 0;
-  shape.dispatch_mode = FALSE;
+  shape.dispatched = NULL;
   shape.evaluation = TRUE;
   return shape;
 }
@@ -68,15 +67,8 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
 void
 lower_compile(const PlanSpec *plan, Network *network)
 {
-  guint n = network->blocks->len;
-  g_autofree CompiledPolicy *policies = g_new(CompiledPolicy, MAX(n, 1));
-  if (!plan->compile_per_block)
-    return;
-  for (guint i = 0; i < n; i++)
-    policies[i] = !plan_spec_checkpoints(plan, (int) i)                   ? COMPILED_MIN_CUT
-                  : plan->checkpointing.policy == CHECKPOINT_SELECTIVE_OP ? COMPILED_SELECTED
-                                                                          : COMPILED_NOTHING;
-  network_compile(network, policies);
+  if (plan->compile_per_block)
+    network_compile(network, &plan->checkpointing);
 }
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */

@@ -60,10 +60,24 @@ check_targets(const PlanSpec *plan, const Network *network, GError **error)
   return TRUE;
 }
 
+static gboolean
+check_blocks(const PlanSpec *plan, const Network *network, GError **error)
+{
+  const GArray *own = plan->checkpointing.blocks;
+  int blocks = (int) network->blocks->len;
+  if (own == NULL || own->len == 0)
+    return TRUE;
+  int last = g_array_index(own, BlockCheckpoints, own->len - 1).last; /* they are in order */
+  if (last < blocks)
+    return TRUE;
+  return plan_spec_refuse(plan, error, "activation_checkpointing.blocks",
+                          "there is no block %d: the network has blocks 0 to %d", last, blocks - 1);
+}
+
 gboolean
 plan_names_check(const PlanSpec *plan, const Network *network, GError **error)
 {
-  if (!check_targets(plan, network, error) ||
+  if (!check_targets(plan, network, error) || !check_blocks(plan, network, error) ||
       !plan_names_check_list(plan, network, "trainable", plan->trainable, error))
     return FALSE;
   if (network_trainable_count(network) == 0)

@@ -6,7 +6,8 @@
 #include "spec/plan_spec.h"
 
 /* Every pattern of "trainable" matches a parameter, every target of "lora" a layer that got an
- * adapter, and something trains.  FALSE and one line that names the first that does not. */
+ * adapter, checkpointing speaks of blocks that there are, and something trains.  FALSE and one line
+ * that names the first that does not. */
 gboolean plan_names_check(const PlanSpec *plan, const Network *network, GError **error);
 /* Every pattern of the list under key matches a parameter. */
 gboolean plan_names_check_list(const PlanSpec *plan, const Network *network, const char *key,

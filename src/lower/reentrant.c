@@ -11,7 +11,7 @@ reentrant_wants(const Tape *t, int block)
   const PlanSpec *plan = t->x->plan;
   return !t->x->evaluating && t->strategy->reentrant_outside &&
          plan->checkpointing.around == AROUND_FSDP &&
-         plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP && checkpoint_wants(t, block);
+         checkpoint_spec_of_block(&plan->checkpointing, block) == CHECKPOINT_FULL;
 }
 
 TensorRef

@@ -447,6 +447,20 @@ share_requires_grad(Network *n)
         g_hash_table_contains(required, GINT_TO_POINTER(tensor[i]));
 }
 
+gboolean
+builder_dispatches(const Builder *b, int block)
+{
+  const CheckpointSpec *by_op = b->network->shape.dispatched;
+  return block >= 0 && by_op != NULL &&
+         checkpoint_spec_of_block(by_op, block) == CHECKPOINT_SELECTIVE_OP;
+}
+
+gboolean
+builder_is_dispatched(const Builder *b)
+{
+  return b->now.dispatched;
+}
+
 void
 builder_function_begin(Builder *b, const char *name, int block, int n, const ValueInfo *infos,
                        Val *args)
@@ -470,6 +484,7 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
   b->now.base_module = block >= 0 ? network_block(b->network, block)->module : 0;
   b->now.base_parameter = block >= 0 ? network_block(b->network, block)->first_parameter : 0;
   b->now.module = b->now.base_module;
+  b->now.dispatched = builder_dispatches(b, block);
   for (int i = 0; i < n; i++)
     args[i] = (Val){builder_new_slot(b, &infos[i]),
                     FALSE}; /* the caller's references: never dropped here */

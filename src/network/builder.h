@@ -77,6 +77,9 @@ int builder_function_end(Builder *b, Val result);
 /* As builder_function_end with values that live on (tables). */
 int builder_function_end_keeping(Builder *b, int n, const Val *kept);
 
+/* Does the function being written run under a Python dispatch mode (NetworkShape.dispatched)? */
+gboolean builder_is_dispatched(const Builder *b);
+
 /* ---- values ---- */
 
 /* A parameter as an operand: at the dtype that the ops see. */

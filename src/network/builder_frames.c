@@ -225,10 +225,11 @@ same_parameters(const Network *n, int block, int other)
 static int
 block_function(Builder *b, int block, const BlockCode *code, int n, const ValueInfo *infos)
 {
+  gboolean dispatched = builder_dispatches(b, block);
   for (guint i = b->written->len; i > 0; i--) {
     const WrittenBlock *w = &g_array_index(b->written, WrittenBlock, i - 1);
     const Function *f = network_function(b->network, w->function);
-    gboolean same = w->kind == code->kind && f->arguments == n;
+    gboolean same = w->kind == code->kind && w->dispatched == dispatched && f->arguments == n;
     for (int k = 0; k < n && same; k++)
       same = same_value(&infos[k], &g_array_index(f->values, ValueInfo, k));
     if (same && same_parameters(b->network, block, w->block))
@@ -236,7 +237,7 @@ block_function(Builder *b, int block, const BlockCode *code, int n, const ValueI
   }
   Val args[STATEMENT_SLOTS];
   builder_function_begin(b, "block", block, n, infos, args);
-  WrittenBlock w = {.block = block, .kind = code->kind};
+  WrittenBlock w = {.block = block, .kind = code->kind, .dispatched = dispatched};
   w.function = builder_function_end(b, code->forward(b, code->model, block, args));
   g_array_append_val(b->written, w);
   return w.function;

@@ -11,11 +11,13 @@ typedef struct {
   GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
   int module;                      /* on whose behalf, absolute */
+  gboolean dispatched;             /* NetworkShape.dispatched */
 } Writing;
 
 /* A block's function, and what it was written for. */
 typedef struct {
   int function, block, kind;
+  gboolean dispatched;
 } WrittenBlock;
 
 struct _Builder {
@@ -48,5 +50,8 @@ void builder_unreference(Builder *b, gint16 slot);
 ValueInfo builder_info_of(const Builder *b, gint16 slot);
 /* The value, or after an error one that can exist.  what: who makes it, for the message. */
 ValueInfo builder_checked_value(Builder *b, const char *what, const ValueInfo *info);
+
+/* Will block i's function run under a Python dispatch mode? */
+gboolean builder_dispatches(const Builder *b, int block);
 
 #endif

@@ -170,7 +170,7 @@ math_weights(Builder *b, Val query, Val key)
   Val scores = batched_matmul(b, query, (Val){scaled_key.slot, FALSE}, "attention scores");
   builder_discard(b, scaled_key);
   Val attn = let(b, "attn", scores);
-  if (builder_shape(b)->dispatch_mode)
+  if (builder_is_dispatched(b))
     attn = let(b, "attn", unary(b, OP_ADD_SCALAR, attn));
   return let(b, "attn", unary(b, OP_SAFE_SOFTMAX, attn));
 }

@@ -113,7 +113,8 @@ typedef struct {
   int loss_steps;    /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
                         divides and scales it */
   NetworkPrecision precision;
-  gboolean dispatch_mode; /* blocks run under a Python dispatch mode (selective_op checkpointing) */
+  const CheckpointSpec *dispatched; /* blocks that it checkpoints by op run under a Python dispatch
+                                       mode; NULL: none.  Borrowed */
   gboolean zero3_linear; /* F.linear is DeepSpeed's, which saves the Parameter and not a view of its
                             data */
   const NamePatterns

@@ -6,25 +6,13 @@
 
 /* ---- figures ---- */
 
+/* A field of ReportModel, known where another one says so; or what a function gives. */
 typedef struct {
   const char *key;
   FigureUnit unit;
+  gsize value, known;                                       /* offsets: gint64, gboolean */
   gboolean (*get)(const ReportModel *model, gint64 *value); /* FALSE: not known */
 } FigureKind;
-
-static gboolean
-peak_allocated(const ReportModel *model, gint64 *value)
-{
-  *value = model->peak_allocated;
-  return model->has_memory;
-}
-
-static gboolean
-peak_reserved(const ReportModel *model, gint64 *value)
-{
-  *value = model->peak_reserved;
-  return model->has_memory;
-}
 
 static gboolean
 construction(const ReportModel *model, gint64 *value)
@@ -45,48 +33,6 @@ retries(const ReportModel *model, gint64 *value)
 {
   *value = model->allocator_retries;
   return model->has_memory && model->steps->len > 0;
-}
-
-static gboolean
-step_time(const ReportModel *model, gint64 *value)
-{
-  *value = model->time.step;
-  return model->time.known;
-}
-
-static gboolean
-compute(const ReportModel *model, gint64 *value)
-{
-  *value = model->time.compute;
-  return model->time.is_split;
-}
-
-static gboolean
-communication(const ReportModel *model, gint64 *value)
-{
-  *value = model->time.communication;
-  return model->time.is_split;
-}
-
-static gboolean
-exposed(const ReportModel *model, gint64 *value)
-{
-  *value = model->time.exposed;
-  return model->time.is_split;
-}
-
-static gboolean
-rank_wait(const ReportModel *model, gint64 *value)
-{
-  *value = model->time.rank_wait;
-  return model->time.is_split;
-}
-
-static gboolean
-host_bound(const ReportModel *model, gint64 *value)
-{
-  *value = model->time.host_bound;
-  return model->time.is_split;
 }
 
 static gboolean
@@ -118,24 +64,39 @@ kernels(const ReportModel *model, gint64 *value)
   return model->time.is_split;
 }
 
+#define FIELD(key, unit, value, known)                                                             \
+  {                                                                                                \
+    key, unit, G_STRUCT_OFFSET(ReportModel, value), G_STRUCT_OFFSET(ReportModel, known), NULL      \
+  }
+
 static const FigureKind figure_kinds[] = {
-    {"peak_allocated", FIGURE_BYTES, peak_allocated},
-    {"peak_reserved", FIGURE_BYTES, peak_reserved},
-    {"construction_allocated", FIGURE_BYTES, construction},
-    {"at_rest", FIGURE_BYTES, at_rest},
-    {"allocator_retries", FIGURE_COUNT, retries},
-    {"step_time", FIGURE_TIME, step_time},
-    {"compute", FIGURE_TIME, compute},
-    {"communication", FIGURE_TIME, communication},
-    {"exposed_communication", FIGURE_TIME, exposed},
-    {"rank_wait", FIGURE_TIME, rank_wait},
-    {"host_bound", FIGURE_TIME, host_bound},
-    {"collectives", FIGURE_COUNT, collectives},
-    {"collective_bytes", FIGURE_BYTES, collective_bytes},
-    {"kernels", FIGURE_COUNT, kernels},
+    FIELD("peak_allocated", FIGURE_BYTES, peak_allocated, has_memory),
+    FIELD("peak_reserved", FIGURE_BYTES, peak_reserved, has_memory),
+    {"construction_allocated", FIGURE_BYTES, 0, 0, construction},
+    {"at_rest", FIGURE_BYTES, 0, 0, at_rest},
+    {"allocator_retries", FIGURE_COUNT, 0, 0, retries},
+    FIELD("step_time", FIGURE_TIME, time.step, time.known),
+    FIELD("compute", FIGURE_TIME, time.compute, time.is_split),
+    FIELD("communication", FIGURE_TIME, time.communication, time.is_split),
+    FIELD("exposed_communication", FIGURE_TIME, time.exposed, time.is_split),
+    FIELD("rank_wait", FIGURE_TIME, time.rank_wait, time.is_split),
+    FIELD("host_bound", FIGURE_TIME, time.host_bound, time.is_split),
+    {"collectives", FIGURE_COUNT, 0, 0, collectives},
+    {"collective_bytes", FIGURE_BYTES, 0, 0, collective_bytes},
+    {"kernels", FIGURE_COUNT, 0, 0, kernels},
 };
 
 G_STATIC_ASSERT(G_N_ELEMENTS(figure_kinds) == COMPARISON_FIGURES);
+
+static gboolean
+get_figure(const FigureKind *kind, const ReportModel *model, gint64 *value)
+{
+  const char *base = (const char *) model;
+  if (kind->get)
+    return kind->get(model, value);
+  *value = *(const gint64 *) (gconstpointer) (base + kind->value);
+  return *(const gboolean *) (gconstpointer) (base + kind->known);
+}
 
 static void
 compare_figures(Comparison *c)
@@ -146,7 +107,7 @@ compare_figures(Comparison *c)
     figure->unit = figure_kinds[i].unit;
     for (int side = 0; side < SIDES; side++) {
       gint64 value = 0;
-      figure->known[side] = figure_kinds[i].get(c->models[side], &value);
+      figure->known[side] = get_figure(&figure_kinds[i], c->models[side], &value);
       figure->value[side] = figure->known[side] ? value : 0;
     }
   }
@@ -219,25 +180,26 @@ comparison_counts(const Comparison *c, int side, const Span *span)
          !recording_is_beyond(c->models[side]->recording, span->phase - 1);
 }
 
-/* Of the steps that both have. */
 static gboolean
-steps_are_same(const Comparison *c)
+step_differs(const Comparison *c, const StepSummary *x, const StepSummary *y)
 {
   const ReportModel *a = c->models[SIDE_A], *b = c->models[SIDE_B];
-  gboolean has_memory = a->has_memory && b->has_memory;
-  gboolean has_time = a->time.known && b->time.known;
-  for (guint i = 0; c->memory.all_steps && i < MIN(a->steps->len, b->steps->len); i++) {
-    const StepSummary *x = &g_array_index(a->steps, StepSummary, i);
-    const StepSummary *y = &g_array_index(b->steps, StepSummary, i);
-    if (x->index != y->index)
-      continue;
-    if (x->complete != y->complete || (has_time && x->duration != y->duration))
-      return FALSE;
-    if (has_memory &&
-        (x->peak_allocated != y->peak_allocated || x->peak_reserved != y->peak_reserved))
-      return FALSE;
-  }
-  return TRUE;
+  if (x->complete != y->complete)
+    return TRUE;
+  if (a->time.known && b->time.known && x->duration != y->duration)
+    return TRUE;
+  return a->has_memory && b->has_memory &&
+         (x->peak_allocated != y->peak_allocated || x->peak_reserved != y->peak_reserved);
+}
+
+static void
+compare_steps(Comparison *c)
+{
+  const GArray *a = c->models[SIDE_A]->steps, *b = c->models[SIDE_B]->steps;
+  c->step_differs = -1;
+  for (guint i = 0; c->memory.all_steps && i < MIN(a->len, b->len) && c->step_differs < 0; i++)
+    if (step_differs(c, &g_array_index(a, StepSummary, i), &g_array_index(b, StepSummary, i)))
+      c->step_differs = (int) i;
 }
 
 static gboolean
@@ -261,7 +223,7 @@ all_is_same(const Comparison *c)
       memcmp(c->categories[SIDE_A], c->categories[SIDE_B], sizeof c->categories[SIDE_A]) == 0;
   return (same_categories || !c->has_categories) && c->memory.verdict == MEMORY_SAME &&
          c->first_differs.lane < 0 && c->slowest.lane < 0 && times_are_same(c->kernels) &&
-         times_are_same(c->modules) && steps_are_same(c);
+         times_are_same(c->modules) && c->step_differs < 0;
 }
 
 static void
@@ -298,6 +260,7 @@ comparison_new(const ReportModel *a, const ReportModel *b, ComparedSteps steps)
   comparison_memory(c, steps);
   comparison_collectives(c);
   comparison_kernels(c);
+  compare_steps(c);
   c->comparable = figure_is_known(comparison_figure(c, "peak_allocated")) ||
                   figure_is_known(comparison_figure(c, "step_time"));
   c->same = c->comparable && all_is_same(c);

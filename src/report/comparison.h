@@ -90,8 +90,10 @@ typedef struct {
   gboolean has_categories; /* both know more of the peak than its size */
   gint64 categories[SIDES][CATEGORY_COUNT];
   MemoryComparison memory;
-  gboolean has_spans;           /* both record what the device did in the step */
-  GArray *lanes;                /* LaneComparison, in order of A's first ones, then B's */
+  int step_differs;   /* position in both's steps of the first that is not the same in time
+                         and peaks, where all correspond; -1: none */
+  gboolean has_spans; /* both record what the device did in the step */
+  GArray *lanes;      /* LaneComparison, in order of A's first ones, then B's */
   CollectivePair first_differs; /* in bytes, in the group that it serves, or missing */
   CollectivePair slowest;       /* whose durations differ most */
   GArray *kernels, *modules; /* KernelComparison, the largest difference in time first; empty where

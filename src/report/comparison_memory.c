@@ -1,6 +1,5 @@
 /* comparison_memory.c - aligns the allocations and frees of two runs, step by step. */
 #include "report/comparison_parts.h"
-#include <stdlib.h>
 
 /* How far behind a difference the two are looked for together again, and how many events must be
  * the same for that. */
@@ -252,7 +251,7 @@ typedef struct {
 } AllocationKey;
 
 static int
-compare_keys(const void *a, const void *b)
+compare_keys(gconstpointer a, gconstpointer b)
 {
   const AllocationKey *x = a, *y = b;
   if (x->bytes != y->bytes)
@@ -370,7 +369,7 @@ comparison_memory(Comparison *c, ComparedSteps steps)
   };
   compare_segments(&x, steps, keys);
   for (int side = 0; side < SIDES; side++)
-    qsort(keys[side]->data, keys[side]->len, sizeof(AllocationKey), compare_keys);
+    g_array_sort(keys[side], compare_keys);
   count_unmatched(&c->memory, keys);
   for (int side = 0; side < SIDES; side++) {
     g_array_unref(x.segments[side]);

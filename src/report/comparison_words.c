@@ -217,6 +217,21 @@ describe_category(const Comparison *c, int category)
   return g_strdup_printf("the peaks are the same, but %s at it: %s in A, %s in B", label, a, b);
 }
 
+/* A step before the one whose times are compared. */
+static char *
+describe_step(const Comparison *c)
+{
+  const StepSummary *a =
+      &g_array_index(c->models[SIDE_A]->steps, StepSummary, (guint) c->step_differs);
+  const StepSummary *b =
+      &g_array_index(c->models[SIDE_B]->steps, StepSummary, (guint) c->step_differs);
+  g_autofree char *in_a = format_duration(a->duration), *in_b = format_duration(b->duration);
+  if (a->duration != b->duration)
+    return g_strdup_printf("the peaks are the same, but step %d takes %s in A, %s in B", a->index,
+                           in_a, in_b);
+  return g_strdup_printf("step %d has other peaks, or is complete on one side only", a->index);
+}
+
 /* What differs when peaks and step times do not. */
 static char *
 describe_detail(const Comparison *c)
@@ -241,6 +256,8 @@ describe_detail(const Comparison *c)
     g_autofree char *place = comparison_memory_place(c, side);
     return g_strdup_printf("the peaks are the same, but not all allocations: first in %s", place);
   }
+  if (c->step_differs >= 0)
+    return describe_step(c);
   if (c->first_differs.lane >= 0) {
     g_autofree char *name = comparison_collective_name(c, &c->first_differs);
     return g_strdup_printf("peaks and step times are the same, but not all collectives: first %s",

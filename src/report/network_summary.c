@@ -16,6 +16,7 @@ plan_under(const PlanSpec *plan, CheckpointPolicy policy)
   variant.checkpointing.policy = policy;
   variant.checkpointing.every = 1;
   variant.checkpointing.fraction = 1;
+  variant.checkpointing.blocks = NULL;
   if (policy == CHECKPOINT_NONE)
     variant.checkpointing.around = AROUND_MODULE;
   variant.accumulation.steps = 1;

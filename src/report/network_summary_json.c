@@ -79,7 +79,7 @@ add_activations(cJSON *object, const char *key, const gint64 bytes[SUMMARY_POLIC
 {
   cJSON *policies = cJSON_AddObjectToObject(object, key);
   for (int policy = 0; policy < SUMMARY_POLICIES; policy++)
-    json_add_int(policies, plan_checkpoint_policy_name((CheckpointPolicy) policy), bytes[policy]);
+    json_add_int(policies, checkpoint_policy_name((CheckpointPolicy) policy), bytes[policy]);
 }
 
 static void

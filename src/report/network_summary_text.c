@@ -74,9 +74,8 @@ print_activations(const NetworkSummary *s, GString *out)
                          "%s), by checkpointing policy\n",
                          s->plan->micro_batch, s->plan->sequence_length,
                          dtype_name(s->network->shape.precision.matmul));
-  text_table_row(table, "", plan_checkpoint_policy_name(policies[0]),
-                 plan_checkpoint_policy_name(policies[1]), plan_checkpoint_policy_name(policies[2]),
-                 NULL);
+  text_table_row(table, "", checkpoint_policy_name(policies[0]),
+                 checkpoint_policy_name(policies[1]), checkpoint_policy_name(policies[2]), NULL);
   for (guint i = 0; i < s->blocks->len; i++) {
     const BlockLine *line = &g_array_index(s->blocks, BlockLine, i);
     char *cells[G_N_ELEMENTS(policies)];

@@ -201,25 +201,12 @@ add_communicators(RunInfo *info, const Scenario *s, const Program *program)
 
 /* ---- all ---- */
 
-static char *
-checkpointing_text(const PlanSpec *plan)
-{
-  switch (plan->checkpointing.policy) {
-  case CHECKPOINT_EVERY_N:
-    return g_strdup_printf("every %d", plan->checkpointing.every);
-  case CHECKPOINT_FRACTION:
-    return g_strdup_printf("%.3g of the blocks", plan->checkpointing.fraction);
-  default:
-    return g_strdup(plan_checkpoint_policy_name(plan->checkpointing.policy));
-  }
-}
-
 static void
 fill_plan(RunInfo *info, const Scenario *s)
 {
   const PlanSpec *plan = s->plan;
   info->strategy = g_strdup(plan->strategy);
-  info->checkpointing = checkpointing_text(plan);
+  info->checkpointing = checkpoint_spec_text(&plan->checkpointing);
   info->compile = plan->compile_per_block ? "per_block" : "none";
   info->shard = plan->shard;
   info->replicate = plan->replicate;

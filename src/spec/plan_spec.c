@@ -11,21 +11,16 @@
 #define MESH_RANKS_MAX (1 << 24)
 #define MICRO_BATCH_MAX (1 << 20)
 #define ACCUMULATION_MAX 1024 /* every micro-batch is simulated */
-#define EVERY_MAX (1 << 20)
 #define CLIP_MAX 1e9
 #define SLOWNESS_MIN 0.1
 #define SLOWNESS_MAX 100
 #define JITTER_MAX 0.3
 #define SEQUENCE_LENGTH_DEFAULT 8192
-#define EVERY_DEFAULT 2
 /* PyTorch's CUDAAllocatorConfig: max_split_size_mb must be larger than kLargeBuffer (20 MiB). */
 #define MAX_SPLIT_SIZE_MIN (20 * MIB + 1)
 /* PyTorch's CUDAAllocatorConfig: the number of divisions is a power of 2 (0 is off). */
 #define POWER2_DIVISIONS_MAX (1 << 20)
 
-static const char *const policy_names[] = {"none",     "full",         "every_n",
-                                           "fraction", "selective_op", NULL};
-static const char *const around_names[] = {"module", "fsdp", NULL};
 static const char *const optimizer_names[] = {"adamw", "adam", "sgd", "none", NULL};
 static const char *const optimizer_code_names[] = {"fused", "foreach", "forloop", "composer", NULL};
 static const char *const zero_grad_names[] = {"start", "end", NULL};
@@ -36,12 +31,6 @@ static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
 static const char *const reserved_keys[] = {"offload"};
-
-const char *
-plan_checkpoint_policy_name(CheckpointPolicy policy)
-{
-  return policy_names[policy];
-}
 
 const char *
 plan_optimizer_name(OptimizerName name)
@@ -133,43 +122,6 @@ read_precision(JsonReader *reader, PlanSpec *spec)
       read_dtype(section, "output", spec->precision.compute, &spec->precision.output);
   if (spec->precision.autocast && dtype_size(spec->precision.compute) != 2)
     json_reader_fail(section, "autocast", "needs 'compute' bf16 or fp16");
-  json_reader_finish(section, NULL);
-}
-
-/* An option that only one policy has: elsewhere its default may be repeated, nothing else. */
-static void
-refuse_without_policy(JsonReader *reader, const char *key, gboolean differs, const char *policies)
-{
-  if (differs)
-    json_reader_fail(reader, key, "has a meaning only with policy %s", policies);
-}
-
-static void
-read_checkpointing(JsonReader *reader, PlanSpec *spec)
-{
-  g_autoptr(JsonReader) section = json_reader_section(reader, "activation_checkpointing");
-  CheckpointPolicy policy =
-      (CheckpointPolicy) json_reader_enum(section, "policy", policy_names, CHECKPOINT_NONE);
-  gboolean has_fraction = json_reader_has(section, "fraction");
-  spec->checkpointing.policy = policy;
-  spec->checkpointing.every = (int) json_reader_int(section, "every", EVERY_DEFAULT, 1, EVERY_MAX);
-  spec->checkpointing.fraction = json_reader_double(section, "fraction", 0, 0, 1);
-  spec->checkpointing.around =
-      (CheckpointAround) json_reader_enum(section, "around", around_names, AROUND_MODULE);
-  spec->checkpointing.early_stop = json_reader_bool(section, "early_stop", TRUE);
-  refuse_without_policy(section, "every",
-                        policy != CHECKPOINT_EVERY_N && spec->checkpointing.every != EVERY_DEFAULT,
-                        "every_n");
-  refuse_without_policy(section, "fraction", policy != CHECKPOINT_FRACTION && has_fraction,
-                        "fraction");
-  refuse_without_policy(section, "around",
-                        policy == CHECKPOINT_NONE && spec->checkpointing.around != AROUND_MODULE,
-                        "full, every_n, fraction or selective_op");
-  refuse_without_policy(section, "early_stop",
-                        policy == CHECKPOINT_NONE && !spec->checkpointing.early_stop,
-                        "full, every_n, fraction or selective_op");
-  if (policy == CHECKPOINT_FRACTION)
-    json_reader_require(section, "fraction");
   json_reader_finish(section, NULL);
 }
 
@@ -384,7 +336,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   read_batch(reader, spec);
   read_accumulation(reader, spec);
   read_precision(reader, spec);
-  read_checkpointing(reader, spec);
+  checkpoint_spec_read(reader, &spec->checkpointing);
   read_optimizer(reader, spec);
   read_allocator(reader, spec);
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
@@ -436,6 +388,7 @@ plan_spec_free(PlanSpec *spec)
   g_ptr_array_unref(spec->retain);
   name_patterns_free(spec->trainable);
   lora_spec_free(spec->lora);
+  checkpoint_spec_clear(&spec->checkpointing);
   g_array_unref(spec->ranks.slow);
   option_values_free(spec->options, spec->section);
   phase_spec_clear(&spec->phases);
@@ -445,30 +398,10 @@ plan_spec_free(PlanSpec *spec)
   g_free(spec);
 }
 
-/* How many of the first n blocks are checkpointed: whenever n times the fraction reaches another
- * whole and a half one is (fms_fsdp/policies/ac_handler.py, apply_fsdp_checkpointing). */
-static int
-checkpointed_of(double fraction, int n)
-{
-  double reached = n * fraction;
-  int count = (int) floor(reached + 0.5);
-  return reached < count - 0.5 ? count - 1 : count; /* the sum was rounded */
-}
-
 gboolean
 plan_spec_checkpoints(const PlanSpec *spec, int block)
 {
-  double f = spec->checkpointing.fraction;
-  switch (spec->checkpointing.policy) {
-  case CHECKPOINT_NONE:
-    return FALSE;
-  case CHECKPOINT_EVERY_N:
-    return block % spec->checkpointing.every == 0;
-  case CHECKPOINT_FRACTION:
-    return checkpointed_of(f, block + 1) > checkpointed_of(f, block);
-  default:
-    return TRUE;
-  }
+  return checkpoint_spec_of_block(&spec->checkpointing, block) != CHECKPOINT_NONE;
 }
 
 const OptionValue *

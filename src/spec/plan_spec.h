@@ -6,6 +6,7 @@
 #include <glib.h>
 
 #include "base/json_reader.h"
+#include "spec/checkpoint_spec.h"
 #include "spec/dtype.h"
 #include "spec/failure_spec.h"
 #include "spec/lora_spec.h"
@@ -13,14 +14,6 @@
 #include "spec/option.h"
 #include "spec/phase_spec.h"
 
-typedef enum {
-  CHECKPOINT_NONE,
-  CHECKPOINT_FULL,
-  CHECKPOINT_EVERY_N,
-  CHECKPOINT_FRACTION,
-  CHECKPOINT_SELECTIVE_OP,
-} CheckpointPolicy;
-typedef enum { AROUND_MODULE, AROUND_FSDP } CheckpointAround;
 typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_NONE } OptimizerName;
 typedef enum {
   OPTIMIZER_FUSED,
@@ -74,13 +67,7 @@ typedef struct {
     gboolean has_output, autocast;
     gboolean compute_given, reduce_given;
   } precision;
-  struct {
-    CheckpointPolicy policy;
-    int every;
-    double fraction;
-    CheckpointAround around;
-    gboolean early_stop; /* a recomputation ends when backward has what it needs */
-  } checkpointing;
+  CheckpointSpec checkpointing;
   struct {
     OptimizerName name;
     OptimizerCode implementation;
@@ -129,8 +116,7 @@ PlanSpec *plan_spec_parse(const char *name, const char *text, gsize length,
 void plan_spec_free(PlanSpec *spec);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PlanSpec, plan_spec_free)
 
-/* Names as written in plans: "every_n", "adamw", "foreach". */
-const char *plan_checkpoint_policy_name(CheckpointPolicy policy);
+/* Names as written in plans: "adamw", "foreach". */
 const char *plan_optimizer_name(OptimizerName name);
 const char *plan_optimizer_code_name(OptimizerCode code);
 

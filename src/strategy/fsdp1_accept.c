@@ -120,8 +120,7 @@ gboolean
 fsdp1_is_reentrant(const PlanSpec *plan, int block)
 {
   return plan->checkpointing.around == AROUND_FSDP &&
-         plan->checkpointing.policy != CHECKPOINT_SELECTIVE_OP &&
-         plan_spec_checkpoints(plan, block);
+         checkpoint_spec_of_block(&plan->checkpointing, block) == CHECKPOINT_FULL;
 }
 
 /* FlatParamHandle's ValueError: some parameters of a flat one train, others do not. */

@@ -61,12 +61,13 @@ fetched(StrategyContext *x, const Sums *s)
   gint64 released = s->whole - s->persistent;
   if (released == 0)
     return 0;
-  if (z->frozen_elements > 0 && x->plan->checkpointing.policy != CHECKPOINT_NONE)
+  if (z->frozen_elements > 0 && checkpoint_spec_recomputes(&x->plan->checkpointing))
     return EXPECTED_UNKNOWN; /* what is fetched to recompute is released whoever uses it again */
   if (traced_elements(z) < z->ds.max_reuse)
     return released;
   gboolean every_use = z->ds.max_reuse == 0 && z->ds.prefetch_bucket == 0 &&
-                       x->plan->checkpointing.policy == CHECKPOINT_NONE && z->frozen_elements == 0;
+                       !checkpoint_spec_recomputes(&x->plan->checkpointing) &&
+                       z->frozen_elements == 0;
   return every_use ? 2 * (released + s->tied) : EXPECTED_UNKNOWN;
 }
 

@@ -48,6 +48,18 @@ answers "differences are printed as JSON" 0 compare a early --json
 ok "with where they begin" grep -q '"verdict":.*"only_b"' out
 ok "and a format" grep -q highwater-comparison-1 out
 
+# What the program writes for other tools comes back through the imports: it is the run that it was.
+run run tiny --output exported --chrome-trace trace.json --memory-snapshot snapshot.pickle
+run import memory-snapshot snapshot.pickle --output snapshot
+answers "a snapshot is compared with the run that it is of" 0 compare exported snapshot --step all \
+  --max-error peak_allocated=0,peak_reserved=0
+ok "allocation by allocation" grep -qE '^Allocations and frees of the construction to step 3, by .*: all [0-9]{4} are the same' out
+run import kineto trace.json --output trace
+answers "a trace is compared with the run that it is of" 0 compare exported trace --max-error 0
+ok "it is the same, too" grep -q '^SAME' out
+answers "collective by collective" 0 compare exported trace --verbose
+ok "by their communicators" grep -qE '^  all_gather of shard +11 +11 ' out
+
 refuses "two runs are needed" "compare: too few arguments" compare a
 refuses "only two" "compare: too many arguments" compare a again early
 refuses "a run that is not there is named" "nowhere: cannot be read" compare a nowhere
