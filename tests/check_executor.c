@@ -1090,6 +1090,7 @@ test_suite(void)
         cuda_malloc_waits_for_the_device_and_is_lost_time_from_step_2,
         mapping_an_expandable_segment_waits_for_nothing,
         memory_used_on_another_stream_is_free_when_that_stream_has_passed,
+        a_free_that_nobody_looks_after_still_waits_at_the_end,
         an_event_is_done_only_when_the_host_is_late_enough_to_see_it,
         the_limit_leaves_room_for_what_fits, memory_can_run_out_in_the_construction,
         a_model_that_was_built_elsewhere_knows_no_limit,

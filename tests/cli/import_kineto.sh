@@ -14,7 +14,7 @@ answers "the trace can be calibrated from, too" 0 calibrate --from step.json
 
 answers "a trace by PyTorch is imported" 0 import kineto "$top_srcdir/tests/fuzz/corpus/kineto/step" -o measured
 answers "and reported" 0 report measured --json
-ok "it is known to be measured" grep -q 'no ProfilerStep ranges\|"index": 1' out
+ok "with the device that it names" grep -q '"device":.*"NVIDIA H100 80GB HBM3"' out
 
 refuses "a trace of no GPU is refused" "no kernel, copy or fill of a GPU is in it" import kineto "$top_srcdir/tests/fuzz/corpus/kineto/no_gpu" -o wrong
 refuses "another device than there is" "no kernel, copy or fill ran on device 5" import kineto step.json -o wrong --device 5
