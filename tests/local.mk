@@ -27,6 +27,7 @@ CHECKS = \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
+  tests/check_exported_trace \
   tests/check_failure \
   tests/check_families \
   tests/check_fit \
@@ -36,6 +37,7 @@ CHECKS = \
   tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
+  tests/check_kineto_recording \
   tests/check_kineto_trace \
   tests/check_internevo \
   tests/check_json \
@@ -79,6 +81,8 @@ tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/st
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
+tests_check_exported_trace_SOURCES = tests/check_exported_trace.c tests/traced_run.c tests/traced_run.h
+tests_check_kineto_recording_SOURCES = tests/check_kineto_recording.c tests/traced_run.c tests/traced_run.h
 tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
@@ -90,6 +94,7 @@ SHELL_TESTS = \
   tests/cli/calibrate.sh \
   tests/cli/compare.sh \
   tests/cli/estimate.sh \
+  tests/cli/import_kineto.sh \
   tests/cli/list.sh \
   tests/cli/memory_snapshot.sh \
   tests/cli/networks.sh \

@@ -257,9 +257,8 @@ add_mark(GArray *marks, SimTime time, MarkKind kind, guint index)
   g_array_append_val(marks, mark);
 }
 
-/* The step that begins at that moment; 0: none does. */
-static guint
-step_begun_at(const Timeline *timeline, SimTime time)
+guint
+timeline_steps_before(const Timeline *timeline, SimTime time)
 {
   guint low = 0, high = timeline->steps->len;
   while (low < high) {
@@ -269,9 +268,16 @@ step_begun_at(const Timeline *timeline, SimTime time)
     else
       high = middle;
   }
-  return low < timeline->steps->len &&
-                 g_array_index(timeline->steps, TimelineStep, low).begin == time
-             ? low + 1
+  return low;
+}
+
+/* The step that begins at that moment; 0: none does. */
+static guint
+step_begun_at(const Timeline *timeline, SimTime time)
+{
+  guint i = timeline_steps_before(timeline, time);
+  return i < timeline->steps->len && g_array_index(timeline->steps, TimelineStep, i).begin == time
+             ? i + 1
              : 0;
 }
 

@@ -182,15 +182,7 @@ order_steps(Timeline *timeline)
 static gint16
 step_of(const Timeline *timeline, SimTime time)
 {
-  guint low = 0, high = timeline->steps->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    if (g_array_index(timeline->steps, TimelineStep, middle).begin < time)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return (gint16) low;
+  return (gint16) timeline_steps_before(timeline, time);
 }
 
 /* ---- spans ---- */

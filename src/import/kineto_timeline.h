@@ -112,6 +112,9 @@ void timeline_infer_phases(Timeline *timeline);
 
 /* ---- kineto_host.c */
 
+/* How many steps had begun before that moment; they are in order. */
+guint timeline_steps_before(const Timeline *timeline, SimTime time);
+
 /* Plays what the host did, in order of time, through a Recorder: steps, ranges, memory.  device:
  * whose memory. */
 void timeline_play_host(Timeline *timeline, gint64 device);

@@ -1,5 +1,7 @@
 /* table_text.c - the cells of tables that gnuplot and other readers of columns take. */
 #include "report/table_text.h"
+
+#include "base/number_text.h"
 #include <string.h>
 
 static void
@@ -24,19 +26,10 @@ table_block(GString *out, const char *name, const char *columns)
   g_string_append_printf(out, "\n\n# %s\n# %s\n", name, columns);
 }
 
-/* A table is a few million numbers; printf is slow at them. */
 void
 table_number(GString *out, gint64 number)
 {
-  char digits[24];
-  char *start = digits + sizeof digits;
-  guint64 rest = number < 0 ? -(guint64) number : (guint64) number;
-  do
-    *--start = (char) ('0' + rest % 10);
-  while ((rest /= 10) > 0);
-  if (number < 0)
-    *--start = '-';
-  g_string_append_len(out, start, digits + sizeof digits - start);
+  number_text_append(out, number);
 }
 
 void
