@@ -1,6 +1,5 @@
 /* memory_snapshot_segments.c - the segments that there are when the history ends, and their blocks.
  */
-#include "base/units.h"
 #include "memory/segment_map.h"
 #include "report/memory_snapshot_parts.h"
 
