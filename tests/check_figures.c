@@ -602,6 +602,7 @@ write_measured(gboolean with_spans)
   g_autoptr(StoredRun) run = load("fsdp2");
   Recording *recording = run->recording;
   g_array_set_size(recording->ranges, 0);
+  g_array_set_size(recording->range_events, 0);
   g_array_set_size(recording->steps, 0);
   g_array_set_size(recording->spans, with_spans ? recording->spans->len : 0);
   for (guint i = 0; i < recording->spans->len; i++) {

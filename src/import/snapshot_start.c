@@ -1,10 +1,7 @@
 /* snapshot_start.c - undoes a history, entry by entry from the last. */
 #include "import/snapshot_start.h"
 
-/* kSmallSize, kSmallBuffer: allocations up to the first are in the small pool, whose cudaMalloc
- * segments have the second.  In the large pool a free block is larger than the first. */
-#define SMALL_BLOCK MIB
-#define SMALL_SEGMENT (2 * MIB)
+/* How much of a large expandable segment is mapped at a time. */
 #define LARGE_PAGE (20 * MIB)
 /* At a time: a device has no room for more. */
 #define MAX_SEGMENTS (1 << 16)
@@ -87,7 +84,7 @@ is_small(const Undo *undo, const SnapshotEntry *entry)
 {
   const SegmentMap *map = &undo->start->map;
   if (entry->action == TRACE_SEGMENT_FREE)
-    return entry->bytes == SMALL_SEGMENT;
+    return entry->bytes == ALLOCATOR_SMALL_SEGMENT;
   const MappedSegment *beside = segment_map_find(map, entry->address + (guint64) entry->bytes);
   if (!beside && entry->address > 0)
     beside = segment_map_find(map, entry->address - 1);
@@ -162,7 +159,7 @@ block_bytes(const Undo *undo, const MappedSegment *segment, const StartBlock *bl
   const AllocatorConfig *config = &undo->file->config;
   gint64 rounded = allocator_round_request(config, MAX(block->requested_bytes, 1));
   gboolean is_cut = segment->small_pool || segment->expandable ||
-                    (room - rounded > SMALL_BLOCK && rounded < config->max_split_size);
+                    (room - rounded > ALLOCATOR_SMALL_REQUEST && rounded < config->max_split_size);
   return is_cut ? MIN(rounded, room) : room;
 }
 

@@ -15,6 +15,12 @@ typedef struct _CachingAllocator CachingAllocator;
 typedef gint32 BlockHandle;
 #define BLOCK_NONE ((BlockHandle) -1)
 
+/* c10's kSmallSize and kSmallBuffer: requests up to the first, rounded, are of the small pool,
+ * whose cudaMalloc segments have the second.  No free block of the large pool is smaller than the
+ * first, but for expandable segments. */
+#define ALLOCATOR_SMALL_REQUEST ((gint64) 1 << 20)
+#define ALLOCATOR_SMALL_SEGMENT ((gint64) 1 << 21)
+
 /* roundup_power2_divisions can differ by size: one value for each power of two from 1 MiB (and all
  * below) to 32 GiB (and all above). */
 #define ALLOCATOR_SIZE_CLASSES 16

@@ -1,13 +1,7 @@
 /* memory_snapshot_segments.c - the segments that there are when the history ends, and their blocks.
  */
-#include "base/units.h"
 #include "memory/segment_map.h"
 #include "report/memory_snapshot_parts.h"
-
-/* Of allocations up to here the allocator's small pool (kSmallSize), whose segments are
- * kSmallBuffer. */
-#define SMALL_BLOCK MIB
-#define SMALL_SEGMENT (2 * MIB)
 
 /* A block that cannot be handed out. */
 typedef struct {
@@ -21,10 +15,11 @@ is_small(const Snapshot *s, const SegmentEvent *event)
 {
   const GArray *memory = s->recording->memory;
   if (event->action == SEGMENT_ALLOC)
-    return event->bytes == SMALL_SEGMENT;
+    return event->bytes == ALLOCATOR_SMALL_SEGMENT;
   if ((guint) event->memory_events == memory->len)
-    return s->recording->out_of_memory.requested_bytes <= SMALL_BLOCK;
-  return g_array_index(memory, MemoryEvent, event->memory_events).block_bytes <= SMALL_BLOCK;
+    return s->recording->out_of_memory.requested_bytes <= ALLOCATOR_SMALL_REQUEST;
+  return g_array_index(memory, MemoryEvent, event->memory_events).block_bytes <=
+         ALLOCATOR_SMALL_REQUEST;
 }
 
 static void

