@@ -112,6 +112,7 @@ SHELL_TESTS = \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/sweep.sh \
+  tests/cli/tutorial.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \

@@ -77,12 +77,6 @@ tells_category(const MemoryEvent *event)
 }
 
 static gboolean
-tells_module(const MemoryEvent *event)
-{
-  return event->module >= 0;
-}
-
-static gboolean
 tells_requested(const MemoryEvent *event)
 {
   return event->requested_bytes != event->block_bytes;
@@ -107,6 +101,26 @@ static gint32
 module_in_b(const Alignment *x, const MemoryEvent *event)
 {
   return event->module < 0 ? -1 : x->strings[event->module];
+}
+
+/* Whether both speak of the same modules: a measured run may have functions of the script instead.
+ */
+static gboolean
+share_modules(const Alignment *x)
+{
+  guint n[SIDES];
+  for (int side = 0; side < SIDES; side++)
+    n[side] = x->recordings[side]->memory->len;
+  g_autofree gboolean *used = g_new0(gboolean, x->recordings[SIDE_B]->strings->len + 1);
+  for (guint i = 0; i < n[SIDE_B]; i++)
+    if (event_at(x, SIDE_B, i)->module >= 0)
+      used[event_at(x, SIDE_B, i)->module] = TRUE;
+  for (guint i = 0; i < n[SIDE_A]; i++) {
+    gint32 module = module_in_b(x, event_at(x, SIDE_A, i));
+    if (module >= 0 && used[module])
+      return TRUE;
+  }
+  return FALSE;
 }
 
 static gboolean
@@ -364,7 +378,7 @@ comparison_memory(Comparison *c, ComparedSteps steps)
   x.by_requested = both_tell(&x, tells_requested);
   c->memory = (MemoryComparison){
       .by_category = both_tell(&x, tells_category),
-      .by_module = both_tell(&x, tells_module),
+      .by_module = share_modules(&x),
       .event = {-1, -1},
   };
   compare_segments(&x, steps, keys);
