@@ -36,6 +36,7 @@ COMMANDS = \
   src/cli/cmd_list.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_replay.c \
+  src/cli/cmd_plan.c \
   src/cli/cmd_sweep.c \
   src/cli/cmd_calibrate.c
 
@@ -359,6 +360,12 @@ libhighwater_a_SOURCES += \
   src/search/equivalence_text.c \
   src/search/gradient_flow.c src/search/gradient_flow.h \
   src/search/gradient_sets.c src/search/gradient_sets.h \
+  src/search/plan_document.c src/search/plan_document.h \
+  src/search/plan_json.c \
+  src/search/plan_reason.c \
+  src/search/plan_search.c src/search/plan_search.h \
+  src/search/plan_space.c src/search/plan_space.h \
+  src/search/plan_text.c src/search/plan_text.h \
   src/search/sweep.c src/search/sweep.h \
   src/search/sweep_comparison.c src/search/sweep_comparison.h \
   src/search/sweep_directory.c src/search/sweep_directory.h \

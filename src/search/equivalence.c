@@ -228,6 +228,22 @@ check_share(Check *c, const Followed *r, int parameter, const GradientShare *sha
             r->rank, name, m, way->str, needed);
 }
 
+/* A result that nobody took is no harm to the sum, but a reduction too many. */
+static void
+check_scattered(Check *c, const Followed *r, int parameter)
+{
+  for (int i = 0; i < GRADIENT_COMMUNICATORS; i++) {
+    const GradientPart *part = gradient_set_find(r->flow->scattered[i], parameter);
+    for (guint k = 0; part != NULL && k < part->shares->len; k++) {
+      const GradientShare *share = &g_array_index(part->shares, GradientShare, k);
+      if (share->times > 1)
+        violate(c, "rank %d sends the gradient of %s, micro-batch %d, %d times through %s", r->rank,
+                evidence(c, parameter)->name, share->micro_batch, share->times,
+                program_text(r->program, communicator_at(r, i)->name));
+    }
+  }
+}
+
 /* The gradient that the optimizer reads has every micro-batch once, reduced once. */
 static void
 check_part(Check *c, const Followed *r, int parameter, const GradientPart *part)
@@ -254,6 +270,7 @@ check_part(Check *c, const Followed *r, int parameter, const GradientPart *part)
     if (way->len > 0)
       e->collectives = g_strdup(way->str);
   }
+  check_scattered(c, r, parameter);
 }
 
 /* ---- updates ---- */
@@ -273,10 +290,20 @@ find_update(const Followed *r, int parameter)
     const GradientUpdate *u = update_at(r, i);
     if (u->parameter == parameter)
       return u;
-    if (u->parameter < 0 && pooled == NULL && gradient_set_find(u->from, parameter) != NULL)
+    if (u->parameter < 0 && pooled == NULL &&
+        (u->state == parameter || gradient_set_find(u->from, parameter) != NULL))
       pooled = u;
   }
   return pooled;
+}
+
+static gboolean
+is_updated_again(const Followed *r, int parameter)
+{
+  for (guint i = 0; i < r->flow->updates->len; i++)
+    if (update_at(r, i)->parameter == parameter && update_at(r, i)->again)
+      return TRUE;
+  return FALSE;
 }
 
 /* Elements of a parameter that a rank should update, as far as the layout says: else those of all.
@@ -313,7 +340,7 @@ check_trained(Check *c, Followed *r, int parameter)
     return;
   }
   const GradientPart *part = gradient_set_find(u->from, parameter);
-  if (u->again)
+  if (is_updated_again(r, parameter))
     violate(c, "rank %d updates %s more than once", r->rank, name);
   check_part(c, r, parameter, part);
   r->updated[parameter] =

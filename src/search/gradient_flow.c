@@ -375,12 +375,19 @@ note_update(Walk *w, const ProgramOp *op, const Group *g, const Operand *operand
     if (operand_at(w, op, i)->role == ROLE_READ)
       from = gradient_sets_join(w->flow->sets, from, look(w, read.id, read.begin, read.end));
   }
-  GradientUpdate update = {named(w, to.storage), to.id, to.begin, to.end, to.elements, from, FALSE};
-  for (int i = g->reads; i < g->end && update.parameter < 0; i++) {
+  GradientUpdate update = {.parameter = named(w, to.storage),
+                           .state = -1,
+                           .storage = to.id,
+                           .begin = to.begin,
+                           .end = to.end,
+                           .elements = to.elements,
+                           .from = from};
+  for (int i = g->reads; i < g->end && update.state < 0; i++) {
     Range beside = range_of(w, operand_at(w, op, i));
-    if (named(w, beside.storage) < 0 || beside.elements == to.elements)
+    update.state = named(w, beside.storage);
+    if (update.parameter >= 0 || update.state < 0 || beside.elements == to.elements)
       continue; /* state of all of the buffer */
-    update.parameter = named(w, beside.storage);
+    update.parameter = update.state;
     update.elements = beside.elements;
   }
   if (from == NULL && g->end - g->reads < 2) /* a decay, a copy: nothing of a gradient */
@@ -445,6 +452,15 @@ reduce_in_place(Walk *w, const Range *r, const Collective *c)
   g_array_unref(inside);
 }
 
+/* Reduced into other memory. */
+static const GradientSet *
+scatter(Walk *w, const GradientSet *sent, const Collective *c)
+{
+  const GradientSet **all = &w->flow->scattered[c->communicator];
+  *all = gradient_sets_add(w->flow->sets, *all, sent);
+  return gradient_sets_reduce(w->flow->sets, sent, c->communicator, c->kind);
+}
+
 static void
 walk_collective(Walk *w, const ProgramOp *op)
 {
@@ -458,10 +474,7 @@ walk_collective(Walk *w, const ProgramOp *op)
     } else if (operand->role == ROLE_ACCUMULATE && reduces((CollectiveKind) c->kind)) {
       reduce_in_place(w, &r, c);
     } else if (operand->role == ROLE_WRITE && r.storage->category != CATEGORY_PARAMETER) {
-      const GradientSet *arrived =
-          reduces((CollectiveKind) c->kind)
-              ? gradient_sets_reduce(w->flow->sets, sent, c->communicator, c->kind)
-              : sent;
+      const GradientSet *arrived = reduces((CollectiveKind) c->kind) ? scatter(w, sent, c) : sent;
       cut(w, r.id, r.begin, r.end);
       put(w, r.id, (Piece){r.begin, r.end, arrived});
     }

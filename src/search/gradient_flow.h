@@ -14,6 +14,7 @@
 /* The optimizer writes memory of parameters. */
 typedef struct {
   gint32 parameter; /* whose memory, or whose optimizer state, it is; -1: a buffer of several */
+  gint32 state;     /* of which parameter the state beside it is named, or -1 */
   gint32 storage;
   gint64 begin, end;       /* bytes of it */
   gint64 elements;         /* that are updated */
@@ -23,7 +24,9 @@ typedef struct {
 
 typedef struct {
   GradientSets *sets;
-  GArray *updates;            /* GradientUpdate, in order */
+  GArray *updates;                                      /* GradientUpdate, in order */
+  const GradientSet *scattered[GRADIENT_COMMUNICATORS]; /* by communicator: what its collectives
+                                    reduced into other memory, added up; twice is once too often */
   const GradientSet *on_host; /* gradients in the host's memory when the optimizer begins */
   const GradientSet *left;    /* gradients in memory for them when the step ends */
   const GradientSet *made;    /* every gradient that backward was seen to make */
