@@ -34,7 +34,10 @@ COMMANDS = \
   src/cli/cmd_lower.c \
   src/cli/cmd_estimate.c \
   src/cli/cmd_list.c \
+  src/cli/cmd_report.c \
+  src/cli/cmd_compare.c \
   src/cli/cmd_plot.c \
+  src/cli/cmd_import.c \
   src/cli/cmd_replay.c \
   src/cli/cmd_plan.c \
   src/cli/cmd_sweep.c \
@@ -66,7 +69,9 @@ libhighwater_a_SOURCES += \
   src/base/json_reader.c src/base/json_reader.h \
   src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
+  src/base/number_text.c src/base/number_text.h \
   src/base/output_file.c src/base/output_file.h \
+  src/base/pickle_writer.c src/base/pickle_writer.h \
   src/base/text_table.c src/base/text_table.h \
   src/base/units.c src/base/units.h
 
@@ -111,7 +116,8 @@ libhighwater_a_SOURCES += \
   src/record/recording_check.c \
   src/record/recording_columns.c src/record/recording_columns.h \
   src/record/recording_load.c \
-  src/record/recording_save.c
+  src/record/recording_save.c \
+  src/record/snapshot_names.h
 
 # memory
 libhighwater_a_SOURCES += \
@@ -129,6 +135,7 @@ libhighwater_a_SOURCES += \
   src/memory/caching_allocator.c src/memory/caching_allocator.h \
   src/memory/expandable_segments.c \
   src/memory/free_set.c src/memory/free_set.h \
+  src/memory/segment_map.c src/memory/segment_map.h \
   src/memory/segments.c
 
 # program
@@ -279,8 +286,24 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
+  src/report/chrome_calls.c \
+  src/report/chrome_device.c \
+  src/report/chrome_event.c src/report/chrome_event.h \
+  src/report/chrome_host.c \
+  src/report/chrome_memory.c \
+  src/report/chrome_parts.h \
   src/report/block_passes.c src/report/block_passes.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
+  src/report/comparison.c src/report/comparison.h \
+  src/report/comparison_collectives.c \
+  src/report/comparison_json.c \
+  src/report/comparison_kernels.c \
+  src/report/comparison_limit.c src/report/comparison_limit.h \
+  src/report/comparison_memory.c \
+  src/report/comparison_parts.h \
+  src/report/comparison_report.h \
+  src/report/comparison_text.c \
+  src/report/comparison_words.c src/report/comparison_words.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
@@ -294,6 +317,10 @@ libhighwater_a_SOURCES += \
   src/report/lifetimes.c src/report/lifetimes.h \
   src/report/lifetimes_table.c src/report/lifetimes_table.h \
   src/report/memory_table.c src/report/memory_table.h \
+  src/report/memory_snapshot.c src/report/memory_snapshot.h \
+  src/report/memory_snapshot_frames.c \
+  src/report/memory_snapshot_parts.h \
+  src/report/memory_snapshot_segments.c \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
@@ -328,16 +355,34 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_json.c \
   src/import/allocation_trace_link.c \
   src/import/allocation_trace_list.c \
+  src/import/allocation_trace_snapshot.c src/import/allocation_trace_snapshot.h \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/kineto_document.c \
   src/import/kineto_event.c \
+  src/import/kineto_host.c \
   src/import/kineto_internal.h \
   src/import/kineto_link.c \
+  src/import/kineto_phases.c \
+  src/import/kineto_recording.c src/import/kineto_recording.h \
+  src/import/kineto_timeline.c src/import/kineto_timeline.h \
   src/import/kineto_trace.c src/import/kineto_trace.h \
   src/import/nccl_tests_identity.c \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
   src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
+  src/import/pickle_reader.c src/import/pickle_reader.h \
+  src/import/pickle_reader_internal.h \
+  src/import/pickle_scalars.c \
+  src/import/pickle_stack.c \
+  src/import/snapshot_file.c src/import/snapshot_file.h \
+  src/import/snapshot_file_internal.h \
+  src/import/snapshot_labels.c \
+  src/import/snapshot_places.c src/import/snapshot_places.h \
+  src/import/snapshot_recording.c src/import/snapshot_recording.h \
+  src/import/snapshot_settings.c \
+  src/import/snapshot_start.c src/import/snapshot_start.h \
+  src/import/snapshot_tables.c \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
@@ -440,4 +485,5 @@ libhighwater_a_SOURCES += \
   src/cli/progress_line.c src/cli/progress_line.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
+  src/cli/report_output.c src/cli/report_output.h \
   src/cli/run_options.c src/cli/run_options.h

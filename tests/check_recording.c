@@ -72,7 +72,10 @@ static const MemoryEvent memory[] = {
      .what = WHAT},
 };
 static const SegmentEvent segments[] = {
-    {.time = 1, .address = 4096, .bytes = 2 << 20, .action = 2, .stream = 1},
+    {.time = 1, .address = 4096, .bytes = 2 << 20, .action = 2, .stream = 1, .memory_events = 1},
+};
+static const CompletionEvent completions[] = {
+    {.time = 12, .allocation = 1, .memory_events = 3, .segment_events = 1},
 };
 static const Range ranges[] = {
     {.start = 3,
@@ -115,6 +118,7 @@ full_recording(void)
   g_array_append_vals(r->spans, spans, G_N_ELEMENTS(spans));
   g_array_append_vals(r->memory, memory, G_N_ELEMENTS(memory));
   g_array_append_vals(r->segments, segments, G_N_ELEMENTS(segments));
+  g_array_append_vals(r->completions, completions, G_N_ELEMENTS(completions));
   g_array_append_vals(r->ranges, ranges, G_N_ELEMENTS(ranges));
   g_array_append_vals(r->steps, steps, G_N_ELEMENTS(steps));
   g_array_append_vals(r->cached, cached, G_N_ELEMENTS(cached));
@@ -128,7 +132,8 @@ full_recording(void)
   r->peak.reserved = 2 << 20;
   r->peak.categories[CATEGORY_OTHER] = 2000;
   r->peak.categories[CATEGORY_PARAMETER] = 48;
-  r->out_of_memory = (OutOfMemoryRecord){TRUE, 1, FORWARD, LAYER, WHAT, 11, 12, 13, 14, 15};
+  r->out_of_memory = (OutOfMemoryRecord){
+      TRUE, 1, FORWARD, LAYER, WHAT, 11, 12, 13, 14, 15, CATEGORY_ACTIVATION, 1};
   r->capacity_bytes = 80LL << 30;
   r->outside_allocator_bytes = 21;
   r->construction_allocated = 22;

@@ -730,7 +730,77 @@ START_TEST(a_recording_of_nothing_gives_a_text)
 {
   Report report = report_of(recording_new(), run_info_new());
   g_autofree char *text = text_in(&report, &(TextStyle){.verbose = TRUE});
-  ck_assert_ptr_nonnull(strstr(text, "no step was completed"));
+  ck_assert_ptr_nonnull(strstr(text, "MEMORY  not recorded\n"));
+  ck_assert_ptr_nonnull(strstr(text, "STEP    not recorded\n"));
+  report_clear(&report);
+}
+END_TEST
+
+/* Words of a report that a measured run has no grounds for. */
+static void
+assert_claims_nothing(const char *text)
+{
+  static const char *const claims[] = {
+      "unknown", "0 parameters",         "no plan",      "over 1",      "per rank",
+      "FITS",    "no allocator retries", "construction", "no step was", "nan",
+      "inf"};
+  for (guint i = 0; i < G_N_ELEMENTS(claims); i++)
+    ck_assert_msg(strstr(text, claims[i]) == NULL, "'%s' in:\n%.900s", claims[i], text);
+}
+
+/* As a snapshot of memory leaves it: sizes and names, no steps, phases, modules, or limit. */
+START_TEST(a_recording_of_memory_alone_is_reported_as_that)
+{
+  Recording *recording = fixture_recording();
+  g_array_set_size(recording->spans, 0);
+  g_array_set_size(recording->ranges, 0);
+  g_array_set_size(recording->steps, 0);
+  recording->capacity_bytes = G_MAXINT64;
+  recording->construction_allocated = recording->construction_reserved = 0;
+  recording->peak.step = 0;
+  recording->peak.phase = recording->peak.module = -1;
+  Report report = report_of(recording, run_info_new());
+  g_autofree char *text = text_in(&report, &(TextStyle){.verbose = FALSE});
+  g_autofree char *json = summary_json(report.model);
+  assert_claims_nothing(text);
+  ck_assert_ptr_nonnull(strstr(text, "MEMORY  1.86 GiB reserved\n"));
+  ck_assert_ptr_nonnull(strstr(text, "PEAK    1.50 GiB allocated 2.10 ms after the beginning\n"));
+  ck_assert_ptr_nonnull(strstr(text, "STEP    not recorded\n"));
+  ck_assert_ptr_nonnull(strstr(text, "log_softmax of output"));
+  ck_assert_ptr_nonnull(strstr(json, "\"strategy\":\tnull"));
+  ck_assert_ptr_nonnull(strstr(json, "\"parameters\":\tnull"));
+  report_clear(&report);
+}
+END_TEST
+
+/* As a profiler's trace leaves it: what streams did, and no memory. */
+START_TEST(a_recording_of_time_alone_is_reported_as_that)
+{
+  Recording *recording = fixture_recording();
+  g_array_set_size(recording->memory, 0);
+  g_array_set_size(recording->peak.live, 0);
+  g_array_set_size(recording->ranges, 0);
+  memset(recording->peak.categories, 0, sizeof recording->peak.categories);
+  recording->peak.allocated = recording->peak.reserved = 0;
+  recording->capacity_bytes = G_MAXINT64;
+  recording->construction_allocated = recording->construction_reserved = 0;
+  for (guint i = 0; i < recording->spans->len; i++)
+    g_array_index(recording->spans, Span, i).phase = 0;
+  for (guint i = 0; i < recording->steps->len; i++) {
+    StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
+    step->peak_allocated = step->peak_reserved = step->end_allocated = 0;
+  }
+  Report report = report_of(recording, run_info_new());
+  g_autofree char *text = text_in(&report, &(TextStyle){.verbose = TRUE});
+  g_autofree char *json = summary_json(report.model);
+  assert_claims_nothing(text);
+  ck_assert_ptr_nonnull(strstr(text, "MEMORY  not recorded\n"));
+  ck_assert_ptr_null(strstr(text, "0 B"));
+  ck_assert_ptr_null(strstr(text, "PEAK"));
+  ck_assert_ptr_null(strstr(text, "At the peak"));
+  ck_assert_ptr_nonnull(strstr(text, "STEP    1.00 ms"));
+  ck_assert_ptr_nonnull(strstr(text, "all-gather"));
+  ck_assert_ptr_nonnull(strstr(json, "\"verdict\":\tnull"));
   report_clear(&report);
 }
 END_TEST
@@ -960,6 +1030,8 @@ test_suite(void)
   tcase_add_test(text, the_text_tells_out_of_memory_first);
   tcase_add_test(text, ascii_is_ascii_and_colour_adds_only_escapes);
   tcase_add_test(text, a_recording_of_nothing_gives_a_text);
+  tcase_add_test(text, a_recording_of_memory_alone_is_reported_as_that);
+  tcase_add_test(text, a_recording_of_time_alone_is_reported_as_that);
   TCase *timeline = add_case(suite, "timeline");
   tcase_add_test(timeline, the_timeline_has_a_row_a_change_whose_categories_sum_to_allocated);
   tcase_add_test(timeline, phases_steps_and_marks_are_blocks_of_their_own);

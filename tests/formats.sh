@@ -37,6 +37,10 @@ keys <folder/run.json >words
 run run tiny --output folder --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
 keys <folder/run.json >>words
 knows "a run"
+run run tiny --output other --set batch.micro_batch=2
+run compare folder other --json --max-error 5%
+keys <out >words
+knows "a comparison"
 run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
 keys <out >words
 knows "a replay"

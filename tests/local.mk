@@ -16,6 +16,7 @@ CHECKS = \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_compare \
   tests/check_compile \
   tests/check_ddp \
   tests/check_critical_path \
@@ -79,6 +80,7 @@ tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/st
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
+tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
 tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
@@ -87,10 +89,12 @@ tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c t
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
   tests/cli/calibrate.sh \
+  tests/cli/compare.sh \
   tests/cli/estimate.sh \
   tests/cli/list.sh \
   tests/cli/networks.sh \
   tests/cli/replay.sh \
+  tests/cli/report.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/sweep.sh \

@@ -90,6 +90,15 @@ segment(gpointer user, SegmentAction action, int stream, guint64 address, gint64
   recorder_segment(memory->recorder, &event);
 }
 
+static void
+free_completed(gpointer user, BlockHandle block)
+{
+  DeviceMemory *memory = user;
+  gpointer allocation = g_hash_table_lookup(memory->waiting, GINT_TO_POINTER(block));
+  g_hash_table_remove(memory->waiting, GINT_TO_POINTER(block));
+  recorder_complete(memory->recorder, GPOINTER_TO_INT(allocation), memory->host->now);
+}
+
 /* ---- storages ---- */
 
 void
@@ -99,8 +108,10 @@ device_memory_init(DeviceMemory *memory, const AllocatorConfig *config, const De
                         .record_event = record_event,
                         .event_done = event_done,
                         .synchronize_event = synchronize_event,
-                        .segment = segment};
+                        .segment = segment,
+                        .free_completed = free_completed};
   memory->allocator = caching_allocator_new(config, &host);
+  memory->waiting = g_hash_table_new(NULL, NULL);
   memory->malloc_ns = device->cuda_malloc_ns;
   memory->free_ns = device->cuda_free_ns;
   guint n = memory->program->storages->len;
@@ -113,11 +124,36 @@ void
 device_memory_clear(DeviceMemory *memory)
 {
   caching_allocator_free(memory->allocator);
+  g_hash_table_unref(memory->waiting);
   g_free(memory->blocks);
 }
 
+static gint
+compare_numbers(gconstpointer a, gconstpointer b)
+{
+  gint32 x = *(const gint32 *) a, y = *(const gint32 *) b;
+  return (x > y) - (x < y);
+}
+
+void
+device_memory_finish(DeviceMemory *memory)
+{
+  g_autoptr(GArray) waiting = g_array_new(FALSE, FALSE, sizeof(gint32));
+  GHashTableIter iter;
+  gpointer value;
+  g_hash_table_iter_init(&iter, memory->waiting);
+  while (g_hash_table_iter_next(&iter, NULL, &value)) {
+    gint32 allocation = GPOINTER_TO_INT(value);
+    g_array_append_val(waiting, allocation);
+  }
+  g_array_sort(waiting, compare_numbers);
+  for (guint i = 0; i < waiting->len; i++)
+    recorder_complete(memory->recorder, g_array_index(waiting, gint32, i), -1);
+}
+
 static void
-record_failure(DeviceMemory *memory, const Storage *storage, const AllocatorFailure *failure)
+record_failure(DeviceMemory *memory, const Storage *storage, int stream,
+               const AllocatorFailure *failure)
 {
   OutOfMemoryRecord record = {.module = labels_module(memory->labels, storage->module),
                               .what = labels_name(memory->labels, storage->what),
@@ -125,7 +161,9 @@ record_failure(DeviceMemory *memory, const Storage *storage, const AllocatorFail
                               .segment_bytes = failure->segment_bytes,
                               .limit_bytes = failure->limit_bytes,
                               .allocated_bytes = failure->allocated_bytes,
-                              .reserved_bytes = failure->reserved_bytes};
+                              .reserved_bytes = failure->reserved_bytes,
+                              .category = storage->category,
+                              .stream = (guint8) stream};
   recorder_out_of_memory(memory->recorder, &record);
 }
 
@@ -140,7 +178,7 @@ device_memory_allocate(DeviceMemory *memory, const ProgramOp *op)
   AllocatorFailure failure;
   block->block = caching_allocator_malloc(memory->allocator, storage->bytes, op->stream, &failure);
   if (block->block == BLOCK_NONE) {
-    record_failure(memory, storage, &failure);
+    record_failure(memory, storage, op->stream, &failure);
     return FALSE;
   }
   const AllocatorStats *stats = caching_allocator_stats(memory->allocator);
@@ -164,7 +202,9 @@ device_memory_release(DeviceMemory *memory, gint32 storage)
   StorageBlock *block = &memory->blocks[storage];
   if (block->block == BLOCK_NONE)
     return;
-  caching_allocator_release(memory->allocator, block->block);
+  if (!caching_allocator_release(memory->allocator, block->block))
+    g_hash_table_insert(memory->waiting, GINT_TO_POINTER(block->block),
+                        GINT_TO_POINTER(block->allocation));
   const AllocatorStats *stats = caching_allocator_stats(memory->allocator);
   recorder_release(memory->recorder, block->allocation, memory->host->now,
                    stats->allocated_bytes.current, stats->reserved_bytes.current);

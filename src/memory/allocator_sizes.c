@@ -48,9 +48,10 @@ next_division(gint64 bytes, int divisions)
   return step > 0 ? round_up(bytes, step) : 2 * power;
 }
 
-static gint64
-round_request(const AllocatorConfig *config, gint64 bytes)
+gint64
+allocator_round_request(const AllocatorConfig *config, gint64 bytes)
 {
+  bytes = MIN(bytes, LARGEST_REQUEST);
   if (bytes < MIN_BLOCK_BYTES)
     return MIN_BLOCK_BYTES;
   int divisions = divisions_for(config, bytes);
@@ -72,7 +73,7 @@ segment_bytes_for(const AllocatorConfig *config, gint64 bytes)
 Request
 allocator_request(const AllocatorConfig *config, gint64 bytes, int stream)
 {
-  gint64 rounded = round_request(config, MIN(bytes, LARGEST_REQUEST));
+  gint64 rounded = allocator_round_request(config, bytes);
   return (Request){
       .requested_bytes = bytes,
       .bytes = rounded,

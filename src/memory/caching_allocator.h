@@ -41,6 +41,9 @@ typedef struct {
 /* PyTorch's defaults, without a limit. */
 AllocatorConfig allocator_config_default(void);
 
+/* What a request of bytes > 0 is rounded up to: the least size of its block. */
+gint64 allocator_round_request(const AllocatorConfig *config, gint64 bytes);
+
 typedef enum {
   SEGMENT_ALLOC,
   SEGMENT_FREE,
@@ -62,6 +65,8 @@ typedef struct {
   /* A segment came or went (cudaMalloc, cudaFree, map, unmap), with its address and size in bytes.
    */
   void (*segment)(gpointer user, SegmentAction action, int stream, guint64 address, gint64 bytes);
+  /* A free that had to wait for events is complete; its handle is valid for the last time. */
+  void (*free_completed)(gpointer user, BlockHandle block);
   /* Where the driver puts the next segment or reservation of that size, when that is known (a
    * replay of what a real one did).  FALSE, or an address that is taken: first fit decides. */
   gboolean (*place)(gpointer user, int stream, gint64 bytes, guint64 *address);
@@ -117,8 +122,8 @@ typedef enum {
   MALLOC_WAITS,    /* first wait for all frees and give back what is free then; it may yet fail */
 } MallocOutlook;
 MallocOutlook caching_allocator_outlook(CachingAllocator *allocator, gint64 bytes, int stream);
-/* The tensor is dead: reusable at once, or when the events of recorded streams complete. */
-void caching_allocator_release(CachingAllocator *allocator, BlockHandle block);
+/* The tensor is dead: reusable at once (TRUE), or when the events of recorded streams complete. */
+gboolean caching_allocator_release(CachingAllocator *allocator, BlockHandle block);
 /* The block is used on another stream too (Tensor.record_stream).  No effect for its own stream. */
 void caching_allocator_record_stream(CachingAllocator *allocator, BlockHandle block, int stream);
 /* torch.cuda.empty_cache(). */

@@ -19,7 +19,8 @@ struct _Recorder {
   gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
   gboolean keeps_gradients;          /* between steps */
   gboolean only_peaks;
-  guint peak_events; /* how many memory events led to the peak */
+  gboolean counts_all; /* not only steps and what is beyond them */
+  guint peak_events;   /* how many memory events led to the peak */
   gboolean has_peak;
   gboolean beyond; /* the step (or construction) is over, a phase beyond it has begun */
 };
@@ -123,7 +124,7 @@ static void
 mark_peak(Recorder *recorder, const MemoryEvent *now)
 {
   PeakRecord *peak = &recorder->recording->peak;
-  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond) ||
+  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond && !recorder->counts_all) ||
       (recorder->has_peak && now->allocated_after <= peak->allocated))
     return;
   Frame frame = current_frame(recorder);
@@ -142,6 +143,12 @@ void
 recorder_keep_only_peaks(Recorder *recorder)
 {
   recorder->only_peaks = TRUE;
+}
+
+void
+recorder_count_all(Recorder *recorder)
+{
+  recorder->counts_all = TRUE;
 }
 
 void
@@ -339,8 +346,24 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
 void
 recorder_segment(Recorder *recorder, const SegmentEvent *event)
 {
+  GArray *segments = recorder->recording->segments;
+  if (recorder->only_peaks)
+    return;
+  APPEND(segments, SegmentEvent, *event);
+  g_array_index(segments, SegmentEvent, segments->len - 1).memory_events =
+      (gint32) recorder->recording->memory->len;
+}
+
+void
+recorder_complete(Recorder *recorder, gint32 allocation, SimTime time)
+{
+  const Recording *recording = recorder->recording;
+  CompletionEvent event = {.time = time,
+                           .allocation = allocation,
+                           .memory_events = (gint32) recording->memory->len,
+                           .segment_events = (gint32) recording->segments->len};
   if (!recorder->only_peaks)
-    g_array_append_vals(recorder->recording->segments, event, 1);
+    g_array_append_val(recording->completions, event);
 }
 
 void

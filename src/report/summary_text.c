@@ -114,7 +114,14 @@ print_verdict(const Screen *screen)
       [VERDICT_DOES_NOT_FIT] = {"DOES NOT FIT", "31"},
   };
   const ReportModel *model = screen->model;
-  print_label(screen, verdicts[model->verdict].label, verdicts[model->verdict].colour);
+  gboolean is_asked = model->is_simulated || model->recording->capacity_bytes < G_MAXINT64 ||
+                      model->verdict == VERDICT_DOES_NOT_FIT;
+  print_label(screen, is_asked ? verdicts[model->verdict].label : "MEMORY",
+              is_asked ? verdicts[model->verdict].colour : NULL);
+  if (!model->has_memory) {
+    g_string_append(screen->out, "not recorded\n");
+    return;
+  }
   g_autofree char *failure = report_model_out_of_memory(model);
   if (failure) {
     g_string_append_printf(screen->out, "%s\n", failure);
@@ -126,11 +133,13 @@ print_verdict(const Screen *screen)
   if (model->recording->capacity_bytes < G_MAXINT64)
     g_string_append_printf(screen->out, "%s reserved of %s, %s to spare", reserved, capacity, room);
   else
-    g_string_append_printf(screen->out, "%s reserved, of memory without limit", reserved);
+    g_string_append_printf(screen->out, "%s reserved%s", reserved,
+                           model->is_simulated ? ", of memory without limit" : "");
   if (model->info->rank_without_room >= 0)
     g_string_append_printf(screen->out, " on rank %d, but rank %d runs out of memory",
                            model->info->rank, model->info->rank_without_room);
-  print_retries(screen);
+  if (model->is_simulated || model->allocator_retries > 0)
+    print_retries(screen);
   const StepSummary *last = report_model_last_step(model);
   const StepSummary *first =
       model->steps->len > 0 ? &g_array_index(model->steps, StepSummary, 0) : NULL;
@@ -148,10 +157,17 @@ print_peak(const Screen *screen)
   const Recording *recording = screen->model->recording;
   const PeakRecord *peak = &recording->peak;
   g_autofree char *allocated = format_bytes(peak->allocated);
+  if (!screen->model->has_memory)
+    return;
   print_label(screen, "PEAK", NULL);
   g_string_append_printf(screen->out, "%s allocated", allocated);
-  g_string_append(screen->out, " in ");
-  report_append_place(recording, peak->step, peak->phase, peak->module, screen->out);
+  if (report_model_knows_place(screen->model)) {
+    g_string_append(screen->out, " in ");
+    report_append_place(recording, peak->step, peak->phase, peak->module, screen->out);
+  } else {
+    g_autofree char *time = format_duration(peak->time);
+    g_string_append_printf(screen->out, " %s after the beginning", time);
+  }
   if (screen->model->info->accumulation_steps > 1 && peak->step > 0)
     g_string_append_printf(screen->out, ", micro-batch %d", peak->micro_batch);
   g_string_append_c(screen->out, '\n');
@@ -204,7 +220,8 @@ print_step(const Screen *screen)
   const char *separator = screen->glyphs->separator;
   print_label(screen, "STEP", NULL);
   if (!time->known) {
-    g_string_append(screen->out, "no step was completed\n");
+    gboolean has_steps = screen->model->is_simulated || screen->model->steps->len > 0;
+    g_string_append(screen->out, has_steps ? "no step was completed\n" : "not recorded\n");
     return;
   }
   g_autofree char *step = format_duration(time->step);

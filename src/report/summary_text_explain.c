@@ -78,6 +78,8 @@ print_categories(const Screen *screen)
   const PeakRecord *peak = &screen->model->recording->peak;
   const TextUnit *unit = text_unit_for(peak->allocated);
   CategoryBytes order[CATEGORY_COUNT];
+  if (peak->allocated == 0)
+    return;
   for (int i = 0; i < CATEGORY_COUNT; i++)
     order[i] = (CategoryBytes){i, peak->categories[i]};
   qsort(order, CATEGORY_COUNT, sizeof order[0], compare_category_bytes);
@@ -153,7 +155,7 @@ print_phases(const Screen *screen)
   static const char *const names[] = {"forward", "backward", "optimizer"};
   const ReportModel *model = screen->model;
   const StepSummary *step = report_model_last_step(model);
-  if (!step)
+  if (!step || (step->phases->len == 0 && !model->is_simulated))
     return;
   const TextUnit *unit = text_unit_for(model->peak_reserved);
   char *rows[3][G_N_ELEMENTS(names) + 2] = {

@@ -1,5 +1,4 @@
-/* summary_text_parts.h - what the screen and the verbose tables share; only summary_text*.c include
- * this. */
+/* summary_text_parts.h - what texts for people share; only report's files of text include this. */
 #ifndef HIGHWATER_REPORT_SUMMARY_TEXT_PARTS_H
 #define HIGHWATER_REPORT_SUMMARY_TEXT_PARTS_H
 

@@ -194,7 +194,8 @@ add_communicators(RunInfo *info, const Scenario *s, const Program *program)
   for (guint i = 0; i < program->communicators->len; i++) {
     const Communicator *c = &g_array_index(program->communicators, Communicator, i);
     g_autofree char *link = link_of(s->cluster, c);
-    run_info_add_communicator(info, program_text(program, c->name), c->ranks, link);
+    run_info_add_communicator(info, program_text(program, c->name), c->ranks, link)->stride =
+        c->stride;
   }
 }
 

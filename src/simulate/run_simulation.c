@@ -38,28 +38,35 @@ outside_allocator(const Scenario *s, const Program *program)
   return bytes;
 }
 
+static AllocatorConfig
+allocator_config(const RunRequest *request, const Scenario *s, gint64 outside)
+{
+  AllocatorConfig config = allocator_config_default();
+  gint64 left = s->cluster->device->memory_bytes - outside;
+  config.memory_limit = request->memory_limit > 0 ? request->memory_limit : MAX(left, 1);
+  config.expandable_segments = s->plan->allocator.expandable_segments;
+  config.max_split_size = s->plan->allocator.max_split_size;
+  config.garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
+  config.roundup_power2_divisions = s->plan->allocator.roundup_power2_divisions;
+  if (config.garbage_collection_threshold > 0 && request->memory_limit > 0)
+    config.process_limit =
+        request->memory_limit; /* a share of a limit: PyTorch collects only under one */
+  config.device_total_bytes = s->cluster->device->memory_bytes;
+  return config;
+}
+
 static ExecutorConfig
 executor_config(const RunRequest *request, const Scenario *s, const Lowered *lowered)
 {
-  ExecutorConfig config = {
+  gint64 outside = outside_allocator(s, lowered->program);
+  return (ExecutorConfig){
       .cluster = s->cluster,
-      .allocator = allocator_config_default(),
-      .outside_allocator_bytes = outside_allocator(s, lowered->program),
+      .allocator = allocator_config(request, s, outside),
+      .outside_allocator_bytes = outside,
       .keeps_gradients = lowered->keeps_gradients,
       .keep_spans = request->keep_spans,
       .title = s->network->name,
   };
-  gint64 left = s->cluster->device->memory_bytes - config.outside_allocator_bytes;
-  config.allocator.memory_limit = request->memory_limit > 0 ? request->memory_limit : MAX(left, 1);
-  config.allocator.expandable_segments = s->plan->allocator.expandable_segments;
-  config.allocator.max_split_size = s->plan->allocator.max_split_size;
-  config.allocator.garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
-  config.allocator.roundup_power2_divisions = s->plan->allocator.roundup_power2_divisions;
-  if (config.allocator.garbage_collection_threshold > 0 && request->memory_limit > 0)
-    config.allocator.process_limit =
-        request->memory_limit; /* a share of a limit: PyTorch collects only under one */
-  config.allocator.device_total_bytes = s->cluster->device->memory_bytes;
-  return config;
 }
 
 /* Up to so many steps all are simulated; of more, as many as differ. */
@@ -146,6 +153,7 @@ run_several(const RunRequest *request, const Scenario *s, RunResult *result, GEr
     return FALSE;
   ExecutorConfig config = executor_config(request, s, lowered);
   result->info = run_facts(s, lowered, request->rank);
+  result->allocator = config.allocator;
   return simulate_ranks(request, s, lowered, &config, result, error);
 }
 
@@ -170,6 +178,7 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   if (result->recording == NULL)
     return FALSE;
   result->info = run_facts(s, lowered, request->rank);
+  result->allocator = executor_config(request, s, lowered).allocator;
   prefetch_cost(request, s, result->info);
   result->info->failure = failure;
   if (failure == NULL && !result->recording->out_of_memory.happened)

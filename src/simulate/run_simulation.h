@@ -3,6 +3,7 @@
 #ifndef HIGHWATER_SIMULATE_RUN_SIMULATION_H
 #define HIGHWATER_SIMULATE_RUN_SIMULATION_H
 
+#include "memory/caching_allocator.h"
 #include "record/recording.h"
 #include "report/run_info.h"
 #include "simulate/scenario.h"
@@ -21,6 +22,7 @@ typedef struct {
 typedef struct {
   Recording *recording;
   RunInfo *info;
+  AllocatorConfig allocator; /* of every rank */
 } RunResult;
 
 /* Frees what they own, its strings and inputs; assignments are borrowed. */
