@@ -411,9 +411,6 @@ START_TEST(streams_have_a_lane_each_below_memory)
   has_words(figure, (const char *const[]){">host<", ">compute<", ">copy in<", ">all-gather<",
                                           ">reduce-scatter<", "forward kernels", "backward kernels",
                                           "collectives", "peak", NULL});
-  g_autoptr(StoredRun) run = load("fsdp2");
-  /* Groups are gathered forward and all but the last again: 11 boxes; 6 are reduced, norms of
-   * gradients are summed.  The key has one. */
   g_autofree char *ddp = draw((const char *const[]){"streams", "ddp", NULL});
   ck_assert_ptr_nonnull(strstr(ddp, ">all-reduce<"));
   ck_assert_ptr_null(strstr(ddp, ">all-gather<"));
@@ -549,6 +546,18 @@ static const struct {
     {{"groups", "."}},
 };
 
+/* `plot` with the arguments of a kind; gives how many there are. */
+static guint
+begin_plot(int kind, const char **arguments)
+{
+  write_sweep(sweep_table);
+  guint n = 0;
+  arguments[n++] = "plot";
+  for (guint i = 0; kinds[kind].arguments[i]; i++)
+    arguments[n++] = kinds[kind].arguments[i];
+  return n;
+}
+
 static guint32
 big_endian(const guchar *bytes)
 {
@@ -559,11 +568,8 @@ START_TEST(figures_are_as_large_as_asked_for)
 {
   if (!program_has_gnuplot())
     return;
-  write_sweep(sweep_table);
-  const char *arguments[12] = {"plot"};
-  guint n = 1;
-  for (; kinds[_i].arguments[n - 1]; n++)
-    arguments[n] = kinds[_i].arguments[n - 1];
+  const char *arguments[12] = {NULL};
+  guint n = begin_plot(_i, arguments);
   arguments[n++] = "--size=600x360";
   arguments[n++] = "-o";
   arguments[n] = "figure.png";
@@ -582,11 +588,8 @@ START_TEST(figures_are_drawn_in_text)
 {
   if (!program_has_gnuplot())
     return;
-  write_sweep(sweep_table);
-  const char *arguments[12] = {"plot"};
-  guint n = 1;
-  for (; kinds[_i].arguments[n - 1]; n++)
-    arguments[n] = kinds[_i].arguments[n - 1];
+  const char *arguments[12] = {NULL};
+  guint n = begin_plot(_i, arguments);
   arguments[n] = "--terminal=dumb";
   Outcome outcome = program_run(folder, arguments);
   ck_assert_msg(outcome.status == 0, "it says: %s", outcome.err);
