@@ -486,6 +486,26 @@ START_TEST(a_sweep_marks_what_fits_and_counts_what_does_not)
 }
 END_TEST
 
+/* gnuplot takes names that begin with "<" and "|" for commands, a shell what is between quotes. */
+START_TEST(names_of_files_are_never_commands)
+{
+  if (!program_has_gnuplot())
+    return;
+  write_sweep(sweep_table);
+  g_autofree char *table = path_of("results.tsv");
+  g_autofree char *copy = path_of("< touch made; `touch made` $(touch made)");
+  g_autofree char *made = path_of("made");
+  g_autofree char *text = NULL;
+  ck_assert(g_file_get_contents(table, &text, NULL, NULL));
+  ck_assert(g_file_set_contents(copy, text, -1, NULL));
+  run_ok((const char *const[]){"plot", "sweep", "< touch made; `touch made` $(touch made)", "-o",
+                               "| touch made; x.png", NULL});
+  g_autofree char *figure = path_of("| touch made; x.png");
+  ck_assert(g_file_test(figure, G_FILE_TEST_IS_REGULAR));
+  ck_assert(!g_file_test(made, G_FILE_TEST_EXISTS));
+}
+END_TEST
+
 START_TEST(groups_show_memory_time_and_collectives_of_each_value)
 {
   if (!program_has_gnuplot())
@@ -688,6 +708,7 @@ test_suite(void)
   tcase_add_test(figures, lifetimes_have_a_panel_each_for_forward_and_backward);
   tcase_add_test(figures, strategies_have_two_bars_each);
   tcase_add_test(figures, a_sweep_marks_what_fits_and_counts_what_does_not);
+  tcase_add_test(figures, names_of_files_are_never_commands);
   tcase_add_test(figures, groups_show_memory_time_and_collectives_of_each_value);
   tcase_add_test(figures, a_sweep_of_nothing_that_fits_is_drawn);
   tcase_add_test(figures, collectives_have_points_and_a_line_for_each_table);
