@@ -86,4 +86,12 @@ dist_plan_DATA = \
   models/plan/zero3.json
 
 plotsdir = $(pkgdatadir)/plots
-dist_plots_DATA = plots/timeline.gnuplot
+dist_plots_DATA = \
+  plots/collectives.gnuplot \
+  plots/common.gnuplot \
+  plots/groups.gnuplot \
+  plots/lifetimes.gnuplot \
+  plots/strategies.gnuplot \
+  plots/streams.gnuplot \
+  plots/sweep.gnuplot \
+  plots/timeline.gnuplot

@@ -346,6 +346,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
   src/report/table_text.c src/report/table_text.h \
+  src/report/timeline_labels.c src/report/timeline_labels.h \
   src/report/timeline_table.c src/report/timeline_table.h
 
 # import
@@ -428,6 +429,7 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/calibrate/calibration.c src/calibrate/calibration.h \
   src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
+  src/calibrate/collectives_table.c src/calibrate/collectives_table.h \
   src/calibrate/device_probe.h \
   src/calibrate/device_probe_module.c \
   src/calibrate/device_writer.c src/calibrate/device_writer.h \
@@ -483,6 +485,7 @@ libhighwater_a_SOURCES += \
   src/cli/estimate_print.c \
   src/cli/interrupts.c src/cli/interrupts.h \
   src/cli/progress_line.c src/cli/progress_line.h \
+  src/cli/figure_kinds.c src/cli/figure_kinds.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/report_output.c src/cli/report_output.h \

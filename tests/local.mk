@@ -30,6 +30,7 @@ CHECKS = \
   tests/check_expandable_segments \
   tests/check_failure \
   tests/check_families \
+  tests/check_figures \
   tests/check_fit \
   tests/check_free_set \
   tests/check_fsdp1 \
@@ -80,8 +81,9 @@ tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/st
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
+tests_check_figures_SOURCES = tests/check_figures.c tests/program_run.c tests/program_run.h
+tests_check_plot_SOURCES = tests/check_plot.c tests/program_run.c tests/program_run.h tests/report_fixture.c tests/report_fixture.h
 tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
-tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
 
@@ -121,7 +123,8 @@ TEST_EXTRAS = \
   tests/recorded_run.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
-  tests/simulation.h
+  tests/simulation.h \
+  tests/table_rows.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \

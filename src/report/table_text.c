@@ -18,10 +18,29 @@ table_begin(GString *out, const char *format, const char *title)
   g_string_append(out, "\n");
 }
 
+/* A block has rows unless its last line is still the comment with the names of its columns. */
+static void
+drop_empty_block(GString *out)
+{
+  char *last = out->len > 1 ? g_strrstr_len(out->str, (gssize) out->len - 1, "\n") : NULL;
+  if (!last || last[1] != '#')
+    return;
+  char *begin = g_strrstr_len(out->str, last - out->str, "\n\n\n# ");
+  if (begin)
+    g_string_truncate(out, (gsize) (begin - out->str) + 1);
+}
+
 void
 table_block(GString *out, const char *name, const char *columns)
 {
+  drop_empty_block(out);
   g_string_append_printf(out, "\n\n# %s\n# %s\n", name, columns);
+}
+
+void
+table_end(GString *out)
+{
+  drop_empty_block(out);
 }
 
 /* A table is a few million numbers; printf is slow at them. */

@@ -30,7 +30,7 @@ ok "it says what it is" grep -q '^# highwater-timeline-1: tiny$' out
 cp out whole
 answers "a table of one step is printed" 0 report kept --table timeline --step 2
 ok "it is a part" sh -c 'test "$(wc -l <out)" -lt "$(wc -l <whole)"'
-refuses "a table has a name" "report: --table: no table 'memory'; there are: timeline, streams" report kept --table memory
+refuses "a table has a name" "report: --table: no table 'memoir'; there are: timeline, streams" report kept --table memoir
 refuses "a step is one of the run" "kept: no step 9; the run has 3" report kept --table timeline --step 9
 refuses "steps count from 1" "report: --step: steps count from 1" report kept --table timeline --step=-1
 refuses "a module is of a table" "report: --module and --step choose what a table tells" report kept --module layers.0
