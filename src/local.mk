@@ -489,4 +489,5 @@ libhighwater_a_SOURCES += \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/report_output.c src/cli/report_output.h \
-  src/cli/run_options.c src/cli/run_options.h
+  src/cli/run_options.c src/cli/run_options.h \
+  src/cli/watching.c src/cli/watching.h
