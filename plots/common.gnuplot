@@ -9,6 +9,7 @@ if (!exists("figure_height")) figure_height = is_text ? 24 : 720
 if (!exists("categories")) categories = "parameter optimizer_state sharded_gradient unsharded_parameter unsharded_gradient " \
   . "all_gather_buffer reduce_scatter_buffer activation temporary workspace other"
 title_of(file) = system(sprintf("sed -n '1s/^# [^:]*: //p' \"%s\"", file))
+columns_of(file) = system(sprintf("sed -n '2s/^# //p' \"%s\"", file))
 
 # ---- letters: about so many pixels are a letter wide and a line high
 is_small = !is_text && figure_width < 800

@@ -9,9 +9,9 @@ if (!exists("table")) table = "results.tsv"
 if (!exists("title")) title = title_of(table)
 set datafile missing "NaN"
 
-# The key's name is the 13th word of the second line, behind its "#".
-key = system(sprintf("sed -n '2s/^# //p' \"%s\" | cut -d' ' -f13", table))
-if (key eq "") { key = "variant" }
+if (!exists("columns")) columns = columns_of(table)
+# Its name is the 13th column's.
+key = words(columns) > 12 ? word(columns, 13) : "variant"
 
 # ---- values of the key in the order of the sweep, and a line for each combination of the others
 values = ""

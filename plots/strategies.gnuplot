@@ -1,7 +1,7 @@
 # strategies.gnuplot - memory of several runs as stacked bars, at rest and at the peak.
 #
-# By hand, on tables of `highwater report RUN --table memory`, put behind each other without their comments:
-#   for run in a b; do highwater report $run --table memory; done | grep -v '^#' > memory.tsv
+# By hand, on tables of `highwater report RUN --table memory`, put behind each other without comments and empty lines:
+#   for run in a b; do highwater report $run --table memory; done | grep '^[^#]' > memory.tsv
 #   gnuplot -e "set terminal pngcairo noenhanced size 1200,720; set output 'strategies.png'" plots/strategies.gnuplot
 
 if (!exists("plots")) plots = system(sprintf("dirname \"%s\"", ARG0))

@@ -39,7 +39,7 @@ class_name(class) = class eq "kernel" ? "other kernels" : class eq "copy" ? "cop
 
 # ---- memory above
 side_letters = is_text ? 0 : is_small ? 24 : 27
-left_edge = screen_x(letter * (is_text ? 16 : is_small ? 15 : 16))
+left_edge = screen_x(letter * (is_text ? 16 : 17))
 side = is_text ? 0.97 : 1 - screen_x(letter * side_letters)
 plot_width = figure_width * (side - left_edge)
 bottom = screen_y(is_text ? 3 : 3.1 * line)

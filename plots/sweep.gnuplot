@@ -8,6 +8,7 @@ if (!exists("plots")) plots = system(sprintf("dirname \"%s\"", ARG0))
 load plots . "/common.gnuplot"
 if (!exists("table")) table = "results.tsv"
 if (!exists("title")) title = title_of(table)
+if (!exists("columns")) columns = columns_of(table)
 set datafile missing "NaN"
 
 # ---- what there is
@@ -149,13 +150,12 @@ if (refused > 0) {
   set label 9 sprintf("%d of %d refused", refused, rows) at screen x_swatch, screen set_y(row) left textcolor rgb red
 }
 # What the labels say: the keys that were varied.
-keys = system(sprintf("sed -n '2s/^# //p' \"%s\" | cut -d' ' -f13-", table))
-if (labels > 0 && keys ne "") {
+if (labels > 0 && words(columns) > 12) {
   row = row + 1.7
   set label 10 "Labels" at screen x_swatch, screen set_y(row) left textcolor rgb grey
-  do for [k=1:words(keys)] {
+  do for [k=1:words(columns) - 12] {
     row = row + 1
-    set label 10 + k clip_front(word(keys, k), side_letters - 3) at screen x_swatch, screen set_y(row) left textcolor rgb grey
+    set label 10 + k clip_front(word(columns, k + 12), side_letters - 3) at screen x_swatch, screen set_y(row) left textcolor rgb grey
   }
 }
 plot \

@@ -14,6 +14,7 @@ if (!exists("title")) title = title_of(timeline)
 stats timeline index "memory" using 1:3 nooutput
 # From the run's beginning, unless the recording's clock began long before.
 begin = STATS_min_x > STATS_max_x / 2 ? STATS_min_x : 0
+if (exists("view_from") && real(view_from) > 0) { begin = real(view_from) }
 end = STATS_max_x > STATS_min_x ? STATS_max_x : STATS_min_x + 1e-9
 reserved_peak = STATS_max_y
 capacity = 0

@@ -313,7 +313,6 @@ libhighwater_a_SOURCES += \
   src/report/gathers.c src/report/gathers.h \
   src/report/gathers_table.c src/report/gathers_table.h \
   src/report/gnuplot.c src/report/gnuplot.h \
-  src/report/group_lookup.c src/report/group_lookup.h \
   src/report/group_paths.c src/report/group_paths.h \
   src/report/groups_table.c src/report/groups_table.h \
   src/report/host_places.c src/report/host_places.h \
@@ -512,4 +511,5 @@ libhighwater_a_SOURCES += \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
   src/cli/report_output.c src/cli/report_output.h \
-  src/cli/run_options.c src/cli/run_options.h
+  src/cli/run_options.c src/cli/run_options.h \
+  src/cli/watching.c src/cli/watching.h

@@ -411,9 +411,6 @@ START_TEST(streams_have_a_lane_each_below_memory)
   has_words(figure, (const char *const[]){">host<", ">compute<", ">copy in<", ">all-gather<",
                                           ">reduce-scatter<", "forward kernels", "backward kernels",
                                           "collectives", "peak", NULL});
-  g_autoptr(StoredRun) run = load("fsdp2");
-  /* Groups are gathered forward and all but the last again: 11 boxes; 6 are reduced, norms of
-   * gradients are summed.  The key has one. */
   g_autofree char *ddp = draw((const char *const[]){"streams", "ddp", NULL});
   ck_assert_ptr_nonnull(strstr(ddp, ">all-reduce<"));
   ck_assert_ptr_null(strstr(ddp, ">all-gather<"));
@@ -489,6 +486,26 @@ START_TEST(a_sweep_marks_what_fits_and_counts_what_does_not)
 }
 END_TEST
 
+/* gnuplot takes names that begin with "<" and "|" for commands, a shell what is between quotes. */
+START_TEST(names_of_files_are_never_commands)
+{
+  if (!program_has_gnuplot())
+    return;
+  write_sweep(sweep_table);
+  g_autofree char *table = path_of("results.tsv");
+  g_autofree char *copy = path_of("< touch made; `touch made` $(touch made)");
+  g_autofree char *made = path_of("made");
+  g_autofree char *text = NULL;
+  ck_assert(g_file_get_contents(table, &text, NULL, NULL));
+  ck_assert(g_file_set_contents(copy, text, -1, NULL));
+  run_ok((const char *const[]){"plot", "sweep", "< touch made; `touch made` $(touch made)", "-o",
+                               "| touch made; x.png", NULL});
+  g_autofree char *figure = path_of("| touch made; x.png");
+  ck_assert(g_file_test(figure, G_FILE_TEST_IS_REGULAR));
+  ck_assert(!g_file_test(made, G_FILE_TEST_EXISTS));
+}
+END_TEST
+
 START_TEST(groups_show_memory_time_and_collectives_of_each_value)
 {
   if (!program_has_gnuplot())
@@ -549,6 +566,18 @@ static const struct {
     {{"groups", "."}},
 };
 
+/* `plot` with the arguments of a kind; gives how many there are. */
+static guint
+begin_plot(int kind, const char **arguments)
+{
+  write_sweep(sweep_table);
+  guint n = 0;
+  arguments[n++] = "plot";
+  for (guint i = 0; kinds[kind].arguments[i]; i++)
+    arguments[n++] = kinds[kind].arguments[i];
+  return n;
+}
+
 static guint32
 big_endian(const guchar *bytes)
 {
@@ -559,11 +588,8 @@ START_TEST(figures_are_as_large_as_asked_for)
 {
   if (!program_has_gnuplot())
     return;
-  write_sweep(sweep_table);
-  const char *arguments[12] = {"plot"};
-  guint n = 1;
-  for (; kinds[_i].arguments[n - 1]; n++)
-    arguments[n] = kinds[_i].arguments[n - 1];
+  const char *arguments[12] = {NULL};
+  guint n = begin_plot(_i, arguments);
   arguments[n++] = "--size=600x360";
   arguments[n++] = "-o";
   arguments[n] = "figure.png";
@@ -582,11 +608,8 @@ START_TEST(figures_are_drawn_in_text)
 {
   if (!program_has_gnuplot())
     return;
-  write_sweep(sweep_table);
-  const char *arguments[12] = {"plot"};
-  guint n = 1;
-  for (; kinds[_i].arguments[n - 1]; n++)
-    arguments[n] = kinds[_i].arguments[n - 1];
+  const char *arguments[12] = {NULL};
+  guint n = begin_plot(_i, arguments);
   arguments[n] = "--terminal=dumb";
   Outcome outcome = program_run(folder, arguments);
   ck_assert_msg(outcome.status == 0, "it says: %s", outcome.err);
@@ -686,6 +709,7 @@ test_suite(void)
   tcase_add_test(figures, lifetimes_have_a_panel_each_for_forward_and_backward);
   tcase_add_test(figures, strategies_have_two_bars_each);
   tcase_add_test(figures, a_sweep_marks_what_fits_and_counts_what_does_not);
+  tcase_add_test(figures, names_of_files_are_never_commands);
   tcase_add_test(figures, groups_show_memory_time_and_collectives_of_each_value);
   tcase_add_test(figures, a_sweep_of_nothing_that_fits_is_drawn);
   tcase_add_test(figures, collectives_have_points_and_a_line_for_each_table);

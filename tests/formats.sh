@@ -41,6 +41,12 @@ run run tiny --output other --set batch.micro_batch=2
 run compare folder other --json --max-error 5%
 keys <out >words
 knows "a comparison"
+run sweep tiny --vary mesh.shard=2,4 --output swept
+keys <swept/sweep.json | grep -v shard >words
+keys <swept/results.jsonl | grep -v shard >>words
+run sweep tiny --vary mesh.shard=2,4 --json
+keys <out | grep -v shard >>words
+knows "a sweep"
 run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
 keys <out >words
 knows "a replay"

@@ -5,14 +5,12 @@
 
 #include "base/output_file.h"
 #include "base/units.h"
-#include "cli/interrupts.h"
-#include "cli/progress_line.h"
 #include "cli/registry.h"
 #include "cli/run_options.h"
+#include "cli/watching.h"
 #include "search/plan_text.h"
 #include "spec/preset.h"
 
-#define EXIT_SIGNAL 128
 enum { RANKS_MOST = 1 << 20 };
 
 typedef struct {
@@ -74,18 +72,6 @@ read_headroom(const Options *options, PlanSearchOptions *search, GError **error)
 
 /* ---- while it goes on ---- */
 
-typedef struct {
-  Interrupts interrupts;
-  ProgressLine line;
-} Watching;
-
-static gboolean
-stops(gpointer user)
-{
-  Watching *watching = user;
-  return interrupts_came(&watching->interrupts);
-}
-
 static void
 show_progress(guint done, guint planned, const char *stage, gpointer user)
 {
@@ -129,11 +115,11 @@ print_answer(const Options *options, const PlanAnswer *answer, GError **error)
 static int
 search_and_print(const Options *options, const RunRequest *base, GError **error)
 {
-  Watching watching = {.line = progress_line_begin()};
+  Watching watching = {0};
   PlanSearchOptions how = {.workers = options->jobs,
                            .steps = options->what.steps,
                            .progress = show_progress,
-                           .stops = stops,
+                           .stops = watching_stops,
                            .user = &watching};
   if (!read_headroom(options, &how, error))
     return EXIT_BAD_INPUT;
@@ -141,17 +127,16 @@ search_and_print(const Options *options, const RunRequest *base, GError **error)
   if (space == NULL)
     return EXIT_BAD_INPUT;
   g_autoptr(GError) reason = NULL;
-  interrupts_hold(&watching.interrupts);
+  watching_begin(&watching);
   g_autoptr(PlanSearch) search = plan_search_new(space, &how, &reason);
-  interrupts_release(&watching.interrupts);
-  progress_line_end(&watching.line);
+  watching_end(&watching);
   if (search == NULL && reason != NULL) {
     g_propagate_error(error, g_steal_pointer(&reason));
     return EXIT_BAD_INPUT;
   }
   if (search == NULL) {
     fputs("highwater: plan: interrupted\n", stderr);
-    return EXIT_SIGNAL + watching.interrupts.signal;
+    return watching_status(&watching);
   }
   g_autofree char *network = preset_name_of(base->inputs.network.name);
   g_autofree char *cluster = preset_name_of(base->inputs.cluster.name);

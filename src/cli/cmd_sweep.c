@@ -3,15 +3,13 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "cli/interrupts.h"
-#include "cli/progress_line.h"
 #include "cli/registry.h"
 #include "cli/run_options.h"
+#include "cli/watching.h"
 #include "search/sweep_results.h"
 #include "search/sweep_run.h"
 #include "search/sweep_text.h"
 
-#define EXIT_SIGNAL 128
 /* Most variants whose evidence is kept when nothing is said of it. */
 #define EVIDENCE_MOST 16
 
@@ -77,18 +75,6 @@ wants_evidence(const Options *options, const Sweep *sweep)
 
 /* ---- while it goes on ---- */
 
-typedef struct {
-  Interrupts interrupts;
-  ProgressLine line;
-} Watching;
-
-static gboolean
-stops(gpointer user)
-{
-  Watching *watching = user;
-  return interrupts_came(&watching->interrupts);
-}
-
 static void
 show_progress(const SweepProgress *progress, gpointer user)
 {
@@ -132,7 +118,7 @@ print_results(const Options *options, const Sweep *sweep)
 }
 
 static int
-say_interrupted(const Options *options, const Sweep *sweep, int signal)
+say_interrupted(const Options *options, const Sweep *sweep, const Watching *watching)
 {
   guint done = 0;
   for (guint i = 0; i < sweep->variants->len; i++)
@@ -140,7 +126,7 @@ say_interrupted(const Options *options, const Sweep *sweep, int signal)
   fprintf(stderr, "highwater: sweep: interrupted: %u of %u variants are done%s\n", done,
           sweep->variants->len,
           options->output != NULL ? "; the same command goes on from there" : "");
-  return EXIT_SIGNAL + signal;
+  return watching_status(watching);
 }
 
 /* ---- all ---- */
@@ -157,24 +143,22 @@ run_sweep(const Options *options, const SweepRequest *request, GError **error)
     if (directory == NULL)
       return EXIT_BAD_INPUT;
   }
-  Watching watching = {.line = progress_line_begin()};
+  Watching watching = {0};
   const SweepWatch watch = {
       .workers = options->jobs,
       .directory = directory,
       .has_evidence = wants_evidence(options, sweep),
       .progress = show_progress,
-      .stops = stops,
+      .stops = watching_stops,
       .user = &watching,
   };
   gboolean is_complete;
-  interrupts_hold(&watching.interrupts);
+  watching_begin(&watching);
   gboolean is_written = sweep_run(sweep, request, &watch, &is_complete, error);
-  interrupts_release(&watching.interrupts);
-  progress_line_end(&watching.line);
+  watching_end(&watching);
   if (!is_written)
     return EXIT_BAD_INPUT;
-  return is_complete ? print_results(options, sweep)
-                     : say_interrupted(options, sweep, watching.interrupts.signal);
+  return is_complete ? print_results(options, sweep) : say_interrupted(options, sweep, &watching);
 }
 
 static int

@@ -138,6 +138,19 @@ load(const FigureRequest *request, FigureTables *tables, GError **error)
   return run;
 }
 
+/* Sets the view's times, and for the script those that the figure shows: 0 to 0 for all. */
+static gboolean
+narrow(const StoredRun *run, const FigureKind *kind, TableView *view, FigureTables *tables,
+       GError **error)
+{
+  const RunTable *table = run_table_find(kind->table, NULL);
+  if (!run_table_narrow(table, run->recording, view, error))
+    return prefix_input(run->folder, error);
+  set_seconds(tables, "view_from", view->from);
+  set_seconds(tables, "view_to", view->to);
+  return TRUE;
+}
+
 static gboolean
 make_timeline(const FigureKind *kind, const FigureRequest *request, FigureTables *tables,
               GError **error)
@@ -152,7 +165,8 @@ make_timeline(const FigureKind *kind, const FigureRequest *request, FigureTables
                 "%s: the recording has no allocations", run->folder);
     return FALSE;
   }
-  return add_run_table(run, kind->table, &view, tables, error);
+  return narrow(run, kind, &view, tables, error) &&
+         add_run_table(run, kind->table, &view, tables, error);
 }
 
 /* The step of the highest moment, if it is done; else the last that is; 0: none. */
@@ -179,15 +193,9 @@ make_streams(const FigureKind *kind, const FigureRequest *request, FigureTables 
   view.max_rows = SPANS_OF_FIGURE;
   if (!table_view_is_part(&view))
     view.step = step_to_show(run->recording);
-  const RunTable *table = run_table_find(kind->table, NULL);
-  if (!run_table_narrow(table, run->recording, &view, error))
-    return prefix_input(run->folder, error);
-  if (!add_run_table(run, kind->table, &view, tables, error) ||
-      !add_run_table(run, "timeline", &view, tables, error))
-    return FALSE;
-  set_seconds(tables, "view_from", view.from);
-  set_seconds(tables, "view_to", view.to);
-  return TRUE;
+  return narrow(run, kind, &view, tables, error) &&
+         add_run_table(run, kind->table, &view, tables, error) &&
+         add_run_table(run, "timeline", &view, tables, error);
 }
 
 static gboolean
@@ -262,28 +270,34 @@ make_strategies(const FigureKind *kind, const FigureRequest *request, FigureTabl
 
 /* ---- figures of tables that are there ---- */
 
-/* The title on a table's first line, "# FORMAT: TITLE".  Caller frees. */
-static char *
-read_title(const char *path, const char *format, GError **error)
+/* A table's first two lines, "# FORMAT: TITLE" and "# COLUMN COLUMN ...". */
+typedef struct {
+  char *title, *columns; /* columns may be NULL */
+} TableHead;
+
+static gboolean
+read_head(const char *path, const char *format, TableHead *head, GError **error)
 {
   FILE *file = fopen(path, "r");
   if (!file) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s: %s", path, g_strerror(errno));
-    return NULL;
+    return FALSE;
   }
   g_autofree char *begins = g_strdup_printf("# %s: ", format);
-  char line[512];
-  gboolean ok = fgets(line, sizeof line, file) && g_str_has_prefix(line, begins);
+  char line[2048];
+  if (fgets(line, sizeof line, file) && g_str_has_prefix(line, begins))
+    head->title = g_strdup(g_strchomp(line + strlen(begins)));
+  if (head->title && fgets(line, sizeof line, file) && g_str_has_prefix(line, "# "))
+    head->columns = g_strdup(g_strchomp(line + 2));
   fclose(file);
-  if (!ok) {
+  if (!head->title)
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
                 "%s: line 1: does not begin with '%s'", path, begins);
-    return NULL;
-  }
-  return g_utf8_make_valid(g_strchomp(line + strlen(begins)), -1);
+  return head->title != NULL;
 }
 
-/* A file, or the file of that name in a folder. */
+/* A file, or the file of that name in a folder.  Its path is absolute, since gnuplot takes a name
+ * that begins with "<" for a command. */
 static gboolean
 use_table(const char *input, const char *file, const char *format, FigureTables *tables,
           GError **error)
@@ -291,11 +305,15 @@ use_table(const char *input, const char *file, const char *format, FigureTables 
   g_autofree char *path = g_file_test(input, G_FILE_TEST_IS_DIR)
                               ? g_build_filename(input, file, NULL)
                               : g_strdup(input);
-  g_autofree char *title = read_title(path, format, error);
-  if (!title)
+  TableHead head = {0};
+  if (!read_head(path, format, &head, error))
     return FALSE;
-  set_text(tables, "title", title);
-  set_text(tables, "table", path);
+  g_autofree char *absolute = g_canonicalize_filename(path, NULL);
+  set_text(tables, "title", head.title);
+  set_text(tables, "columns", head.columns ? head.columns : "");
+  set_text(tables, "table", absolute);
+  g_free(head.title);
+  g_free(head.columns);
   return TRUE;
 }
 

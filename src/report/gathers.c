@@ -1,13 +1,13 @@
 /* gathers.c - every all-gather of a run, and how long the compute stream stood still for it. */
 #include "report/gathers.h"
 
-#include "report/group_lookup.h"
+#include "report/group_paths.h"
 #include "report/summary_parts.h"
 
 typedef struct {
   const Recording *recording;
   GArray *gathers;
-  GroupLookup *lookup;
+  GroupIndex *groups;
   guint *unused;     /* by group: position of its first gather that nothing has used */
   gint32 all_gather; /* string id of the collective's name */
   int compute_stream;
@@ -70,7 +70,7 @@ visit(Walk *walk, const Span *span)
 {
   if (span->step != walk->step)
     begin_step(walk, span->step);
-  gint32 group = group_lookup_find(walk->lookup, span->module);
+  gint32 group = group_index_of(walk->groups, span->module);
   if (span->kind == SPAN_COLLECTIVE && group >= 0 && span->name == walk->all_gather)
     add_gather(walk, (guint) group, span);
   if (!summary_is_compute(span, walk->compute_stream))
@@ -89,7 +89,7 @@ gathers_find(const Recording *recording, const RunInfo *info, int step)
   Walk walk = {
       .recording = recording,
       .gathers = gathers,
-      .lookup = group_lookup_new(recording, info),
+      .groups = group_index_new(recording, info),
       .unused = g_new0(guint, info->groups->len),
       .all_gather =
           recording_find_string(recording, program_collective_name(COLLECTIVE_ALL_GATHER)),
@@ -101,7 +101,7 @@ gathers_find(const Recording *recording, const RunInfo *info, int step)
     if (is_asked && !recording_is_beyond(recording, span->phase - 1))
       visit(&walk, span);
   }
-  group_lookup_free(walk.lookup);
+  group_index_free(walk.groups);
   g_free(walk.unused);
   return gathers;
 }

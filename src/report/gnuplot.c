@@ -103,7 +103,9 @@ preamble(const Figure *figure, const char *plots, const char *output)
   int width = figure->width > 0 ? figure->width : figure->terminal->width;
   int height = figure->height > 0 ? figure->height : figure->terminal->height;
   g_autofree char *folder = quote(plots);
-  g_autofree char *file = output ? quote(output) : g_strdup("");
+  /* Absolute: a name that begins with "|" would be a command. */
+  g_autofree char *absolute = output ? g_canonicalize_filename(output, NULL) : NULL;
+  g_autofree char *file = absolute ? quote(absolute) : g_strdup("");
   GString *text = g_string_new("set encoding utf8; ");
   append_terminal(figure, width, height, text);
   g_string_append_printf(text, "set output %s; plots = %s; figure_width = %d; figure_height = %d",

@@ -1,7 +1,7 @@
 /* peak_story_groups.c - gathered groups that are there together, each with what it is there for.
  *
  * A group computes where its modules allocate: activations, temporaries, gradients. */
-#include "report/group_lookup.h"
+#include "report/group_paths.h"
 #include "report/peak_story_parts.h"
 #include "report/summary.h"
 #include <string.h>
@@ -40,13 +40,13 @@ is_computing(const MemoryEvent *event)
 
 /* The group that computed last. */
 static gint32
-computing_group(const PeakStory *story, GroupLookup *lookup)
+computing_group(const PeakStory *story, GroupIndex *lookup)
 {
   for (guint i = story->events; i > 0; i--) {
     const MemoryEvent *event = &g_array_index(story->recording->memory, MemoryEvent, i - 1);
     if (!is_computing(event))
       continue;
-    gint32 group = group_lookup_find(lookup, event->module);
+    gint32 group = group_index_of(lookup, event->module);
     if (group >= 0)
       return group;
   }
@@ -69,12 +69,12 @@ add_tensor(Gathered *gathered, const StoryTensor *tensor)
 
 /* groups: by position, clones after all others. */
 static void
-collect(const PeakStory *story, GroupLookup *lookup, Gathered *groups)
+collect(const PeakStory *story, GroupIndex *lookup, Gathered *groups)
 {
   guint n = story->info->groups->len;
   for (guint i = 0; i < story->tensors->len; i++) {
     const StoryTensor *tensor = &g_array_index(story->tensors, StoryTensor, i);
-    gint32 group = group_lookup_find(lookup, tensor->module);
+    gint32 group = group_index_of(lookup, tensor->module);
     if (group >= 0 && (tensor->category == CATEGORY_UNSHARDED_PARAMETER ||
                        tensor->category == CATEGORY_ALL_GATHER_BUFFER))
       add_tensor(&groups[(guint) group + (peak_story_is_clone(story, tensor) ? n : 0)], tensor);
@@ -82,11 +82,11 @@ collect(const PeakStory *story, GroupLookup *lookup, Gathered *groups)
 }
 
 static void
-find_uses(const PeakStory *story, GroupLookup *lookup, Gathered *groups)
+find_uses(const PeakStory *story, GroupIndex *lookup, Gathered *groups)
 {
   for (guint i = 0; i < story->recording->memory->len; i++) {
     const MemoryEvent *event = &g_array_index(story->recording->memory, MemoryEvent, i);
-    gint32 position = is_computing(event) ? group_lookup_find(lookup, event->module) : -1;
+    gint32 position = is_computing(event) ? group_index_of(lookup, event->module) : -1;
     if (position < 0)
       continue;
     Gathered *group = &groups[position];
@@ -133,7 +133,7 @@ peak_story_groups(PeakStory *story)
   guint n = story->info->groups->len;
   if (n == 0)
     return;
-  g_autoptr(GroupLookup) lookup = group_lookup_new(story->recording, story->info);
+  g_autoptr(GroupIndex) lookup = group_index_new(story->recording, story->info);
   g_autofree Gathered *groups = g_new0(Gathered, 2 * n);
   collect(story, lookup, groups);
   find_uses(story, lookup, groups);

@@ -1,7 +1,10 @@
 /* summary_groups.c - what each group gathers and computes in the last complete step, from its
  * spans. */
-#include "report/group_lookup.h"
+#include "report/group_paths.h"
 #include "report/summary_parts.h"
+#include <string.h>
+
+enum { GROUP_NONE = -1 };
 
 /* A group's passes of the first micro-batch; what a range of the host stands for. */
 enum { PASS_NONE, PASS_FORWARD, PASS_BACKWARD };
@@ -11,8 +14,8 @@ typedef struct {
   ReportModel *model;
   const StepSummary *step;
   int compute_stream;
-  SimTime compute_done; /* end of the last compute span so far */
-  GroupLookup *lookup;
+  SimTime compute_done;  /* end of the last compute span so far */
+  GroupIndex *groups;    /* that a kernel computes for, or that a collective serves */
   guint8 *pass_of_range; /* by position in ranges */
 } GroupWalk;
 
@@ -65,8 +68,8 @@ static void
 add_collective(GroupWalk *walk, const Span *span)
 {
   const Recording *recording = walk->model->recording;
-  gint32 position = group_lookup_find(walk->lookup, span->module);
-  if (position < 0)
+  gint32 position = group_index_of(walk->groups, span->module);
+  if (position == GROUP_NONE)
     return;
   GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
   const char *kind = report_text(recording, span->name, "");
@@ -87,8 +90,8 @@ add_collective(GroupWalk *walk, const Span *span)
 static void
 add_kernel(GroupWalk *walk, const Span *span)
 {
-  gint32 position = group_lookup_find(walk->lookup, span->module);
-  if (position >= 0) {
+  gint32 position = group_index_of(walk->groups, span->module);
+  if (position != GROUP_NONE) {
     GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
     GroupPass *pass = pass_of(walk, group, span);
     if (pass && pass->compute == 0)
@@ -122,7 +125,7 @@ summary_groups(ReportModel *model)
       .step = step,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute_done = step->start,
-      .lookup = group_lookup_new(recording, model->info),
+      .groups = group_index_new(recording, model->info),
       .pass_of_range = passes_of_ranges(recording, step->index),
   };
   for (guint i = 0; i < recording->spans->len; i++) {
@@ -138,6 +141,6 @@ summary_groups(ReportModel *model)
     measure_window(&g_array_index(model->groups, GroupSummary, i).forward);
     measure_window(&g_array_index(model->groups, GroupSummary, i).backward);
   }
-  group_lookup_free(walk.lookup);
+  group_index_free(walk.groups);
   g_free(walk.pass_of_range);
 }
