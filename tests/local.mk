@@ -116,6 +116,7 @@ SHELL_TESTS = \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
+  tests/cli/worked_case.sh \
   tests/documents.sh \
   tests/extend.sh \
   tests/formats.sh \

@@ -497,11 +497,7 @@ find_capacity(Run *run, GError **error)
     first.at[AXIS_SHARDING] = s;
     first = plan_space_normal(search->space, first);
   }
-  search->headroom = run->options->headroom;
-  if (search->headroom < 0)
-    search->headroom = search->capacity == G_MAXINT64
-                           ? 0
-                           : (gint64) ((double) search->capacity * run->options->headroom_fraction);
+  search->headroom = headroom_of(&run->options->headroom, search->capacity);
   if (search->headroom < search->capacity)
     return TRUE;
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,

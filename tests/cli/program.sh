@@ -41,7 +41,7 @@ range_pop
 steps 1 1 1 1
 END
 answers "a Program runs" 0 run small.program
-ok "it is called as its file" grep -q '^small · no plan over 8 × h100-sxm-80gb (1 node)$' out
+ok "it is called as its file" grep -q '^small - no plan over 8 x h100-sxm-80gb (1 node)$' out
 answers "and says its figures" 0 run small.program --json
 json=$(tr -d '[:space:]' <out)
 has() {
@@ -50,14 +50,14 @@ has() {
 ok "the peak is shards and gathered parameters" has "\"peak_allocated_bytes\":$((12 * mib)),"
 ok "its own four steps are run" has '"index":4,'
 ok "what is gathered is a group" has '"name":"layers.0","modules":["layers.0"],"parameters":4194304,"unsharded_bytes":8388608,"shard_bytes":1048576'
-ok "the collective is over the 8 ranks of a node" has '"communicator":"shard","ranks":8,"link":"NVSwitch"'
+ok "the collective is over the 8 ranks of a node" has '"communicator":"shard","collective":"all_gather","count":1,"bytes":8388608'
 ok "utilization is not known" has '"mfu":null'
 
 answers "a limit counts" 1 run small.program --memory-limit 10MiB
-ok "and what does not fit is said" prints "layers.0 asks for 8.00 MiB"
+ok "and what does not fit is said" prints "construction of layers.0: layers.0 asks for 4.00 MiB"
 answers "so does the cluster" 0 run small.program --cluster instant
 answers "a Program is found by its first line, whatever the file is called" 0 run - <small.program
-ok "it has no name then" grep -q '^stdin · ' out
+ok "it is called so then" grep -q '^standard input - ' out
 answers "a Program is a preset" 0 run spike --cluster l40s-8
 answers "presets are listed" 0 list program
 ok "with what they are" prints "spike-split"
@@ -73,9 +73,9 @@ refuses "it has no plan" "small.program: --plan: this is a Program, what one ran
 refuses "nor keys of one" "small.program: --set: this is a Program" run small.program --set mesh.shard=4
 refuses "nor other ranks" "small.program: --all-ranks: this is a Program" run small.program --all-ranks
 sed '/^stream_wait compute 1$/d' small.program >early.program
-refuses "what no execution may do is refused" "early.program: step 1" run early.program
+refuses "what no execution may do is refused" "early.program: program: step 1" run early.program
 sed '/^steps/d' small.program >short.program
-refuses "so is a text that is cut off" "short.program: line 35: the text ends before the steps" run short.program
+refuses "so is a text that is cut off" "short.program: line 34: the text ends before the steps" run short.program
 printf 'highwater-program-1\nsteps\0\n' >nul.program
 refuses "and one with a NUL character" "nul.program: a NUL character" run nul.program
 
