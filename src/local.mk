@@ -439,6 +439,7 @@ libhighwater_a_SOURCES += \
   src/search/sweep_evidence.c src/search/sweep_evidence.h \
   src/search/sweep_facts.c src/search/sweep_facts.h \
   src/search/sweep_judge.c \
+  src/search/sweep_leftovers.c src/search/sweep_leftovers.h \
   src/search/sweep_results.c src/search/sweep_results.h \
   src/search/sweep_row.c src/search/sweep_row.h \
   src/search/sweep_run.c src/search/sweep_run.h \

@@ -13,6 +13,7 @@
 #include "base/json_reader.h"
 #include "base/output_file.h"
 #include "search/sweep_comparison.h"
+#include "search/sweep_leftovers.h"
 #include "search/sweep_results.h"
 
 struct _SweepDirectory {
@@ -105,28 +106,15 @@ describe(const Sweep *sweep, const SweepRequest *request, char **digest)
 /* ---- opening ---- */
 
 static gboolean
-is_empty(const char *path)
+make_folder(const char *path, GError **error)
 {
-  GDir *folder = g_dir_open(path, 0, NULL);
-  gboolean empty = folder != NULL && g_dir_read_name(folder) == NULL;
-  if (folder != NULL)
-    g_dir_close(folder);
-  return empty;
-}
-
-static gboolean
-make_folder(const char *path, const char *description, GError **error)
-{
-  if (g_file_test(path, G_FILE_TEST_EXISTS) && !is_empty(path)) {
+  if (!sweep_leftovers_are_all(path)) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT,
                 "%s: is there already and is not a folder written by 'highwater sweep --output'",
                 path);
     return FALSE;
   }
-  if (g_mkdir_with_parents(path, 0777) != 0)
-    return fail(path, error);
-  g_autofree char *file = g_build_filename(path, SWEEP_DESCRIPTION, NULL);
-  return output_file_write(file, description, strlen(description), error);
+  return g_mkdir_with_parents(path, 0777) == 0 || fail(path, error);
 }
 
 static gboolean
@@ -159,22 +147,39 @@ read_lines(Sweep *sweep, const char *file, gsize *whole, GError **error)
   return FALSE;
 }
 
-/* Opens the lines; half a line at the end goes. */
+/* Opens the lines and locks the folder by them. */
 static gboolean
-open_lines(SweepDirectory *directory, Sweep *sweep, GError **error)
+lock(SweepDirectory *directory, GError **error)
 {
   g_autofree char *file = g_build_filename(directory->path, SWEEP_LINES, NULL);
-  gsize whole;
   directory->lines = g_open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (directory->lines < 0)
     return fail(file, error);
-  if (flock(directory->lines, LOCK_EX | LOCK_NB) != 0) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT,
-                "%s: another sweep is writing there", file);
-    return FALSE;
-  }
+  if (flock(directory->lines, LOCK_EX | LOCK_NB) == 0)
+    return TRUE;
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: another sweep is writing there",
+              file);
+  return FALSE;
+}
+
+static void
+remove_leftovers(const char *path, const Sweep *sweep)
+{
+  g_autoptr(GHashTable) labels = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < sweep->variants->len; i++)
+    g_hash_table_add(labels, sweep_variant(sweep, i)->label);
+  sweep_leftovers_remove(path, labels);
+}
+
+/* Takes up the results that are there; half a line at the end goes. */
+static gboolean
+go_on(SweepDirectory *directory, Sweep *sweep, GError **error)
+{
+  g_autofree char *file = g_build_filename(directory->path, SWEEP_LINES, NULL);
+  gsize whole;
   if (!read_lines(sweep, file, &whole, error))
     return FALSE;
+  remove_leftovers(directory->path, sweep);
   return ftruncate(directory->lines, (off_t) whole) == 0 || fail(file, error);
 }
 
@@ -185,12 +190,18 @@ sweep_directory_open(const char *path, Sweep *sweep, const SweepRequest *request
   g_autofree char *description = describe(sweep, request, &digest);
   g_autofree char *file = g_build_filename(path, SWEEP_DESCRIPTION, NULL);
   gboolean is_there = g_file_test(file, G_FILE_TEST_EXISTS);
-  if (is_there ? !check_same(file, digest, error) : !make_folder(path, description, error))
+  if (is_there ? !check_same(file, digest, error) : !make_folder(path, error))
     return NULL;
   g_autoptr(SweepDirectory) directory = g_new0(SweepDirectory, 1);
   directory->path = g_strdup(path);
   directory->lines = -1;
-  return open_lines(directory, sweep, error) ? g_steal_pointer(&directory) : NULL;
+  if (!lock(directory, error))
+    return NULL;
+  /* Under the lock: another process may have described its sweep meanwhile. */
+  gboolean is_described = g_file_test(file, G_FILE_TEST_EXISTS)
+                              ? is_there || check_same(file, digest, error)
+                              : output_file_write(file, description, strlen(description), error);
+  return is_described && go_on(directory, sweep, error) ? g_steal_pointer(&directory) : NULL;
 }
 
 /* ---- writing ---- */

@@ -105,6 +105,31 @@ sed -i 's/"hidden_size": 512/"hidden_size": 1024/' network.json
 refuses "which has changed since" "changed/sweep.json: is of another sweep" sweep network.json --vary mesh.shard=2,4 \
   --output changed
 
+# A kill at any moment leaves names that were to be renamed: in the folder, beside a variant, and in it.
+cp -r kept whole
+rm -r kept/variants/2 kept/results.tsv
+mkdir kept/variants/2 kept/variants/2.aB3dEf kept/variants/2.aB3dEf.old kept/variants/mine.aB3dEf
+echo half >kept/variants/2/groups.tsv.aB3dEf
+echo half >kept/variants/2.aB3dEf/recording.json.Zz9Zz9
+echo half >kept/variants/2.aB3dEf.old/recording.json
+echo half >kept/results.tsv.aB3dEf
+echo half >kept/variants/1/equivalence.txt.aB3dEf
+answers "a killed sweep goes on" 0 sweep tiny --vary fsdp.blocks_per_group=1,2 --output kept
+ok "what is not its own stays" rmdir kept/variants/mine.aB3dEf
+ok "half-written files and folders go, all else is as it was" diff -r whole kept
+mkdir early
+: >early/results.jsonl
+echo half >early/sweep.json.aB3dEf
+answers "one killed at its very start begins again" 0 sweep tiny --vary fsdp.blocks_per_group=1,2 --output early
+sort early/results.jsonl >early.jsonl
+sort whole/results.jsonl | cmp -s - early.jsonl
+ok "with the same results" test $? -eq 0
+ok "and nothing half-written is left" test ! -e early/sweep.json.aB3dEf
+mkdir lines
+echo results >lines/results.jsonl
+refuses "results of something else are left alone" "is not a folder written by" \
+  sweep tiny --vary fsdp.blocks_per_group=1,2 --output lines
+
 # A signal: what has begun is brought to an end, lines are whole, and the rest follows later.
 for signal in INT TERM; do
   case $signal in INT) expected=130 ;; TERM) expected=143 ;; esac
