@@ -201,8 +201,15 @@ flatten(StrategyContext *x, Zero *z, const Part *parts, guint n, gint64 elements
                             program_builder_name(x->builder, "flattened gradients")};
   gint64 bytes = elements * z->waiting_size;
   StorageId copy = live_storage_alloc(x->live, bytes, z->d.reduce_stream, purpose);
-  for (guint i = 0; i < n; i++)
-    zero_operand(x, parts[i].storage, parts[i].offset, parts[i].elements, z->waiting, ROLE_READ);
+  /* Parts that lie behind each other are read as one: an op has so many operands and no more. */
+  for (guint i = 0, next; i < n; i = next) {
+    gint64 length = parts[i].elements;
+    for (next = i + 1; next < n && parts[next].storage == parts[i].storage &&
+                       parts[next].offset == parts[i].offset + length;
+         next++)
+      length += parts[next].elements;
+    zero_operand(x, parts[i].storage, parts[i].offset, length, z->waiting, ROLE_READ);
+  }
   zero_operand(x, copy, 0, elements, z->waiting, ROLE_WRITE);
   strategy_launch(x, z->d.reduce_stream, "cat", 2.0 * (double) bytes);
   return copy;
