@@ -244,6 +244,8 @@ read_variant(PlanReader *reader, SweepVariant *variant, GError **error)
   PlanSpec *plan = read_plan(reader, variant->owned, &refusal);
   if (plan != NULL && reader->held > 0)
     plan = hold_batch(reader, variant, plan, &refusal);
+  if (plan != NULL && !scenario_check_rank(plan, variant->request.rank, &refusal))
+    g_clear_pointer(&plan, plan_spec_free);
   if (plan != NULL) {
     note_plan(reader, variant, plan);
     plan_spec_free(plan);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json_output.h"
+#include "report/table_text.h"
 #include "search/sweep_row.h"
 
 /* A row with what the others make of it. */
@@ -127,7 +128,8 @@ append_table_row(const Sweep *sweep, guint i, GString *out)
 void
 sweep_results_table(const Sweep *sweep, GString *out)
 {
-  g_string_append_printf(out, "# highwater-sweep-1: %s\n#", sweep->title);
+  table_begin(out, "highwater-sweep-1", sweep->title);
+  g_string_append_c(out, '#');
   for (const SweepColumn *column = sweep_columns; column->in_table; column++)
     g_string_append_printf(out, " %s", column->key);
   append_keys(sweep, " ", out);

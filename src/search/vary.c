@@ -186,6 +186,27 @@ add_values(VaryAxis *axis, const char *text, const char *values, GError **error)
   return check_once(axis, text, error);
 }
 
+/* Is one of the keys a section that holds the other? */
+static gboolean
+holds(const char *section, const char *key)
+{
+  return g_str_has_prefix(key, section) && key[strlen(section)] == '.';
+}
+
+static gboolean
+check_key(const Vary *vary, const char *text, const char *key, GError **error)
+{
+  for (guint i = 0; i + 1 < vary->axes->len; i++) {
+    const char *other = ((VaryAxis *) g_ptr_array_index(vary->axes, i))->key;
+    if (g_str_equal(other, key))
+      return fail(error, text, "the key %s is varied twice", key);
+    if (holds(other, key) || holds(key, other))
+      return fail(error, text, "%s is varied with %s, which it would overwrite or be part of", key,
+                  other);
+  }
+  return TRUE;
+}
+
 static gboolean
 add_axis(Vary *vary, const char *text, GError **error)
 {
@@ -197,10 +218,7 @@ add_axis(Vary *vary, const char *text, GError **error)
   axis->values = g_ptr_array_new_with_free_func(g_free);
   axis->words = g_ptr_array_new_with_free_func(g_free);
   g_ptr_array_add(vary->axes, axis);
-  for (guint i = 0; i + 1 < vary->axes->len; i++)
-    if (g_str_equal(((VaryAxis *) g_ptr_array_index(vary->axes, i))->key, axis->key))
-      return fail(error, text, "the key %s is varied twice", axis->key);
-  return add_values(axis, text, equals + 1, error);
+  return check_key(vary, text, axis->key, error) && add_values(axis, text, equals + 1, error);
 }
 
 Vary *

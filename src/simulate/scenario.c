@@ -58,8 +58,8 @@ input_text_clear(InputText *input)
   g_clear_pointer(&input->text, g_free);
 }
 
-static gboolean
-check_rank(const PlanSpec *plan, int rank, GError **error)
+gboolean
+scenario_check_rank(const PlanSpec *plan, int rank, GError **error)
 {
   int ranks = plan->shard * plan->replicate;
   if (rank >= 0 && rank < ranks)
@@ -115,7 +115,7 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
     return NULL;
   s->plan = plan_spec_parse(in->plan.name, in->plan.text, in->plan.length,
                             (const char *const *) in->assignments, table, error);
-  if (s->plan == NULL || !check_rank(s->plan, rank, error))
+  if (s->plan == NULL || !scenario_check_rank(s->plan, rank, error))
     return NULL;
   s->cluster = cluster_spec_parse(in->cluster.name, in->cluster.text, in->cluster.length, error);
   if (s->cluster == NULL)

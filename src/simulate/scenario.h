@@ -40,6 +40,8 @@ typedef struct {
 /* Parses the inputs and builds the network.  NULL and error when one is bad, or the rank is not one
  * of the mesh. */
 Scenario *scenario_new(const ScenarioInputs *inputs, int rank, GError **error);
+/* Is the rank one of the plan's mesh? */
+gboolean scenario_check_rank(const PlanSpec *plan, int rank, GError **error);
 /* Lowers for a rank: `steps` steps. */
 Lowered *scenario_lower(const Scenario *scenario, int rank, int steps, GError **error);
 void scenario_free(Scenario *scenario);

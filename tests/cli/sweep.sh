@@ -17,6 +17,13 @@ refuses "a folder is not standard output" "--output: a folder is needed" sweep t
 refuses "jobs are a number" "--jobs" sweep tiny --vary mesh.shard=1,2 --jobs=-1
 refuses "a batch is held by one hand" "chooses accumulation.steps, which --vary gives too" \
   sweep tiny --vary accumulation.steps=1,2 --hold-global-batch
+refuses "a section is not varied with a key of its own" "mesh is varied with mesh.shard" \
+  sweep tiny --vary mesh.shard=1,2 --vary 'mesh={"shard":4}'
+refuses "in either order" "mesh.shard is varied with mesh" sweep tiny --vary 'mesh={"shard":4}' --vary mesh.shard=1,2
+answers "keys that begin alike are no section" 0 sweep tiny --steps 1 --vary mesh.shard=1 --vary mesh.replicate=1
+refuses "a rank that no variant has is an error" "--rank: 8 is not in 0..7" sweep tiny --vary fsdp.blocks_per_group=1,2 --rank 8
+answers "one that some have is not" 0 sweep tiny --vary mesh.shard=2,8 --rank 3
+ok "the others are refused" grep -q '^2: --rank: 3 is not in 0..1' out
 refuses "a network that is wrong is an error, not a result" "missing.json: cannot be read" \
   sweep missing.json --vary mesh.shard=1,2
 refuses "what no variant can be is an error" "key 'mesh.shard': 0 is not in" sweep tiny --vary mesh.shard=0,-1
