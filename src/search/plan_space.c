@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "spec/plan_spec.h"
 
 /* Micro-batches that are tried; accumulation.steps that a plan may have. */
 enum { MOST_MICRO_BATCHES = 6, ACCUMULATION_MOST = 1024 };
@@ -283,7 +284,7 @@ fill_micro_batches(PlanSpace *space, const RunRequest *base, const PlanSpec *pla
            steps = is_given(base, "accumulation.steps");
   space->base.at[AXIS_MICRO_BATCH] = 0;
   space->fixed[AXIS_MICRO_BATCH] = fixed || steps;
-  for (gint64 m = 1; m <= each; m++) {
+  for (gint64 m = 1; m <= MIN(each, PLAN_MICRO_BATCH_MOST); m++) {
     gboolean own = m == plan->micro_batch;
     gboolean tried = own || m == each || (m & (m - 1)) == 0;
     if (each % m != 0 || each / m > ACCUMULATION_MOST || !tried || (fixed && !own) ||
@@ -296,9 +297,10 @@ fill_micro_batches(PlanSpace *space, const RunRequest *base, const PlanSpec *pla
   if (space->choices[AXIS_MICRO_BATCH]->len > 0)
     return TRUE;
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "plan: %" G_GINT64_FORMAT " sequences for each rank cannot be computed in the "
-              "micro-batches that --set gives, in at most %d steps",
-              each, ACCUMULATION_MOST);
+              "plan: %" G_GINT64_FORMAT " sequences for each rank cannot be computed in "
+              "micro-batches of a power of two up to %d, or those that --set gives, in at most "
+              "%d steps",
+              each, PLAN_MICRO_BATCH_MOST, ACCUMULATION_MOST);
   return FALSE;
 }
 

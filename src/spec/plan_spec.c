@@ -9,7 +9,6 @@
 
 #define MESH_DIM_MAX (1 << 20)
 #define MESH_RANKS_MAX (1 << 24)
-#define MICRO_BATCH_MAX (1 << 20)
 #define ACCUMULATION_MAX 1024 /* every micro-batch is simulated */
 #define CLIP_MAX 1e9
 #define SLOWNESS_MIN 0.1
@@ -62,7 +61,7 @@ static void
 read_batch(JsonReader *reader, PlanSpec *spec)
 {
   g_autoptr(JsonReader) batch = json_reader_section(reader, "batch");
-  spec->micro_batch = (int) json_reader_int(batch, "micro_batch", 1, 1, MICRO_BATCH_MAX);
+  spec->micro_batch = (int) json_reader_int(batch, "micro_batch", 1, 1, PLAN_MICRO_BATCH_MOST);
   spec->sequence_length_given = json_reader_has(batch, "sequence_length");
   spec->sequence_length =
       (int) json_reader_int(batch, "sequence_length", SEQUENCE_LENGTH_DEFAULT, 1, G_MAXINT32);

@@ -33,6 +33,9 @@ typedef enum {
 /* What plans call the loss of a micro-batch among what they retain. */
 #define RETAIN_LOSS "loss"
 
+/* Most sequences of a micro-batch. */
+#define PLAN_MICRO_BATCH_MOST (1 << 20)
+
 /* Full parameters of a group (or of a module), or a loss, kept as a debugging hook or a list of the
  * training script would. */
 typedef struct {

@@ -70,4 +70,8 @@ answers "a batch of all ranks is kept" 0 plan tiny --global-batch 32 --set batch
 tr -d '[:space:]' <out >planned
 ok "whatever the micro-batch" test "$(number sequences_per_step planned)" -eq 32
 
+
+refuses "a batch that no micro-batches make up" "125000000 sequences for each rank cannot be computed in" \
+  plan tiny --steps 1 --global-batch 1000000000
+
 finish
