@@ -26,7 +26,8 @@ lane_names = ""
 stats streams index "lanes" using (lanes = lanes + 1, strlen(lane_names = lane_names . " " . strcol(2))) nooutput
 has_host = found(lane_names, "host") > 0
 changes = 0
-stats timeline index "memory" using (changes = changes + 1) nooutput
+# Before the first allocation there is no memory to draw.
+stats timeline index "memory" using (changes = changes + ($3 > 0)) nooutput
 has_memory = changes > 0
 
 # ---- colours of what is done: kernels by the phase that issued them
@@ -178,6 +179,7 @@ if (is_text) {
       set label 10 + row class_name(class) at screen x_name, screen set_y(row) left
     }
   }
+  # gnuplot 5.4 crashes on labels that are all undefined: those that are not to be seen are empty.
   # Of a box the name of its module or of what it does, where there is room.
   box_name(kind, name, module, from, to) = kind eq "host_blocked" || kind eq "lost" ? "" : module ne "-" && fitting(module, from, to) ne "" ? module : \
     name ne "-" ? fitting(words_of(name), from, to) : ""
@@ -200,9 +202,9 @@ if (is_text) {
       (fitting(words_of(strcol(5)), $1, $2)) with labels notitle, \
     for [n=1:lanes-1] -n with lines lc rgb "#cccccc" lw 0.7 notitle, \
     timeline index "steps" using ($1 >= begin && $1 <= end ? t($1) : NaN):(-lanes):(0):(lanes) with vectors nohead lc rgb grey notitle, \
-    streams index "spans" using (is_light(strcol(4), strcol(7)) ? middle($1, $2) : NaN):(box_y(strcol(4), $3)): \
-      (box_name(strcol(4), strcol(5), strcol(6), $1, $2)) with labels notitle, \
-    "" index "spans" using (is_light(strcol(4), strcol(7)) ? NaN : middle($1, $2)):(box_y(strcol(4), $3)): \
-      (box_name(strcol(4), strcol(5), strcol(6), $1, $2)) with labels textcolor rgb "#ffffff" notitle
+    streams index "spans" using (middle($1, $2)):(box_y(strcol(4), $3)): \
+      (is_light(strcol(4), strcol(7)) ? box_name(strcol(4), strcol(5), strcol(6), $1, $2) : "") with labels notitle, \
+    "" index "spans" using (middle($1, $2)):(box_y(strcol(4), $3)): \
+      (is_light(strcol(4), strcol(7)) ? "" : box_name(strcol(4), strcol(5), strcol(6), $1, $2)) with labels textcolor rgb "#ffffff" notitle
 }
 unset multiplot

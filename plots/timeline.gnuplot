@@ -62,6 +62,7 @@ plot_width = figure_width - letter * (side_letters + 8.5)
 # A capacity far above everything would flatten it; the side tells it then.
 has_capacity_line = capacity > 0 && capacity <= 3 * reserved_peak
 data_top = higher(1.10 * y(reserved_peak), 1.06 * y(higher(failed, has_capacity_line ? capacity : 0)))
+if (data_top <= 0) { data_top = 1 }
 strips = is_text ? 1 : 3
 strip = 1.15 * line * data_top / (plot_height - strips * 1.15 * line)
 top = data_top

@@ -107,6 +107,7 @@ SHELL_TESTS = \
   tests/cli/memory_snapshot.sh \
   tests/cli/networks.sh \
   tests/cli/plan.sh \
+  tests/cli/plot.sh \
   tests/cli/program.sh \
   tests/cli/replay.sh \
   tests/cli/report.sh \

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* --step is not given. */
+#define NO_STEP G_MININT
+
 /* The command line. */
 typedef struct {
   char *output, *terminal, *size, *module, *from, *to;
@@ -41,6 +44,11 @@ choose_terminal(const Arguments *arguments, Figure *figure, GError **error)
   const char *terminal = arguments->terminal, *output = arguments->output;
   if (!terminal && !output)
     return refuse(error, "give a file with -o FILE, or draw here with --terminal dumb");
+  gboolean is_here = output && g_str_equal(output, "-");
+  if (is_here && g_strcmp0(terminal, "dumb") != 0)
+    return refuse(error, "-o -: a figure goes to a file; --terminal dumb draws here");
+  if (is_here)
+    output = NULL;
   figure->output = output;
   figure->terminal =
       terminal ? figure_terminal_find(terminal, error) : figure_terminal_of_file(output, error);
@@ -98,7 +106,7 @@ check_options(const FigureKind *kind, const Arguments *arguments, GError **error
     const char *name;
     gboolean given;
     guint option;
-  } options[] = {{"step", arguments->step != 0, FIGURE_STEP},
+  } options[] = {{"step", arguments->step != NO_STEP, FIGURE_STEP},
                  {"from", arguments->from != NULL, FIGURE_TIMES},
                  {"to", arguments->to != NULL, FIGURE_TIMES},
                  {"module", arguments->module != NULL, FIGURE_MODULE}};
@@ -107,9 +115,9 @@ check_options(const FigureKind *kind, const Arguments *arguments, GError **error
       return refuse(error, "the figure %s does not take --%s", kind->name, options[i].name);
   if (kind->options & FIGURE_MODULE && !arguments->module)
     return refuse(error, "the figure %s is of one module: --module layers.3", kind->name);
-  if (arguments->step != 0 && (arguments->from || arguments->to))
+  if (arguments->step != NO_STEP && (arguments->from || arguments->to))
     return refuse(error, "give --step, or --from and --to");
-  if (arguments->step < 0)
+  if (arguments->step != NO_STEP && arguments->step < 1)
     return refuse(error, "--step %d: steps count from 1", arguments->step);
   return TRUE;
 }
@@ -117,7 +125,7 @@ check_options(const FigureKind *kind, const Arguments *arguments, GError **error
 static gboolean
 choose_view(const Arguments *arguments, TableView *view, GError **error)
 {
-  *view = (TableView){.module = arguments->module, .step = arguments->step};
+  *view = (TableView){.module = arguments->module, .step = MAX(arguments->step, 0)};
   if (arguments->from && !parse_moment("from", arguments->from, &view->from, error))
     return FALSE;
   if (arguments->to && !parse_moment("to", arguments->to, &view->to, error))
@@ -155,7 +163,7 @@ plot_inputs(const FigureKind *kind, char *const *inputs, const Arguments *argume
 static int
 plot(int argc, char **argv, GError **error)
 {
-  Arguments arguments = {0};
+  Arguments arguments = {.step = NO_STEP};
   const GOptionEntry entries[] = {
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &arguments.output,
        "Write the figure to FILE; its suffix says how: .png, .svg, .pdf", "FILE"},

@@ -51,10 +51,14 @@ figure_tables_clear(FigureTables *tables)
   g_array_unref(tables->texts);
 }
 
+/* Control characters become blanks: XML has none. */
 static void
 set_text(FigureTables *tables, const char *name, const char *value)
 {
   const FigureText text = {g_strdup(name), g_utf8_make_valid(value, -1)};
+  for (char *c = text.value; *c; c++)
+    if (g_ascii_iscntrl(*c))
+      *c = ' ';
   g_array_append_val(tables->texts, text);
 }
 
@@ -138,6 +142,49 @@ load(const FigureRequest *request, FigureTables *tables, GError **error)
   return run;
 }
 
+static gboolean
+is_seen(const TableView *view, SimTime from, SimTime to)
+{
+  return to > view->from && (view->to == 0 || from < view->to);
+}
+
+static gboolean
+any_memory_before(const GArray *memory, SimTime to)
+{
+  return memory->len > 0 && (to == 0 || g_array_index(memory, MemoryEvent, 0).time < to);
+}
+
+static gboolean
+any_seen(const Recording *recording, const TableView *view)
+{
+  gboolean any = FALSE;
+  for (guint i = 0; i < recording->memory->len && !any; i++) {
+    SimTime time = g_array_index(recording->memory, MemoryEvent, i).time;
+    any = is_seen(view, time, time);
+  }
+  for (guint i = 0; i < recording->spans->len && !any; i++) {
+    const Span *span = &g_array_index(recording->spans, Span, i);
+    any = is_seen(view, span->start, span->end);
+  }
+  return any;
+}
+
+/* gnuplot would draw axes of nothing, or complain.  A step always has something. */
+static gboolean
+check_times(const StoredRun *run, const FigureKind *kind, const TableView *view, GError **error)
+{
+  if (view->step > 0 || !table_view_is_part(view))
+    return TRUE;
+  gboolean of_memory = g_str_equal(kind->table, "timeline");
+  const char *wrong = !any_seen(run->recording, view) ? "nothing happens between --from and --to"
+                      : of_memory && !any_memory_before(run->recording->memory, view->to)
+                          ? "nothing is allocated before --to"
+                          : NULL;
+  if (wrong)
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "%s: %s", run->folder, wrong);
+  return !wrong;
+}
+
 /* Sets the view's times, and for the script those that the figure shows: 0 to 0 for all. */
 static gboolean
 narrow(const StoredRun *run, const FigureKind *kind, TableView *view, FigureTables *tables,
@@ -146,6 +193,8 @@ narrow(const StoredRun *run, const FigureKind *kind, TableView *view, FigureTabl
   const RunTable *table = run_table_find(kind->table, NULL);
   if (!run_table_narrow(table, run->recording, view, error))
     return prefix_input(run->folder, error);
+  if (!check_times(run, kind, view, error))
+    return FALSE;
   set_seconds(tables, "view_from", view->from);
   set_seconds(tables, "view_to", view->to);
   return TRUE;

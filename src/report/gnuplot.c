@@ -118,7 +118,14 @@ preamble(const Figure *figure, const char *plots, const char *output)
   return g_string_free(text, FALSE);
 }
 
-/* gnuplot's complaint without its blank lines and the "^" that points into them. */
+/* "line 0: warning: ...", "Warning: ..." */
+static gboolean
+is_warning(const char *line)
+{
+  return strstr(line, "warning: ") || strstr(line, "Warning: ");
+}
+
+/* gnuplot's first complaint: neither blank, nor the "^" that points into a line, nor a warning. */
 static char *
 first_complaint(const char *text)
 {
@@ -126,7 +133,7 @@ first_complaint(const char *text)
   for (guint i = 0; lines[i]; i++) {
     const char *line = g_strstrip(lines[i]);
     const char *colon = strstr(line, ": ");
-    if (*line && !g_str_equal(line, "^") && colon)
+    if (*line && !g_str_equal(line, "^") && colon && !is_warning(line))
       return g_strdup(line);
   }
   return g_strdup("it ended without a message");
@@ -141,13 +148,15 @@ run(const Figure *figure, const char *output, GError **error)
   g_autofree char *settings = preamble(figure, plots, output);
   g_autofree char *script = g_build_filename(plots, file, NULL);
   const char *program = gnuplot_program();
-  const char *argv[] = {program, "-e", settings, script, NULL};
+  const char *argv[] = {program, "-d", "-e", settings, script, NULL};
   g_autofree char *drawn = NULL;
   g_autofree char *complaints = NULL;
+  /* It would complain of a GNUTERM that it lacks; -d keeps ~/.gnuplot out. */
+  g_auto(GStrv) environment = g_environ_unsetenv(g_get_environ(), "GNUTERM");
   g_autoptr(GError) spawn_error = NULL;
   int status;
-  if (!g_spawn_sync(NULL, (char **) (gpointer) argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &drawn,
-                    &complaints, &status, &spawn_error)) {
+  if (!g_spawn_sync(NULL, (char **) (gpointer) argv, environment, G_SPAWN_SEARCH_PATH, NULL, NULL,
+                    &drawn, &complaints, &status, &spawn_error)) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
                 "%s: gnuplot cannot be started; install it or set HIGHWATER_GNUPLOT", program);
     return FALSE;
