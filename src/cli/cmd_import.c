@@ -8,9 +8,12 @@
 #include "report/summary_json.h"
 #include <stdio.h>
 
+/* --device is not given. */
+#define ANY_DEVICE G_MININT
+
 /* What the command line says beside the file. */
 typedef struct {
-  int device; /* -1: the one that has the most to say */
+  int device; /* ANY_DEVICE: the one that has the most to say */
 } ImportOptions;
 
 /* A kind of file.  read gives the Recording (the caller frees it) and adds what it knows to the
@@ -25,7 +28,7 @@ import_memory_snapshot(const char *file, const ImportOptions *options, RunInfo *
                        GError **error)
 {
   (void) info;
-  g_autoptr(SnapshotFile) snapshot = snapshot_file_load(file, options->device, error);
+  g_autoptr(SnapshotFile) snapshot = snapshot_file_load(file, MAX(options->device, -1), error);
   return snapshot ? snapshot_recording(snapshot, error) : NULL;
 }
 
@@ -33,7 +36,7 @@ static Recording *
 import_kineto(const char *file, const ImportOptions *options, RunInfo *info, GError **error)
 {
   g_autoptr(KinetoAbout) about = kineto_about_new();
-  Recording *recording = kineto_recording_load(file, options->device, about, error);
+  Recording *recording = kineto_recording_load(file, MAX(options->device, -1), about, error);
   info->device = about->machine.device[0] != '\0' ? g_strdup(about->machine.device) : NULL;
   info->rank = (int) CLAMP(about->machine.rank, 0, G_MAXINT);
   for (guint i = 0; i < about->groups->len; i++) {
@@ -92,8 +95,9 @@ check_options(const char *output, const ImportOptions *options, GError **error)
   const char *wrong = !output                    ? "give the folder to write: -o DIR"
                       : g_str_equal(output, "-") ? "--output: a folder is needed, not standard "
                                                    "output"
-                      : options->device < -1     ? "--device: a number from 0 is needed"
-                                                 : NULL;
+                      : options->device != ANY_DEVICE && options->device < 0
+                          ? "--device: a number from 0 is needed"
+                          : NULL;
   if (wrong)
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "import: %s", wrong);
   return !wrong;
@@ -103,7 +107,7 @@ static int
 import(int argc, char **argv, GError **error)
 {
   g_autofree char *output = NULL;
-  ImportOptions options = {.device = -1};
+  ImportOptions options = {.device = ANY_DEVICE};
   const GOptionEntry entries[] = {
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output,
        "Write the run to a folder, for plot, report and compare", "DIR"},

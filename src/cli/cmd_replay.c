@@ -23,6 +23,11 @@ apply_arguments(const ReplayArguments *arguments, AllocationTrace *trace, GError
       g_prefix_error(error, "--memory-limit: ");
       return FALSE;
     }
+    if (limit == 0) {
+      g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                  "--memory-limit: a limit is at least one byte");
+      return FALSE;
+    }
     config->memory_limit = limit;
   }
   if (arguments->alloc_conf && !allocator_options_parse(config, arguments->alloc_conf, error)) {

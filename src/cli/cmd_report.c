@@ -7,6 +7,9 @@
 #include "report/stored_run.h"
 #include "report/summary_json.h"
 
+/* --step is not given. */
+#define NO_STEP G_MININT
+
 typedef struct {
   char *table, *module, *output;
   int step;
@@ -27,9 +30,9 @@ check_options(const Options *o, GError **error)
     return fail(error, "--table prints one table: neither --json nor --verbose");
   if (o->json && o->verbose)
     return fail(error, "--json has everything: --verbose is of the text");
-  if (!o->table && (o->module || o->step != 0))
+  if (!o->table && (o->module || o->step != NO_STEP))
     return fail(error, "--module and --step choose what a table tells: give --table");
-  if (o->step < 0)
+  if (o->step != NO_STEP && o->step < 1)
     return fail(error, "--step: steps count from 1");
   return TRUE;
 }
@@ -44,7 +47,7 @@ print_table(const Options *o, const StoredRun *run, GError **error)
     return NULL;
   }
   g_autoptr(GString) out = g_string_new(NULL);
-  const TableView view = {.module = o->module, .step = o->step};
+  const TableView view = {.module = o->module, .step = MAX(o->step, 0)};
   if (run_table_write(table, run->recording, run->info, &view, out, error))
     return g_steal_pointer(&out);
   g_prefix_error(error, "%s: ", run->folder);
@@ -81,7 +84,7 @@ report(const Options *o, const char *folder, GError **error)
 static int
 run(int argc, char **argv, GError **error)
 {
-  Options o = {0};
+  Options o = {.step = NO_STEP};
   const GOptionEntry entries[] = {
       {"json", 0, 0, G_OPTION_ARG_NONE, &o.json, "Print JSON instead of text", NULL},
       {"verbose", 0, 0, G_OPTION_ARG_NONE, &o.verbose,

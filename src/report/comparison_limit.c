@@ -101,6 +101,9 @@ parse_named(GArray *limits, const char *item, GError **error)
     return FALSE;
   if (unit != FIGURE_BYTES && !limit.is_relative && limit.bytes > 0)
     return fail(error, "'%.60s': %s is no size: a percentage is needed, or 0", item, key);
+  for (guint i = 0; i < limits->len; i++)
+    if (g_str_equal(g_array_index(limits, ComparisonLimit, i).key, key))
+      return fail(error, "%s is given twice", key);
   append(limits, key, equals + 1, limit);
   return TRUE;
 }

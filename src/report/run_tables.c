@@ -65,10 +65,12 @@ const RunTable run_tables[] = {
     {.name = "memory",
      .file = "memory.tsv",
      .summary = "memory by category at rest and at the peak",
+     .of_run = TRUE,
      .write = memory_table},
     {.name = "groups",
      .file = "groups.tsv",
      .summary = "groups of parameters, and when each was gathered and needed",
+     .of_run = TRUE,
      .write = groups_table},
     {.name = "gathers",
      .file = "gathers.tsv",
@@ -91,15 +93,27 @@ run_table_find(const char *name, GError **error)
   return NULL;
 }
 
+/* What the view asks for must be something that the table can tell. */
+static gboolean
+check_view(const RunTable *table, const TableView *view, GError **error)
+{
+  const char *wrong = table->of_module && !view->module ? "is of one module: give it with --module"
+                      : !table->of_module && view->module ? "is not of one module: --module is of "
+                                                            "'lifetimes'"
+                      : table->of_run && table_view_is_part(view) ? "is of the whole run: it does "
+                                                                    "not take --step"
+                                                                  : NULL;
+  if (wrong)
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "table '%s' %s", table->name, wrong);
+  return !wrong;
+}
+
 gboolean
 run_table_write(const RunTable *table, const Recording *recording, const RunInfo *info,
                 const TableView *view, GString *out, GError **error)
 {
-  if (table->of_module && !view->module) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-                "table '%s' is of one module: give it with --module", table->name);
+  if (!check_view(table, view, error))
     return FALSE;
-  }
   TableView narrowed = *view;
   if (!run_table_narrow(table, recording, &narrowed, error))
     return FALSE;

@@ -21,6 +21,7 @@ typedef struct {
   const char *name, *file; /* "streams", "streams.tsv" */
   const char *summary;     /* one line */
   gboolean of_module;      /* view->module must be given */
+  gboolean of_run;         /* it is of all of the run: view has no step and no times */
   gboolean of_host;        /* a step is over when the host has issued it, not when it is done */
   /* Appends the table.  info may be NULL: what a Recording cannot know is left out.  FALSE and
    * error when the run has nothing to tell in it. */

@@ -71,4 +71,8 @@ refuses "what is not recorded has no limit" "compare: --max-error: step_time is 
   compare a small --max-error step_time=1%
 refuses "a step is a number" "compare: --step: '0' is neither a step" compare a again --step 0
 refuses "a step is one that both have" "compare: --step: a has no complete step 4; it has 3 steps" compare a longer --step 4
+
+run run tiny --steps 1 --output once
+refuses "a limit has one value" "peak_allocated is given twice" compare once once --max-error peak_allocated=0,peak_allocated=5%
+
 finish

@@ -20,4 +20,7 @@ refuses "a trace of no GPU is refused" "no kernel, copy or fill of a GPU is in i
 refuses "another device than there is" "no kernel, copy or fill ran on device 5" import kineto step.json -o wrong --device 5
 refuses "something else" "no key 'traceEvents'" import kineto "$top_srcdir/models/plan/fsdp2.json" -o wrong
 ok "nothing is left of refused ones" test ! -e wrong
+
+refuses "devices count from 0" "--device: a number from 0 is needed" import kineto trace.json -o device --device -1
+
 finish

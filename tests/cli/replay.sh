@@ -93,4 +93,8 @@ ok "with a peak of nothing, at the start" grep -qE '^peak allocated +start +0 B'
 answers "so it is in JSON" 1 replay first --memory-limit 1MiB --json
 ok "with a peak of nothing" test "$(value peak_allocated_bytes)" = 0
 answers "nor does a process get anything that may have nothing" 1 replay first --alloc-conf per_process_memory_fraction:0
+
+run run tiny --steps 1 --memory-snapshot limit.pickle
+refuses "no memory at all is no limit" "--memory-limit: a limit is at least one byte" replay limit.pickle --memory-limit 0
+
 finish

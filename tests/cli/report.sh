@@ -55,4 +55,16 @@ refuses "what stands beside a recording is read strictly" \
 head -c 300 recording/recording.json >small/recording.json
 refuses "a truncated recording is named with its line" "small/recording.json: line " report small
 refuses "an output that cannot be written is named" "nowhere/f: cannot be written" report recording --output nowhere/f
+
+# ---- options that a table cannot follow ----
+
+run run tiny --steps 2 --output tables
+refuses "a table of the run is not of one module" "table 'timeline' is not of one module" \
+  report tables --table timeline --module layers.0
+refuses "nor is the table of groups of one step" "table 'groups' is of the whole run" report tables --table groups --step 1
+refuses "nor that of memory" "table 'memory' is of the whole run" report tables --table memory --step 2
+refuses "there is no step 0" "--step: steps count from 1" report tables --table timeline --step 0
+answers "gathers are told of one step" 0 report tables --table gathers --step 2
+ok "and no other" sh -c "grep -v '^#' out | grep -q '^2 ' && ! grep -q '^1 ' out"
+
 finish
