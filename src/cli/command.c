@@ -3,6 +3,22 @@
 #include "base/units.h"
 #include <string.h>
 
+/* GOption takes what is not of the locale's encoding for file names only; module names and messages
+ * are UTF-8 wherever they come from.  Caller frees. */
+static GOptionEntry *
+take_bytes(const GOptionEntry *entries)
+{
+  guint n = 0;
+  while (entries[n].long_name)
+    n++;
+  GOptionEntry *copy = g_memdup2(entries, (n + 1) * sizeof *entries);
+  for (GOptionEntry *entry = copy; entry->long_name; entry++)
+    entry->arg = entry->arg == G_OPTION_ARG_STRING         ? G_OPTION_ARG_FILENAME
+                 : entry->arg == G_OPTION_ARG_STRING_ARRAY ? G_OPTION_ARG_FILENAME_ARRAY
+                                                           : entry->arg;
+  return copy;
+}
+
 static GOptionContext *
 context_new(const Command *command, const GOptionEntry *entries, gboolean *help)
 {
@@ -13,8 +29,10 @@ context_new(const Command *command, const GOptionEntry *entries, gboolean *help)
   /* GOption's own --help would end the program inside the library. */
   GOptionContext *context = g_option_context_new(NULL);
   g_option_context_set_help_enabled(context, FALSE);
-  if (entries)
-    g_option_context_add_main_entries(context, entries, NULL);
+  if (entries) {
+    g_autofree GOptionEntry *taken = take_bytes(entries);
+    g_option_context_add_main_entries(context, taken, NULL);
+  }
   g_option_context_add_main_entries(context, own, NULL);
   g_option_context_set_summary(context, command->summary);
   return context;

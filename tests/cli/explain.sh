@@ -70,4 +70,7 @@ refuses "a recording has none" "explain: --message: the RUN was measured" explai
 refuses "JSON has everything" "explain: --json has everything" explain tiny --json --verbose
 refuses "a network is needed" "explain: too few arguments" explain
 refuses "a wrong key is named" "--set mesh.shards=8: " explain tiny --set mesh.shards=8
+
+refuses "a message is read in any locale" "--message: no 'Tried to allocate ...' is in it" explain tiny --message "Speicher voll – Gerät 0"
+
 finish
