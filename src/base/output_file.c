@@ -16,11 +16,17 @@ struct _OutputFile {
   int reason; /* errno of the first write that failed, if known */
 };
 
+const char *
+output_file_name(const char *path)
+{
+  return g_str_equal(path, "-") ? "standard output" : *path == '\0' ? "an empty name" : path;
+}
+
 static gboolean
 fail(const char *path, int reason, GError **error)
 {
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: cannot be written: %s",
-              g_str_equal(path, "-") ? "standard output" : path, g_strerror(reason));
+              output_file_name(path), g_strerror(reason));
   return FALSE;
 }
 

@@ -20,6 +20,9 @@ gboolean output_file_commit(OutputFile *file, GError **error);
 void output_file_discard(OutputFile *file);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(OutputFile, output_file_discard)
 
+/* What errors call a path: standard output has none, and nothing is to be seen of an empty one. */
+const char *output_file_name(const char *path);
+
 /* The path that a rename must go to so that a symbolic link stays one: what it links to, or the
  * path itself.  Caller frees. */
 char *output_file_target(const char *path);

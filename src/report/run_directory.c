@@ -76,8 +76,8 @@ write_files(const char *folder, const StoredRun *run, const char *report, GError
 static gboolean
 fail(const char *path, GError **error)
 {
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: cannot be written: %s", path,
-              g_strerror(errno));
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: cannot be written: %s",
+              output_file_name(path), g_strerror(errno));
   return FALSE;
 }
 

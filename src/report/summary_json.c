@@ -309,6 +309,7 @@ add_time(cJSON *report, const ReportModel *model)
 {
   const TimeSummary *time = &model->time;
   const StartupInfo *startup = &model->info->startup;
+  gboolean is_simulated = model->info->strategy != NULL;
   const struct {
     const char *key;
     gboolean known;
@@ -324,7 +325,7 @@ add_time(cJSON *report, const ReportModel *model)
       {"compute_contention_s", time->is_split, time->compute_contention},
       {"rate_limiter_s", time->is_split, time->rate_limited},
       {"allocator_s", time->is_split, time->allocator},
-      {"startup_s", time->known && startup->collectives > 0, startup->time},
+      {"startup_s", time->known && (startup->collectives > 0 || is_simulated), startup->time},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
   for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {

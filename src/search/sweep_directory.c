@@ -24,8 +24,8 @@ struct _SweepDirectory {
 static gboolean
 fail(const char *path, GError **error)
 {
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: cannot be written: %s", path,
-              g_strerror(errno));
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: cannot be written: %s",
+              output_file_name(path), g_strerror(errno));
   return FALSE;
 }
 

@@ -167,6 +167,9 @@ ok "what a prefetch budget reserves stands beside what it allocates" grep -q 'th
 run run llama-3-70b --plan lora --cluster rtx4090-8
 ok "a model too large for one GPU is not told to be sharded while it is built" sh -c '! grep -q zero_init out && grep -q "DOES NOT FIT" out'
 
+refuses "a run has a name" "an empty name: cannot be written" run tiny --steps 1 --output ""
+refuses "its trace too" "an empty name: cannot be written" run tiny --steps 1 --chrome-trace ""
+
 # A bucket of ZeRO is sent in a slice for each rank; there are more ranks than an op has operands.
 answers "ZeRO-1 has as many ranks as a mesh can have" 0 run tiny --plan zero1 --steps 1 --set mesh.shard=1048576
 answers "ZeRO-2 too" 0 run tiny --plan zero2 --steps 1 --set mesh.shard=1048576

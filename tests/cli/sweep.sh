@@ -28,6 +28,7 @@ refuses "a network that is wrong is an error, not a result" "missing.json: canno
   sweep missing.json --vary mesh.shard=1,2
 refuses "what no variant can be is an error" "key 'mesh.shard': 0 is not in" sweep tiny --vary mesh.shard=0,-1
 ok "nothing was left behind" test ! -e x
+refuses "an empty name is named" "an empty name: cannot be written" sweep tiny --vary mesh.shard=1,2 --output ""
 mkdir foreign
 echo notes >foreign/notes.txt
 refuses "a folder of something else is left alone" "is not a folder written by 'highwater sweep --output'" \
@@ -86,6 +87,11 @@ while read -r number verdict pareto allocated reserved headroom step tokens expo
   ok "$label: collectives" test "$(sed -n '/"communication":/,$p' out | sed -n 's/^.*"count":[[:space:]]*\([0-9]*\),$/\1/p' |
     head -n 3 | awk '{n += $1} END {print n}')" = "$collectives"
 done <rows
+run run tiny --plan lora --json
+startup=$(figure startup_s cat)
+answers "a rank by itself" 0 sweep tiny --plan lora --vary steps=3 --json
+ok "starts no collectives, which takes no time in either" grep -q "\"startup_s\":${startup:-null}," out
+ok "and is known to" test "$startup" = 0
 ok "the table is as wide as its heading" awk 'NR == 2 {n = NF - 1} NR > 2 && NF != n {bad = 1} END {exit bad || NR < 8}' product/results.tsv
 
 # ---- interruptions ----
