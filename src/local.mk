@@ -73,6 +73,7 @@ libhighwater_a_SOURCES += \
   src/base/number_text.c src/base/number_text.h \
   src/base/output_file.c src/base/output_file.h \
   src/base/pickle_writer.c src/base/pickle_writer.h \
+  src/base/sorted_times.c src/base/sorted_times.h \
   src/base/text_table.c src/base/text_table.h \
   src/base/units.c src/base/units.h
 

@@ -1,6 +1,7 @@
 /* check_units.c - sizes, counts and times: reading, refusing, printing; products that would wrap;
  * category names. */
 #include "base/category.h"
+#include "base/sorted_times.h"
 #include "base/units.h"
 #include "tap_main.h"
 
@@ -138,6 +139,35 @@ START_TEST(category_names_are_unique_and_read_back)
 }
 END_TEST
 
+/* ---- moments among rows in order of time */
+
+typedef struct {
+  int name;
+  SimTime time;
+} Row;
+
+START_TEST(the_first_row_at_or_after_a_moment_is_found)
+{
+  const Row rows[] = {{0, 10}, {1, 20}, {2, 20}, {3, 30}};
+  const guint odd[] = {1, 3};
+  g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Row));
+  g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(guint));
+  gsize offset = G_STRUCT_OFFSET(Row, time);
+  ck_assert_uint_eq(sorted_times_find(all, offset, NULL, 0), 0);
+  g_array_append_vals(all, rows, G_N_ELEMENTS(rows));
+  g_array_append_vals(order, odd, G_N_ELEMENTS(odd));
+  ck_assert_uint_eq(sorted_times_find(all, offset, NULL, 10), 0);
+  ck_assert_uint_eq(sorted_times_find(all, offset, NULL, 11), 1);
+  ck_assert_uint_eq(sorted_times_find(all, offset, NULL, 20), 1);
+  ck_assert_uint_eq(sorted_times_find(all, offset, NULL, 21), 3);
+  ck_assert_uint_eq(sorted_times_find(all, offset, NULL, 31), 4);
+  /* Of the rows at 20 and 30 alone. */
+  ck_assert_uint_eq(sorted_times_find(all, offset, order, 20), 0);
+  ck_assert_uint_eq(sorted_times_find(all, offset, order, 21), 1);
+  ck_assert_uint_eq(sorted_times_find(all, offset, order, 31), 2);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -151,5 +181,6 @@ test_suite(void)
   tcase_add_test(tcase, rounding_up_keeps_multiples);
   tcase_add_loop_test(tcase, numbers_print_with_about_three_digits, 0, G_N_ELEMENTS(printed));
   tcase_add_test(tcase, category_names_are_unique_and_read_back);
+  tcase_add_test(tcase, the_first_row_at_or_after_a_moment_is_found);
   return suite;
 }

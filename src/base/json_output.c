@@ -10,6 +10,30 @@ json_add_int(cJSON *object, const char *key, gint64 value)
 }
 
 void
+json_add_known_int(cJSON *object, const char *key, gboolean known, gint64 value)
+{
+  if (known)
+    json_add_int(object, key, value);
+  else
+    cJSON_AddNullToObject(object, key);
+}
+
+void
+json_add_known_number(cJSON *object, const char *key, gboolean known, double value)
+{
+  if (known)
+    cJSON_AddNumberToObject(object, key, value);
+  else
+    cJSON_AddNullToObject(object, key);
+}
+
+void
+json_add_seconds(cJSON *object, const char *key, gboolean known, SimTime ns)
+{
+  json_add_known_number(object, key, known, (double) ns / 1e9);
+}
+
+void
 json_add_text(cJSON *object, const char *key, const char *text)
 {
   if (text != NULL)

@@ -5,8 +5,15 @@
 #include <cjson/cJSON.h>
 #include <glib.h>
 
+#include "base/units.h"
+
 /* Adds a whole number with all its digits (cJSON's numbers are doubles of 15). */
 void json_add_int(cJSON *object, const char *key, gint64 value);
+/* The same, or null when it is not known; of a number that may be broken; of nanoseconds, as
+ * seconds. */
+void json_add_known_int(cJSON *object, const char *key, gboolean known, gint64 value);
+void json_add_known_number(cJSON *object, const char *key, gboolean known, double value);
+void json_add_seconds(cJSON *object, const char *key, gboolean known, SimTime ns);
 /* Adds a string, or null. */
 void json_add_text(cJSON *object, const char *key, const char *text);
 /* Puts an item, which it takes, under the key: in the place of what is there, else at the end. */

@@ -72,10 +72,7 @@ calibration_report_text(const GPtrArray *collectives)
 static void
 add_number(cJSON *object, const char *key, double value)
 {
-  if (isnan(value))
-    cJSON_AddNullToObject(object, key);
-  else
-    cJSON_AddNumberToObject(object, key, value);
+  json_add_known_number(object, key, !isnan(value), value);
 }
 
 cJSON *

@@ -419,9 +419,7 @@ check_arguments(const CalibrateArguments *arguments, char **positionals, GError 
     wrong = "--ranks: 2 to 1048576 are allowed";
   else if (arguments->nodes < 0 || arguments->nodes > 1 << 20)
     wrong = "--nodes: 1 to 1048576 are allowed";
-  if (wrong)
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "calibrate: %s", wrong);
-  return wrong == NULL;
+  return wrong == NULL || command_refuse(&command_calibrate, error, "%s", wrong);
 }
 
 static int

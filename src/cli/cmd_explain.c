@@ -18,13 +18,6 @@ typedef struct {
   gboolean json, verbose;
 } Options;
 
-static gboolean
-fail(GError **error, const char *message)
-{
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "explain: %s", message);
-  return FALSE;
-}
-
 /* ---- what is explained ---- */
 
 /* A RUN read or a NETWORK simulated. */
@@ -66,7 +59,9 @@ static gboolean
 read_run(const Options *o, const char *path, Subject *subject, GError **error)
 {
   if (says_what_to_simulate(&o->what))
-    return fail(error, "a RUN has its plan: options that say what is simulated are for a NETWORK");
+    return command_refuse(
+        &command_explain, error,
+        "a RUN has its plan: options that say what is simulated are for a NETWORK");
   subject->stored = stored_run_load(path, error);
   if (subject->stored == NULL)
     return FALSE;
@@ -121,7 +116,8 @@ static int
 explain_message(const Options *o, const Subject *subject, GError **error)
 {
   if (!subject->can_simulate) {
-    fail(error, "--message: the RUN was measured: give the NETWORK and its plan");
+    command_refuse(&command_explain, error,
+                   "--message: the RUN was measured: give the NETWORK and its plan");
     return EXIT_BAD_INPUT;
   }
   g_autoptr(OomMessage) message = read_message(o->message, error);
@@ -142,7 +138,7 @@ explain(const Options *o, const char *path, GError **error)
   Subject subject = {0};
   int status = EXIT_BAD_INPUT;
   if (o->json && o->verbose)
-    fail(error, "--json has everything: --verbose is of the text");
+    command_refuse(&command_explain, error, "--json has everything: --verbose is of the text");
   else if (read_subject(o, path, &subject, error))
     status =
         o->message != NULL ? explain_message(o, &subject, error) : explain_run(o, &subject, error);

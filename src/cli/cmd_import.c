@@ -64,8 +64,7 @@ find_kind(const char *name, GError **error)
     names[i] = import_kinds[i].name;
   }
   g_autofree char *all = g_strjoinv(", ", (char **) (gpointer) names);
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "import: no kind of file '%s'; there are: %s", name, all);
+  command_refuse(&command_import, error, "no kind of file '%s'; there are: %s", name, all);
   return NULL;
 }
 
@@ -98,9 +97,7 @@ check_options(const char *output, const ImportOptions *options, GError **error)
                       : options->device != ANY_DEVICE && options->device < 0
                           ? "--device: a number from 0 is needed"
                           : NULL;
-  if (wrong)
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "import: %s", wrong);
-  return !wrong;
+  return !wrong || command_refuse(&command_import, error, "%s", wrong);
 }
 
 static int

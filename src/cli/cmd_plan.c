@@ -30,23 +30,19 @@ options_clear(Options *options)
 }
 
 static gboolean
-refuse(GError **error, const char *message)
-{
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "plan: %s", message);
-  return FALSE;
-}
-
-static gboolean
 check_options(const Options *options, GError **error)
 {
   if (options->ranks < 0 || options->ranks > RANKS_MOST)
-    return refuse(error, "--ranks: a number of GPUs is needed, at most 1048576");
+    return command_refuse(&command_plan, error,
+                          "--ranks: a number of GPUs is needed, at most 1048576");
   if (options->global_batch < 0 || options->global_batch > G_MAXINT32)
-    return refuse(error, "--global-batch: a number of sequences is needed");
+    return command_refuse(&command_plan, error, "--global-batch: a number of sequences is needed");
   if (options->jobs < 0)
-    return refuse(error, "--jobs: a number of threads is needed, 0 for all cores");
+    return command_refuse(&command_plan, error,
+                          "--jobs: a number of threads is needed, 0 for all cores");
   if (options->what.rank != 0 || options->what.all_ranks)
-    return refuse(error, "--rank, --all-ranks: plans are compared by what rank 0 does");
+    return command_refuse(&command_plan, error,
+                          "--rank, --all-ranks: plans are compared by what rank 0 does");
   return TRUE;
 }
 

@@ -23,19 +23,6 @@ arguments_clear(Arguments *arguments)
     g_free(texts[i]);
 }
 
-static gboolean refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
-
-static gboolean
-refuse(GError **error, const char *format, ...)
-{
-  va_list values;
-  va_start(values, format);
-  g_autofree char *text = g_strdup_vprintf(format, values);
-  va_end(values);
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "plot: %s", text);
-  return FALSE;
-}
-
 /* ---- how it is drawn ---- */
 
 static gboolean
@@ -43,10 +30,12 @@ choose_terminal(const Arguments *arguments, Figure *figure, GError **error)
 {
   const char *terminal = arguments->terminal, *output = arguments->output;
   if (!terminal && !output)
-    return refuse(error, "give a file with -o FILE, or draw here with --terminal dumb");
+    return command_refuse(&command_plot, error,
+                          "give a file with -o FILE, or draw here with --terminal dumb");
   gboolean is_here = output && g_str_equal(output, "-");
   if (is_here && g_strcmp0(terminal, "dumb") != 0)
-    return refuse(error, "-o -: a figure goes to a file; --terminal dumb draws here");
+    return command_refuse(&command_plot, error,
+                          "-o -: a figure goes to a file; --terminal dumb draws here");
   if (is_here)
     output = NULL;
   figure->output = output;
@@ -55,7 +44,7 @@ choose_terminal(const Arguments *arguments, Figure *figure, GError **error)
   if (!figure->terminal)
     return FALSE;
   if (!output && !figure->terminal->is_text)
-    return refuse(error, "--terminal %s needs a file: -o FILE", terminal);
+    return command_refuse(&command_plot, error, "--terminal %s needs a file: -o FILE", terminal);
   return TRUE;
 }
 
@@ -75,7 +64,8 @@ choose_size(const Arguments *arguments, Figure *figure, GError **error)
       arguments->size[end] == '\0' && MIN(figure->width, figure->height) >= least &&
       MAX(figure->width, figure->height) <= most)
     return TRUE;
-  return refuse(error, "--size %s: it is WIDTHxHEIGHT, each %d..%d", arguments->size, least, most);
+  return command_refuse(&command_plot, error, "--size %s: it is WIDTHxHEIGHT, each %d..%d",
+                        arguments->size, least, most);
 }
 
 /* ---- what is drawn ---- */
@@ -95,8 +85,9 @@ parse_moment(const char *option, const char *text, SimTime *time, GError **error
       *time = (SimTime) (number * units[i].ns);
       return TRUE;
     }
-  return refuse(error, "--%s %s: it is a time since the run began: 1.25s, 350ms, 80us", option,
-                text);
+  return command_refuse(&command_plot, error,
+                        "--%s %s: it is a time since the run began: 1.25s, 350ms, 80us", option,
+                        text);
 }
 
 static gboolean
@@ -112,13 +103,15 @@ check_options(const FigureKind *kind, const Arguments *arguments, GError **error
                  {"module", arguments->module != NULL, FIGURE_MODULE}};
   for (guint i = 0; i < G_N_ELEMENTS(options); i++)
     if (options[i].given && !(kind->options & options[i].option))
-      return refuse(error, "the figure %s does not take --%s", kind->name, options[i].name);
+      return command_refuse(&command_plot, error, "the figure %s does not take --%s", kind->name,
+                            options[i].name);
   if (kind->options & FIGURE_MODULE && !arguments->module)
-    return refuse(error, "the figure %s is of one module: --module layers.3", kind->name);
+    return command_refuse(&command_plot, error, "the figure %s is of one module: --module layers.3",
+                          kind->name);
   if (arguments->step != NO_STEP && (arguments->from || arguments->to))
-    return refuse(error, "give --step, or --from and --to");
+    return command_refuse(&command_plot, error, "give --step, or --from and --to");
   if (arguments->step != NO_STEP && arguments->step < 1)
-    return refuse(error, "--step %d: steps count from 1", arguments->step);
+    return command_refuse(&command_plot, error, "--step %d: steps count from 1", arguments->step);
   return TRUE;
 }
 
@@ -131,7 +124,7 @@ choose_view(const Arguments *arguments, TableView *view, GError **error)
   if (arguments->to && !parse_moment("to", arguments->to, &view->to, error))
     return FALSE;
   if (arguments->to && view->to <= view->from)
-    return refuse(error, "--to %s is not after --from", arguments->to);
+    return command_refuse(&command_plot, error, "--to %s is not after --from", arguments->to);
   return TRUE;
 }
 
@@ -154,7 +147,8 @@ plot_inputs(const FigureKind *kind, char *const *inputs, const Arguments *argume
   Figure figure = {0};
   FigureRequest request = {.inputs = inputs};
   if (kind->most_inputs == 1 && inputs[1])
-    return refuse(error, "the figure %s is of one %s", kind->name, kind->inputs);
+    return command_refuse(&command_plot, error, "the figure %s is of one %s", kind->name,
+                          kind->inputs);
   return choose_terminal(arguments, &figure, error) && choose_size(arguments, &figure, error) &&
          check_options(kind, arguments, error) && choose_view(arguments, &request.view, error) &&
          draw(kind, &request, &figure, error);

@@ -17,23 +17,19 @@ typedef struct {
 } Options;
 
 static gboolean
-fail(GError **error, const char *message)
-{
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "report: %s", message);
-  return FALSE;
-}
-
-static gboolean
 check_options(const Options *o, GError **error)
 {
   if (o->table && (o->json || o->verbose))
-    return fail(error, "--table prints one table: neither --json nor --verbose");
+    return command_refuse(&command_report, error,
+                          "--table prints one table: neither --json nor --verbose");
   if (o->json && o->verbose)
-    return fail(error, "--json has everything: --verbose is of the text");
+    return command_refuse(&command_report, error,
+                          "--json has everything: --verbose is of the text");
   if (!o->table && (o->module || o->step != NO_STEP))
-    return fail(error, "--module and --step choose what a table tells: give --table");
+    return command_refuse(&command_report, error,
+                          "--module and --step choose what a table tells: give --table");
   if (o->step != NO_STEP && o->step < 1)
-    return fail(error, "--step: steps count from 1");
+    return command_refuse(&command_report, error, "--step: steps count from 1");
   return TRUE;
 }
 

@@ -33,9 +33,7 @@ check_output(const char *output, GError **error)
 {
   if (output == NULL || !g_str_equal(output, "-"))
     return TRUE;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "run: --output: a folder is needed, not standard output");
-  return FALSE;
+  return command_refuse(&command_run, error, "--output: a folder is needed, not standard output");
 }
 
 /* ---- output side ---- */

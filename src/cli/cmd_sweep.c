@@ -32,22 +32,16 @@ options_clear(Options *options)
 }
 
 static gboolean
-refuse(GError **error, const char *message)
-{
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "sweep: %s", message);
-  return FALSE;
-}
-
-static gboolean
 check_evidence(const Options *options, GError **error)
 {
   static const char *const which[] = {"auto", "all", "none", NULL};
   if (options->evidence == NULL)
     return TRUE;
   if (!g_strv_contains(which, options->evidence))
-    return refuse(error, "--evidence: is one of auto, all, none");
+    return command_refuse(&command_sweep, error, "--evidence: is one of auto, all, none");
   if (options->output == NULL && !g_str_equal(options->evidence, "none"))
-    return refuse(error, "--evidence: needs --output, a folder to keep it in");
+    return command_refuse(&command_sweep, error,
+                          "--evidence: needs --output, a folder to keep it in");
   return TRUE;
 }
 
@@ -55,13 +49,15 @@ static gboolean
 check_options(const Options *options, GError **error)
 {
   if (options->vary == NULL)
-    return refuse(error, "--vary KEY=VALUE,VALUE,... is needed");
+    return command_refuse(&command_sweep, error, "--vary KEY=VALUE,VALUE,... is needed");
   if (options->json && options->csv)
-    return refuse(error, "only one of --json and --csv can be printed");
+    return command_refuse(&command_sweep, error, "only one of --json and --csv can be printed");
   if (options->jobs < 0)
-    return refuse(error, "--jobs: a number of threads is needed, 0 for all cores");
+    return command_refuse(&command_sweep, error,
+                          "--jobs: a number of threads is needed, 0 for all cores");
   if (options->output != NULL && g_str_equal(options->output, "-"))
-    return refuse(error, "--output: a folder is needed, not standard output");
+    return command_refuse(&command_sweep, error,
+                          "--output: a folder is needed, not standard output");
   return check_evidence(options, error);
 }
 

@@ -19,6 +19,17 @@ take_bytes(const GOptionEntry *entries)
   return copy;
 }
 
+gboolean
+command_refuse(const Command *command, GError **error, const char *format, ...)
+{
+  va_list values;
+  va_start(values, format);
+  g_autofree char *text = g_strdup_vprintf(format, values);
+  va_end(values);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "%s: %s", command->name, text);
+  return FALSE;
+}
+
 static GOptionContext *
 context_new(const Command *command, const GOptionEntry *entries, gboolean *help)
 {
@@ -52,10 +63,8 @@ check_count(const Command *command, int count, int min, int max, GError **error)
 {
   if (count >= min && (max < 0 || count <= max))
     return TRUE;
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "%s: too %s arguments; usage: highwater %s %s", command->name,
-              count < min ? "few" : "many", command->name, command->arguments);
-  return FALSE;
+  return command_refuse(command, error, "too %s arguments; usage: highwater %s %s",
+                        count < min ? "few" : "many", command->name, command->arguments);
 }
 
 static gboolean

@@ -24,4 +24,9 @@ typedef struct {
 gboolean command_parse(const Command *command, int argc, char **argv, const GOptionEntry *entries,
                        int min, int max, char ***positionals, GError **error);
 
+/* Reports that the command is used wrongly: "COMMAND: MESSAGE".  Always FALSE, for the caller to
+ * return. */
+gboolean command_refuse(const Command *command, GError **error, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
+
 #endif

@@ -152,24 +152,6 @@ explain_run_text(const Explanation *e, const TextStyle *style)
 
 /* ---- JSON ---- */
 
-static void
-add_seconds(cJSON *object, const char *key, gboolean known, SimTime time)
-{
-  if (known)
-    cJSON_AddNumberToObject(object, key, (double) time / 1e9);
-  else
-    cJSON_AddNullToObject(object, key);
-}
-
-static void
-add_limited(cJSON *object, const char *key, gboolean known, gint64 bytes)
-{
-  if (known)
-    json_add_int(object, key, bytes);
-  else
-    cJSON_AddNullToObject(object, key);
-}
-
 static cJSON *
 remedy_json(const Explanation *e, const Remedy *remedy)
 {
@@ -184,17 +166,17 @@ remedy_json(const Explanation *e, const Remedy *remedy)
   json_add_text(object, "verdict", report_verdict_name(outcome->verdict));
   json_add_int(object, "peak_allocated_bytes", outcome->peak_allocated);
   json_add_int(object, "peak_reserved_bytes", outcome->peak_reserved);
-  add_limited(object, "headroom_bytes", e->recording->capacity_bytes < G_MAXINT64,
-              outcome->headroom);
+  json_add_known_int(object, "headroom_bytes", e->recording->capacity_bytes < G_MAXINT64,
+                     outcome->headroom);
   json_add_text(object, "peak_place", outcome->peak_place);
   json_add_text(object, "out_of_memory", outcome->out_of_memory);
   json_add_int(object, "needs_allocated_bytes", remedy->needs_allocated);
   json_add_int(object, "needs_reserved_bytes", remedy->needs_reserved);
   json_add_int(object, "change_allocated_bytes", remedy->needs_allocated - e->needs_allocated);
   json_add_int(object, "change_reserved_bytes", remedy->needs_reserved - e->needs_reserved);
-  add_seconds(object, "step_s", outcome->time.known, outcome->time.step);
-  add_seconds(object, "change_step_s", outcome->time.known && e->time.known,
-              outcome->time.step - e->time.step);
+  json_add_seconds(object, "step_s", outcome->time.known, outcome->time.step);
+  json_add_seconds(object, "change_step_s", outcome->time.known && e->time.known,
+                   outcome->time.step - e->time.step);
   return object;
 }
 
@@ -219,7 +201,7 @@ explain_run_json(const Explanation *e)
   json_add_text(root, "verdict", e->has_memory ? report_verdict_name(e->verdict) : NULL);
   json_add_int(root, "needs_allocated_bytes", e->needs_allocated);
   json_add_int(root, "needs_reserved_bytes", e->needs_reserved);
-  add_seconds(root, "step_s", e->time.known, e->time.step);
+  json_add_seconds(root, "step_s", e->time.known, e->time.step);
   if (e->recording->out_of_memory.happened)
     cJSON_AddItemToObject(root, "failure", failure_story_json(e->recording));
   else

@@ -145,10 +145,7 @@ static void
 add_limit(cJSON *object, const AllocatorConfig *config)
 {
   gint64 limit = MIN(config->memory_limit, config->process_limit);
-  if (limit < G_MAXINT64)
-    json_add_int(object, "limit_bytes", limit);
-  else
-    cJSON_AddNullToObject(object, "limit_bytes");
+  json_add_known_int(object, "limit_bytes", limit < G_MAXINT64, limit);
   cJSON_AddBoolToObject(object, "expandable_segments", config->expandable_segments);
 }
 

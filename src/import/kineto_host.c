@@ -1,5 +1,6 @@
 /* kineto_host.c - the host's side of a trace played through a Recorder, as a simulated run is: so
  * peaks mean the same. */
+#include "base/sorted_times.h"
 #include "import/kineto_timeline.h"
 
 #include "record/recorder.h"
@@ -260,15 +261,7 @@ add_mark(GArray *marks, SimTime time, MarkKind kind, guint index)
 guint
 timeline_steps_before(const Timeline *timeline, SimTime time)
 {
-  guint low = 0, high = timeline->steps->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    if (g_array_index(timeline->steps, TimelineStep, middle).begin < time)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  return sorted_times_find(timeline->steps, G_STRUCT_OFFSET(TimelineStep, begin), NULL, time);
 }
 
 /* The step that begins at that moment; 0: none does. */

@@ -1,6 +1,7 @@
 /* kineto_recording.c - one device's work, in order and with what the host's side says of it: the
  * Recording of a trace. */
 #include "import/kineto_recording.h"
+#include "base/sorted_times.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -221,17 +222,9 @@ static gint32
 phase_of(const Recording *recording, const GArray *phases, SimTime time, gint32 begun)
 {
   gint32 found = 0;
-  guint low = 0, high = phases->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    const Range *range =
-        &g_array_index(recording->ranges, Range, g_array_index(phases, guint, middle));
-    if (range->start <= time)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  for (guint i = low; i > 0 && i + 4 > low; i--) {
+  guint begun_by =
+      sorted_times_find(recording->ranges, G_STRUCT_OFFSET(Range, start), phases, time + 1);
+  for (guint i = begun_by; i > 0 && i + 4 > begun_by; i--) {
     guint index = g_array_index(phases, guint, i - 1);
     const Range *range = &g_array_index(recording->ranges, Range, index);
     if (range->start == time && begun >= 0 && range->name == begun)
@@ -251,20 +244,12 @@ set_modules(Recording *recording, GArray *spans)
   g_autoptr(GArray) modules = ranges_of_kind(recording, RECORDED_MODULE);
   for (guint i = 0; modules->len > 0 && i < spans->len; i++) {
     Span *span = &g_array_index(spans, Span, i);
-    guint low = 0, high = modules->len;
     if (span->module >= 0 || span->issued == 0 || span->kind > SPAN_COLLECTIVE)
       continue;
-    while (low < high) {
-      guint middle = low + (high - low) / 2;
-      const Range *range =
-          &g_array_index(recording->ranges, Range, g_array_index(modules, guint, middle));
-      if (range->start < span->issued)
-        low = middle + 1;
-      else
-        high = middle;
-    }
+    guint before =
+        sorted_times_find(recording->ranges, G_STRUCT_OFFSET(Range, start), modules, span->issued);
     /* Modules nest a few deep, and those that are over are passed. */
-    for (guint k = low; k > 0 && k + 64 > low && span->module < 0; k--) {
+    for (guint k = before; k > 0 && k + 64 > before && span->module < 0; k--) {
       const Range *range =
           &g_array_index(recording->ranges, Range, g_array_index(modules, guint, k - 1));
       if (range->end >= span->issued)
@@ -378,16 +363,9 @@ end_steps(Timeline *timeline)
 static gboolean
 work_ends_at(const Recording *recording, SimTime time)
 {
-  guint low = 0, high = recording->spans->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    if (g_array_index(recording->spans, Span, middle).end < time)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  for (; low < recording->spans->len; low++) {
-    const Span *span = &g_array_index(recording->spans, Span, low);
+  guint i = sorted_times_find(recording->spans, G_STRUCT_OFFSET(Span, end), NULL, time);
+  for (; i < recording->spans->len; i++) {
+    const Span *span = &g_array_index(recording->spans, Span, i);
     if (span->end != time)
       return FALSE;
     if (span->kind <= SPAN_COLLECTIVE)

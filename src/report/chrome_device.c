@@ -1,5 +1,6 @@
 /* chrome_device.c - tracks of the device: what runs on each stream and each communicator, and what
  * a stream waited for before it went on. */
+#include "base/sorted_times.h"
 #include "report/chrome_parts.h"
 
 #include "spec/dtype.h"
@@ -16,15 +17,7 @@ span_at(const ChromeTrace *trace, const GArray *order, guint i)
 static guint
 ended_by(const ChromeTrace *trace, const GArray *order, SimTime time)
 {
-  guint low = 0, high = order->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    if (span_at(trace, order, middle)->end <= time)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  return sorted_times_find(trace->recording->spans, G_STRUCT_OFFSET(Span, end), order, time + 1);
 }
 
 const Span *

@@ -3,6 +3,7 @@
 #include "report/chrome_parts.h"
 
 #include "base/category.h"
+#include "base/sorted_times.h"
 
 /* c10::DeviceType of a GPU. */
 enum { DEVICE_TYPE_CUDA = 1 };
@@ -19,15 +20,7 @@ event_at(const Recording *recording, guint i)
 static guint
 first_from(const Recording *recording, SimTime time)
 {
-  guint low = 0, high = recording->memory->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    if (event_at(recording, middle)->time < time)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  return sorted_times_find(recording->memory, G_STRUCT_OFFSET(MemoryEvent, time), NULL, time);
 }
 
 /* Of the events at the moment at which the phase begins those that come when as much is allocated
@@ -65,15 +58,7 @@ phases_begun(const Recording *recording)
 static int
 step_at(const Recording *recording, SimTime time)
 {
-  guint low = 0, high = recording->steps->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    if (g_array_index(recording->steps, StepRecord, middle).start < time)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return (int) low;
+  return (int) sorted_times_find(recording->steps, G_STRUCT_OFFSET(StepRecord, start), NULL, time);
 }
 
 /* ---- events ---- */

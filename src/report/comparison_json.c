@@ -11,12 +11,11 @@ static void
 add_values(cJSON *object, FigureUnit unit, const gint64 values[SIDES], const gboolean *known)
 {
   for (int side = 0; side < SIDES; side++) {
-    if (known && !known[side])
-      cJSON_AddNullToObject(object, side_keys[side]);
-    else if (unit == FIGURE_TIME)
-      cJSON_AddNumberToObject(object, side_keys[side], (double) values[side] / 1e9);
+    gboolean is_known = !known || known[side];
+    if (unit == FIGURE_TIME)
+      json_add_seconds(object, side_keys[side], is_known, values[side]);
     else
-      json_add_int(object, side_keys[side], values[side]);
+      json_add_known_int(object, side_keys[side], is_known, values[side]);
   }
 }
 
@@ -30,10 +29,8 @@ add_pair_of(cJSON *parent, const char *key, FigureUnit unit, const gint64 values
 static void
 add_error(cJSON *object, const FigureComparison *figure)
 {
-  if (figure_is_known(figure) && !isinf(figure_error(figure)))
-    cJSON_AddNumberToObject(object, "error", figure_error(figure));
-  else
-    cJSON_AddNullToObject(object, "error");
+  gboolean known = figure_is_known(figure) && !isinf(figure_error(figure));
+  json_add_known_number(object, "error", known, known ? figure_error(figure) : 0);
 }
 
 static const char *

@@ -1,6 +1,7 @@
 /* critical_path.c - walks back from the end of a step: whatever ended when the present span began
  * is what it waited for; if nothing did, the host had not issued it before. */
 #include "report/critical_path.h"
+#include "base/sorted_times.h"
 
 typedef struct {
   CriticalPath *path;
@@ -97,15 +98,8 @@ span_at(const Walk *walk, const GArray *order, int i)
 static int
 last_by(const Walk *walk, const GArray *order, int below, SimTime t)
 {
-  int low = 0, high = below;
-  while (low < high) {
-    int middle = low + (high - low) / 2;
-    if (span_at(walk, order, middle)->end <= t)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low - 1;
+  guint ended = sorted_times_find(walk->recording->spans, G_STRUCT_OFFSET(Span, end), order, t + 1);
+  return MIN(below, (int) ended) - 1;
 }
 
 /* The device span that ended just at t, one of the same stream if there is one, else the last

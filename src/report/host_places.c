@@ -3,6 +3,7 @@
  * Modules have ranges in forward only.  In backward the module is that of the hook the host is in,
  * else that of the last allocation: the node that runs has just made its gradients. */
 #include "report/host_places.h"
+#include "base/sorted_times.h"
 
 #include "report/summary.h"
 
@@ -15,16 +16,8 @@ struct _HostPlaces {
 static guint
 first_event(const Recording *recording, SimTime time, gboolean after)
 {
-  guint low = 0, high = recording->memory->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    SimTime at = g_array_index(recording->memory, MemoryEvent, middle).time;
-    if (at > time || (at == time && !after))
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
+  return sorted_times_find(recording->memory, G_STRUCT_OFFSET(MemoryEvent, time), NULL,
+                           after ? time + 1 : time);
 }
 
 static RangeEvents

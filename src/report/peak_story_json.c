@@ -30,10 +30,7 @@ add_death(cJSON *object, const PeakStory *story, gint64 death)
 static void
 add_event(cJSON *object, const char *key, gint64 event)
 {
-  if (event >= 0)
-    json_add_int(object, key, event);
-  else
-    cJSON_AddNullToObject(object, key);
+  json_add_known_int(object, key, event >= 0, event);
 }
 
 static void

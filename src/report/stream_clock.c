@@ -1,5 +1,6 @@
 /* stream_clock.c - when a stream comes to what the host does at a moment. */
 #include "report/stream_clock.h"
+#include "base/sorted_times.h"
 
 typedef struct {
   SimTime issued, start;
@@ -45,15 +46,7 @@ stream_clock_free(StreamClock *clock)
 SimTime
 stream_clock_at(const StreamClock *clock, SimTime host)
 {
-  guint low = 0, high = clock->ticks->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    if (g_array_index(clock->ticks, Tick, middle).issued < host)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  SimTime next =
-      low < clock->ticks->len ? g_array_index(clock->ticks, Tick, low).start : clock->done;
+  guint i = sorted_times_find(clock->ticks, G_STRUCT_OFFSET(Tick, issued), NULL, host);
+  SimTime next = i < clock->ticks->len ? g_array_index(clock->ticks, Tick, i).start : clock->done;
   return MAX(next, host);
 }

@@ -6,45 +6,23 @@
 #include "report/summary_parts.h"
 
 /* Times are shown in seconds; nanoseconds below 2^53 (104 days) keep every digit. */
-static double
-seconds(SimTime ns)
-{
-  return (double) ns / 1e9;
-}
-
-/* A figure that depends on the allocator's limit: null when there is none. */
-static void
-add_limit(cJSON *object, const char *key, gint64 value, gint64 capacity)
-{
-  if (capacity < G_MAXINT64)
-    json_add_int(object, key, value);
-  else
-    cJSON_AddNullToObject(object, key);
-}
-
 static void
 add_seconds(cJSON *object, const char *key, SimTime ns)
 {
-  cJSON_AddNumberToObject(object, key, seconds(ns));
+  json_add_seconds(object, key, TRUE, ns);
 }
 
 /* A number that 0 says nothing about: null then. */
 static void
 add_known(cJSON *object, const char *key, double value)
 {
-  if (value > 0)
-    cJSON_AddNumberToObject(object, key, value);
-  else
-    cJSON_AddNullToObject(object, key);
+  json_add_known_number(object, key, value > 0, value);
 }
 
 static void
 add_known_int(cJSON *object, const char *key, gint64 value)
 {
-  if (value > 0)
-    json_add_int(object, key, value);
-  else
-    cJSON_AddNullToObject(object, key);
+  json_add_known_int(object, key, value > 0, value);
 }
 
 static void
@@ -87,10 +65,8 @@ add_ranks(cJSON *report, const RunInfo *info, const TimeSummary *time)
   json_add_int(object, "slowest", ranks->slowest);
   cJSON_AddNumberToObject(object, "slowest_compute", ranks->slowest_compute);
   add_seconds(object, "waited_s", ranks->waited);
-  if (ranks->step_of_equals > 0 && time->known)
-    add_seconds(object, "cost_s", time->step - ranks->step_of_equals);
-  else
-    cJSON_AddNullToObject(object, "cost_s");
+  json_add_seconds(object, "cost_s", ranks->step_of_equals > 0 && time->known,
+                   time->step - ranks->step_of_equals);
   json_add_int(object, "peak_reserved_bytes", ranks->peak_reserved);
 }
 
@@ -107,10 +83,8 @@ add_prefetch(cJSON *report, const ReportModel *model)
   json_add_int(object, "most_bytes", prefetch->most);
   json_add_int(object, "memory_cost_bytes", model->peak_allocated - prefetch->own_peak);
   json_add_int(object, "reserved_cost_bytes", model->peak_reserved - prefetch->own_reserved);
-  if (model->time.known && prefetch->own_step > 0)
-    add_seconds(object, "gain_s", prefetch->own_step - model->time.step);
-  else
-    cJSON_AddNullToObject(object, "gain_s");
+  json_add_seconds(object, "gain_s", model->time.known && prefetch->own_step > 0,
+                   prefetch->own_step - model->time.step);
 }
 
 static void
@@ -211,7 +185,8 @@ add_memory(cJSON *report, const ReportModel *model)
 {
   const Recording *recording = model->recording;
   cJSON *memory = cJSON_AddObjectToObject(report, "memory");
-  add_limit(memory, "capacity_bytes", recording->capacity_bytes, recording->capacity_bytes);
+  json_add_known_int(memory, "capacity_bytes", recording->capacity_bytes < G_MAXINT64,
+                     recording->capacity_bytes);
   json_add_int(memory, "at_rest_bytes", recording->at_rest_bytes);
   json_add_int(memory, "peak_allocated_bytes", model->peak_allocated);
   json_add_int(memory, "peak_reserved_bytes", model->peak_reserved);
@@ -328,12 +303,8 @@ add_time(cJSON *report, const ReportModel *model)
       {"startup_s", time->known && (startup->collectives > 0 || is_simulated), startup->time},
   };
   cJSON *object = cJSON_AddObjectToObject(report, "time");
-  for (guint i = 0; i < G_N_ELEMENTS(durations); i++) {
-    if (durations[i].known)
-      add_seconds(object, durations[i].key, durations[i].time);
-    else
-      cJSON_AddNullToObject(object, durations[i].key);
-  }
+  for (guint i = 0; i < G_N_ELEMENTS(durations); i++)
+    json_add_seconds(object, durations[i].key, durations[i].known, durations[i].time);
   add_known(object, "tokens_per_s_per_gpu", time->tokens_per_s);
   add_known(object, "mfu", time->mfu);
   add_known(object, "hfu", time->hfu);
@@ -421,19 +392,11 @@ add_pass(cJSON *group, const char *key, const GroupPass *pass)
   cJSON *object = cJSON_AddObjectToObject(group, key);
   add_seconds(object, "compute_s", pass->compute);
   add_seconds(object, "gather_s", pass->gather);
-  if (pass->gathered) {
-    add_seconds(object, "gather_begun_s", pass->begun);
-    add_seconds(object, "gather_needed_s", pass->needed);
-    add_seconds(object, "gather_ready_s", pass->ready);
-    add_seconds(object, "window_s", pass->window);
-    add_seconds(object, "late_s", MAX(pass->ready - pass->needed, 0));
-  } else {
-    cJSON_AddNullToObject(object, "gather_begun_s");
-    cJSON_AddNullToObject(object, "gather_needed_s");
-    cJSON_AddNullToObject(object, "gather_ready_s");
-    cJSON_AddNullToObject(object, "window_s");
-    cJSON_AddNullToObject(object, "late_s");
-  }
+  json_add_seconds(object, "gather_begun_s", pass->gathered, pass->begun);
+  json_add_seconds(object, "gather_needed_s", pass->gathered, pass->needed);
+  json_add_seconds(object, "gather_ready_s", pass->gathered, pass->ready);
+  json_add_seconds(object, "window_s", pass->gathered, pass->window);
+  json_add_seconds(object, "late_s", pass->gathered, MAX(pass->ready - pass->needed, 0));
   return object;
 }
 
@@ -504,11 +467,10 @@ summary_json(const ReportModel *model)
     cJSON_AddNullToObject(report, "fits");
   json_add_text(report, "verdict", model->has_memory ? report_verdict_name(model->verdict) : NULL);
   json_add_int(report, "allocator_retries", model->allocator_retries);
-  add_limit(report, "headroom_bytes", model->headroom, model->recording->capacity_bytes);
-  if (info->equivalent_zero_stage >= 0)
-    json_add_int(report, "equivalent_zero_stage", info->equivalent_zero_stage);
-  else
-    cJSON_AddNullToObject(report, "equivalent_zero_stage");
+  json_add_known_int(report, "headroom_bytes", model->recording->capacity_bytes < G_MAXINT64,
+                     model->headroom);
+  json_add_known_int(report, "equivalent_zero_stage", info->equivalent_zero_stage >= 0,
+                     info->equivalent_zero_stage);
   gboolean has_paper = info->elements_sent > 0 && info->equivalent_zero_stage >= 0;
   add_known(report, "elements_sent_per_parameter", info->elements_sent);
   add_known(report, "elements_sent_per_parameter_by_paper",

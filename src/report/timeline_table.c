@@ -1,6 +1,7 @@
 /* timeline_table.c - memory by category over the host's time, one row a change; phases, steps and
  * marks beside it. */
 #include "report/timeline_table.h"
+#include "base/sorted_times.h"
 #include "report/alive_tensors.h"
 #include "report/block_passes.h"
 #include "report/table_text.h"
@@ -373,15 +374,7 @@ append_labels(const Timeline *timeline)
 static guint
 first_event_at(const Recording *recording, SimTime time)
 {
-  guint low = 0, high = recording->memory->len;
-  while (low < high) {
-    guint middle = low + (high - low) / 2;
-    if (event_at(recording, middle)->time < time)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  return sorted_times_find(recording->memory, G_STRUCT_OFFSET(MemoryEvent, time), NULL, time);
 }
 
 void

@@ -49,19 +49,6 @@ outcome_hidden(const Outcome *outcome)
   return 1 - (double) time->exposed / (double) time->communication;
 }
 
-char **
-candidate_assignments(const RunRequest *base, char *const *second)
-{
-  GPtrArray *all = g_ptr_array_new();
-  char *const *first = base->inputs.assignments;
-  for (guint i = 0; first != NULL && first[i] != NULL; i++)
-    g_ptr_array_add(all, first[i]);
-  for (guint i = 0; second != NULL && second[i] != NULL; i++)
-    g_ptr_array_add(all, second[i]);
-  g_ptr_array_add(all, NULL);
-  return (char **) (gpointer) g_ptr_array_free(all, FALSE);
-}
-
 static char *
 peak_place(const Recording *recording)
 {
@@ -167,7 +154,7 @@ fill_outcome(const RunResult *result, Outcome *outcome)
 void
 candidate_try(const RunRequest *base, char *const *assignments, Outcome *outcome, RunResult *result)
 {
-  g_autofree char **all = candidate_assignments(base, assignments);
+  g_autofree char **all = run_request_assignments(base, assignments);
   RunRequest request = *base;
   request.inputs.assignments = all;
   RunResult own = {0};

@@ -48,10 +48,6 @@ char *outcome_reason(const Outcome *outcome);
 /* Fraction of the time in which collectives run that hides behind computation; NAN: not known. */
 double outcome_hidden(const Outcome *outcome);
 
-/* What base assigns, then these (NULL-terminated, may be NULL).  The strings are borrowed; caller
- * frees the list with g_free. */
-char **candidate_assignments(const RunRequest *base, char *const *assignments);
-
 /* Runs base with its assignments followed by these (NULL-terminated, may be NULL).  The run itself
  * comes in *result when that is not NULL and there was one; the caller clears it.  A plan that is
  * refused is an outcome, not an error. */

@@ -8,27 +8,6 @@
 /* So many of the best changes are tried together, and at most so many at once. */
 enum { TOGETHER_CANDIDATES = 5, TOGETHER_MOST = 3 };
 
-guint
-remedy_kind_count(void)
-{
-  guint n = 0;
-  while (remedy_kinds[n].name != NULL)
-    n++;
-  return n;
-}
-
-const char *
-remedy_kind_name(guint i)
-{
-  return remedy_kinds[i].name;
-}
-
-const char *
-remedy_kind_summary(guint i)
-{
-  return remedy_kinds[i].summary;
-}
-
 void
 remedy_free(Remedy *remedy)
 {

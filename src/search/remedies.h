@@ -32,9 +32,4 @@ typedef struct {
  */
 GPtrArray *remedies_try(const RemedyBase *base, int workers);
 
-/* The kinds of changes, for the manual and tests. */
-guint remedy_kind_count(void);
-const char *remedy_kind_name(guint i);
-const char *remedy_kind_summary(guint i);
-
 #endif

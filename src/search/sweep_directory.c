@@ -61,10 +61,7 @@ add_request(cJSON *description, const Sweep *sweep, const SweepRequest *request)
   json_add_int(description, "steps", base->steps);
   json_add_int(description, "rank", base->rank);
   cJSON_AddBoolToObject(description, "all_ranks", base->all_ranks);
-  if (base->memory_limit > 0)
-    json_add_int(description, "memory_limit_bytes", base->memory_limit);
-  else
-    cJSON_AddNullToObject(description, "memory_limit_bytes");
+  json_add_known_int(description, "memory_limit_bytes", base->memory_limit > 0, base->memory_limit);
   json_add_int(description, "variants", sweep->variants->len);
 }
 

@@ -94,7 +94,7 @@ gboolean
 sweep_evidence_write(const char *folder, const Trial *trial, const RunResult *result,
                      GError **error)
 {
-  g_autofree char **all = candidate_assignments(trial->request, trial->assignments);
+  g_autofree char **all = run_request_assignments(trial->request, trial->assignments);
   RunRequest request = *trial->request;
   request.inputs.assignments = all;
   return write_run(folder, &request, result, error) && write_tables(folder, result, error) &&

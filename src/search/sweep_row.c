@@ -207,10 +207,7 @@ sweep_row(const Sweep *sweep, guint i)
   for (guint k = 0; k < G_N_ELEMENTS(figures); k++)
     add_figure(row, outcome, &figures[k]);
   double hidden = outcome_hidden(outcome);
-  if (isnan(hidden))
-    cJSON_AddNullToObject(row, "hidden_communication");
-  else
-    cJSON_AddNumberToObject(row, "hidden_communication", hidden);
+  json_add_known_number(row, "hidden_communication", !isnan(hidden), hidden);
   gboolean is_split = outcome->refusal == NULL && outcome->time.is_split;
   json_add_text(row, "bound_by", is_split ? report_bound_name(outcome->time.bound) : NULL);
   add_kinds(row, outcome);

@@ -38,15 +38,11 @@ prefetch_cost(const RunRequest *request, const Scenario *s, RunInfo *info)
                   "fsdp.prefetch_budget has no room for what follows %d of the groups: there FSDP2 "
                   "prefetches in its own way",
                   prefetch->groups_without);
-  g_autoptr(GPtrArray) assignments = g_ptr_array_new();
-  for (char **set = request->inputs.assignments; set != NULL && *set != NULL; set++)
-    g_ptr_array_add(assignments, *set);
   char none[] = "fsdp.prefetch_budget=null";
-  g_ptr_array_add(assignments, none);
-  g_ptr_array_add(assignments, NULL);
+  g_autofree char **assignments = run_request_assignments(request, (char *[]){none, NULL});
   RunRequest own = *request;
   RunResult result = {0};
-  own.inputs.assignments = (char **) assignments->pdata;
+  own.inputs.assignments = assignments;
   own.keep_spans = FALSE;
   if (run_simulation(&own, &result, NULL)) {
     const Recording *r = result.recording;
@@ -54,7 +50,6 @@ prefetch_cost(const RunRequest *request, const Scenario *s, RunInfo *info)
     prefetch->own_peak = r->peak.allocated;
     prefetch->own_reserved = model->peak_reserved;
     prefetch->own_step = r->steps->len > 0 ? recording_step_duration(r, r->steps->len - 1) : 0;
-    recording_free(result.recording);
   }
-  run_info_free(result.info);
+  run_result_clear(&result);
 }

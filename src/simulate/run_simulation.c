@@ -12,6 +12,19 @@
 #include "simulate/simulate_ranks.h"
 #include "strategy/shard.h"
 
+char **
+run_request_assignments(const RunRequest *request, char *const *second)
+{
+  GPtrArray *all = g_ptr_array_new();
+  char *const *first = request->inputs.assignments;
+  for (guint i = 0; first != NULL && first[i] != NULL; i++)
+    g_ptr_array_add(all, first[i]);
+  for (guint i = 0; second != NULL && second[i] != NULL; i++)
+    g_ptr_array_add(all, second[i]);
+  g_ptr_array_add(all, NULL);
+  return (char **) (gpointer) g_ptr_array_free(all, FALSE);
+}
+
 void
 run_request_clear(RunRequest *request)
 {

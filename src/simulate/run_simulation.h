@@ -27,6 +27,10 @@ typedef struct {
   AllocatorConfig allocator; /* of every rank */
 } RunResult;
 
+/* What the request assigns, then these (NULL-terminated, may be NULL).  The strings are borrowed;
+ * caller frees the list with g_free. */
+char **run_request_assignments(const RunRequest *request, char *const *assignments);
+
 /* Frees what they own, its strings and inputs; assignments are borrowed. */
 void run_request_clear(RunRequest *request);
 void run_result_clear(RunResult *result);
