@@ -78,6 +78,7 @@ add_counts(cJSON *root, const PlanSearch *s)
   json_add_int(counts, "simulated", s->tried->len - s->refused);
   json_add_int(counts, "refused", s->refused);
   json_add_int(counts, "smaller_micro_batches_left_out", s->smaller);
+  json_add_int(counts, "hopeless_left_out", s->hopeless);
   json_add_int(counts, "other_combinations_left_out", s->combinations);
 }
 

@@ -8,14 +8,18 @@
 
 /* Starts of the fine stage: that fit, and that do not but are faster. */
 enum { MOST_STARTS = 4, MOST_ROUNDS = 3 };
-/* Blocks of micro-batches that trying all combinations may compute. */
-enum { WORK_MOST = 60000, COMBINATIONS_MOST = 600 };
-enum { SEARCH_STEPS = 2, FINAL_STEPS = 3, MOST_REJECTED = 32 };
+/* Blocks of micro-batches that trying combinations may compute. */
+enum { WORK_MOST = 20000 };
+/* Parts of the memory: that a plan may lack to be looked at more closely; beyond which it lacks too
+ * much even without tokens. */
+#define NEAR 0.25
+#define HOPELESS 1.25
+/* A choice that alone makes the step longer than this is not combined with others. */
+#define LOSES_LITTLE 1.01
+/* In the second step segments are still found, in the third none, or few. */
+enum { SEARCH_STEPS = 3, EQUIVALENCE_STEP = 2, MOST_REJECTED = 32 };
 /* More than any device has. */
 #define UNLIMITED ((gint64) 1 << 52)
-/* Two plans are as fast as each other within so much: a thousandth is less than the model can tell.
- */
-#define AS_FAST 1.001
 
 typedef struct {
   PlanSearch *search;
@@ -190,8 +194,8 @@ try_new(Run *run, const GArray *points)
 /* One sharding with one checkpointing. */
 typedef struct {
   PlanPoint point; /* of the micro-batch that is next */
-  int best;        /* index, or -1 */
-  gboolean ended;
+  int best, last;  /* indices, or -1 */
+  gboolean ended, is_hopeless;
 } Chain;
 
 static GArray *
@@ -200,7 +204,7 @@ new_chains(const PlanSpace *space)
   GArray *chains = g_array_new(FALSE, FALSE, sizeof(Chain));
   for (guint s = 0; s < space->choices[AXIS_SHARDING]->len; s++)
     for (guint c = 0; c < space->choices[AXIS_CHECKPOINTING]->len; c++) {
-      Chain chain = {.point = space->base, .best = -1};
+      Chain chain = {.point = space->base, .best = -1, .last = -1};
       chain.point.at[AXIS_SHARDING] = (int) s;
       chain.point.at[AXIS_CHECKPOINTING] = (int) c;
       chain.point.at[AXIS_MICRO_BATCH] = (int) space->choices[AXIS_MICRO_BATCH]->len - 1;
@@ -209,20 +213,62 @@ new_chains(const PlanSpace *space)
   return chains;
 }
 
-/* Goes on to the next smaller micro-batch, unless one that fits is faster than the last. */
+/* What a plan would need if its micro-batches had no tokens, from two of them of which the second
+ * is half as large; 0: not known. */
+static double
+needed_at_rest(const Run *run, int larger, int smaller)
+{
+  if (larger < 0 || smaller < 0 || tried_at(run, (guint) larger)->outcome.refusal != NULL ||
+      tried_at(run, (guint) smaller)->outcome.refusal != NULL)
+    return 0;
+  return 2.0 * (double) tried_at(run, (guint) smaller)->outcome.peak_reserved -
+         (double) tried_at(run, (guint) larger)->outcome.peak_reserved;
+}
+
+/* Goes on to the next smaller micro-batch, unless one that fits is faster than the last, or none
+ * can fit. */
 static void
 advance(Run *run, Chain *chain)
 {
-  PlanPoint point = plan_space_normal(run->search->space, chain->point);
-  int last = index_of(run, &point);
-  gboolean is_worse =
-      chain->best >= 0 && fits(run, (guint) chain->best) && better(run, chain->best, last) != last;
-  chain->best = better(run, chain->best, last);
+  const PlanSpace *space = run->search->space;
+  PlanPoint point = plan_space_normal(space, chain->point);
+  int tried = index_of(run, &point);
+  gboolean is_worse = chain->best >= 0 && fits(run, (guint) chain->best) &&
+                      better(run, chain->best, tried) != tried;
+  chain->is_hopeless =
+      needed_at_rest(run, chain->last, tried) > HOPELESS * (double) run->search->capacity;
+  chain->best = better(run, chain->best, tried);
+  chain->last = tried;
   chain->point.at[AXIS_MICRO_BATCH]--;
-  chain->ended = is_worse || chain->point.at[AXIS_MICRO_BATCH] < 0;
-  for (PlanPoint left = chain->point; left.at[AXIS_MICRO_BATCH] >= 0; left.at[AXIS_MICRO_BATCH]--)
-    if (chain->ended)
-      run->search->smaller += plan_space_fine_size(run->search->space, &left);
+  chain->ended = is_worse || chain->is_hopeless || chain->point.at[AXIS_MICRO_BATCH] < 0;
+}
+
+/* The plans that chains were not followed to. */
+static void
+count_left_out(PlanSearch *search, const GArray *chains)
+{
+  for (guint i = 0; i < chains->len; i++) {
+    const Chain *chain = &g_array_index(chains, Chain, i);
+    for (PlanPoint left = chain->point; left.at[AXIS_MICRO_BATCH] >= 0; left.at[AXIS_MICRO_BATCH]--)
+      *(chain->is_hopeless ? &search->hopeless : &search->smaller) +=
+          plan_space_fine_size(search->space, &left);
+  }
+}
+
+/* Where nothing fits, the smallest micro-batch says what is closest. */
+static gboolean
+try_smallest(Run *run, GArray *chains)
+{
+  g_autoptr(GArray) points = g_array_new(FALSE, FALSE, sizeof(PlanPoint));
+  for (guint i = 0; i < chains->len; i++) {
+    const Chain *chain = &g_array_index(chains, Chain, i);
+    PlanPoint point = chain->point;
+    if (chain->best >= 0 && fits(run, (guint) chain->best))
+      return TRUE;
+    point.at[AXIS_MICRO_BATCH] = 0;
+    g_array_append_val(points, point);
+  }
+  return try_new(run, points);
 }
 
 static gboolean
@@ -236,13 +282,15 @@ try_coarse(Run *run)
       if (!g_array_index(chains, Chain, i).ended)
         g_array_append_val(points, g_array_index(chains, Chain, i).point);
     if (points->len == 0)
-      return TRUE;
+      break;
     if (!try_new(run, points))
       return FALSE;
     for (guint i = 0; i < chains->len; i++)
       if (!g_array_index(chains, Chain, i).ended)
         advance(run, &g_array_index(chains, Chain, i));
   }
+  count_left_out(run->search, chains);
+  return try_smallest(run, chains);
 }
 
 /* ---- fine ---- */
@@ -251,6 +299,14 @@ static int
 compare_indices(gconstpointer a, gconstpointer b, gpointer run)
 {
   return compare(run, *(const guint *) a, *(const guint *) b);
+}
+
+/* Could other groups, resharding or prefetching save what it lacks? */
+static gboolean
+is_near(const Run *run, guint i)
+{
+  return (double) plan_search_lacks(run->search, &tried_at(run, i)->outcome) <
+         NEAR * (double) run->search->capacity;
 }
 
 /* Where to look closer: the best, and of those that are faster but lack memory the ones that lack
@@ -272,7 +328,8 @@ choose_starts(Run *run)
     gboolean is_fit = fits(run, index);
     if (is_fit && i == 0)
       best = step;
-    if (is_fit ? fitting++ < MOST_STARTS : step < best && lacking++ < MOST_STARTS)
+    if (is_fit ? fitting++ < MOST_STARTS
+               : step < best && is_near(run, index) && lacking++ < MOST_STARTS)
       g_array_append_val(starts, index);
   }
   return starts;
@@ -344,32 +401,80 @@ best_tried(const Run *run)
   return best;
 }
 
-/* All fine choices with each other around the best, if that is not too much. */
+/* Is a choice worth combining with others: alone, beside the best, it loses little, or would be
+ * faster and nearly fits? */
 static gboolean
-try_combinations(Run *run)
+is_promising(const Run *run, int best, PlanPoint point, PlanAxis axis, int choice)
 {
-  const PlanSpace *space = run->search->space;
-  int best = best_tried(run);
-  if (best < 0)
-    return TRUE;
-  PlanPoint point = tried_at(run, (guint) best)->point;
-  gint64 count = plan_space_fine_size(space, &point);
-  if (count > COMBINATIONS_MOST ||
-      count * plan_space_micro_batches(space, &point) * space->blocks > WORK_MOST)
-    return TRUE;
-  run->stage = "combinations";
+  SimTime step = tried_at(run, (guint) best)->outcome.time.step;
+  point.at[axis] = choice;
+  point = plan_space_normal(run->search->space, point);
+  int index = index_of(run, &point);
+  if (index < 0 || tried_at(run, (guint) index)->outcome.refusal != NULL)
+    return FALSE;
+  SimTime other = tried_at(run, (guint) index)->outcome.time.step;
+  if (fits(run, (guint) index))
+    return (double) other <= LOSES_LITTLE * (double) step;
+  return other < step && is_near(run, (guint) index);
+}
+
+/* The lines through a point along all fine axes. */
+static gboolean
+try_lines(Run *run, const PlanPoint *point)
+{
   g_autoptr(GArray) points = g_array_new(FALSE, FALSE, sizeof(PlanPoint));
+  for (int axis = AXIS_FIRST_FINE; axis < AXIS_COUNT; axis++)
+    add_line(run->search->space, *point, (PlanAxis) axis, points);
+  return try_new(run, points);
+}
+
+/* All points whose fine choices are promising, by axis a list of int. */
+static GArray *
+combine(GArray *const promising[AXIS_COUNT], PlanPoint point, gint64 count)
+{
+  GArray *points = g_array_new(FALSE, FALSE, sizeof(PlanPoint));
   for (gint64 n = 0; n < count; n++) {
     gint64 rest = n;
     for (int axis = AXIS_FIRST_FINE; axis < AXIS_COUNT; axis++) {
       if (point.at[axis] < 0)
         continue;
-      point.at[axis] = (int) (rest % space->choices[axis]->len);
-      rest /= space->choices[axis]->len;
+      point.at[axis] = g_array_index(promising[axis], int, rest % promising[axis]->len);
+      rest /= promising[axis]->len;
     }
     g_array_append_val(points, point);
   }
-  return try_new(run, points);
+  return points;
+}
+
+/* Promising fine choices with each other around the best, if that is not too much. */
+static gboolean
+try_combinations(Run *run)
+{
+  const PlanSpace *space = run->search->space;
+  int best = best_tried(run);
+  gint64 count = 1;
+  run->stage = "combinations";
+  if (best < 0)
+    return TRUE;
+  PlanPoint point = tried_at(run, (guint) best)->point;
+  if (!try_lines(run, &point))
+    return FALSE;
+  GArray *promising[AXIS_COUNT] = {NULL};
+  for (int axis = AXIS_FIRST_FINE; axis < AXIS_COUNT; axis++) {
+    promising[axis] = g_array_new(FALSE, FALSE, sizeof(int));
+    for (int k = 0; k < (int) space->choices[axis]->len && point.at[axis] >= 0; k++)
+      if (k == point.at[axis] || is_promising(run, best, point, (PlanAxis) axis, k))
+        g_array_append_val(promising[axis], k);
+    count *= MAX(promising[axis]->len, 1);
+  }
+  gboolean goes_on = TRUE;
+  if (count * plan_space_micro_batches(space, &point) * space->blocks <= WORK_MOST) {
+    g_autoptr(GArray) points = combine(promising, point, count);
+    goes_on = try_new(run, points);
+  }
+  for (int axis = AXIS_FIRST_FINE; axis < AXIS_COUNT; axis++)
+    g_array_unref(promising[axis]);
+  return goes_on;
 }
 
 /* ---- the answer ---- */
@@ -382,7 +487,7 @@ next_choice(const Run *run)
   int best = best_tried(run);
   if (best < 0 || !fits(run, (guint) best))
     return -1;
-  double as_fast = (double) tried_at(run, (guint) best)->outcome.time.step * AS_FAST;
+  double as_fast = (double) tried_at(run, (guint) best)->outcome.time.step * PLAN_AS_FAST;
   for (guint i = 0; i < run->search->tried->len; i++)
     if (fits(run, i) && (double) tried_at(run, i)->outcome.time.step <= as_fast &&
         tried_at(run, i)->outcome.peak_reserved <
@@ -393,35 +498,46 @@ next_choice(const Run *run)
 
 /* Runs one point under a limit. */
 static Outcome
-try_once(Run *run, const PlanPoint *point, gint64 limit)
+try_once(Run *run, const PlanPoint *point, int steps, gint64 limit)
 {
-  Trial *trials = try_points(run, point, 1, MAX(run->options->steps, FINAL_STEPS), limit);
+  Trial *trials = try_points(run, point, 1, steps, limit);
   Outcome outcome = trials[0].outcome;
   g_free(trials);
   return outcome;
+}
+
+/* Does a step more take as long? */
+static gboolean
+is_steady(const Outcome *outcome, const Outcome *longer)
+{
+  double step = (double) outcome->time.step;
+  return ABS((double) longer->time.step - step) <= (PLAN_AS_FAST - 1) * step;
 }
 
 static gboolean
 choose(Run *run)
 {
   PlanSearch *search = run->search;
+  int steps = MAX(run->options->steps, SEARCH_STEPS);
   gint64 limit = search->capacity == G_MAXINT64 ? 0 : search->capacity - search->headroom;
   run->stage = "the best, longer";
   for (int rejected = 0; rejected < MOST_REJECTED && !run->stopped; rejected++) {
     int choice = next_choice(run);
     if (choice < 0)
       break;
-    Outcome tight = try_once(run, &tried_at(run, (guint) choice)->point, limit);
-    gboolean holds = tight.refusal == NULL && tight.verdict == VERDICT_FITS;
-    if (!holds) {
+    const PlanPoint *point = &tried_at(run, (guint) choice)->point;
+    Outcome longer = try_once(run, point, steps + 1, limit);
+    gboolean holds = longer.refusal == NULL && longer.verdict == VERDICT_FITS;
+    if (holds) {
+      search->chosen = choice;
+      search->outcome = try_once(run, point, steps, run->base->memory_limit);
+      search->is_steady = is_steady(&search->outcome, &longer);
+    } else {
       tried_at(run, (guint) choice)->is_left_out = TRUE;
-      outcome_clear(&tight);
-      continue;
     }
-    outcome_clear(&tight);
-    search->chosen = choice;
-    search->outcome = try_once(run, &tried_at(run, (guint) choice)->point, run->base->memory_limit);
-    break;
+    outcome_clear(&longer);
+    if (holds)
+      break;
   }
   return !run->stopped;
 }
@@ -450,7 +566,7 @@ list_alternatives(Run *run)
       g_array_append_val(points, tried_at(run, (guint) best)->point);
     }
   Trial *trials = try_points(run, (const PlanPoint *) (const void *) points->data, points->len,
-                             MAX(run->options->steps, FINAL_STEPS), UNLIMITED);
+                             MAX(run->options->steps, SEARCH_STEPS), UNLIMITED);
   for (guint i = 0; i < points->len; i++) {
     PlanTried *tried = tried_at(run, g_array_index(search->alternatives, PlanAlternative, i).tried);
     outcome_clear(&tried->outcome);
@@ -471,7 +587,7 @@ check_equivalence(Run *run)
   g_autoptr(Scenario) scenario = scenario_new(&request.inputs, 0, NULL);
   run->search->has_equivalence =
       scenario != NULL &&
-      equivalence_check(scenario, SEARCH_STEPS, &run->search->equivalence, NULL);
+      equivalence_check(scenario, EQUIVALENCE_STEP, &run->search->equivalence, NULL);
 }
 
 /* ---- all ---- */
@@ -481,7 +597,7 @@ static gboolean
 find_capacity(Run *run, GError **error)
 {
   PlanSearch *search = run->search;
-  PlanPoint first = plan_space_normal(search->space, search->space->base);
+  PlanPoint first = search->space->base;
   first.at[AXIS_SHARDING] = MAX(first.at[AXIS_SHARDING], 0);
   first = plan_space_normal(search->space, first);
   for (int s = 0; s < (int) search->space->choices[AXIS_SHARDING]->len && !run->stopped; s++) {
@@ -521,7 +637,8 @@ search_all(Run *run, GError **error)
     search->closest = best_tried(run);
   if (search->chosen >= 0)
     check_equivalence(run);
-  search->combinations = search->size - search->smaller - search->tried->len;
+  search->combinations =
+      MAX(search->size - search->smaller - search->hopeless - search->tried->len, 0);
   return (search->chosen < 0 && search->closest < 0) || list_alternatives(run);
 }
 

@@ -43,7 +43,7 @@ static const AxisInfo axes[AXIS_COUNT] = {
     [AXIS_HEAD] = {"head's group", "fsdp.head", "own root", "\"root\"", "fsdp2", FALSE},
     [AXIS_SYNC] = {"reduces every micro-batch", "accumulation.sync_every_step", "true false",
                    "true", "fsdp2 ddp", TRUE},
-    [AXIS_BUCKET] = {"bucket, MiB", "ddp.bucket_cap_mb", "25 100", "25", "ddp", FALSE},
+    [AXIS_BUCKET] = {"bucket MiB", "ddp.bucket_cap_mb", "25 100", "25", "ddp", FALSE},
 };
 
 const char *
