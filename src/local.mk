@@ -365,7 +365,9 @@ libhighwater_a_SOURCES += \
   src/search/plan_reason.c \
   src/search/plan_search.c src/search/plan_search.h \
   src/search/plan_space.c src/search/plan_space.h \
+  src/search/plan_stages.c src/search/plan_stages.h \
   src/search/plan_text.c src/search/plan_text.h \
+  src/search/plan_trials.c src/search/plan_trials.h \
   src/search/sweep.c src/search/sweep.h \
   src/search/sweep_comparison.c src/search/sweep_comparison.h \
   src/search/sweep_directory.c src/search/sweep_directory.h \
