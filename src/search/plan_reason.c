@@ -77,7 +77,7 @@ char *
 plan_alternative_reason(const PlanSearch *search, const PlanAlternative *alternative)
 {
   const PlanTried *other = plan_search_tried(search, alternative->tried);
-  gint64 lacks = plan_search_lacks(search, &other->outcome);
+  gint64 lacks = plan_search_lacks(search, other);
   GString *reason = g_string_new(NULL);
   if (other->is_left_out) {
     g_string_append(reason, "fits on this rank, but not on all, or only with retries");

@@ -49,13 +49,15 @@ choose(PlanTrials *run)
 {
   PlanSearch *search = run->search;
   int steps = MAX(run->options->steps, PLAN_TRIALS_STEPS);
-  gint64 limit = search->capacity == G_MAXINT64 ? 0 : search->capacity - search->headroom;
   run->stage = "the best, longer";
   for (int rejected = 0; rejected < MOST_REJECTED && !run->stopped; rejected++) {
     int choice = next_choice(run);
     if (choice < 0)
       break;
-    const PlanPoint *point = &plan_trials_at(run, (guint) choice)->point;
+    const PlanTried *tried = plan_trials_at(run, (guint) choice);
+    const PlanPoint *point = &tried->point;
+    gint64 capacity = plan_search_capacity(search, tried);
+    gint64 limit = capacity == G_MAXINT64 ? 0 : capacity - search->headroom;
     Outcome longer = try_once(run, point, steps + 1, limit);
     gboolean holds = longer.refusal == NULL && longer.verdict == VERDICT_FITS;
     if (holds) {
@@ -117,44 +119,60 @@ check_equivalence(PlanTrials *run)
   g_autofree char **assignments = plan_space_assignments(run->search->space, point);
   request.inputs.assignments = assignments;
   g_autoptr(Scenario) scenario = scenario_new(&request.inputs, 0, NULL);
+  if (scenario == NULL)
+    return;
+  run->search->reduce = scenario->plan->precision.reduce;
   run->search->has_equivalence =
-      scenario != NULL &&
       equivalence_check(scenario, EQUIVALENCE_STEP, &run->search->equivalence, NULL);
 }
 
 /* ---- all ---- */
 
-/* What the allocator may take: of a run of the first point under the base's own limit. */
+/* What the allocator may take under each sharding: of a step of its own.  Where that is refused, as
+ * much as under the others. */
 static gboolean
-find_capacity(PlanTrials *run, GError **error)
+find_capacities(PlanTrials *run, GError **error)
 {
   PlanSearch *search = run->search;
-  PlanPoint first = search->space->base;
-  first.at[AXIS_SHARDING] = MAX(first.at[AXIS_SHARDING], 0);
-  first = plan_space_normal(search->space, first);
-  for (int s = 0; s < (int) search->space->choices[AXIS_SHARDING]->len && !run->stopped; s++) {
-    Trial *trials = plan_trials_run(run, &first, 1, 1, run->base->memory_limit);
-    g_autofree char *refusal = g_strdup(trials[0].outcome.refusal);
-    search->capacity = trials[0].outcome.capacity;
-    outcome_clear(&trials[0].outcome);
-    g_free(trials);
-    if (refusal == NULL)
-      break;
-    if (s + 1 == (int) search->space->choices[AXIS_SHARDING]->len)
-      return g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s", refusal), FALSE;
-    first.at[AXIS_SHARDING] = s;
-    first = plan_space_normal(search->space, first);
+  guint count = search->space->shardings->len;
+  g_autofree PlanPoint *points = g_new(PlanPoint, count);
+  run->stage = "memory";
+  for (guint i = 0; i < count; i++) {
+    points[i] = search->space->base;
+    points[i].at[AXIS_SHARDING] = (int) i;
+    points[i] = plan_space_normal(search->space, points[i]);
   }
+  Trial *trials = plan_trials_run(run, points, count, 1, run->base->memory_limit);
+  search->capacities = g_new0(gint64, count);
+  for (guint i = 0; i < count; i++) {
+    search->capacities[i] = trials[i].outcome.capacity;
+    search->capacity = MAX(search->capacity, search->capacities[i]);
+  }
+  if (search->capacity == 0 && !run->stopped)
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s", trials[0].outcome.refusal);
+  for (guint i = 0; i < count; i++) {
+    if (search->capacities[i] == 0)
+      search->capacities[i] = search->capacity;
+    outcome_clear(&trials[i].outcome);
+  }
+  g_free(trials);
+  return search->capacity > 0 && !run->stopped;
+}
+
+static gboolean
+find_headroom(PlanTrials *run, GError **error)
+{
+  PlanSearch *search = run->search;
+  gint64 capacity = search->capacity;
   search->headroom = run->options->headroom;
   if (search->headroom < 0)
-    search->headroom = search->capacity == G_MAXINT64
-                           ? 0
-                           : (gint64) ((double) search->capacity * run->options->headroom_fraction);
-  if (search->headroom < search->capacity)
+    search->headroom =
+        capacity == G_MAXINT64 ? 0 : (gint64) ((double) capacity * run->options->headroom_fraction);
+  if (search->headroom < capacity)
     return TRUE;
+  g_autofree char *there = format_bytes(capacity);
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "plan: --headroom: as much as there is, %" G_GINT64_FORMAT " bytes",
-              search->capacity);
+              "plan: --headroom: leaves nothing of the %s that there are", there);
   return FALSE;
 }
 
@@ -162,8 +180,8 @@ static gboolean
 search_all(PlanTrials *run, GError **error)
 {
   PlanSearch *search = run->search;
-  if (!find_capacity(run, error) || !plan_stages_coarse(run) || !plan_stages_fine(run) ||
-      !plan_stages_combine(run) || !choose(run))
+  if (!find_capacities(run, error) || !find_headroom(run, error) || !plan_stages_coarse(run) ||
+      !plan_stages_fine(run) || !plan_stages_combine(run) || !choose(run))
     return FALSE;
   if (search->chosen < 0)
     search->closest = plan_trials_best(run);
@@ -206,6 +224,7 @@ plan_search_free(PlanSearch *search)
     return;
   g_ptr_array_unref(search->tried);
   g_array_unref(search->alternatives);
+  g_free(search->capacities);
   outcome_clear(&search->outcome);
   if (search->has_equivalence)
     equivalence_report_clear(&search->equivalence);

@@ -31,7 +31,9 @@ typedef struct {
 
 typedef struct {
   const PlanSpace *space;
-  gint64 capacity;      /* of the allocator: its limit, bytes; G_MAXINT64: none */
+  gint64 *capacities;   /* by sharding: the allocator's limit, bytes; G_MAXINT64: none.  They differ
+                           since every communicator takes memory of its own */
+  gint64 capacity;      /* the largest */
   gint64 headroom;      /* of it that must stay free */
   GPtrArray *tried;     /* PlanTried *, in order */
   int chosen;           /* index, or -1: nothing fits */
@@ -47,6 +49,7 @@ typedef struct {
       combinations; /* not tried: fine choices of coarse ones that lost, or not with each other */
   EquivalenceReport equivalence; /* of the chosen one */
   gboolean has_equivalence;
+  DType reduce; /* in which the chosen one reduces gradients */
 } PlanSearch;
 
 typedef struct {
@@ -76,6 +79,8 @@ const PlanTried *plan_search_tried(const PlanSearch *search, guint i);
 #define PLAN_AS_FAST 1.001
 
 /* Bytes that a plan lacks, with the headroom; 0 or less: it fits.  G_MAXINT64: not known. */
-gint64 plan_search_lacks(const PlanSearch *search, const Outcome *outcome);
+gint64 plan_search_lacks(const PlanSearch *search, const PlanTried *tried);
+/* The allocator's limit under a plan. */
+gint64 plan_search_capacity(const PlanSearch *search, const PlanTried *tried);
 
 #endif

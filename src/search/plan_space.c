@@ -6,8 +6,8 @@
 
 #include "base/units.h"
 
-/* Micro-batches that are tried; accumulation.steps that a plan may have. */
-enum { MOST_MICRO_BATCHES = 6, ACCUMULATION_MOST = 1024 };
+/* Micro-batches that a step of a plan may have. */
+enum { ACCUMULATION_MOST = 1024 };
 
 /* ---- choices ---- */
 
@@ -91,22 +91,56 @@ plan_space_is_given(const RunRequest *base, const char *key)
   return FALSE;
 }
 
-/* The base plan's value comes first to what is tried, also where the table does not have it: it
- * stays as the plan says it. */
-static void
-fill_axis(PlanSpace *space, const RunRequest *base, PlanAxis axis, const char *plan)
+static gboolean
+has_axis(PlanAxis axis, const char *strategy)
 {
-  g_autofree char *json = plan_document_value(plan, plan_axes[axis].key);
+  if (plan_axes[axis].strategies == NULL)
+    return TRUE;
+  g_auto(GStrv) names = g_strsplit(plan_axes[axis].strategies, " ", -1);
+  return g_strv_contains((const char *const *) names, strategy);
+}
+
+/* The base plan's value is among those that are tried, and the only one where an assignment gives
+ * it. */
+static void
+fill_axis(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, PlanAxis axis,
+          const char *text)
+{
+  g_autofree char *json =
+      has_axis(axis, plan->strategy) ? plan_document_value(text, plan_axes[axis].key) : NULL;
   g_autofree char *value = without_quotes(json != NULL ? json : plan_axes[axis].fallback);
   space->fixed[axis] = plan_space_is_given(base, plan_axes[axis].key);
   if (!space->fixed[axis])
     add_listed(space, axis);
   int found = find_value(space, axis, value);
   if (found < 0) {
+    g_autofree char *own =
+        json != NULL ? g_strconcat(plan_axes[axis].key, "=", value, NULL) : g_strdup("");
     found = (int) space->choices[axis]->len;
-    plan_space_add_choice(space, axis, json != NULL ? value : "default", "");
+    plan_space_add_choice(space, axis, json != NULL ? value : "default", own);
   }
   space->base.at[axis] = found;
+}
+
+/* A policy is more than its name: the base plan's is said as a whole, unless the name is all. */
+static void
+fill_checkpointing(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, const char *text)
+{
+  const CheckpointSpec *own = &plan->checkpointing;
+  gboolean is_plain = own->policy != CHECKPOINT_EVERY_N && own->policy != CHECKPOINT_FRACTION &&
+                      own->blocks == NULL;
+  if (is_plain) {
+    fill_axis(space, base, plan, AXIS_CHECKPOINTING, text);
+    return;
+  }
+  g_autofree char *json = plan_document_value(text, "activation_checkpointing");
+  g_autofree char *whole = g_strconcat("activation_checkpointing=", json, NULL);
+  g_autofree char *label = checkpoint_spec_text(own);
+  space->fixed[AXIS_CHECKPOINTING] = plan_space_is_given(base, "activation_checkpointing");
+  if (!space->fixed[AXIS_CHECKPOINTING])
+    add_listed(space, AXIS_CHECKPOINTING);
+  space->base.at[AXIS_CHECKPOINTING] = (int) space->choices[AXIS_CHECKPOINTING]->len;
+  plan_space_add_choice(space, AXIS_CHECKPOINTING, label, whole);
 }
 
 /* ---- micro-batches ---- */
@@ -189,9 +223,9 @@ fill(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, GError **er
   if (!fill_micro_batches(space, base, plan, error))
     return FALSE;
   g_autofree char *own = plan_document_short(base->inputs.plan.text, base->inputs.assignments, "");
-  for (int axis = 0; axis < AXIS_COUNT; axis++)
-    if (plan_axes[axis].values != NULL)
-      fill_axis(space, base, (PlanAxis) axis, own);
+  fill_checkpointing(space, base, plan, own);
+  for (int axis = AXIS_FIRST_FINE; axis < AXIS_COUNT; axis++)
+    fill_axis(space, base, plan, (PlanAxis) axis, own);
   return TRUE;
 }
 
@@ -213,6 +247,7 @@ plan_space_new(const RunRequest *base, int ranks, gint64 global_batch, GError **
   const PlanSpec *plan = scenario->plan;
   space->ranks = ranks > 0 ? ranks : plan->shard * plan->replicate;
   space->sequence_length = plan->sequence_length;
+  space->reduce = plan->precision.reduce;
   space->blocks = (int) scenario->network->blocks->len;
   space->shardings = g_array_new(FALSE, TRUE, sizeof(PlanSharding));
   g_array_set_clear_func(space->shardings, sharding_clear);
@@ -257,10 +292,7 @@ plan_space_applies(const PlanSpace *space, const PlanPoint *point, PlanAxis axis
   const PlanAxisInfo *info = &plan_axes[axis];
   if (info->accumulates && plan_space_micro_batches(space, point) == 1)
     return FALSE;
-  if (info->strategies == NULL)
-    return TRUE;
-  g_auto(GStrv) names = g_strsplit(info->strategies, " ", -1);
-  return g_strv_contains((const char *const *) names, sharding_of(space, point)->strategy);
+  return has_axis(axis, sharding_of(space, point)->strategy);
 }
 
 PlanPoint

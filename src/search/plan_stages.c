@@ -128,7 +128,7 @@ compare_indices(gconstpointer a, gconstpointer b, gpointer run)
 static gboolean
 is_near(const PlanTrials *run, guint i)
 {
-  return (double) plan_search_lacks(run->search, &plan_trials_at(run, i)->outcome) <
+  return (double) plan_search_lacks(run->search, plan_trials_at(run, i)) <
          NEAR * (double) run->search->capacity;
 }
 

@@ -56,6 +56,10 @@ print_chosen(const PlanAnswer *a, GString *out)
   equivalence_print(&s->equivalence, FALSE, checked);
   g_string_truncate(checked, strcspn(checked->str, "\n"));
   g_string_append_printf(out, "CHECK   %s\n", checked->str);
+  if (s->reduce != s->space->reduce)
+    g_string_append_printf(out,
+                           "NOTE    gradients are reduced in %s, those of the base plan in %s\n",
+                           dtype_name(s->reduce), dtype_name(s->space->reduce));
 }
 
 static void
@@ -68,13 +72,13 @@ print_nothing(const PlanAnswer *a, GString *out)
   }
   const PlanTried *closest = plan_search_tried(s, (guint) s->closest);
   g_autofree char *what = plan_space_describe(s->space, &closest->point);
-  g_autofree char *lacks = format_bytes(plan_search_lacks(s, &closest->outcome));
+  g_autofree char *lacks = format_bytes(plan_search_lacks(s, closest));
   g_autofree char *reserved = format_bytes(closest->outcome.peak_reserved);
   g_autofree char *needed = format_bytes(closest->outcome.peak_reserved + s->headroom);
   g_string_append_printf(out, "NOTHING FITS\nCLOSEST %s\n", what);
   g_string_append_printf(out, "NEEDS   %s reserved, %s with the headroom: %s more than there is\n",
                          reserved, needed, lacks);
-  if (closest->outcome.peak_reserved <= s->capacity)
+  if (closest->outcome.peak_reserved <= plan_search_capacity(s, closest))
     g_string_append(out, "        it fits with less headroom (--headroom)\n");
   else
     g_string_append(out,

@@ -20,20 +20,27 @@ plan_trials_at(const PlanTrials *run, guint i)
 /* ---- which is better ---- */
 
 gint64
-plan_search_lacks(const PlanSearch *search, const Outcome *outcome)
+plan_search_capacity(const PlanSearch *search, const PlanTried *tried)
 {
-  if (outcome->refusal != NULL || !outcome->time.known)
+  return search->capacities[tried->point.at[AXIS_SHARDING]];
+}
+
+gint64
+plan_search_lacks(const PlanSearch *search, const PlanTried *tried)
+{
+  gint64 capacity = plan_search_capacity(search, tried);
+  if (tried->outcome.refusal != NULL || !tried->outcome.time.known)
     return G_MAXINT64;
-  if (search->capacity == G_MAXINT64)
+  if (capacity == G_MAXINT64)
     return 0;
-  return outcome->peak_reserved + search->headroom - search->capacity;
+  return tried->outcome.peak_reserved + search->headroom - capacity;
 }
 
 gboolean
 plan_trials_fits(const PlanTrials *run, guint i)
 {
   const PlanTried *tried = plan_trials_at(run, i);
-  return !tried->is_left_out && plan_search_lacks(run->search, &tried->outcome) <= 0;
+  return !tried->is_left_out && plan_search_lacks(run->search, tried) <= 0;
 }
 
 int
@@ -42,7 +49,8 @@ plan_trials_compare(const PlanTrials *run, guint a, guint b)
   const Outcome *x = &plan_trials_at(run, a)->outcome, *y = &plan_trials_at(run, b)->outcome;
   if (plan_trials_fits(run, a) != plan_trials_fits(run, b))
     return plan_trials_fits(run, a) ? -1 : 1;
-  gint64 lacks_x = plan_search_lacks(run->search, x), lacks_y = plan_search_lacks(run->search, y);
+  gint64 lacks_x = plan_search_lacks(run->search, plan_trials_at(run, a)),
+         lacks_y = plan_search_lacks(run->search, plan_trials_at(run, b));
   if (plan_trials_fits(run, a) && x->time.step != y->time.step)
     return x->time.step < y->time.step ? -1 : 1;
   if (lacks_x != lacks_y)
