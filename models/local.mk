@@ -12,7 +12,15 @@ dist_network_DATA = \
   models/network/mistral-7b.json \
   models/network/mpt-7b.json \
   models/network/qwen2.5-7b.json \
-  models/network/tiny.json
+  models/network/tiny.json \
+  models/network/worked-case.json
+
+programdir = $(pkgdatadir)/program
+dist_program_DATA = \
+  models/program/spike-no-prefetch.program \
+  models/program/spike-retained.program \
+  models/program/spike-split.program \
+  models/program/spike.program
 
 clusterdir = $(pkgdatadir)/cluster
 dist_cluster_DATA = \
@@ -81,9 +89,18 @@ dist_plan_DATA = \
   models/plan/hsdp.json \
   models/plan/internevo.json \
   models/plan/lora.json \
+  models/plan/worked-case.json \
   models/plan/zero1.json \
   models/plan/zero2.json \
   models/plan/zero3.json
 
 plotsdir = $(pkgdatadir)/plots
-dist_plots_DATA = plots/timeline.gnuplot
+dist_plots_DATA = \
+  plots/collectives.gnuplot \
+  plots/common.gnuplot \
+  plots/groups.gnuplot \
+  plots/lifetimes.gnuplot \
+  plots/strategies.gnuplot \
+  plots/streams.gnuplot \
+  plots/sweep.gnuplot \
+  plots/timeline.gnuplot

@@ -33,8 +33,12 @@ COMMANDS = \
   src/cli/cmd_show.c \
   src/cli/cmd_lower.c \
   src/cli/cmd_estimate.c \
+  src/cli/cmd_explain.c \
   src/cli/cmd_list.c \
+  src/cli/cmd_report.c \
+  src/cli/cmd_compare.c \
   src/cli/cmd_plot.c \
+  src/cli/cmd_import.c \
   src/cli/cmd_replay.c \
   src/cli/cmd_plan.c \
   src/cli/cmd_sweep.c \
@@ -66,7 +70,9 @@ libhighwater_a_SOURCES += \
   src/base/json_reader.c src/base/json_reader.h \
   src/base/json_scan.c src/base/json_scan.h \
   src/base/nearest_name.c src/base/nearest_name.h \
+  src/base/number_text.c src/base/number_text.h \
   src/base/output_file.c src/base/output_file.h \
+  src/base/pickle_writer.c src/base/pickle_writer.h \
   src/base/text_table.c src/base/text_table.h \
   src/base/units.c src/base/units.h
 
@@ -91,11 +97,11 @@ libhighwater_a_SOURCES += \
   src/spec/collective_table.c src/spec/collective_table.h \
   src/spec/device_profile.c src/spec/device_profile.h \
   src/spec/dtype.c src/spec/dtype.h \
-  src/spec/failure_spec.c src/spec/failure_spec.h \
   src/spec/fabric.c src/spec/fabric.h \
+  src/spec/failure_spec.c src/spec/failure_spec.h \
+  src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/lora_spec.c src/spec/lora_spec.h \
   src/spec/name_patterns.c src/spec/name_patterns.h \
-  src/spec/fused_attention.c src/spec/fused_attention.h \
   src/spec/network_spec.c src/spec/network_spec.h \
   src/spec/option.c src/spec/option.h \
   src/spec/phase_spec.c src/spec/phase_spec.h \
@@ -111,7 +117,8 @@ libhighwater_a_SOURCES += \
   src/record/recording_check.c \
   src/record/recording_columns.c src/record/recording_columns.h \
   src/record/recording_load.c \
-  src/record/recording_save.c
+  src/record/recording_save.c \
+  src/record/snapshot_names.h
 
 # memory
 libhighwater_a_SOURCES += \
@@ -129,6 +136,7 @@ libhighwater_a_SOURCES += \
   src/memory/caching_allocator.c src/memory/caching_allocator.h \
   src/memory/expandable_segments.c \
   src/memory/free_set.c src/memory/free_set.h \
+  src/memory/segment_map.c src/memory/segment_map.h \
   src/memory/segments.c
 
 # program
@@ -182,8 +190,8 @@ libhighwater_a_SOURCES += \
 # compute
 libhighwater_a_SOURCES += \
   src/compute/kernel_model.c src/compute/kernel_model.h \
-  src/compute/straggler.c src/compute/straggler.h \
-  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h
+  src/compute/kernel_slowdown.c src/compute/kernel_slowdown.h \
+  src/compute/straggler.c src/compute/straggler.h
 
 # collective
 libhighwater_a_SOURCES += \
@@ -200,23 +208,22 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_gradient.c \
   src/strategy/fsdp1_handle.c \
   src/strategy/fsdp1_offload.c \
+  src/strategy/fsdp1_optimizer_state.c \
   src/strategy/fsdp1_private.h \
+  src/strategy/fsdp1_state.c \
   src/strategy/fsdp2_group.c \
+  src/strategy/fsdp2_init.c \
   src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_prefetch.c \
   src/strategy/fsdp2_private.h \
+  src/strategy/fsdp2_state.c \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
-  src/strategy/fsdp1_optimizer_state.c \
-  src/strategy/fsdp1_state.c \
-  src/strategy/fsdp2_init.c \
-  src/strategy/fsdp2_state.c \
-  src/strategy/zero_state.c src/strategy/zero_state.h \
-  src/strategy/state_dict.c src/strategy/state_dict.h \
   src/strategy/range_map.c src/strategy/range_map.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
+  src/strategy/state_dict.c src/strategy/state_dict.h \
   src/strategy/strategy.c src/strategy/strategy.h \
   src/strategy/torch_optimizer.c src/strategy/torch_optimizer.h \
   src/strategy/zero3_expected.c \
@@ -234,10 +241,11 @@ libhighwater_a_SOURCES += \
   src/strategy/zero_gradients.c src/strategy/zero_gradients.h \
   src/strategy/zero_load.c src/strategy/zero_load.h \
   src/strategy/zero_offload.c src/strategy/zero_offload.h \
-  src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_reduce.c src/strategy/zero_reduce.h \
+  src/strategy/zero_redundancy.c src/strategy/zero_redundancy.h \
   src/strategy/zero_scalars.c src/strategy/zero_scalars.h \
   src/strategy/zero_stage12.c src/strategy/zero_stage12.h \
+  src/strategy/zero_state.c src/strategy/zero_state.h \
   src/strategy/zero_step.c
 
 # lower
@@ -247,11 +255,11 @@ libhighwater_a_SOURCES += \
   src/lower/compiled.c \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
-  src/lower/plan_names.c src/lower/plan_names.h \
-  src/lower/reentrant.c \
   src/lower/phase_load.c src/lower/phase_load.h \
   src/lower/phase_save.c src/lower/phase_save.h \
   src/lower/phases.c src/lower/phases.h \
+  src/lower/plan_names.c src/lower/plan_names.h \
+  src/lower/reentrant.c \
   src/lower/step_walk.c src/lower/step_walk.h \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \
@@ -280,32 +288,61 @@ libhighwater_a_SOURCES += \
   src/report/alive_tensors.c src/report/alive_tensors.h \
   src/report/block_activations.c src/report/block_activations.h \
   src/report/block_passes.c src/report/block_passes.h \
+  src/report/chrome_calls.c \
+  src/report/chrome_device.c \
+  src/report/chrome_event.c src/report/chrome_event.h \
+  src/report/chrome_host.c \
+  src/report/chrome_memory.c \
+  src/report/chrome_parts.h \
   src/report/chrome_trace.c src/report/chrome_trace.h \
+  src/report/comparison.c src/report/comparison.h \
+  src/report/comparison_collectives.c \
+  src/report/comparison_json.c \
+  src/report/comparison_kernels.c \
+  src/report/comparison_limit.c src/report/comparison_limit.h \
+  src/report/comparison_memory.c \
+  src/report/comparison_parts.h \
+  src/report/comparison_report.h \
+  src/report/comparison_text.c \
+  src/report/comparison_words.c src/report/comparison_words.h \
   src/report/critical_path.c src/report/critical_path.h \
   src/report/failure.c src/report/failure.h \
   src/report/failure_json.c \
+  src/report/failure_story.c \
   src/report/failure_text.c \
   src/report/gathers.c src/report/gathers.h \
   src/report/gathers_table.c src/report/gathers_table.h \
   src/report/gnuplot.c src/report/gnuplot.h \
   src/report/group_paths.c src/report/group_paths.h \
   src/report/groups_table.c src/report/groups_table.h \
+  src/report/host_places.c src/report/host_places.h \
   src/report/interval_set.c src/report/interval_set.h \
   src/report/lifetimes.c src/report/lifetimes.h \
   src/report/lifetimes_table.c src/report/lifetimes_table.h \
+  src/report/memory_snapshot.c src/report/memory_snapshot.h \
+  src/report/memory_snapshot_frames.c \
+  src/report/memory_snapshot_parts.h \
+  src/report/memory_snapshot_segments.c \
   src/report/memory_table.c src/report/memory_table.h \
   src/report/module_lines.c \
   src/report/network_summary.c src/report/network_summary.h \
   src/report/network_summary_json.c \
   src/report/network_summary_text.c \
+  src/report/numbered_path.c src/report/numbered_path.h \
+  src/report/peak_story.c src/report/peak_story.h \
+  src/report/peak_story_groups.c \
+  src/report/peak_story_json.c \
+  src/report/peak_story_parts.h \
+  src/report/peak_story_print.h \
+  src/report/peak_story_rows.c \
+  src/report/peak_story_text.c \
   src/report/run_directory.c src/report/run_directory.h \
   src/report/run_info.c src/report/run_info.h \
   src/report/run_info_fields.c src/report/run_info_fields.h \
   src/report/run_info_store.c src/report/run_info_store.h \
-  src/report/state_estimate.c src/report/state_estimate.h \
-  src/report/stored_run.c src/report/stored_run.h \
   src/report/run_tables.c src/report/run_tables.h \
   src/report/state_estimate.c src/report/state_estimate.h \
+  src/report/stored_run.c src/report/stored_run.h \
   src/report/stream_clock.c src/report/stream_clock.h \
   src/report/streams_table.c src/report/streams_table.h \
   src/report/summary.c src/report/summary.h \
@@ -319,6 +356,7 @@ libhighwater_a_SOURCES += \
   src/report/summary_text_tables.c \
   src/report/summary_time.c \
   src/report/table_text.c src/report/table_text.h \
+  src/report/timeline_labels.c src/report/timeline_labels.h \
   src/report/timeline_table.c src/report/timeline_table.h
 
 # import
@@ -328,16 +366,36 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_json.c \
   src/import/allocation_trace_link.c \
   src/import/allocation_trace_list.c \
+  src/import/allocation_trace_snapshot.c src/import/allocation_trace_snapshot.h \
   src/import/byte_source.c src/import/byte_source.h \
   src/import/json_pull.c src/import/json_pull.h \
+  src/import/kineto_document.c \
   src/import/kineto_event.c \
+  src/import/kineto_host.c \
   src/import/kineto_internal.h \
   src/import/kineto_link.c \
+  src/import/kineto_phases.c \
+  src/import/kineto_recording.c src/import/kineto_recording.h \
+  src/import/kineto_timeline.c src/import/kineto_timeline.h \
   src/import/kineto_trace.c src/import/kineto_trace.h \
   src/import/nccl_tests_identity.c \
   src/import/nccl_tests_internal.h \
   src/import/nccl_tests_row.c \
   src/import/nccl_tests_table.c src/import/nccl_tests_table.h \
+  src/import/oom_message.c src/import/oom_message.h \
+  src/import/pickle_reader.c src/import/pickle_reader.h \
+  src/import/pickle_reader_internal.h \
+  src/import/pickle_scalars.c \
+  src/import/pickle_stack.c \
+  src/import/snapshot_file.c src/import/snapshot_file.h \
+  src/import/snapshot_file_internal.h \
+  src/import/snapshot_labels.c \
+  src/import/snapshot_places.c src/import/snapshot_places.h \
+  src/import/snapshot_recording.c src/import/snapshot_recording.h \
+  src/import/snapshot_settings.c \
+  src/import/snapshot_sizes.c src/import/snapshot_sizes.h \
+  src/import/snapshot_start.c src/import/snapshot_start.h \
+  src/import/snapshot_tables.c \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
@@ -346,11 +404,13 @@ libhighwater_a_SOURCES += \
 # simulate
 libhighwater_a_SOURCES += \
   src/simulate/prefetch_cost.c src/simulate/prefetch_cost.h \
+  src/simulate/process_memory.c src/simulate/process_memory.h \
+  src/simulate/program_run.c src/simulate/program_run.h \
   src/simulate/run_facts.c src/simulate/run_facts.h \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
-  src/simulate/scenario.c src/simulate/scenario.h \
   src/simulate/run_store.c src/simulate/run_store.h \
+  src/simulate/scenario.c src/simulate/scenario.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h
 
 # search
@@ -359,9 +419,13 @@ libhighwater_a_SOURCES += \
   src/search/equivalence.c src/search/equivalence.h \
   src/search/equivalence_internal.h src/search/equivalence_rank.c \
   src/search/equivalence_text.c \
+  src/search/explanation.c src/search/explanation.h \
   src/search/gradient_flow.c src/search/gradient_flow.h \
   src/search/gradient_memory.c src/search/gradient_memory.h \
   src/search/gradient_sets.c src/search/gradient_sets.h \
+  src/search/headroom.c src/search/headroom.h \
+  src/search/oom_findings.c src/search/oom_findings.h \
+  src/search/oom_search.c src/search/oom_search.h \
   src/search/plan_axes.c \
   src/search/plan_document.c src/search/plan_document.h \
   src/search/plan_json.c \
@@ -373,6 +437,9 @@ libhighwater_a_SOURCES += \
   src/search/plan_stages.c src/search/plan_stages.h \
   src/search/plan_text.c src/search/plan_text.h \
   src/search/plan_trials.c src/search/plan_trials.h \
+  src/search/remedies.c src/search/remedies.h \
+  src/search/remedy_kinds.c src/search/remedy_kinds.h \
+  src/search/remedy_split.c \
   src/search/sweep.c src/search/sweep.h \
   src/search/sweep_comparison.c src/search/sweep_comparison.h \
   src/search/sweep_directory.c src/search/sweep_directory.h \
@@ -390,6 +457,7 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/calibrate/calibration.c src/calibrate/calibration.h \
   src/calibrate/calibration_report.c src/calibrate/calibration_report.h \
+  src/calibrate/collectives_table.c src/calibrate/collectives_table.h \
   src/calibrate/device_probe.h \
   src/calibrate/device_probe_module.c \
   src/calibrate/device_writer.c src/calibrate/device_writer.h \
@@ -443,8 +511,13 @@ libhighwater_a_SOURCES += \
   src/cli/command.c src/cli/command.h \
   src/cli/estimate.c src/cli/estimate.h \
   src/cli/estimate_print.c \
+  src/cli/explain_message.c \
+  src/cli/explain_print.c src/cli/explain_print.h \
+  src/cli/figure_kinds.c src/cli/figure_kinds.h \
   src/cli/interrupts.c src/cli/interrupts.h \
   src/cli/progress_line.c src/cli/progress_line.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \
-  src/cli/run_options.c src/cli/run_options.h
+  src/cli/report_output.c src/cli/report_output.h \
+  src/cli/run_options.c src/cli/run_options.h \
+  src/cli/watching.c src/cli/watching.h

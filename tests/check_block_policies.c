@@ -33,6 +33,8 @@ static const struct {
     {"{'policy': 'full', 'blocks': {'2': 'none'}}", "ffnfff", "full, block 2 none"},
     {"{'policy': 'none', 'blocks': {'3-5': 'full', '0': 'selective_op'}}", "snnfff",
      "none, block 0 selective_op, blocks 3-5 full"},
+    {"{'policy': 'selective_op', 'keep': 'matmul', 'blocks': {'1': 'none'}}", "snssss",
+     "selective_op, keeping matmul, block 1 none"},
     {"{'policy': 'every_n', 'every': 3, 'blocks': {'3-3': 'selective_op', '5': 'full'}}", "fnnsnf",
      "every 3, block 3 selective_op, block 5 full"},
 };
@@ -68,6 +70,8 @@ static const struct {
     {"{'blocks': {'1': 3}}", "'1': a policy is needed: none, full or selective_op"},
     {"{'blocks': {'0-4': 'full', '4': 'none'}}", "block 4 has more than one policy"},
     {"{'policy': 'full', 'blocks': {'0-9': 'none'}, 'every': 3}", "only with policy every_n"},
+    {"{'policy': 'full', 'keep': 'matmul'}", "'activation_checkpointing.keep': has a meaning only"},
+    {"{'policy': 'selective_op', 'keep': 'bmm'}", "not one of alternate_mm, matmul, attention"},
 };
 
 START_TEST(wrong_blocks_are_refused)
@@ -100,29 +104,46 @@ END_TEST
 #define DDP "{'strategy': 'ddp', 'mesh': {'replicate': 8}, " COMMON "}"
 #define ALONE "{'strategy': 'none', " COMMON "}"
 
-/* A mix is a letter a block; peaks are of the three steps, allocated and reserved bytes. */
+/* A mix is a letter a block: none, full, or selective_op keeping what `keep` says; peaks are of the
+ * three steps, allocated and reserved bytes. */
 static const struct {
-  const char *network, *plan, *mix;
+  const char *network, *plan, *mix, *keep;
   gint64 allocated[STEPS], reserved[STEPS];
 } runs[] = {
     {NETWORK("flash"),
      FSDP2,
      "fnsnf",
+     "alternate_mm",
      {143544320, 162520064, 162520064},
      {203423744, 222298112, 222298112}},
     {NETWORK("math"),
      FSDP2,
      "ssfnn",
+     "alternate_mm",
      {172289536, 191265280, 191265280},
      {249561088, 268435456, 268435456}},
     {NETWORK("math"),
      ALONE,
      "nsfns",
+     "alternate_mm",
      {380624896, 427811840, 427811840},
      {383778816, 465567744, 465567744}},
+    {NETWORK("flash"),
+     FSDP2,
+     "ssfns",
+     "matmul",
+     {144359936, 163335680, 163335680},
+     {205520896, 224395264, 224395264}},
+    {NETWORK("math"),
+     FSDP2,
+     "ssfns",
+     "attention",
+     {166915584, 185891328, 185891328},
+     {226492416, 245366784, 245366784}},
     {NETWORK("math"),
      DDP,
      "snfsn",
+     "alternate_mm",
      {455358464, 498078720, 498078720},
      {482344960, 538968064, 538968064}},
 };
@@ -135,11 +156,12 @@ policy_of(char letter)
 
 /* "activation_checkpointing={...}": the blocks that differ from the default say so. */
 static char *
-mixed(const char *mix, char standard)
+mixed(const char *mix, const char *keep, char standard)
 {
   GString *text = g_string_new(NULL);
-  g_string_printf(text, "activation_checkpointing={\"policy\": \"%s\", \"blocks\": {",
-                  policy_of(standard));
+  g_string_printf(text,
+                  "activation_checkpointing={\"policy\": \"%s\", \"keep\": \"%s\", \"blocks\": {",
+                  policy_of(standard), keep);
   const char *comma = "";
   for (int i = 0; mix[i] != '\0'; i++)
     if (mix[i] != standard) {
@@ -153,7 +175,7 @@ mixed(const char *mix, char standard)
 START_TEST(peaks_of_mixed_policies_are_those_of_pytorch_whatever_the_default_is)
 {
   for (const char *standard = "nfs"; *standard != '\0'; standard++) {
-    g_autofree char *assignment = mixed(runs[_i].mix, *standard);
+    g_autofree char *assignment = mixed(runs[_i].mix, runs[_i].keep, *standard);
     const char *const set[] = {assignment, NULL};
     const Simulation simulation = {.network = runs[_i].network, .plan = runs[_i].plan, .set = set};
     g_autoptr(Simulated) s = simulation_execute(&simulation, STEPS, G_MAXINT64);

@@ -493,6 +493,49 @@ START_TEST(a_measured_table_never_falls)
 }
 END_TEST
 
+/* ---- what it takes to begin ---- */
+
+START_TEST(a_ring_begins_with_a_base_and_a_hop_to_each_other_rank)
+{
+  static const gint64 sizes[] = {1, 4096, 1 << 20, 1 << 30};
+  GroupShape eight = group_shape(&cluster, 8, 1);
+  for (guint i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    /* 8 us, and 3 us for each of seven steps; an all-reduce goes around twice. */
+    ck_assert_int_eq(collective_startup(&cluster, COLLECTIVE_ALL_GATHER, eight, sizes[i]), 29000);
+    ck_assert_int_eq(collective_startup(&cluster, COLLECTIVE_REDUCE_SCATTER, eight, sizes[i]),
+                     29000);
+    ck_assert_int_eq(collective_startup(&cluster, COLLECTIVE_ALL_REDUCE, eight, sizes[i]), 50000);
+  }
+}
+END_TEST
+
+START_TEST(a_measured_collective_begins_as_its_smallest_message_takes)
+{
+  g_autoptr(ClusterSpec) spec = with_table("[[1000, 20], [4000, 40], [16000, 100]]");
+  GroupShape shape = group_shape(spec, 16, 1);
+  ck_assert_int_eq(collective_startup(spec, COLLECTIVE_ALL_GATHER, shape, 10), 20000);
+  ck_assert_int_eq(collective_startup(spec, COLLECTIVE_ALL_GATHER, shape, 1 << 30), 20000);
+}
+END_TEST
+
+START_TEST(to_begin_is_part_of_the_duration)
+{
+  CollectiveKind kind = (CollectiveKind) _i;
+  g_autoptr(ClusterSpec) spec = cluster_spec_load("h100-8", NULL);
+  for (guint g = 0; g < G_N_ELEMENTS(groups); g++) {
+    GroupShape shape = group_shape(spec, groups[g].ranks, groups[g].stride);
+    for (gint64 bytes = 1; bytes < (gint64) 1 << 36; bytes *= 8) {
+      SimTime startup = collective_startup(spec, kind, shape, bytes);
+      ck_assert_int_gt(startup, 0);
+      ck_assert_int_le(startup, collective_duration(spec, kind, shape, bytes));
+    }
+  }
+  GroupShape alone = group_shape(spec, 1, 1), eight = group_shape(spec, 8, 1);
+  ck_assert_int_eq(collective_startup(spec, kind, alone, 1 << 20), 0);
+  ck_assert_int_eq(collective_startup(spec, kind, eight, 0), 0);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -525,6 +568,9 @@ test_suite(void)
   tcase_add_test(tcase, every_line_belongs_to_an_algorithm_of_its_name);
   tcase_add_test(tcase, a_measured_table_is_used_as_it_is);
   tcase_add_test(tcase, a_measured_table_never_falls);
+  tcase_add_test(tcase, a_ring_begins_with_a_base_and_a_hop_to_each_other_rank);
+  tcase_add_test(tcase, a_measured_collective_begins_as_its_smallest_message_takes);
+  tcase_add_loop_test(tcase, to_begin_is_part_of_the_duration, 0, COLLECTIVE_KIND_COUNT);
   tcase_add_test(tcase, groups_with_one_rank_a_node_have_a_share_of_its_nics);
   return suite;
 }

@@ -768,6 +768,32 @@ START_TEST(memory_used_on_another_stream_is_free_when_that_stream_has_passed)
   ck_assert_int_eq(event(r, 2)->time, 214);
   ck_assert_uint_eq(event(r, 3)->address, event(r, 0)->address);
   ck_assert_int_eq(event(r, 3)->time, 214);
+  /* It is seen to be free when z is asked for, behind y and its segment. */
+  ck_assert_uint_eq(r->completions->len, 1);
+  const CompletionEvent *done = &g_array_index(r->completions, CompletionEvent, 0);
+  ck_assert_int_eq(done->time, 214);
+  ck_assert_int_eq(done->allocation, 0);
+  ck_assert_int_eq(done->memory_events, 3);
+  ck_assert_int_eq(done->segment_events, 2);
+  ck_assert_int_eq(g_array_index(r->segments, SegmentEvent, 1).memory_events, 2);
+}
+END_TEST
+
+START_TEST(a_free_that_nobody_looks_after_still_waits_at_the_end)
+{
+  ProgramBuilder *b = script();
+  begin_step(b);
+  gint32 x = storage(b, 16 * MIB, CATEGORY_OTHER, "x");
+  gint32 y = storage(b, 16 * MIB, CATEGORY_OTHER, "y");
+  program_builder_alloc(b, x);
+  program_builder_alloc(b, y);
+  program_builder_record_stream(b, y, STREAM_COPY_IN);
+  program_builder_release(b, x); /* no other stream */
+  program_builder_release(b, y);
+  g_autoptr(Recording) r = run_unlimited(b);
+  ck_assert_uint_eq(r->completions->len, 1);
+  ck_assert_int_eq(g_array_index(r->completions, CompletionEvent, 0).time, -1);
+  ck_assert_int_eq(g_array_index(r->completions, CompletionEvent, 0).allocation, 1);
 }
 END_TEST
 
@@ -1064,6 +1090,7 @@ test_suite(void)
         cuda_malloc_waits_for_the_device_and_is_lost_time_from_step_2,
         mapping_an_expandable_segment_waits_for_nothing,
         memory_used_on_another_stream_is_free_when_that_stream_has_passed,
+        a_free_that_nobody_looks_after_still_waits_at_the_end,
         an_event_is_done_only_when_the_host_is_late_enough_to_see_it,
         the_limit_leaves_room_for_what_fits, memory_can_run_out_in_the_construction,
         a_model_that_was_built_elsewhere_knows_no_limit,

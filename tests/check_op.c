@@ -484,15 +484,29 @@ START_TEST(a_fused_cross_entropy_moves_four_bytes_a_logit_forward_and_four_backw
 }
 END_TEST
 
-/* torchtitan's list for selective checkpointing keeps every second mm and all fused attention, and
- * no addmm. */
-START_TEST(selective_checkpointing_keeps_attention_and_every_second_product)
+/* Of four calls in a row of an op, which are kept (x). */
+static const struct {
+  KeptOps keep;
+  const char *attention, *mm, *other_products, *rest;
+} kept_calls[] = {
+    {KEEP_ALTERNATE_MM, "xxxx", "x.x.", "....", "...."},
+    {KEEP_MATMUL, "xxxx", "xxxx", "xxxx", "...."},
+    {KEEP_ATTENTION, "xxxx", "....", "....", "...."},
+};
+
+/* torchtitan's list keeps every second mm and all fused attention, and no addmm. */
+START_TEST(selective_checkpointing_keeps_attention_and_the_products_of_its_list)
 {
   for (int i = 0; i < OP_COUNT; i++) {
-    int expected = i == OP_MM || i == OP_ZERO3_LINEAR                       ? SELECT_ALTERNATE
-                   : i == OP_FLASH_ATTENTION || i == OP_EFFICIENT_ATTENTION ? SELECT_ALL
-                                                                            : SELECT_NONE;
-    ck_assert_int_eq((int) op_info((OpId) i)->selective, expected);
+    const char *expected = i == OP_FLASH_ATTENTION || i == OP_EFFICIENT_ATTENTION
+                               ? kept_calls[_i].attention
+                           : i == OP_MM || i == OP_ZERO3_LINEAR ? kept_calls[_i].mm
+                           : i == OP_ADDMM || i == OP_BMM       ? kept_calls[_i].other_products
+                                                                : kept_calls[_i].rest;
+    int mms = 0;
+    for (int call = 0; call < 4; call++)
+      ck_assert_int_eq(op_is_kept(op_info((OpId) i), kept_calls[_i].keep, &mms),
+                       expected[call] == 'x');
   }
 }
 END_TEST
@@ -515,7 +529,8 @@ test_suite(void)
   tcase_add_test(work, an_op_given_by_numbers_does_twice_the_work_backward);
   tcase_add_test(work, element_wise_kernels_move_each_operand_once);
   tcase_add_test(work, a_fused_cross_entropy_moves_four_bytes_a_logit_forward_and_four_backward);
-  tcase_add_test(work, selective_checkpointing_keeps_attention_and_every_second_product);
+  tcase_add_loop_test(work, selective_checkpointing_keeps_attention_and_the_products_of_its_list, 0,
+                      G_N_ELEMENTS(kept_calls));
   suite_add_tcase(suite, rows);
   suite_add_tcase(suite, sizes);
   suite_add_tcase(suite, work);

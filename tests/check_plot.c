@@ -1,13 +1,13 @@
 /* check_plot.c - RUN folders (whole or not at all) and highwater plot on them, by the program
  * itself: figures of every kind, each refusal.  Not pinned: what a figure looks like. */
 #include "base/output_file.h"
+#include "program_run.h"
 #include "report/run_directory.h"
 #include "report_fixture.h"
 #include "tap_main.h"
 #include <glib/gstdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 /* ---- a folder to work in ---- */
 
@@ -127,45 +127,13 @@ END_TEST
 
 /* ---- figures ---- */
 
-/* What the program did. */
-typedef struct {
-  int status;
-  char *out, *err;
-} Outcome;
-
 static Outcome
 highwater_plot(const char *const *arguments)
 {
-  const char *build = g_getenv("top_builddir");
-  g_autoptr(GPtrArray) argv = g_ptr_array_new_with_free_func(g_free);
-  g_ptr_array_add(argv, g_build_filename(build ? build : ".", "highwater", NULL));
-  g_ptr_array_add(argv, g_strdup("plot"));
-  for (; *arguments; arguments++)
-    g_ptr_array_add(argv, g_strdup(*arguments));
-  g_ptr_array_add(argv, NULL);
-  Outcome outcome = {0};
-  int wait_status;
-  ck_assert(g_spawn_sync(folder, (char **) argv->pdata, NULL, 0, NULL, NULL, &outcome.out,
-                         &outcome.err, &wait_status, NULL));
-  ck_assert(WIFEXITED(wait_status));
-  outcome.status = WEXITSTATUS(wait_status);
-  return outcome;
-}
-
-static void
-outcome_clear(Outcome *outcome)
-{
-  g_free(outcome->out);
-  g_free(outcome->err);
-}
-
-static gboolean
-has_gnuplot(void)
-{
-  g_autofree char *found = g_find_program_in_path(GNUPLOT);
-  if (!found)
-    test_note("no gnuplot here: figures are not drawn");
-  return found != NULL;
+  const char *all[16] = {"plot"};
+  for (guint i = 0; arguments[i]; i++)
+    all[i + 1] = arguments[i];
+  return program_run(folder, all);
 }
 
 static const struct {
@@ -178,7 +146,7 @@ static const struct {
 
 START_TEST(the_suffix_says_how_a_figure_is_drawn)
 {
-  if (!has_gnuplot())
+  if (!program_has_gnuplot())
     return;
   g_autofree char *run = path_of("run");
   ck_assert(write_run(run, NULL));
@@ -200,12 +168,21 @@ END_TEST
 
 START_TEST(a_figure_tells_peak_capacity_phases_and_steps)
 {
-  if (!has_gnuplot())
+  if (!program_has_gnuplot())
     return;
-  static const char *const words[] = {
-      "peak 1.50 GiB", "capacity 1.95 GiB", "two-groups, fsdp2", "reserved",
-      "forward",       "backward",          "optimizer",         "step 1",
-      "step 2",        "activation",        "sharded gradient"};
+  static const char *const words[] = {"peak 1.50 GiB",
+                                      "1.95",
+                                      "two-groups, fsdp2",
+                                      "reserved, at most",
+                                      "forward",
+                                      "backward",
+                                      ">opt<",
+                                      "step 1",
+                                      "step 2",
+                                      "activation",
+                                      "sharded gradient",
+                                      "log_softmax",
+                                      "Largest then"};
   g_autofree char *run = path_of("run");
   g_autofree char *path = path_of("figure.svg");
   ck_assert(write_run(run, NULL));
@@ -224,7 +201,7 @@ END_TEST
 
 START_TEST(a_run_that_ended_in_construction_is_drawn)
 {
-  if (!has_gnuplot())
+  if (!program_has_gnuplot())
     return;
   g_autofree char *run = path_of("run");
   Recording *recording = fixture_recording();
@@ -244,7 +221,7 @@ END_TEST
 
 START_TEST(dumb_draws_in_the_terminal)
 {
-  if (!has_gnuplot())
+  if (!program_has_gnuplot())
     return;
   g_autofree char *run = path_of("run");
   ck_assert(write_run(run, NULL));
@@ -261,7 +238,7 @@ END_TEST
 
 START_TEST(a_title_with_quotes_is_drawn_as_it_is)
 {
-  if (!has_gnuplot())
+  if (!program_has_gnuplot())
     return;
   g_autofree char *run = path_of("it's a run; set output 'x'");
   g_autofree char *path = path_of("figure.svg");
@@ -281,17 +258,34 @@ END_TEST
 /* Each is refused with exit 2 and one line that has this in it; no file appears. */
 static const struct {
   const char *gnuplot; /* NULL: as configured */
-  const char *arguments[6];
+  const char *arguments[8];
   const char *message;
 } refusals[] = {
     {NULL, {"timeline", "run"}, "give a file with -o FILE"},
     {NULL, {"timeline"}, "too few arguments"},
-    {NULL, {"timelime", "run", "-o", "x.png"}, "no figure 'timelime'; there are: timeline"},
+    {NULL,
+     {"timelime", "run", "-o", "x.png"},
+     "no figure 'timelime'; there are: timeline, streams"},
+    {NULL, {"timeline", "run", "run", "-o", "x.png"}, "the figure timeline is of one RUN"},
+    {NULL, {"timeline", "run", "-o", "x.png", "--size", "big"}, "--size big: it is WIDTHxHEIGHT"},
+    {NULL, {"timeline", "run", "-o", "x.png", "--size", "5x5"}, "each 200..8192"},
+    {NULL, {"timeline", "run", "-o", "x.png", "--step", "3"}, "run: no step 3; the run has 2"},
+    {NULL, {"timeline", "run", "-o", "x.png", "--from", "1h"}, "--from 1h: it is a time since"},
+    {NULL,
+     {"timeline", "run", "-o", "x.png", "--to=1", "--step=1"},
+     "give --step, or --from and --to"},
+    {NULL, {"timeline", "run", "-o", "x.png", "--module=a"}, "timeline does not take --module"},
+    {NULL, {"lifetimes", "run", "-o", "x.png"}, "is of one module: --module layers.3"},
+    {NULL, {"lifetimes", "run", "-o", "x.png", "--module=layers.7"}, "or group 'layers.7'"},
+    {NULL, {"sweep", "run", "-o", "x.png"}, "run/results.tsv: No such file"},
+    {NULL,
+     {"groups", "other/timeline.tsv", "-o", "x.png"},
+     "line 1: does not begin with '# highwater-sweep-1: '"},
     {NULL, {"timeline", "run", "-o", "x.gif"}, "x.gif: the suffix of a figure is"},
     {NULL, {"timeline", "run", "--terminal", "gif"}, "no terminal 'gif'"},
     {NULL, {"timeline", "run", "--terminal", "png"}, "--terminal png needs a file"},
-    {NULL, {"timeline", "missing", "-o", "x.png"}, "missing: not a folder written by"},
-    {NULL, {"timeline", "other", "-o", "x.png"}, "timeline.tsv: line 1: does not begin with"},
+    {NULL, {"timeline", "missing", "-o", "x.png"}, "missing: cannot be read: No such file"},
+    {NULL, {"timeline", "other", "-o", "x.png"}, "it has no recording.json"},
     {NULL, {"timeline", "run", "-o", "missing/x.png"}, "missing/x.png: cannot be written"},
     {"/missing/gnuplot", {"timeline", "run", "-o", "x.png"}, "/missing/gnuplot: gnuplot cannot"},
     {"/missing/gnuplot", {"timeline", "run", "--terminal", "dumb"}, "set HIGHWATER_GNUPLOT"},
@@ -338,18 +332,18 @@ END_TEST
 
 START_TEST(what_gnuplot_complains_of_is_passed_on)
 {
-  if (!has_gnuplot())
+  if (!program_has_gnuplot())
     return;
   g_autofree char *run = path_of("run");
-  g_autofree char *table = path_of("run/timeline.tsv");
+  g_autofree char *script = path_of("timeline.gnuplot");
   ck_assert(write_run(run, NULL));
-  ck_assert(g_file_set_contents(table, "# highwater-timeline-1: nothing\n", -1, NULL));
+  ck_assert(g_file_set_contents(script, "plot nothing\n", -1, NULL));
+  g_setenv("HIGHWATER_PLOTS", folder, TRUE);
   Outcome outcome = highwater_plot((const char *const[]){"timeline", "run", "-o", "x.png", NULL});
   ck_assert_int_eq(outcome.status, 2);
-  ck_assert(
-      g_str_has_prefix(outcome.err, "highwater: run/timeline.tsv: cannot be drawn: gnuplot: "));
+  ck_assert(g_str_has_prefix(outcome.err, "highwater: run: cannot be drawn: gnuplot: "));
   ck_assert_ptr_eq(strchr(outcome.err, '\n'), outcome.err + strlen(outcome.err) - 1);
-  ck_assert_uint_eq(count_files(folder), 1);
+  ck_assert_uint_eq(count_files(folder), 2);
   outcome_clear(&outcome);
 }
 END_TEST

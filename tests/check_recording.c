@@ -72,7 +72,10 @@ static const MemoryEvent memory[] = {
      .what = WHAT},
 };
 static const SegmentEvent segments[] = {
-    {.time = 1, .address = 4096, .bytes = 2 << 20, .action = 2, .stream = 1},
+    {.time = 1, .address = 4096, .bytes = 2 << 20, .action = 2, .stream = 1, .memory_events = 1},
+};
+static const CompletionEvent completions[] = {
+    {.time = 12, .allocation = 1, .memory_events = 3, .segment_events = 1},
 };
 static const Range ranges[] = {
     {.start = 3,
@@ -87,6 +90,7 @@ static const Range ranges[] = {
      .peak_allocated = 2048,
      .peak_reserved = 2 << 20},
 };
+static const RangeEvents range_events[] = {{.first = 1, .end = 3}};
 static const StepRecord steps[] = {
     {.index = 1,
      .start = 2,
@@ -115,7 +119,9 @@ full_recording(void)
   g_array_append_vals(r->spans, spans, G_N_ELEMENTS(spans));
   g_array_append_vals(r->memory, memory, G_N_ELEMENTS(memory));
   g_array_append_vals(r->segments, segments, G_N_ELEMENTS(segments));
+  g_array_append_vals(r->completions, completions, G_N_ELEMENTS(completions));
   g_array_append_vals(r->ranges, ranges, G_N_ELEMENTS(ranges));
+  g_array_append_vals(r->range_events, range_events, G_N_ELEMENTS(range_events));
   g_array_append_vals(r->steps, steps, G_N_ELEMENTS(steps));
   g_array_append_vals(r->cached, cached, G_N_ELEMENTS(cached));
   g_array_append_vals(r->peak.live, live, G_N_ELEMENTS(live));
@@ -128,7 +134,8 @@ full_recording(void)
   r->peak.reserved = 2 << 20;
   r->peak.categories[CATEGORY_OTHER] = 2000;
   r->peak.categories[CATEGORY_PARAMETER] = 48;
-  r->out_of_memory = (OutOfMemoryRecord){TRUE, 1, FORWARD, LAYER, WHAT, 11, 12, 13, 14, 15};
+  r->out_of_memory = (OutOfMemoryRecord){
+      TRUE, 1, FORWARD, LAYER, WHAT, 11, 12, 13, 14, 15, CATEGORY_ACTIVATION, 1};
   r->capacity_bytes = 80LL << 30;
   r->outside_allocator_bytes = 21;
   r->construction_allocated = 22;
@@ -187,7 +194,9 @@ START_TEST(what_is_saved_comes_back)
   assert_same_rows(a->spans, b->spans);
   assert_same_rows(a->memory, b->memory);
   assert_same_rows(a->segments, b->segments);
+  assert_same_rows(a->completions, b->completions);
   assert_same_rows(a->ranges, b->ranges);
+  assert_same_rows(a->range_events, b->range_events);
   assert_same_rows(a->steps, b->steps);
   assert_same_rows(a->cached, b->cached);
   assert_same_rows(a->peak.live, b->peak.live);
@@ -265,6 +274,9 @@ static const struct {
     {"[3,12,0,", "[3,12,3,", "key 'ranges': row 1: kind is out of range"},
     {"[3,12,0,", "[3,2,0,", "key 'ranges': row 1 is not in order"},
     {"[3,12,0,1,-1,", "[3,12,0,1,3000000000,", "key 'ranges': row 1: micro_batch is out of range"},
+    {"[1,3]", "[1,4]", "key 'range_events': row 1 is not in order, or beyond the memory events"},
+    {"[1,3]", "[3,2]", "key 'range_events': row 1 is not in order, or beyond the memory events"},
+    {"[1,3]", "[1,2],[2,3]", "key 'range_events': has not one row a range"},
     {"[1,2,4096,", "[1,4,4096,", "key 'segments': row 1: action is out of range"},
     {"[0,0,1000,", "[0,1,1000,", "key 'memory': row 1 is not the next allocation"},
     {"[0,0,1000,", "[0,0,0,", "key 'memory': row 1 frees what was not allocated"},
@@ -467,6 +479,17 @@ START_TEST(a_phase_has_its_own_peak_with_what_was_there_at_its_start)
   ck_assert_int_eq(phases[1].peak_reserved, 1700); /* what is cached stays reserved */
   ck_assert_int_eq(phases[2].peak_allocated, 100);
   ck_assert_int_eq(phases[2].peak_reserved, 1900);
+  /* Events that came while they were open: from the second to the fourth, the sixth and seventh,
+   * none. */
+  const RangeEvents *events =
+      (const RangeEvents *) (gconstpointer) feed->recording->range_events->data;
+  ck_assert_uint_eq(feed->recording->range_events->len, 3);
+  ck_assert_int_eq(events[0].first, 1);
+  ck_assert_int_eq(events[0].end, 4);
+  ck_assert_int_eq(events[1].first, 5);
+  ck_assert_int_eq(events[1].end, 7);
+  ck_assert_int_eq(events[2].first, 9);
+  ck_assert_int_eq(events[2].end, 9);
   const StepRecord *step = &g_array_index(feed->recording->steps, StepRecord, 0);
   ck_assert_int_eq(step->peak_allocated, 900);
   ck_assert_int_eq(step->peak_reserved, 1900);

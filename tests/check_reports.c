@@ -1,12 +1,15 @@
 /* check_reports.c - the model of a report (times and exposure worked out on paper, groups,
  * verdicts), its JSON and its text, and the timeline table.  Not pinned: the text's exact layout
  * beyond tests/data/report*.txt. */
+#include "report/gathers.h"
 #include "report/interval_set.h"
+#include "report/run_tables.h"
 #include "report/summary.h"
 #include "report/summary_json.h"
 #include "report/summary_text.h"
 #include "report/timeline_table.h"
 #include "report_fixture.h"
+#include "table_rows.h"
 #include "tap_main.h"
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -208,6 +211,60 @@ assert_pass(const GroupPass *pass, gint64 compute, gint64 gather, gint64 needed,
     ck_assert_int_eq(pass->ready, US(ready));
   }
 }
+
+static void
+assert_gather(const Gather *gather, guint group, int begun, int needed, int ready)
+{
+  ck_assert_uint_eq(gather->group, group);
+  ck_assert(gather->is_used);
+  ck_assert_int_eq(gather->begun, US(begun));
+  ck_assert_int_eq(gather->needed, US(needed));
+  ck_assert_int_eq(gather->ready, US(ready));
+  ck_assert_int_eq(gather->waited, US(MAX(ready - needed, 0)));
+}
+
+/* Only step 2 gathers: what A, B and D wait for. */
+START_TEST(each_gather_knows_when_it_was_needed_and_ready)
+{
+  g_autoptr(Recording) recording = fixture_recording();
+  g_autoptr(RunInfo) info = fixture_info();
+  g_autoptr(GArray) gathers = gathers_find(recording, info, 0);
+  g_autoptr(GArray) of_first = gathers_find(recording, info, 1);
+  ck_assert_uint_eq(of_first->len, 0);
+  ck_assert_uint_eq(gathers->len, 3);
+  assert_gather(&g_array_index(gathers, Gather, 0), 0, 1950, 2000, 2000);
+  assert_gather(&g_array_index(gathers, Gather, 1), 1, 2050, 2100, 2150);
+  assert_gather(&g_array_index(gathers, Gather, 2), 0, 2400, 2500, 2550);
+  ck_assert_str_eq(g_array_index(gathers, Gather, 0).phase, "forward");
+  ck_assert_str_eq(g_array_index(gathers, Gather, 2).phase, "backward");
+}
+END_TEST
+
+/* The host had not come to the kernel yet: until then the stream did not wait for the gather.  And
+ * what is gathered again before its time is not used by kernels of before. */
+START_TEST(a_gather_is_waited_for_from_when_the_kernel_was_issued)
+{
+  g_autoptr(Recording) recording = fixture_recording();
+  g_autoptr(RunInfo) info = fixture_info();
+  g_array_index(recording->spans, Span, 4).issued = US(2130); /* B */
+  g_array_index(recording->spans, Span, 6).issued = US(2550); /* layers.0 again */
+  g_autoptr(GArray) gathers = gathers_find(recording, info, 2);
+  assert_gather(&g_array_index(gathers, Gather, 1), 1, 2050, 2130, 2150);
+  ck_assert(!g_array_index(gathers, Gather, 2).is_used);
+}
+END_TEST
+
+START_TEST(the_table_of_gathers_has_a_row_for_each)
+{
+  g_autoptr(Recording) recording = fixture_recording();
+  g_autoptr(RunInfo) info = fixture_info();
+  g_autoptr(GString) out = g_string_new(NULL);
+  const RunTable *table = run_table_find("gathers", NULL);
+  ck_assert(run_table_write(table, recording, info, &(TableView){0}, out, NULL));
+  ck_assert_ptr_nonnull(strstr(out->str, "\n2 layers.1 forward 0 NaN 0.002050000 0.002150000 "
+                                         "0.002100000 0.000100000 0.000050000 1048576\n"));
+}
+END_TEST
 
 START_TEST(groups_know_what_they_gather_and_compute)
 {
@@ -674,51 +731,89 @@ START_TEST(a_recording_of_nothing_gives_a_text)
 {
   Report report = report_of(recording_new(), run_info_new());
   g_autofree char *text = text_in(&report, &(TextStyle){.verbose = TRUE});
-  ck_assert_ptr_nonnull(strstr(text, "no step was completed"));
+  ck_assert_ptr_nonnull(strstr(text, "MEMORY  not recorded\n"));
+  ck_assert_ptr_nonnull(strstr(text, "STEP    not recorded\n"));
+  report_clear(&report);
+}
+END_TEST
+
+/* Words of a report that a measured run has no grounds for. */
+static void
+assert_claims_nothing(const char *text)
+{
+  static const char *const claims[] = {
+      "unknown", "0 parameters",         "no plan",      "over 1",      "per rank",
+      "FITS",    "no allocator retries", "construction", "no step was", "nan",
+      "inf"};
+  for (guint i = 0; i < G_N_ELEMENTS(claims); i++)
+    ck_assert_msg(strstr(text, claims[i]) == NULL, "'%s' in:\n%.900s", claims[i], text);
+}
+
+/* As a snapshot of memory leaves it: sizes and names, no steps, phases, modules, or limit. */
+START_TEST(a_recording_of_memory_alone_is_reported_as_that)
+{
+  Recording *recording = fixture_recording();
+  g_array_set_size(recording->spans, 0);
+  g_array_set_size(recording->ranges, 0);
+  g_array_set_size(recording->steps, 0);
+  recording->capacity_bytes = G_MAXINT64;
+  recording->construction_allocated = recording->construction_reserved = 0;
+  recording->peak.step = 0;
+  recording->peak.phase = recording->peak.module = -1;
+  Report report = report_of(recording, run_info_new());
+  g_autofree char *text = text_in(&report, &(TextStyle){.verbose = FALSE});
+  g_autofree char *json = summary_json(report.model);
+  assert_claims_nothing(text);
+  ck_assert_ptr_nonnull(strstr(text, "MEMORY  1.86 GiB reserved\n"));
+  ck_assert_ptr_nonnull(strstr(text, "PEAK    1.50 GiB allocated 2.10 ms after the beginning\n"));
+  ck_assert_ptr_nonnull(strstr(text, "STEP    not recorded\n"));
+  ck_assert_ptr_nonnull(strstr(text, "log_softmax of output"));
+  ck_assert_ptr_nonnull(strstr(json, "\"strategy\":\tnull"));
+  ck_assert_ptr_nonnull(strstr(json, "\"parameters\":\tnull"));
+  report_clear(&report);
+}
+END_TEST
+
+/* As a profiler's trace leaves it: what streams did, and no memory. */
+START_TEST(a_recording_of_time_alone_is_reported_as_that)
+{
+  Recording *recording = fixture_recording();
+  g_array_set_size(recording->memory, 0);
+  g_array_set_size(recording->peak.live, 0);
+  g_array_set_size(recording->ranges, 0);
+  memset(recording->peak.categories, 0, sizeof recording->peak.categories);
+  recording->peak.allocated = recording->peak.reserved = 0;
+  recording->capacity_bytes = G_MAXINT64;
+  recording->construction_allocated = recording->construction_reserved = 0;
+  for (guint i = 0; i < recording->spans->len; i++)
+    g_array_index(recording->spans, Span, i).phase = 0;
+  for (guint i = 0; i < recording->steps->len; i++) {
+    StepRecord *step = &g_array_index(recording->steps, StepRecord, i);
+    step->peak_allocated = step->peak_reserved = step->end_allocated = 0;
+  }
+  Report report = report_of(recording, run_info_new());
+  g_autofree char *text = text_in(&report, &(TextStyle){.verbose = TRUE});
+  g_autofree char *json = summary_json(report.model);
+  assert_claims_nothing(text);
+  ck_assert_ptr_nonnull(strstr(text, "MEMORY  not recorded\n"));
+  ck_assert_ptr_null(strstr(text, "0 B"));
+  ck_assert_ptr_null(strstr(text, "PEAK"));
+  ck_assert_ptr_null(strstr(text, "At the peak"));
+  ck_assert_ptr_nonnull(strstr(text, "STEP    1.00 ms"));
+  ck_assert_ptr_nonnull(strstr(text, "all-gather"));
+  ck_assert_ptr_nonnull(strstr(json, "\"verdict\":\tnull"));
   report_clear(&report);
 }
 END_TEST
 
 /* ---- the timeline ---- */
 
-/* Rows of a block: its lines without comments, split into columns.  Free with g_ptr_array_unref. */
-static GPtrArray *
-rows_of_block(const char *table, const char *name)
-{
-  GPtrArray *rows = g_ptr_array_new_with_free_func((GDestroyNotify) g_strfreev);
-  g_auto(GStrv) blocks = g_strsplit(table, "\n\n\n", -1);
-  g_autofree char *heading = g_strdup_printf("# %s\n", name);
-  for (guint i = 0; blocks[i]; i++) {
-    if (!g_str_has_prefix(blocks[i], heading))
-      continue;
-    g_auto(GStrv) lines = g_strsplit(g_strstrip(blocks[i]), "\n", -1);
-    for (guint l = 0; lines[l]; l++)
-      if (*lines[l] != '#')
-        g_ptr_array_add(rows, g_strsplit(lines[l], " ", -1));
-  }
-  return rows;
-}
-
-static const char *
-cell(const GPtrArray *rows, guint row, guint column)
-{
-  ck_assert_uint_lt(row, rows->len);
-  char **cells = g_ptr_array_index(rows, row);
-  ck_assert_uint_lt(column, g_strv_length(cells));
-  return cells[column];
-}
-
-static gint64
-size(const GPtrArray *rows, guint row, guint column)
-{
-  return g_ascii_strtoll(cell(rows, row, column), NULL, 10);
-}
-
 static GString *
 table_of(const Recording *recording, guint max_changes, gboolean corners)
 {
   GString *table = g_string_new(NULL);
-  timeline_table(recording, &(TimelineStyle){.max_changes = max_changes, .corners = corners}, table);
+  timeline_table(recording, &(TimelineStyle){.max_changes = max_changes, .corners = corners},
+                 table);
   return table;
 }
 
@@ -823,7 +918,7 @@ START_TEST(a_thinned_timeline_keeps_peaks_and_only_true_rows)
   g_autoptr(GPtrArray) few = rows_of_block(few_table->str, "memory");
   ck_assert_uint_eq(all->len, 1000);
   ck_assert_uint_le(few->len, 40);
-  ck_assert_uint_ge(few->len, 20);
+  ck_assert_uint_ge(few->len, 10); /* half of the rows are for waits, and there are none */
   gint64 peaks[2][2] = {{0}};
   for (guint i = 0, next = 0; i < all->len; i++) {
     for (guint c = 0; c < 2; c++)
@@ -840,6 +935,58 @@ START_TEST(a_thinned_timeline_keeps_peaks_and_only_true_rows)
   }
   ck_assert_int_eq(peaks[0][0], peaks[1][0]);
   ck_assert_int_eq(peaks[0][1], peaks[1][1]);
+  recording_free(recording);
+}
+END_TEST
+
+START_TEST(a_thinned_timeline_keeps_what_held_during_a_wait)
+{
+  Recording *recording = long_recording();
+  for (guint i = 500; i < 1000; i++)
+    g_array_index(recording->memory, MemoryEvent, i).time += 1000000;
+  g_autoptr(GString) table = table_of(recording, 40, FALSE);
+  g_autoptr(GPtrArray) rows = rows_of_block(table->str, "memory");
+  guint before = 0;
+  while (before + 1 < rows->len && number(rows, before + 1, 0) < 1e-3)
+    before++;
+  ck_assert_str_eq(cell(rows, before, 0), "0.000000499");
+  ck_assert_int_eq(size(rows, before, 1),
+                   g_array_index(recording->memory, MemoryEvent, 499).allocated_after);
+  recording_free(recording);
+}
+END_TEST
+
+START_TEST(the_timeline_of_a_part_begins_and_ends_with_what_held_there)
+{
+  Recording *recording = fixture_recording();
+  g_autoptr(GString) table = g_string_new(NULL);
+  const TimelineStyle style = {.max_changes = 100, .corners = TRUE, .from = 1650000, .to = 1900000};
+  timeline_table(recording, &style, table);
+  g_autoptr(GPtrArray) rows = rows_of_block(table->str, "memory");
+  ck_assert_str_eq(cell(rows, 0, 0), "0.001650000");
+  ck_assert_int_eq(size(rows, 0, 1), 1200 * MIB);
+  ck_assert_str_eq(cell(rows, rows->len - 1, 0), "0.001900000");
+  ck_assert_int_eq(size(rows, rows->len - 1, 1), 536 * MIB);
+  g_autoptr(GPtrArray) marks = rows_of_block(table->str, "marks");
+  ck_assert_str_eq(cell(marks, 1, 0), "peak");
+  ck_assert_str_eq(cell(marks, 1, 1), "0.001650000");
+  ck_assert_int_eq(size(marks, 1, 2), 1200 * MIB);
+  /* Alive then: parameters, an activation and a temporary, which have no names. */
+  g_autoptr(GPtrArray) alive = rows_of_block(table->str, "alive");
+  ck_assert_uint_eq(alive->len, 3);
+  ck_assert_int_eq(size(alive, 0, 0), 500 * MIB);
+  ck_assert_str_eq(cell(alive, 0, 2), "temporary");
+  recording_free(recording);
+}
+END_TEST
+
+START_TEST(a_block_without_rows_is_left_out)
+{
+  Recording *recording = recording_new();
+  g_autoptr(GString) table = table_of(recording, 100, TRUE);
+  ck_assert_ptr_null(strstr(table->str, "# memory"));
+  ck_assert_ptr_null(strstr(table->str, "# modules"));
+  ck_assert_ptr_nonnull(strstr(table->str, "\n\n\n# phases\n"));
   recording_free(recording);
 }
 END_TEST
@@ -878,6 +1025,9 @@ test_suite(void)
   tcase_add_test(model, the_steps_time_is_compute_and_exposed_communication_and_the_host);
   tcase_add_test(model, the_bound_is_the_largest_share);
   tcase_add_test(model, communication_is_counted_by_communicator_and_collective);
+  tcase_add_test(model, each_gather_knows_when_it_was_needed_and_ready);
+  tcase_add_test(model, a_gather_is_waited_for_from_when_the_kernel_was_issued);
+  tcase_add_test(model, the_table_of_gathers_has_a_row_for_each);
   tcase_add_test(model, groups_know_what_they_gather_and_compute);
   tcase_add_test(model, the_longest_module_path_decides_the_group);
   tcase_add_test(model, without_phases_of_spans_the_hosts_phase_decides);
@@ -900,11 +1050,16 @@ test_suite(void)
   tcase_add_test(text, the_text_tells_out_of_memory_first);
   tcase_add_test(text, ascii_is_ascii_and_colour_adds_only_escapes);
   tcase_add_test(text, a_recording_of_nothing_gives_a_text);
+  tcase_add_test(text, a_recording_of_memory_alone_is_reported_as_that);
+  tcase_add_test(text, a_recording_of_time_alone_is_reported_as_that);
   TCase *timeline = add_case(suite, "timeline");
   tcase_add_test(timeline, the_timeline_has_a_row_a_change_whose_categories_sum_to_allocated);
   tcase_add_test(timeline, phases_steps_and_marks_are_blocks_of_their_own);
   tcase_add_test(timeline, corners_show_what_was_before_each_change);
   tcase_add_test(timeline, a_thinned_timeline_keeps_peaks_and_only_true_rows);
+  tcase_add_test(timeline, a_thinned_timeline_keeps_what_held_during_a_wait);
+  tcase_add_test(timeline, the_timeline_of_a_part_begins_and_ends_with_what_held_there);
+  tcase_add_test(timeline, a_block_without_rows_is_left_out);
   tcase_add_test(timeline, memory_from_before_the_recording_counts_as_other);
   return suite;
 }

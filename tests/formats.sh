@@ -37,6 +37,16 @@ keys <folder/run.json >words
 run run tiny --output folder --set failure.rank=3 --set 'failure.at=step 2 backward 0.4'
 keys <folder/run.json >>words
 knows "a run"
+run run tiny --output other --set batch.micro_batch=2
+run compare folder other --json --max-error 5%
+keys <out >words
+knows "a comparison"
+run sweep tiny --vary mesh.shard=2,4 --output swept
+keys <swept/sweep.json | grep -v shard >words
+keys <swept/results.jsonl | grep -v shard >>words
+run sweep tiny --vary mesh.shard=2,4 --json
+keys <out | grep -v shard >>words
+knows "a sweep"
 run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
 keys <out >words
 knows "a replay"

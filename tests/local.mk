@@ -16,6 +16,7 @@ CHECKS = \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
+  tests/check_compare \
   tests/check_compile \
   tests/check_ddp \
   tests/check_critical_path \
@@ -27,8 +28,11 @@ CHECKS = \
   tests/check_event_queue \
   tests/check_executor \
   tests/check_expandable_segments \
+  tests/check_explain \
+  tests/check_exported_trace \
   tests/check_failure \
   tests/check_families \
+  tests/check_figures \
   tests/check_fit \
   tests/check_free_set \
   tests/check_fsdp1 \
@@ -36,15 +40,19 @@ CHECKS = \
   tests/check_fsdp2 \
   tests/check_fsdp_offload \
   tests/check_host_order \
+  tests/check_kineto_recording \
   tests/check_kineto_trace \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_memory_snapshot \
   tests/check_nccl_tests \
   tests/check_measured \
+  tests/check_oom_message \
   tests/check_op \
   tests/check_output \
   tests/check_phases \
+  tests/check_pickle \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \
@@ -64,10 +72,12 @@ CHECKS = \
   tests/check_step_time \
   tests/check_strategies \
   tests/check_strides \
+  tests/check_sweep \
   tests/check_throughput_timer \
   tests/check_trace_order \
   tests/check_trainable \
   tests/check_units \
+  tests/check_vary \
   tests/check_zero \
   tests/check_zero3
 tests_check_allocator_random_SOURCES = tests/check_allocator_random.c tests/allocator_fixture.c tests/allocator_fixture.h
@@ -77,7 +87,11 @@ tests_check_calibrate_profile_SOURCES = tests/check_calibrate_profile.c tests/st
 tests_check_expandable_segments_SOURCES = tests/check_expandable_segments.c tests/allocator_fixture.c tests/allocator_fixture.h
 tests_check_host_order_SOURCES = tests/check_host_order.c tests/host_order.c tests/host_order.h
 tests_check_chrome_trace_SOURCES = tests/check_chrome_trace.c tests/report_fixture.c tests/report_fixture.h
-tests_check_plot_SOURCES = tests/check_plot.c tests/report_fixture.c tests/report_fixture.h
+tests_check_exported_trace_SOURCES = tests/check_exported_trace.c tests/traced_run.c tests/traced_run.h
+tests_check_kineto_recording_SOURCES = tests/check_kineto_recording.c tests/traced_run.c tests/traced_run.h
+tests_check_figures_SOURCES = tests/check_figures.c tests/program_run.c tests/program_run.h
+tests_check_plot_SOURCES = tests/check_plot.c tests/program_run.c tests/program_run.h tests/report_fixture.c tests/report_fixture.h
+tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
 
@@ -85,15 +99,26 @@ tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c t
 SHELL_TESTS = \
   tests/cli/bad_input.sh \
   tests/cli/calibrate.sh \
+  tests/cli/compare.sh \
   tests/cli/estimate.sh \
+  tests/cli/explain.sh \
+  tests/cli/import_kineto.sh \
   tests/cli/list.sh \
+  tests/cli/memory_snapshot.sh \
   tests/cli/networks.sh \
+  tests/cli/plan.sh \
+  tests/cli/program.sh \
   tests/cli/replay.sh \
+  tests/cli/report.sh \
   tests/cli/run.sh \
   tests/cli/show.sh \
+  tests/cli/sweep.sh \
+  tests/cli/tutorial.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
+  tests/cli/worked_case.sh \
+  tests/documents.sh \
   tests/extend.sh \
   tests/formats.sh \
   tests/layers.sh \
@@ -104,17 +129,21 @@ SHELL_TESTS = \
 TEST_EXTRAS = \
   tests/allocator_fixture.h \
   tests/data \
+  tests/document.sh \
   tests/history.h \
   tests/host_order.h \
   tests/op_cases.h \
   tests/paper_machine.h \
+  tests/perfetto_check.py \
   tests/plan_tables.h \
   tests/program_text.h \
   tests/recorded_config.h \
   tests/recorded_run.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
-  tests/simulation.h
+  tests/simulation.h \
+  tests/snapshot_check.py \
+  tests/table_rows.h
 
 # Fuzz targets: tests/fuzz/fuzz_NAME.c, inputs in tests/fuzz/corpus/NAME.
 FUZZERS = \
@@ -123,23 +152,29 @@ FUZZERS = \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_kineto \
   tests/fuzz/fuzz_measurements \
+  tests/fuzz/fuzz_memory_snapshot \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
+  tests/fuzz/fuzz_oom_message \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording \
-  tests/fuzz/fuzz_run_info
+  tests/fuzz/fuzz_run_info \
+  tests/fuzz/fuzz_sweep
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_kineto_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_memory_snapshot_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_oom_message_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_run_info_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_sweep_LDADD = $(FUZZ_LDADD)
 
 # Published measurements beside predictions, from the reference data; without them skipped.
 SCORES = tests/published/score
@@ -216,6 +251,11 @@ need-check:
 update-golden: all
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) GOLDEN_UPDATE=1 $(SHELL) $(top_srcdir)/tests/golden/run.sh
 
+update-documents: all
+	$(AM_V_at)for script in $(top_srcdir)/tests/documents.sh `grep -l '^document ' $(top_srcdir)/tests/cli/*.sh`; do \
+	  $(AM_TESTS_ENVIRONMENT) DOCUMENT_UPDATE=1 $(SHELL) $$script || exit 1; \
+	done
+
 bench: all $(BENCHMARKS)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
 	$(SHELL) $(top_srcdir)/tests/bench/compare.sh $(top_srcdir)/tests/bench/recorded.txt $(BENCHMARKS)
@@ -251,4 +291,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden bench update-bench score update-score fuzz check-format format
+.PHONY: need-check update-golden update-documents bench update-bench score update-score fuzz check-format format

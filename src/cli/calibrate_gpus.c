@@ -10,6 +10,7 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "calibrate/calibration_report.h"
+#include "calibrate/collectives_table.h"
 #include "calibrate/device_writer.h"
 #include "calibrate/machine_profile.h"
 #include "calibrate/measured_collectives.h"
@@ -209,6 +210,9 @@ give_answer(const Answer *answer, GError **error)
       .when = when,
   };
   if (!write_output(answer, &profile, error))
+    return EXIT_BAD_INPUT;
+  if (answer->request->table &&
+      !collectives_table_write(collectives, answer->request->table, error))
     return EXIT_BAD_INPUT;
   const MeasurementReport report = {answer->measured, constants, left_out, device};
   print_answer(answer, &report, collectives);

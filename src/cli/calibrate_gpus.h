@@ -16,6 +16,7 @@ typedef struct {
   const char *cluster; /* likewise; NULL: the first with that device */
   const char *output;  /* cluster file; may be NULL */
   const char *samples; /* file for all samples; may be NULL */
+  const char *table;   /* file for collectives and their fits; may be NULL */
   const char *budget;  /* "5min", "90s" or seconds; NULL: 5min */
   gboolean json;
 } CalibrateRequest;

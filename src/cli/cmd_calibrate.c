@@ -4,6 +4,7 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "calibrate/calibration_report.h"
+#include "calibrate/collectives_table.h"
 #include "calibrate/measurements_file.h"
 #include "calibrate/profile_writer.h"
 #include "cli/calibrate_gpus.h"
@@ -16,7 +17,7 @@
 
 typedef struct {
   char **from; /* files after --from; further ones are positionals */
-  char *cluster, *output;
+  char *cluster, *output, *table;
   int ranks, nodes;
   gboolean json;
   char *plan, *device, *samples, *budget; /* for GPUs, see CalibrateRequest */
@@ -216,6 +217,8 @@ answer(const CalibrateArguments *arguments, const Inputs *inputs, GError **error
     return EXIT_BAD_INPUT;
   if (arguments->output && !write_profile(arguments, base, collectives, error))
     return EXIT_BAD_INPUT;
+  if (arguments->table && !collectives_table_write(collectives, arguments->table, error))
+    return EXIT_BAD_INPUT;
   g_autofree char *report = arguments->json ? json_report(collectives, inputs->refused)
                                             : calibration_report_text(collectives);
   /* A profile on standard output stands there alone. */
@@ -279,6 +282,7 @@ request_of(const CalibrateArguments *arguments)
       .cluster = arguments->cluster,
       .output = arguments->output,
       .samples = arguments->samples,
+      .table = arguments->table,
       .budget = arguments->budget,
       .json = arguments->json,
   };
@@ -386,20 +390,25 @@ same_file(const char *a, const char *b)
          x.st_ino == y.st_ino;
 }
 
-/* Measurements are not to be lost: neither file that is written is one that is read, or the other.
- */
+/* Measurements are not to be lost: no file that is written is one that is read, or another one. */
 static gboolean
 check_output(const CalibrateArguments *a, char **positionals, GError **error)
 {
-  gboolean same = a->output && a->samples && g_str_equal(a->output, a->samples);
+  const char *const written[] = {a->output, a->samples, a->table};
+  const char *lost = NULL;
+  for (guint i = 0; i < G_N_ELEMENTS(written); i++)
+    for (guint j = 0; j < i; j++)
+      if (written[i] && g_strcmp0(written[i], written[j]) == 0)
+        lost = written[i];
   char **const lists[] = {a->from, a->from ? positionals : NULL};
-  for (gsize k = 0; k < G_N_ELEMENTS(lists) && a->output; k++)
-    for (char **path = lists[k]; path && *path; path++)
-      same = same || same_file(*path, a->output);
-  if (same)
+  for (guint i = 0; i < G_N_ELEMENTS(written); i++)
+    for (gsize k = 0; k < G_N_ELEMENTS(lists) && written[i]; k++)
+      for (char **path = lists[k]; path && *path; path++)
+        lost = same_file(*path, written[i]) ? written[i] : lost;
+  if (lost)
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-                "calibrate: --output: '%s' holds the measurements: give another file", a->output);
-  return !same;
+                "calibrate: --output: '%s' holds the measurements: give another file", lost);
+  return !lost;
 }
 
 static gboolean
@@ -441,6 +450,8 @@ run(int argc, char **argv, GError **error)
        "Nodes they were on (default: from the table)", "N"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &arguments.output,
        "Write a cluster file that run --cluster takes", "FILE"},
+      {"table", 0, 0, G_OPTION_ARG_FILENAME, &arguments.table,
+       "Write measured collectives and their fits for plot collectives", "FILE"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print JSON", NULL},
       {0},
   };
@@ -461,6 +472,7 @@ run(int argc, char **argv, GError **error)
   g_free(arguments.device);
   g_free(arguments.cluster);
   g_free(arguments.output);
+  g_free(arguments.table);
   return status;
 }
 

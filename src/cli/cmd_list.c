@@ -71,6 +71,22 @@ collect_presets(const char *kind, GPtrArray *items)
   }
 }
 
+/* A Program's first comment. */
+static void
+collect_programs(const char *kind, GPtrArray *items)
+{
+  g_auto(GStrv) names = preset_names(kind);
+  for (guint i = 0; names[i]; i++) {
+    g_autofree char *path = preset_find(kind, names[i], NULL), *text = NULL;
+    const char *comment = NULL;
+    if (path != NULL && g_file_get_contents(path, &text, NULL, NULL))
+      comment = strstr(text, "\n# ");
+    g_autofree char *summary =
+        comment != NULL ? g_strndup(comment + 3, strcspn(comment + 3, "\n")) : g_strdup("");
+    add_item(items, names[i], summary, NULL);
+  }
+}
+
 static void
 collect_families(const char *kind, GPtrArray *items)
 {
@@ -107,6 +123,7 @@ collect_algorithms(const char *kind, GPtrArray *items)
 
 static const ListTable tables[] = {
     {"network", "Networks (highwater run NETWORK)", collect_presets},
+    {"program", "Programs (highwater run PROGRAM)", collect_programs},
     {"plan", "Plans (--plan)", collect_presets},
     {"cluster", "Clusters (--cluster)", collect_presets},
     {"device", "Devices (\"device\" of a cluster)", collect_presets},

@@ -3,7 +3,8 @@
 
 #include "base/units.h"
 #include "cli/registry.h"
-#include "simulate/scenario.h"
+#include "simulate/program_run.h"
+#include "spec/preset.h"
 
 enum { MOST_STEPS = 10000, NOT_GIVEN = G_MININT };
 
@@ -94,16 +95,43 @@ check_options(LowerOptions *o, GError **error)
 static gboolean
 read_inputs(const LowerOptions *o, const char *network, ScenarioInputs *inputs, GError **error)
 {
+  const char *kind = preset_exists("program", network) ? "program" : "network";
   inputs->assignments = o->assignments;
-  return input_text_read("network", network, &inputs->network, error) &&
+  return input_text_read(kind, network, &inputs->network, error) &&
          input_text_read("plan", o->plan != NULL ? o->plan : "fsdp2", &inputs->plan, error) &&
          input_text_read("cluster", o->cluster != NULL ? o->cluster : "h100-8", &inputs->cluster,
                          error);
 }
 
+/* A Program that is there already: every step that it has. */
+static int
+print_present(LowerOptions o, const ScenarioInputs *inputs, GError **error)
+{
+  if (o.plan != NULL || o.assignments != NULL) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
+                "%s: %s: this is a Program, what one rank issues, and has no plan",
+                inputs->network.name, o.plan != NULL ? "--plan" : "--set");
+    return EXIT_BAD_INPUT;
+  }
+  g_autoptr(Program) program = program_read(&inputs->network, error);
+  if (program == NULL)
+    return EXIT_BAD_INPUT;
+  if (o.step > program->steps) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "--step: %d is not in 0..%d", o.step,
+                program->steps);
+    return EXIT_BAD_INPUT;
+  }
+  g_autoptr(GString) out = g_string_new(NULL);
+  print_program(program, &o, out);
+  fwrite(out->str, 1, out->len, stdout);
+  return EXIT_ANSWER_YES;
+}
+
 static int
 lower_and_print(const LowerOptions *o, const ScenarioInputs *inputs, GError **error)
 {
+  if (is_program(&inputs->network))
+    return print_present(*o, inputs, error);
   g_autoptr(Scenario) scenario = scenario_new(inputs, o->rank, error);
   g_autoptr(Lowered) lowered =
       scenario != NULL ? scenario_lower(scenario, o->rank, o->steps, error) : NULL;

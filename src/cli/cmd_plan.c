@@ -5,14 +5,12 @@
 
 #include "base/output_file.h"
 #include "base/units.h"
-#include "cli/interrupts.h"
-#include "cli/progress_line.h"
 #include "cli/registry.h"
 #include "cli/run_options.h"
+#include "cli/watching.h"
 #include "search/plan_text.h"
 #include "spec/preset.h"
 
-#define EXIT_SIGNAL 128
 enum { RANKS_MOST = 1 << 20 };
 
 typedef struct {
@@ -52,39 +50,7 @@ check_options(const Options *options, GError **error)
   return TRUE;
 }
 
-/* "10%" or "4GiB". */
-static gboolean
-read_headroom(const Options *options, PlanSearchOptions *search, GError **error)
-{
-  search->headroom = -1;
-  search->headroom_fraction = PLAN_HEADROOM_FRACTION;
-  if (options->headroom == NULL)
-    return TRUE;
-  char *end;
-  double percent = g_ascii_strtod(options->headroom, &end);
-  if (end != options->headroom && g_str_equal(end, "%")) {
-    search->headroom_fraction = percent / 100;
-    return (percent >= 0 && percent < 100) || refuse(error, "--headroom: is below 100 %");
-  }
-  if (parse_size(options->headroom, &search->headroom, error))
-    return TRUE;
-  g_prefix_error(error, "plan: --headroom: a part of the memory (10%%) or a size is needed: ");
-  return FALSE;
-}
-
 /* ---- while it goes on ---- */
-
-typedef struct {
-  Interrupts interrupts;
-  ProgressLine line;
-} Watching;
-
-static gboolean
-stops(gpointer user)
-{
-  Watching *watching = user;
-  return interrupts_came(&watching->interrupts);
-}
 
 static void
 show_progress(guint done, guint planned, const char *stage, gpointer user)
@@ -129,29 +95,29 @@ print_answer(const Options *options, const PlanAnswer *answer, GError **error)
 static int
 search_and_print(const Options *options, const RunRequest *base, GError **error)
 {
-  Watching watching = {.line = progress_line_begin()};
+  Watching watching = {0};
   PlanSearchOptions how = {.workers = options->jobs,
                            .steps = options->what.steps,
                            .progress = show_progress,
-                           .stops = stops,
+                           .stops = watching_stops,
+                           .headroom = {-1, PLAN_HEADROOM_FRACTION},
                            .user = &watching};
-  if (!read_headroom(options, &how, error))
+  if (!headroom_read("plan", options->headroom, &how.headroom, error))
     return EXIT_BAD_INPUT;
   g_autoptr(PlanSpace) space = plan_space_new(base, options->ranks, options->global_batch, error);
   if (space == NULL)
     return EXIT_BAD_INPUT;
   g_autoptr(GError) reason = NULL;
-  interrupts_hold(&watching.interrupts);
+  watching_begin(&watching);
   g_autoptr(PlanSearch) search = plan_search_new(space, &how, &reason);
-  interrupts_release(&watching.interrupts);
-  progress_line_end(&watching.line);
+  watching_end(&watching);
   if (search == NULL && reason != NULL) {
     g_propagate_error(error, g_steal_pointer(&reason));
     return EXIT_BAD_INPUT;
   }
   if (search == NULL) {
     fputs("highwater: plan: interrupted\n", stderr);
-    return EXIT_SIGNAL + watching.interrupts.signal;
+    return watching_status(&watching);
   }
   g_autofree char *network = preset_name_of(base->inputs.network.name);
   g_autofree char *cluster = preset_name_of(base->inputs.cluster.name);

@@ -1,129 +1,191 @@
-/* cmd_plot.c - highwater plot: figures of a RUN, drawn by gnuplot. */
-#include "base/category.h"
-#include "base/nearest_name.h"
+/* cmd_plot.c - highwater plot: figures of runs, sweeps and measurements, drawn by gnuplot. */
 #include "base/units.h"
+#include "cli/figure_kinds.h"
 #include "cli/registry.h"
-#include "report/gnuplot.h"
-#include "report/run_directory.h"
-#include "report/timeline_table.h"
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A figure reads one file of a RUN. */
+/* The command line. */
 typedef struct {
-  const char *name, *table;
-  const char *first_line;  /* how the table begins; the title follows */
-  char *(*settings)(void); /* for the script; caller frees */
-} FigureKind;
+  char *output, *terminal, *size, *module, *from, *to;
+  int step;
+} Arguments;
 
-/* The names of the table's columns, in words. */
-static char *
-timeline_settings(void)
+static void
+arguments_clear(Arguments *arguments)
 {
-  GString *text = g_string_new("categories = '");
-  for (int i = 0; i < CATEGORY_COUNT; i++) {
-    g_autofree char *name = g_strdelimit(g_strdup(category_name((Category) i)), "_", ' ');
-    g_string_append_printf(text, "\"%s\" ", name);
-  }
-  return g_string_free(g_string_append_c(text, '\''), FALSE);
+  char *const texts[] = {arguments->output, arguments->terminal, arguments->size,
+                         arguments->module, arguments->from,     arguments->to};
+  for (guint i = 0; i < G_N_ELEMENTS(texts); i++)
+    g_free(texts[i]);
 }
 
-static const FigureKind figure_kinds[] = {
-    {"timeline", RUN_TIMELINE, "# " TIMELINE_FORMAT ": ", timeline_settings},
-};
+static gboolean refuse(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
-static const FigureKind *
-find_kind(const char *name, GError **error)
+static gboolean
+refuse(GError **error, const char *format, ...)
 {
-  const char *names[G_N_ELEMENTS(figure_kinds) + 1] = {NULL};
-  for (guint i = 0; i < G_N_ELEMENTS(figure_kinds); i++) {
-    if (g_str_equal(name, figure_kinds[i].name))
-      return &figure_kinds[i];
-    names[i] = figure_kinds[i].name;
-  }
-  g_autofree char *all = g_strjoinv(", ", (char **) (gpointer) names);
-  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "plot: no figure '%s'; there are: %s",
-              name, all);
-  return NULL;
+  va_list values;
+  va_start(values, format);
+  g_autofree char *text = g_strdup_vprintf(format, values);
+  va_end(values);
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE, "plot: %s", text);
+  return FALSE;
 }
 
-/* The title on a table's first line; NULL and error when it is not such a table.  Caller frees. */
-static char *
-read_title(const char *run, const char *table, const FigureKind *kind, GError **error)
+/* ---- how it is drawn ---- */
+
+static gboolean
+choose_terminal(const Arguments *arguments, Figure *figure, GError **error)
 {
-  FILE *file = fopen(table, "r");
-  if (!file) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                "%s: not a folder written by 'highwater run --output': %s: %s", run, kind->table,
-                g_strerror(errno));
-    return NULL;
-  }
-  char line[512];
-  gboolean ok = fgets(line, sizeof line, file) && g_str_has_prefix(line, kind->first_line);
-  fclose(file);
-  if (!ok) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                "%s: line 1: does not begin with '%s'", table, kind->first_line);
-    return NULL;
-  }
-  return g_utf8_make_valid(g_strchomp(line + strlen(kind->first_line)), -1);
+  const char *terminal = arguments->terminal, *output = arguments->output;
+  if (!terminal && !output)
+    return refuse(error, "give a file with -o FILE, or draw here with --terminal dumb");
+  figure->output = output;
+  figure->terminal =
+      terminal ? figure_terminal_find(terminal, error) : figure_terminal_of_file(output, error);
+  if (!figure->terminal)
+    return FALSE;
+  if (!output && !figure->terminal->is_text)
+    return refuse(error, "--terminal %s needs a file: -o FILE", terminal);
+  return TRUE;
+}
+
+/* Sizes that gnuplot draws within seconds. */
+enum { LEAST_PIXELS = 200, MOST_PIXELS = 8192, LEAST_CHARACTERS = 20, MOST_CHARACTERS = 1000 };
+
+static gboolean
+choose_size(const Arguments *arguments, Figure *figure, GError **error)
+{
+  if (!arguments->size)
+    return TRUE;
+  gboolean is_text = figure->terminal->is_text;
+  int least = is_text ? LEAST_CHARACTERS : LEAST_PIXELS;
+  int most = is_text ? MOST_CHARACTERS : MOST_PIXELS;
+  int end = 0;
+  if (sscanf(arguments->size, "%5dx%5d%n", &figure->width, &figure->height, &end) == 2 &&
+      arguments->size[end] == '\0' && MIN(figure->width, figure->height) >= least &&
+      MAX(figure->width, figure->height) <= most)
+    return TRUE;
+  return refuse(error, "--size %s: it is WIDTHxHEIGHT, each %d..%d", arguments->size, least, most);
+}
+
+/* ---- what is drawn ---- */
+
+/* "1.25s", "350ms", "80us"; seconds without a unit. */
+static gboolean
+parse_moment(const char *option, const char *text, SimTime *time, GError **error)
+{
+  static const struct {
+    const char *name;
+    double ns;
+  } units[] = {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
+  char *end;
+  double number = g_ascii_strtod(text, &end);
+  for (guint i = 0; i < G_N_ELEMENTS(units) && end != text; i++)
+    if (g_str_equal(end, units[i].name) && number >= 0 && number * units[i].ns < 9e15) {
+      *time = (SimTime) (number * units[i].ns);
+      return TRUE;
+    }
+  return refuse(error, "--%s %s: it is a time since the run began: 1.25s, 350ms, 80us", option,
+                text);
 }
 
 static gboolean
-draw(const FigureKind *kind, const char *run, const char *output, const char *terminal,
-     GError **error)
+check_options(const FigureKind *kind, const Arguments *arguments, GError **error)
 {
-  Figure figure = {.script = kind->name, .output = output};
-  if (!terminal && !output) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-                "plot: give a file with -o FILE, or draw here with --terminal dumb");
+  const struct {
+    const char *name;
+    gboolean given;
+    guint option;
+  } options[] = {{"step", arguments->step != 0, FIGURE_STEP},
+                 {"from", arguments->from != NULL, FIGURE_TIMES},
+                 {"to", arguments->to != NULL, FIGURE_TIMES},
+                 {"module", arguments->module != NULL, FIGURE_MODULE}};
+  for (guint i = 0; i < G_N_ELEMENTS(options); i++)
+    if (options[i].given && !(kind->options & options[i].option))
+      return refuse(error, "the figure %s does not take --%s", kind->name, options[i].name);
+  if (kind->options & FIGURE_MODULE && !arguments->module)
+    return refuse(error, "the figure %s is of one module: --module layers.3", kind->name);
+  if (arguments->step != 0 && (arguments->from || arguments->to))
+    return refuse(error, "give --step, or --from and --to");
+  if (arguments->step < 0)
+    return refuse(error, "--step %d: steps count from 1", arguments->step);
+  return TRUE;
+}
+
+static gboolean
+choose_view(const Arguments *arguments, TableView *view, GError **error)
+{
+  *view = (TableView){.module = arguments->module, .step = arguments->step};
+  if (arguments->from && !parse_moment("from", arguments->from, &view->from, error))
     return FALSE;
-  }
-  figure.terminal =
-      terminal ? figure_terminal_find(terminal, error) : figure_terminal_of_file(output, error);
-  if (!figure.terminal)
+  if (arguments->to && !parse_moment("to", arguments->to, &view->to, error))
     return FALSE;
-  if (!output && !figure.terminal->is_text) {
-    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-                "plot: --terminal %s needs a file: -o FILE", terminal);
-    return FALSE;
-  }
-  g_autofree char *table = g_build_filename(run, kind->table, NULL);
-  g_autofree char *title = read_title(run, table, kind, error);
-  if (!title)
-    return FALSE;
-  g_autofree char *settings = kind->settings();
-  figure.table = table;
-  figure.title = title;
-  figure.settings = settings;
-  return gnuplot_draw(&figure, error);
+  if (arguments->to && view->to <= view->from)
+    return refuse(error, "--to %s is not after --from", arguments->to);
+  return TRUE;
+}
+
+static gboolean
+draw(const FigureKind *kind, const FigureRequest *request, Figure *figure, GError **error)
+{
+  FigureTables tables;
+  figure_tables_init(&tables);
+  figure->script = kind->name;
+  figure->subject = request->inputs[0];
+  figure->texts = tables.texts;
+  gboolean ok = kind->make(kind, request, &tables, error) && gnuplot_draw(figure, error);
+  figure_tables_clear(&tables);
+  return ok;
+}
+
+static gboolean
+plot_inputs(const FigureKind *kind, char *const *inputs, const Arguments *arguments, GError **error)
+{
+  Figure figure = {0};
+  FigureRequest request = {.inputs = inputs};
+  if (kind->most_inputs == 1 && inputs[1])
+    return refuse(error, "the figure %s is of one %s", kind->name, kind->inputs);
+  return choose_terminal(arguments, &figure, error) && choose_size(arguments, &figure, error) &&
+         check_options(kind, arguments, error) && choose_view(arguments, &request.view, error) &&
+         draw(kind, &request, &figure, error);
 }
 
 static int
 plot(int argc, char **argv, GError **error)
 {
-  g_autofree char *output = NULL;
-  g_autofree char *terminal = NULL;
+  Arguments arguments = {0};
   const GOptionEntry entries[] = {
-      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output,
+      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &arguments.output,
        "Write the figure to FILE; its suffix says how: .png, .svg, .pdf", "FILE"},
-      {"terminal", 0, 0, G_OPTION_ARG_STRING, &terminal,
+      {"terminal", 0, 0, G_OPTION_ARG_STRING, &arguments.terminal,
        "Draw as png, svg, pdf, or dumb: in text, here unless -o is given", "NAME"},
+      {"size", 0, 0, G_OPTION_ARG_STRING, &arguments.size,
+       "Width and height in pixels (default 1200x720), of dumb in characters (79x24)", "WxH"},
+      {"step", 0, 0, G_OPTION_ARG_INT, &arguments.step,
+       "Only that step (timeline, streams, lifetimes)", "N"},
+      {"from", 0, 0, G_OPTION_ARG_STRING, &arguments.from,
+       "Only from that time on: 1.25s, 350ms (timeline, streams)", "TIME"},
+      {"to", 0, 0, G_OPTION_ARG_STRING, &arguments.to, "Only until that time (timeline, streams)",
+       "TIME"},
+      {"module", 0, 0, G_OPTION_ARG_STRING, &arguments.module,
+       "The module or group whose lifetimes are drawn", "M"},
       {.long_name = NULL},
   };
   g_auto(GStrv) positionals = NULL;
-  if (!command_parse(&command_plot, argc, argv, entries, 2, 2, &positionals, error))
-    return EXIT_ANSWER_YES;
-  const FigureKind *kind = find_kind(positionals[0], error);
-  if (kind)
-    draw(kind, positionals[1], output, terminal, error);
+  if (command_parse(&command_plot, argc, argv, entries, 2, -1, &positionals, error)) {
+    const FigureKind *kind = figure_kind_find(positionals[0], error);
+    if (kind)
+      plot_inputs(kind, positionals + 1, &arguments, error);
+  }
+  arguments_clear(&arguments);
   return EXIT_ANSWER_YES;
 }
 
 const Command command_plot = {
     .name = "plot",
-    .arguments = "timeline RUN -o FILE | --terminal dumb",
-    .summary = "Draw a figure of a run, with gnuplot",
+    .arguments = "timeline|streams|lifetimes|strategies|sweep|groups|collectives INPUT... -o FILE",
+    .summary = "Draw a figure, with gnuplot",
     .run = plot,
 };

@@ -2,19 +2,19 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cli/registry.h"
+#include "cli/report_output.h"
 #include "cli/run_options.h"
 #include "report/chrome_trace.h"
+#include "report/memory_snapshot.h"
 #include "report/summary_json.h"
-#include "report/summary_text.h"
 #include "report/timeline_table.h"
 #include "simulate/run_store.h"
 #include <stdio.h>
-#include <unistd.h>
 
 /* The command line as given. */
 typedef struct {
   RunOptions what;
-  char *timeline, *output, *chrome_trace;
+  char *timeline, *output, *chrome_trace, *memory_snapshot;
   gboolean json, verbose;
 } Options;
 
@@ -25,6 +25,7 @@ options_clear(Options *options)
   g_free(options->timeline);
   g_free(options->output);
   g_free(options->chrome_trace);
+  g_free(options->memory_snapshot);
 }
 
 static gboolean
@@ -60,24 +61,20 @@ write_chrome_trace(const Options *options, const RunResult *result, GError **err
   return output_file_write(options->chrome_trace, trace->str, trace->len, error);
 }
 
-/* Colour when a person looks and wants it (https://no-color.org). */
 static gboolean
-wants_colour(void)
+write_memory_snapshot(const Options *options, const RunResult *result, GError **error)
 {
-  const char *terminal = g_getenv("TERM");
-  const char *no_colour = g_getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) && terminal && !g_str_equal(terminal, "dumb") &&
-         !(no_colour && *no_colour);
+  if (!options->memory_snapshot)
+    return TRUE;
+  g_autoptr(GByteArray) pickle = memory_snapshot(result->recording, &result->allocator);
+  return output_file_write(options->memory_snapshot, (const char *) pickle->data, pickle->len,
+                           error);
 }
 
 static void
 print_text(const Options *options, const ReportModel *model)
 {
-  const TextStyle style = {
-      .verbose = options->verbose,
-      .colour = wants_colour(),
-      .ascii = !g_get_charset(NULL),
-  };
+  const TextStyle style = report_style(options->verbose, FALSE);
   g_autoptr(GString) text = g_string_new(NULL);
   summary_text(model, &style, text);
   fputs(text->str, stdout);
@@ -90,6 +87,7 @@ write_reports(const Options *options, const RunRequest *request, const RunResult
 {
   g_autofree char *json = options->json || options->output ? summary_json(model) : NULL;
   if (!write_timeline(options, result, error) || !write_chrome_trace(options, result, error) ||
+      !write_memory_snapshot(options, result, error) ||
       (options->output && !run_store(options->output, request, result, json, error)))
     return FALSE;
   if (options->json)
@@ -131,6 +129,8 @@ run(int argc, char **argv, GError **error)
        "Write the memory timeline as a table", "F"},
       {"chrome-trace", 0, 0, G_OPTION_ARG_FILENAME, &options.chrome_trace,
        "Write a trace for Perfetto and chrome://tracing", "F"},
+      {"memory-snapshot", 0, 0, G_OPTION_ARG_FILENAME, &options.memory_snapshot,
+       "Write a pickle for PyTorch's memory viewer", "F"},
       {"output", 0, 0, G_OPTION_ARG_FILENAME, &options.output, "Keep the run in a folder, for plot",
        "DIR"},
       {"verbose", 0, 0, G_OPTION_ARG_NONE, &options.verbose,
@@ -150,8 +150,8 @@ const Command command_run = {
     .name = "run",
     .arguments =
         "NETWORK [--plan P] [--cluster C] [--set K=V]... [--steps N] [--rank R] [--all-ranks] "
-        "[--memory-limit SIZE] [--json] [--timeline F] [--chrome-trace F] [--output DIR] "
-        "[--verbose]",
+        "[--memory-limit SIZE] [--json] [--timeline F] [--chrome-trace F] "
+        "[--memory-snapshot F] [--output DIR] [--verbose]",
     .summary = "Simulate training steps: do they fit, where is the peak, how long do they take",
     .run = run,
 };

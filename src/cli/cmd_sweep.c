@@ -3,22 +3,20 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "cli/interrupts.h"
-#include "cli/progress_line.h"
 #include "cli/registry.h"
 #include "cli/run_options.h"
+#include "cli/watching.h"
 #include "search/sweep_results.h"
 #include "search/sweep_run.h"
 #include "search/sweep_text.h"
 
-#define EXIT_SIGNAL 128
 /* Most variants whose evidence is kept when nothing is said of it. */
 #define EVIDENCE_MOST 16
 
 typedef struct {
   RunOptions what;
   char **vary;
-  char *output, *evidence;
+  char *output, *evidence, *headroom;
   int jobs;
   gboolean json, csv, hold_global_batch;
 } Options;
@@ -30,6 +28,7 @@ options_clear(Options *options)
   g_strfreev(options->vary);
   g_free(options->output);
   g_free(options->evidence);
+  g_free(options->headroom);
 }
 
 static gboolean
@@ -77,18 +76,6 @@ wants_evidence(const Options *options, const Sweep *sweep)
 
 /* ---- while it goes on ---- */
 
-typedef struct {
-  Interrupts interrupts;
-  ProgressLine line;
-} Watching;
-
-static gboolean
-stops(gpointer user)
-{
-  Watching *watching = user;
-  return interrupts_came(&watching->interrupts);
-}
-
 static void
 show_progress(const SweepProgress *progress, gpointer user)
 {
@@ -106,17 +93,6 @@ show_progress(const SweepProgress *progress, gpointer user)
 
 /* ---- output ---- */
 
-static gboolean
-some_fits(const Sweep *sweep)
-{
-  for (guint i = 0; i < sweep->variants->len; i++) {
-    const SweepVariant *variant = sweep_variant(sweep, i);
-    if (variant->is_done && outcome_fits(&variant->outcome))
-      return TRUE;
-  }
-  return FALSE;
-}
-
 static int
 print_results(const Options *options, const Sweep *sweep)
 {
@@ -128,11 +104,11 @@ print_results(const Options *options, const Sweep *sweep)
   else
     sweep_text(sweep, out);
   fputs(out->str, stdout);
-  return some_fits(sweep) ? EXIT_ANSWER_YES : EXIT_ANSWER_NO;
+  return sweep->fastest >= 0 ? EXIT_ANSWER_YES : EXIT_ANSWER_NO;
 }
 
 static int
-say_interrupted(const Options *options, const Sweep *sweep, int signal)
+say_interrupted(const Options *options, const Sweep *sweep, const Watching *watching)
 {
   guint done = 0;
   for (guint i = 0; i < sweep->variants->len; i++)
@@ -140,7 +116,7 @@ say_interrupted(const Options *options, const Sweep *sweep, int signal)
   fprintf(stderr, "highwater: sweep: interrupted: %u of %u variants are done%s\n", done,
           sweep->variants->len,
           options->output != NULL ? "; the same command goes on from there" : "");
-  return EXIT_SIGNAL + signal;
+  return watching_status(watching);
 }
 
 /* ---- all ---- */
@@ -157,24 +133,22 @@ run_sweep(const Options *options, const SweepRequest *request, GError **error)
     if (directory == NULL)
       return EXIT_BAD_INPUT;
   }
-  Watching watching = {.line = progress_line_begin()};
+  Watching watching = {0};
   const SweepWatch watch = {
       .workers = options->jobs,
       .directory = directory,
       .has_evidence = wants_evidence(options, sweep),
       .progress = show_progress,
-      .stops = stops,
+      .stops = watching_stops,
       .user = &watching,
   };
   gboolean is_complete;
-  interrupts_hold(&watching.interrupts);
+  watching_begin(&watching);
   gboolean is_written = sweep_run(sweep, request, &watch, &is_complete, error);
-  interrupts_release(&watching.interrupts);
-  progress_line_end(&watching.line);
+  watching_end(&watching);
   if (!is_written)
     return EXIT_BAD_INPUT;
-  return is_complete ? print_results(options, sweep)
-                     : say_interrupted(options, sweep, watching.interrupts.signal);
+  return is_complete ? print_results(options, sweep) : say_interrupted(options, sweep, &watching);
 }
 
 static int
@@ -184,9 +158,10 @@ read_and_sweep(const Options *options, const char *network, GError **error)
   int status = EXIT_BAD_INPUT;
   if (check_options(options, error) &&
       run_options_read(&options->what, "sweep", network, &base, error)) {
-    const SweepRequest request = {
+    SweepRequest request = {
         .base = &base, .vary = options->vary, .hold_global_batch = options->hold_global_batch};
-    status = run_sweep(options, &request, error);
+    if (headroom_read("sweep", options->headroom, &request.headroom, error))
+      status = run_sweep(options, &request, error);
   }
   run_request_clear(&base);
   return status;
@@ -201,6 +176,8 @@ run(int argc, char **argv, GError **error)
        "Try each of these values; several keys: all combinations", "K=V,..."},
       {"hold-global-batch", 0, 0, G_OPTION_ARG_NONE, &options.hold_global_batch,
        "Choose accumulation.steps so that all have the plan's tokens a step", NULL},
+      {"headroom", 0, 0, G_OPTION_ARG_STRING, &options.headroom,
+       "What the fastest leaves free: a part of the memory or a size (0)", "10%|4GiB"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "Print a line of JSON for each variant",
        NULL},
       {"csv", 0, 0, G_OPTION_ARG_NONE, &options.csv, "Print CSV", NULL},
@@ -223,8 +200,9 @@ run(int argc, char **argv, GError **error)
 const Command command_sweep = {
     .name = "sweep",
     .arguments =
-        "NETWORK --vary K=V,...  [--vary K=V,...]... [--plan P] [--cluster C] [--set K=V]... "
+        "NETWORK --vary K=V,... [--vary K=V,...]... [--plan P] [--cluster C] [--set K=V]... "
         "[--steps N] [--rank R] [--all-ranks] [--memory-limit SIZE] [--hold-global-batch] "
+        "[--headroom 10%|4GiB] "
         "[--json | --csv] [--output DIR] [--evidence WHICH] [--jobs N]",
     .summary = "Try many variants of a plan: which fit, which is fastest, what each costs",
     .run = run,

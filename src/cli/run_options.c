@@ -3,6 +3,8 @@
 #include "cli/run_options.h"
 
 #include "base/units.h"
+#include "simulate/program_run.h"
+#include "spec/preset.h"
 
 RunOptions
 run_options_default(void)
@@ -79,7 +81,7 @@ check_standard_input(const char *command, const char *const *inputs, guint count
 {
   guint used = 0;
   for (guint i = 0; i < count; i++)
-    used += g_str_equal(inputs[i], "-");
+    used += g_strcmp0(inputs[i], "-") == 0;
   if (used <= 1)
     return TRUE;
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
@@ -87,11 +89,24 @@ check_standard_input(const char *command, const char *const *inputs, guint count
   return FALSE;
 }
 
+/* A Program may stand for a network; it has no plan, and is refused one when it is run. */
+static gboolean
+read_inputs(const char *network, const char *plan, const char *cluster, ScenarioInputs *inputs,
+            GError **error)
+{
+  const char *kind = preset_exists("program", network) ? "program" : "network";
+  if (!input_text_read(kind, network, &inputs->network, error))
+    return FALSE;
+  if (plan == NULL && !is_program(&inputs->network))
+    plan = "fsdp2";
+  return (plan == NULL || input_text_read("plan", plan, &inputs->plan, error)) &&
+         input_text_read("cluster", cluster, &inputs->cluster, error);
+}
+
 gboolean
 run_options_read(const RunOptions *options, const char *command, const char *network,
                  RunRequest *request, GError **error)
 {
-  const char *plan = options->plan ? options->plan : "fsdp2";
   const char *cluster = options->cluster ? options->cluster : "h100-8";
   request->steps = options->steps;
   request->rank = options->rank;
@@ -100,8 +115,7 @@ run_options_read(const RunOptions *options, const char *command, const char *net
   return check_range(command, "--steps", options->steps, 1, RUN_STEPS_MOST, error) &&
          check_range(command, "--rank", options->rank, 0, G_MAXINT, error) &&
          read_memory_limit(command, options->memory_limit, &request->memory_limit, error) &&
-         check_standard_input(command, (const char *const[]){network, plan, cluster}, 3, error) &&
-         input_text_read("network", network, &request->inputs.network, error) &&
-         input_text_read("plan", plan, &request->inputs.plan, error) &&
-         input_text_read("cluster", cluster, &request->inputs.cluster, error);
+         check_standard_input(command, (const char *const[]){network, options->plan, cluster}, 3,
+                              error) &&
+         read_inputs(network, options->plan, cluster, &request->inputs, error);
 }

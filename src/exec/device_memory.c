@@ -90,6 +90,18 @@ segment(gpointer user, SegmentAction action, int stream, guint64 address, gint64
   recorder_segment(memory->recorder, &event);
 }
 
+static void
+free_completed(gpointer user, BlockHandle block)
+{
+  DeviceMemory *memory = user;
+  guint i = 0;
+  while (g_array_index(memory->waiting, StorageBlock, i).block != block)
+    i++;
+  recorder_complete(memory->recorder, g_array_index(memory->waiting, StorageBlock, i).allocation,
+                    memory->host->now);
+  g_array_remove_index(memory->waiting, i);
+}
+
 /* ---- storages ---- */
 
 void
@@ -99,8 +111,10 @@ device_memory_init(DeviceMemory *memory, const AllocatorConfig *config, const De
                         .record_event = record_event,
                         .event_done = event_done,
                         .synchronize_event = synchronize_event,
-                        .segment = segment};
+                        .segment = segment,
+                        .free_completed = free_completed};
   memory->allocator = caching_allocator_new(config, &host);
+  memory->waiting = g_array_new(FALSE, FALSE, sizeof(StorageBlock));
   memory->malloc_ns = device->cuda_malloc_ns;
   memory->free_ns = device->cuda_free_ns;
   guint n = memory->program->storages->len;
@@ -113,11 +127,21 @@ void
 device_memory_clear(DeviceMemory *memory)
 {
   caching_allocator_free(memory->allocator);
+  g_array_unref(memory->waiting);
   g_free(memory->blocks);
 }
 
+void
+device_memory_finish(DeviceMemory *memory)
+{
+  for (guint i = 0; i < memory->waiting->len; i++)
+    recorder_complete(memory->recorder, g_array_index(memory->waiting, StorageBlock, i).allocation,
+                      -1);
+}
+
 static void
-record_failure(DeviceMemory *memory, const Storage *storage, const AllocatorFailure *failure)
+record_failure(DeviceMemory *memory, const Storage *storage, int stream,
+               const AllocatorFailure *failure)
 {
   OutOfMemoryRecord record = {.module = labels_module(memory->labels, storage->module),
                               .what = labels_name(memory->labels, storage->what),
@@ -125,7 +149,9 @@ record_failure(DeviceMemory *memory, const Storage *storage, const AllocatorFail
                               .segment_bytes = failure->segment_bytes,
                               .limit_bytes = failure->limit_bytes,
                               .allocated_bytes = failure->allocated_bytes,
-                              .reserved_bytes = failure->reserved_bytes};
+                              .reserved_bytes = failure->reserved_bytes,
+                              .category = storage->category,
+                              .stream = (guint8) stream};
   recorder_out_of_memory(memory->recorder, &record);
 }
 
@@ -140,7 +166,7 @@ device_memory_allocate(DeviceMemory *memory, const ProgramOp *op)
   AllocatorFailure failure;
   block->block = caching_allocator_malloc(memory->allocator, storage->bytes, op->stream, &failure);
   if (block->block == BLOCK_NONE) {
-    record_failure(memory, storage, &failure);
+    record_failure(memory, storage, op->stream, &failure);
     return FALSE;
   }
   const AllocatorStats *stats = caching_allocator_stats(memory->allocator);
@@ -164,7 +190,8 @@ device_memory_release(DeviceMemory *memory, gint32 storage)
   StorageBlock *block = &memory->blocks[storage];
   if (block->block == BLOCK_NONE)
     return;
-  caching_allocator_release(memory->allocator, block->block);
+  if (!caching_allocator_release(memory->allocator, block->block))
+    g_array_append_val(memory->waiting, *block);
   const AllocatorStats *stats = caching_allocator_stats(memory->allocator);
   recorder_release(memory->recorder, block->allocation, memory->host->now,
                    stats->allocated_bytes.current, stats->reserved_bytes.current);

@@ -25,6 +25,7 @@ typedef struct {
   Recorder *recorder;
   CachingAllocator *allocator;
   StorageBlock *blocks; /* of each storage of the Program */
+  GArray *waiting;      /* StorageBlock: freed, but other streams may still use them; as freed */
   double malloc_ns, free_ns;
 } DeviceMemory;
 
@@ -38,6 +39,9 @@ gboolean device_memory_allocate(DeviceMemory *memory, const ProgramOp *op);
 /* FREE and RECORD_STREAM. */
 void device_memory_release(DeviceMemory *memory, gint32 storage);
 void device_memory_record_stream(DeviceMemory *memory, gint32 storage, StreamId stream);
+
+/* The run is over: the Recording learns which frees still wait. */
+void device_memory_finish(DeviceMemory *memory);
 
 /* Renames storages (Carry). */
 void device_memory_carry(DeviceMemory *memory, const GArray *carries);

@@ -222,6 +222,7 @@ finish(Executor *executor)
     g_array_append_val(executor->recording->cached, bytes);
   }
   span_log_finish(&executor->rank.spans);
+  device_memory_finish(&executor->rank.memory);
   recorder_finish(executor->rank.recorder);
 }
 

@@ -10,7 +10,7 @@ gpu_init(Gpu *gpu, const char *name_suffix)
     g_autofree char *name = g_strconcat(program_stream_name((StreamId) i), name_suffix, NULL);
     gpu->streams[i] = stream_new(gpu->engine, name);
   }
-  gpu->events = g_new0(SyncPoint *, (gsize) gpu->n_events);
+  gpu->events = g_new0(GpuEvent, (gsize) gpu->n_events);
 }
 
 void
@@ -36,24 +36,32 @@ void
 gpu_record(Gpu *gpu, SimTime now, StreamId stream, gint32 event)
 {
   /* A new point each time: who waited for an earlier record may still be in a queue. */
-  gpu->events[event] = sync_point_new(gpu->engine, "event", event);
-  stream_record(gpu->streams[stream], now, gpu->events[event]);
-  progress_record(gpu->progress, stream, gpu->events[event]);
+  SyncPoint *point = sync_point_new(gpu->engine, "event", event);
+  gpu->events[event] = (GpuEvent){point, now, (guint8) stream};
+  stream_record(gpu->streams[stream], now, point);
+  progress_record(gpu->progress, stream, point);
 }
 
-SyncPoint *
+const GpuEvent *
 gpu_event(Gpu *gpu, gint32 event)
 {
-  if (gpu->events[event] == NULL)
-    gpu->events[event] = sync_point_new(gpu->engine, "event", event);
-  return gpu->events[event];
+  if (gpu->events[event].point == NULL)
+    gpu->events[event].point = sync_point_new(gpu->engine, "event", event);
+  return &gpu->events[event];
 }
 
 void
 gpu_wait(Gpu *gpu, SimTime now, StreamId stream, gint32 event)
 {
-  stream_wait(gpu->streams[stream], now, gpu_event(gpu, event));
-  progress_wait(gpu->progress, stream, gpu_event(gpu, event));
+  const GpuEvent *of = gpu_event(gpu, event);
+  const SpanWait wait = {.point = of->point,
+                         .issued = now,
+                         .recorded = of->recorded,
+                         .stream = (guint8) stream,
+                         .source = of->stream};
+  span_log_wait(gpu->spans, &wait);
+  stream_wait(gpu->streams[stream], now, of->point);
+  progress_wait(gpu->progress, stream, of->point);
 }
 
 SyncPoint *
@@ -76,7 +84,7 @@ void
 gpu_carry(Gpu *gpu, const GArray *carries)
 {
   /* All at once: a name may be given away and taken over. */
-  g_autofree SyncPoint **moved = g_new(SyncPoint *, carries->len);
+  g_autofree GpuEvent *moved = g_new(GpuEvent, carries->len);
   for (guint i = 0; i < carries->len; i++)
     moved[i] = gpu->events[g_array_index(carries, Carry, i).from];
   for (guint i = 0; i < carries->len; i++)

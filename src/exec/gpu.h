@@ -8,15 +8,22 @@
 #include "exec/timing.h"
 #include "program/program.h"
 
+/* What a CUDA event was last recorded as. */
+typedef struct {
+  SyncPoint *point; /* NULL: never recorded */
+  SimTime recorded; /* when the host issued it */
+  guint8 stream;    /* StreamId */
+} GpuEvent;
+
 typedef struct {
   Engine *engine;
   SpanLog *spans;
   Progress *progress;
   Stream *streams[STREAM_COUNT];
   const Timing *timing;
-  double slowness;    /* kernels take so many times as long */
-  RateGroup *group;   /* kernels and collectives that slow each other down; NULL: nothing does */
-  SyncPoint **events; /* what each event was last recorded as; NULL: never */
+  double slowness;  /* kernels take so many times as long */
+  RateGroup *group; /* kernels and collectives that slow each other down; NULL: nothing does */
+  GpuEvent *events;
   int n_events;
 } Gpu;
 
@@ -30,9 +37,9 @@ void gpu_launch(Gpu *gpu, SimTime now, const ProgramOp *op);
 /* cudaEventRecord and cudaStreamWaitEvent. */
 void gpu_record(Gpu *gpu, SimTime now, StreamId stream, gint32 event);
 void gpu_wait(Gpu *gpu, SimTime now, StreamId stream, gint32 event);
-/* What the event was last recorded as.  One that was never recorded is a point that never fires, so
- * that waiting for it shows in the engine's report. */
-SyncPoint *gpu_event(Gpu *gpu, gint32 event);
+/* One that was never recorded has a point that never fires, so that waiting for it shows in the
+ * engine's report. */
+const GpuEvent *gpu_event(Gpu *gpu, gint32 event);
 
 /* A point that fires when the stream has done all that was issued so far; of no event. */
 SyncPoint *gpu_mark(Gpu *gpu, SimTime now, StreamId stream);

@@ -41,12 +41,19 @@ run_stream_wait(Rank *rank, const ProgramOp *op)
 }
 
 static gboolean
-wait_for(Rank *rank, SyncPoint *point, const char *call)
+wait_for(Rank *rank, const GpuEvent *event, const char *call)
 {
   SimTime start = rank->host.now;
+  SyncPoint *point = event->point;
   if (!host_thread_wait(&rank->host, &point, 1))
     return FALSE;
   span_log_host(&rank->spans, SPAN_HOST_BLOCKED, call, start, rank->host.now);
+  span_log_host_wait(&rank->spans, &(Wait){.start = start,
+                                           .end = rank->host.now,
+                                           .issued = start,
+                                           .recorded = event->recorded,
+                                           .stream = STREAM_HOST,
+                                           .source = event->stream});
   return TRUE;
 }
 
@@ -62,8 +69,9 @@ run_event_sync(Rank *rank, const ProgramOp *op)
 static gboolean
 run_stream_sync(Rank *rank, const ProgramOp *op)
 {
-  SyncPoint *end = gpu_mark(&rank->gpu, rank->host.now, (StreamId) op->stream);
-  if (wait_for(rank, end, "cudaStreamSynchronize"))
+  const GpuEvent end = {.point = gpu_mark(&rank->gpu, rank->host.now, (StreamId) op->stream),
+                        .stream = op->stream};
+  if (wait_for(rank, &end, "cudaStreamSynchronize"))
     return TRUE;
   rank->waits =
       g_strdup_printf("host waits for stream %s", program_stream_name((StreamId) op->stream));

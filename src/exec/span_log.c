@@ -15,6 +15,8 @@ span_log_init(SpanLog *log)
 {
   log->phases = g_array_new(FALSE, FALSE, sizeof(PhaseMark));
   log->host = g_array_new(FALSE, FALSE, sizeof(Span));
+  log->waits = g_array_new(FALSE, FALSE, sizeof(SpanWait));
+  log->host_waits = g_array_new(FALSE, FALSE, sizeof(Wait));
   log->issued = g_new0(SimTime *, (gsize) log->program->steps + 1);
   log->step_ops = g_new(const ProgramOp *, (gsize) log->program->steps + 1);
   for (int step = 0; step <= log->program->steps; step++) {
@@ -33,6 +35,8 @@ span_log_clear(SpanLog *log)
   g_free(log->step_ops);
   g_array_unref(log->phases);
   g_array_unref(log->host);
+  g_array_unref(log->waits);
+  g_array_unref(log->host_waits);
 }
 
 void
@@ -40,6 +44,7 @@ span_log_begin(SpanLog *log, int step, gboolean keeps)
 {
   log->step = step;
   log->keeps = keeps;
+  log->keeps_waits = keeps && (step == 0 || log->keeps_waits);
   if (!keeps)
     return;
   const OpList *list =
@@ -96,6 +101,7 @@ describe_collective(const SpanLog *log, const ProgramOp *op, Span *span)
   if (collective->name >= 0) /* not the module whose hook issued it, perhaps ahead of time */
     span->module = labels_name(log->labels, collective->name);
   span->communicator = labels_name(log->labels, communicator->name);
+  span->dtype = 1 + recording_string(log->recording, dtype_name((DType) collective->dtype));
   span->bytes = collective->bytes;
   span->arrived = log->arrived[op->stream];
   span->alone = log->timing->collectives[op->a].alone;
@@ -153,6 +159,7 @@ span_log_observe(SpanLog *log, SimTime now, const ProgramOp *op, Work *work)
   work->user = log;
   work->tag = (guint64) log->step << TAG_OP_BITS | index;
   log->issued[log->step][index] = now;
+  log->works[op->stream]++;
   mark_phase(log, work->tag);
 }
 
@@ -175,9 +182,32 @@ span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimT
   g_array_append_val(log->host, span);
 }
 
-/* By end; of those that end together the device's come first. */
 void
-span_log_finish(SpanLog *log)
+span_log_wait(SpanLog *log, const SpanWait *wait)
+{
+  if (!log->keeps_waits || wait->stream == wait->source)
+    return;
+  SpanWait kept = *wait;
+  kept.step = (gint16) log->step;
+  kept.works = log->works[wait->stream];
+  g_array_append_val(log->waits, kept);
+}
+
+void
+span_log_host_wait(SpanLog *log, const Wait *wait)
+{
+  if (!log->keeps_waits || wait->start == wait->end)
+    return;
+  Wait kept = *wait;
+  kept.step = (gint16) log->step;
+  g_array_append_val(log->host_waits, kept);
+}
+
+/* ---- the end ---- */
+
+/* By end; of those that end together the device's come first. */
+static void
+add_host_spans(SpanLog *log)
 {
   GArray *spans = log->recording->spans;
   guint from = spans->len, left = log->host->len;
@@ -192,4 +222,81 @@ span_log_finish(SpanLog *log)
     device_is_last ? from-- : left--;
   }
   g_array_set_size(log->host, 0);
+}
+
+/* How far a stream has come, item by item in order of issue. */
+typedef struct {
+  const Recording *recording;
+  StreamId stream;
+  guint next;   /* the stream's next span is here or behind */
+  guint works;  /* spans of it before */
+  SimTime free; /* when it had done all up to now */
+} StreamWalk;
+
+/* The stream's first `works` works are done.  FALSE when they never were. */
+static gboolean
+pass_works(StreamWalk *walk, guint works)
+{
+  const GArray *spans = walk->recording->spans;
+  for (; walk->works < works && walk->next < spans->len; walk->next++) {
+    const Span *span = &g_array_index(spans, Span, walk->next);
+    if (span->stream != walk->stream)
+      continue;
+    walk->works++;
+    walk->free = MAX(walk->free, span->end);
+  }
+  return walk->works == works;
+}
+
+static void
+add_waits_of(const SpanLog *log, StreamId stream)
+{
+  StreamWalk walk = {.recording = log->recording, .stream = stream};
+  for (guint i = 0; i < log->waits->len; i++) {
+    const SpanWait *wait = &g_array_index(log->waits, SpanWait, i);
+    if (wait->stream != stream)
+      continue;
+    if (!pass_works(&walk, wait->works) || !sync_point_fired(wait->point))
+      return;
+    SimTime start = MAX(walk.free, wait->issued);
+    walk.free = MAX(start, sync_point_time(wait->point));
+    Wait held = {.start = start,
+                 .end = walk.free,
+                 .issued = wait->issued,
+                 .recorded = wait->recorded,
+                 .stream = wait->stream,
+                 .source = wait->source,
+                 .step = wait->step};
+    if (held.end > held.start)
+      g_array_append_val(log->recording->waits, held);
+  }
+}
+
+static int
+compare_waits(gconstpointer a, gconstpointer b)
+{
+  const Wait *x = a, *y = b;
+  if (x->end != y->end)
+    return x->end < y->end ? -1 : 1;
+  if (x->stream != y->stream)
+    return x->stream - y->stream;
+  return x->issued < y->issued ? -1 : x->issued > y->issued;
+}
+
+/* The engine does not tell who waited: it follows from when each item before was done. */
+static void
+add_waits(SpanLog *log)
+{
+  for (int stream = 0; stream < STREAM_COUNT; stream++)
+    add_waits_of(log, (StreamId) stream);
+  g_array_append_vals(log->recording->waits, log->host_waits->data, log->host_waits->len);
+  g_array_sort(log->recording->waits, compare_waits);
+}
+
+void
+span_log_finish(SpanLog *log)
+{
+  if (log->keeps_waits)
+    add_waits(log);
+  add_host_spans(log);
 }

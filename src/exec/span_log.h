@@ -15,6 +15,15 @@ typedef struct {
   int party;
 } Seat;
 
+/* A stream's wait for a point of another, as issued. */
+typedef struct {
+  SyncPoint *point;
+  SimTime issued, recorded; /* as Wait has them */
+  guint8 stream, source;
+  gint16 step;
+  guint works; /* that were issued on the stream before */
+} SpanWait;
+
 typedef struct {
   const Program *program;
   const Timing *timing;
@@ -32,6 +41,10 @@ typedef struct {
   SimTime **issued;              /* of each step whose spans are wanted: by op, when */
   GArray *phases;                /* PhaseMark: where the host's phase changed, in order of issue */
   GArray *host;                  /* Span: the host's, by end */
+  gboolean keeps_waits;          /* they are wanted too: spans are kept from the beginning */
+  guint works[STREAM_COUNT];     /* issued on each stream */
+  GArray *waits;                 /* SpanWait, in order of issue */
+  GArray *host_waits;            /* Wait: the host's, by end */
 } SpanLog;
 
 /* program, timing, labels, engine, recording, recorder, speed and seats are set already; the rest
@@ -50,7 +63,13 @@ void span_log_observe(SpanLog *log, SimTime now, const ProgramOp *op, Work *work
 /* The host was held up in what (a CUDA call) from start to end; nothing if that is no time. */
 void span_log_host(SpanLog *log, SpanKind kind, const char *what, SimTime start, SimTime end);
 
-/* All has run: the host's spans join those of the device in the Recording. */
+/* A stream is told to wait; its step and works are filled in. */
+void span_log_wait(SpanLog *log, const SpanWait *wait);
+/* The host has waited for a stream; the step is filled in.  Nothing if it took no time. */
+void span_log_host_wait(SpanLog *log, const Wait *wait);
+
+/* All has run: the host's spans join those of the device in the Recording, and the waits that held
+ * something up are found. */
 void span_log_finish(SpanLog *log);
 
 #endif

@@ -2,6 +2,8 @@
 #include "import/allocation_trace.h"
 #include "base/units.h"
 #include "import/allocation_trace_internal.h"
+#include "import/allocation_trace_snapshot.h"
+#include "import/pickle_reader.h"
 
 const char *
 trace_action_name(TraceAction action)
@@ -95,17 +97,46 @@ is_json(ByteSource *source)
 }
 
 AllocationTrace *
-allocation_trace_read(ByteSource *source, GError **error)
+allocation_trace_build(const char *name, gboolean (*fill)(TraceBuilder *, gpointer, GError **),
+                       gpointer data, GError **error)
 {
-  g_autoptr(AllocationTrace) trace = trace_new(source->name);
+  g_autoptr(AllocationTrace) trace = trace_new(name);
   g_autoptr(GHashTable) streams = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
   g_autoptr(GHashTable) phases = g_hash_table_new(g_str_hash, g_str_equal);
   TraceBuilder builder = {trace, streams, phases};
-  gboolean ok = is_json(source) ? allocation_trace_read_json(&builder, source, error)
-                                : allocation_trace_read_list(&builder, source, error);
-  if (!ok || !allocation_trace_link(trace, error))
+  if (!fill(&builder, data, error) || !allocation_trace_link(trace, error))
     return NULL;
   return g_steal_pointer(&trace);
+}
+
+static gboolean
+fill_from_text(TraceBuilder *builder, gpointer data, GError **error)
+{
+  ByteSource *source = data;
+  return is_json(source) ? allocation_trace_read_json(builder, source, error)
+                         : allocation_trace_read_list(builder, source, error);
+}
+
+static AllocationTrace *
+read_snapshot(ByteSource *source, GError **error)
+{
+  g_autoptr(SnapshotFile) file = snapshot_file_read(source, -1, error);
+  SnapshotStart start = {0};
+  if (!file)
+    return NULL;
+  AllocationTrace *trace = snapshot_start_find(&start, file, error)
+                               ? allocation_trace_of_snapshot(file, &start, error)
+                               : NULL;
+  snapshot_start_clear(&start);
+  return trace;
+}
+
+AllocationTrace *
+allocation_trace_read(ByteSource *source, GError **error)
+{
+  if (byte_source_peek(source) == PICKLE_FIRST_BYTE)
+    return read_snapshot(source, error);
+  return allocation_trace_build(source->name, fill_from_text, source, error);
 }
 
 AllocationTrace *

@@ -1,9 +1,9 @@
 /* allocation_trace.h - a recorded sequence of allocations and frees, as the allocator can replay
  * it.
  *
- * Two formats are read, gzip or plain (doc/formats.md): the JSON of a PyTorch memory history, with
- * the segments it began with, and a list of lines "alloc ID BYTES [STREAM]", "free ID",
- * "empty_cache". */
+ * Three formats are read, gzip or plain (doc/formats.md): a pickled memory snapshot of PyTorch, the
+ * JSON of a memory history, with the segments it began with, and a list of lines "alloc ID BYTES
+ * [STREAM]", "free ID", "empty_cache". */
 #ifndef HIGHWATER_IMPORT_ALLOCATION_TRACE_H
 #define HIGHWATER_IMPORT_ALLOCATION_TRACE_H
 

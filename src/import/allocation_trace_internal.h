@@ -20,6 +20,11 @@ typedef struct {
 gint32 trace_builder_stream(TraceBuilder *builder, guint64 name);
 gint32 trace_builder_phase(TraceBuilder *builder, const char *name);
 
+/* Makes a trace of what fill puts into it, and links it. */
+AllocationTrace *allocation_trace_build(const char *name,
+                                        gboolean (*fill)(TraceBuilder *, gpointer, GError **),
+                                        gpointer data, GError **error);
+
 /* Readers: the first byte has been looked at, not taken. */
 gboolean allocation_trace_read_json(TraceBuilder *builder, ByteSource *source, GError **error);
 gboolean allocation_trace_read_list(TraceBuilder *builder, ByteSource *source, GError **error);

@@ -10,49 +10,73 @@
 /* Shapes of an op with lists of thousands of parameters are as long as a page. */
 #define SHAPES_SHOWN 160
 
+/* The event's texts, all of them. */
+enum { TEXTS = 14 };
+static void
+texts_of(KinetoEvent *event, GString **texts[TEXTS])
+{
+  KinetoDetails *details = &event->details;
+  GString **all[TEXTS] = {
+      &event->name,       &event->process,         &event->thread,   &event->shapes,
+      &event->types,      &event->collective,      &event->type,     &details->track,
+      &details->group,    &details->group_purpose, &details->module, &details->phase,
+      &details->category, &details->what};
+  memcpy(texts, all, sizeof(all));
+}
+
+static const KinetoDetails no_details = {
+    .device_type = -1,
+    .device = -1,
+    .address = -1,
+    .allocated = -1,
+    .reserved = -1,
+    .requested = -1,
+    .stream = -1,
+    .source = -1,
+    .record = -1,
+    .micro_batch = -1,
+    .flops = -1,
+    .step = -1,
+    .retries = -1,
+    .done = -1,
+    .at = -1,
+    .alone = -1,
+    .arrived = -1,
+};
+
 void
 kineto_event_init(KinetoEvent *event)
 {
-  *event = (KinetoEvent){
-      .name = g_string_new(NULL),
-      .process = g_string_new(NULL),
-      .thread = g_string_new(NULL),
-      .shapes = g_string_new(NULL),
-      .types = g_string_new(NULL),
-      .collective = g_string_new(NULL),
-      .type = g_string_new(NULL),
-  };
+  GString **texts[TEXTS];
+  *event = (KinetoEvent){.details = no_details};
+  texts_of(event, texts);
+  for (guint i = 0; i < TEXTS; i++)
+    *texts[i] = g_string_new(NULL);
 }
 
 void
 kineto_event_clear(KinetoEvent *event)
 {
-  GString *all[] = {event->name,  event->process,    event->thread, event->shapes,
-                    event->types, event->collective, event->type};
-  for (guint i = 0; i < G_N_ELEMENTS(all); i++)
-    g_string_free(all[i], TRUE);
+  GString **texts[TEXTS];
+  texts_of(event, texts);
+  for (guint i = 0; i < TEXTS; i++)
+    g_string_free(*texts[i], TRUE);
 }
 
 static void
 reset(KinetoEvent *event)
 {
-  KinetoEvent empty = {
-      .name = event->name,
-      .process = event->process,
-      .thread = event->thread,
-      .shapes = event->shapes,
-      .types = event->types,
-      .collective = event->collective,
-      .type = event->type,
-      .stride = 1,
-  };
-  *event = empty;
-  GString *all[] = {event->name,  event->process,    event->thread, event->shapes,
-                    event->types, event->collective, event->type};
-  for (guint i = 0; i < G_N_ELEMENTS(all); i++)
-    g_string_truncate(all[i], 0);
+  KinetoEvent empty = {.stride = 1, .details = no_details};
+  GString **old[TEXTS], **fresh[TEXTS];
+  texts_of(event, old);
+  texts_of(&empty, fresh);
+  for (guint i = 0; i < TEXTS; i++) {
+    *fresh[i] = *old[i];
+    g_string_truncate(*fresh[i], 0);
+  }
   for (guint i = 0; i < KINETO_ARGUMENTS; i++)
-    event->arguments[i].dtype = -1;
+    empty.arguments[i].dtype = -1;
+  *event = empty;
 }
 
 int
@@ -270,6 +294,67 @@ read_ranks(JsonPull *pull, KinetoEvent *event)
 
 /* ---- keys ---- */
 
+/* A time like the event's own; what is none leaves it. */
+static gboolean
+read_moment(JsonPull *pull, SimTime *time)
+{
+  int first = json_pull_peek(pull);
+  return first >= '0' && first <= '9' ? read_time(pull, time) : json_pull_skip(pull);
+}
+
+/* *known: FALSE when the key is no detail, and nothing was read. */
+static gboolean
+read_detail(JsonPull *pull, KinetoDetails *details, const char *key, gboolean *known)
+{
+  const struct {
+    const char *key;
+    gint64 *value;
+  } numbers[] = {
+      {"Device Type", &details->device_type},
+      {"Device Id", &details->device},
+      {"Addr", &details->address},
+      {"Total Allocated", &details->allocated},
+      {"Total Reserved", &details->reserved},
+      {"requested", &details->requested},
+      {"stream", &details->stream},
+      {"wait_on_stream", &details->source},
+      {"wait_on_cuda_event_record_corr_id", &details->record},
+      {"micro_batch", &details->micro_batch},
+      {"flops", &details->flops},
+      {"step", &details->step},
+      {"allocator_retries", &details->retries},
+  };
+  const struct {
+    const char *key;
+    SimTime *time;
+  } times[] = {{"done", &details->done},
+               {"at", &details->at},
+               {"alone", &details->alone},
+               {"arrived", &details->arrived}};
+  const struct {
+    const char *key;
+    GString *text;
+  } texts[] = {
+      {"name", details->track},    {"Process Group Name", details->group},
+      {"module", details->module}, {"Process Group Description", details->group_purpose},
+      {"phase", details->phase},   {"category", details->category},
+      {"what", details->what},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(numbers); i++)
+    if (g_str_equal(key, numbers[i].key))
+      return read_int(pull, numbers[i].value);
+  for (guint i = 0; i < G_N_ELEMENTS(times); i++)
+    if (g_str_equal(key, times[i].key))
+      return read_moment(pull, times[i].time);
+  for (guint i = 0; i < G_N_ELEMENTS(texts); i++)
+    if (g_str_equal(key, texts[i].key)) {
+      details->has_module |= texts[i].text == details->module;
+      return read_text(pull, texts[i].text);
+    }
+  *known = FALSE;
+  return TRUE;
+}
+
 static gboolean
 read_argument_key(JsonPull *pull, KinetoEvent *event, const char *key)
 {
@@ -288,6 +373,9 @@ read_argument_key(JsonPull *pull, KinetoEvent *event, const char *key)
   for (guint i = 0; i < G_N_ELEMENTS(numbers); i++)
     if (g_ascii_strcasecmp(key, numbers[i].key) == 0)
       return read_int(pull, numbers[i].value);
+  gboolean known = TRUE, ok = read_detail(pull, &event->details, key, &known);
+  if (known)
+    return ok;
   if (g_ascii_strcasecmp(key, "Input Dims") == 0)
     return read_shapes(pull, event);
   if (g_ascii_strcasecmp(key, "Input type") == 0)
@@ -320,12 +408,20 @@ read_category(JsonPull *pull, KinetoEvent *event)
     const char *category;
     KinetoEventKind kind;
   } categories[] = {
-      {"cpu_op", KINETO_EVENT_OP},           {"Operator", KINETO_EVENT_OP},
-      {"cuda_runtime", KINETO_EVENT_LAUNCH}, {"Runtime", KINETO_EVENT_LAUNCH},
-      {"cuda_driver", KINETO_EVENT_LAUNCH},  {"hip_runtime", KINETO_EVENT_LAUNCH},
-      {"kernel", KINETO_EVENT_KERNEL},       {"gpu_memcpy", KINETO_EVENT_COPY},
-      {"Memcpy", KINETO_EVENT_COPY},         {"gpu_memset", KINETO_EVENT_FILL},
+      {"cpu_op", KINETO_EVENT_OP},
+      {"Operator", KINETO_EVENT_OP},
+      {"cuda_runtime", KINETO_EVENT_LAUNCH},
+      {"Runtime", KINETO_EVENT_LAUNCH},
+      {"cuda_driver", KINETO_EVENT_LAUNCH},
+      {"hip_runtime", KINETO_EVENT_LAUNCH},
+      {"kernel", KINETO_EVENT_KERNEL},
+      {"gpu_memcpy", KINETO_EVENT_COPY},
+      {"Memcpy", KINETO_EVENT_COPY},
+      {"gpu_memset", KINETO_EVENT_FILL},
       {"Memset", KINETO_EVENT_FILL},
+      {"user_annotation", KINETO_EVENT_ANNOTATION},
+      {"python_function", KINETO_EVENT_PYTHON},
+      {"cuda_sync", KINETO_EVENT_SYNC},
   };
   const char *category;
   if (json_pull_peek(pull) != '"')
@@ -344,6 +440,7 @@ read_phase(JsonPull *pull, KinetoEvent *event)
   const char *phase;
   if (!json_pull_string(pull, &phase))
     return FALSE;
+  event->phase = phase[0];
   event->complete = g_str_equal(phase, "X");
   return TRUE;
 }
@@ -382,7 +479,7 @@ kineto_event_read(KinetoEvent *event, JsonPull *pull)
     continue;
   if (pull->error != NULL)
     return FALSE;
-  if (event->kind != KINETO_EVENT_OTHER && event->complete) {
+  if (event->kind != KINETO_EVENT_OTHER && event->kind <= KINETO_EVENT_FILL && event->complete) {
     if (!event->timed)
       return json_pull_fail(pull, "event '%s' has no time 'ts'", event->name->str);
     if (event->length < 0)

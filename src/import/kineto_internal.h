@@ -2,6 +2,7 @@
 #ifndef HIGHWATER_IMPORT_KINETO_INTERNAL_H
 #define HIGHWATER_IMPORT_KINETO_INTERNAL_H
 
+#include "base/units.h"
 #include "import/json_pull.h"
 #include "import/kineto_trace.h"
 
@@ -14,7 +15,24 @@ typedef enum {
   KINETO_EVENT_KERNEL,
   KINETO_EVENT_COPY,
   KINETO_EVENT_FILL,
+  KINETO_EVENT_ANNOTATION, /* record_function() and the profiler's own ranges, on the host */
+  KINETO_EVENT_PYTHON,     /* calls of Python and of modules */
+  KINETO_EVENT_SYNC,       /* what a wait was for */
 } KinetoEventKind;
+
+/* Arguments that say when and on what, beside those that calibration needs; times in ns.  -1: not
+ * said. */
+typedef struct {
+  gint64 device_type, device, address; /* of "[memory]" */
+  gint64 allocated, reserved, requested;
+  gint64 stream, source, record; /* of waits: for that stream, for the record of that correlation */
+  gint64 micro_batch, flops, step, retries;
+  SimTime done, at, alone, arrived;
+  GString *track;                 /* "name" of a track; "": none */
+  GString *group, *group_purpose; /* "Process Group Name" and "Description" */
+  GString *module, *phase, *category, *what;
+  gboolean has_module; /* "" is the whole network */
+} KinetoDetails;
 
 typedef struct {
   KinetoEventKind kind;
@@ -33,12 +51,36 @@ typedef struct {
   GString *collective, *type; /* of NCCL's kernels; "": not said */
   gint64 elements[2];         /* in and out */
   gint64 ranks, stride;
+  char phase; /* 'X', 'i', 'M'; 0: not said */
+  KinetoDetails details;
 } KinetoEvent;
 
 void kineto_event_init(KinetoEvent *event);
 void kineto_event_clear(KinetoEvent *event);
 /* Reads the object that comes next; FALSE: see json_pull_ok(). */
 gboolean kineto_event_read(KinetoEvent *event, JsonPull *pull);
+
+/* Does the device do it: a kernel, a copy, a fill? */
+static inline gboolean
+kineto_event_is_work(const KinetoEvent *event)
+{
+  return event->kind >= KINETO_EVENT_KERNEL && event->kind <= KINETO_EVENT_FILL;
+}
+
+/* ---- kineto_document.c: the file */
+
+typedef struct {
+  KinetoMachine *machine; /* what the file says of it is added; borrowed, as the rest */
+  GPtrArray *notes;       /* char *: likewise */
+  /* Takes an event; FALSE after json_pull_fail(). */
+  gboolean (*keep)(gpointer user, const KinetoEvent *event, JsonPull *pull);
+  gpointer user;
+  gint64 base_ns;  /* filled in: "baseTimeNanoseconds", -1: not said */
+  char title[256]; /* "traceName" */
+} KinetoDocument;
+
+/* Reads all of it, or what there is of one that was cut after its first kernel (with a note). */
+gboolean kineto_document_read(KinetoDocument *document, ByteSource *source, GError **error);
 
 /* ---- kineto_trace.c: where rows are found again */
 

@@ -125,11 +125,8 @@ kineto_collective_of(KinetoTrace *trace, const KinetoEvent *event)
 
 typedef struct {
   KinetoTrace *trace;
-  JsonPull pull;
-  KinetoEvent event;
   KinetoFile file;
   GHashTable *threads; /* "pid/tid" and "pid": numbers from 1 */
-  gboolean has_events;
 } TraceReader;
 
 static guint32
@@ -151,9 +148,8 @@ flags_of(const char *name)
 }
 
 static void
-keep_op(TraceReader *reader)
+keep_op(TraceReader *reader, const KinetoEvent *event)
 {
-  const KinetoEvent *event = &reader->event;
   reader->trace->ops++;
   TracedOp op = {
       .row = kineto_row_of(reader->trace, KINETO_OP, event),
@@ -171,9 +167,8 @@ keep_op(TraceReader *reader)
 }
 
 static void
-keep_launch(TraceReader *reader)
+keep_launch(TraceReader *reader, const KinetoEvent *event)
 {
-  const KinetoEvent *event = &reader->event;
   if (event->correlation == 0)
     return;
   TracedLaunch launch = {
@@ -193,9 +188,8 @@ leaves_device(const KinetoEvent *event)
 }
 
 static void
-keep_kernel(TraceReader *reader)
+keep_kernel(TraceReader *reader, const KinetoEvent *event)
 {
-  const KinetoEvent *event = &reader->event;
   reader->trace->kernels++;
   gboolean copy = leaves_device(event);
   gboolean collective = event->kind == KINETO_EVENT_KERNEL &&
@@ -214,9 +208,9 @@ keep_kernel(TraceReader *reader)
 }
 
 static gboolean
-keep_event(TraceReader *reader)
+keep_event(gpointer user, const KinetoEvent *event, JsonPull *pull)
 {
-  const KinetoEvent *event = &reader->event;
+  TraceReader *reader = user;
   reader->trace->events++;
   if (!event->complete)
     return TRUE;
@@ -225,186 +219,15 @@ keep_event(TraceReader *reader)
     return TRUE;
   }
   if (event->kind == KINETO_EVENT_OP)
-    keep_op(reader);
+    keep_op(reader, event);
   else if (event->kind == KINETO_EVENT_LAUNCH)
-    keep_launch(reader);
-  else if (event->kind != KINETO_EVENT_OTHER)
-    keep_kernel(reader);
+    keep_launch(reader, event);
+  else if (kineto_event_is_work(event))
+    keep_kernel(reader, event);
   const KinetoFile *file = &reader->file;
   if (MAX(file->ops->len, MAX(file->launches->len, file->kernels->len)) > KINETO_MAX_EVENTS)
-    return json_pull_fail(&reader->pull, "more than %d ops, launches or kernels",
-                          KINETO_MAX_EVENTS);
+    return json_pull_fail(pull, "more than %d ops, launches or kernels", KINETO_MAX_EVENTS);
   return TRUE;
-}
-
-static gboolean
-read_events(TraceReader *reader)
-{
-  reader->has_events = TRUE;
-  json_pull_array(&reader->pull);
-  while (json_pull_element(&reader->pull) && kineto_event_read(&reader->event, &reader->pull) &&
-         keep_event(reader))
-    continue;
-  return reader->pull.error == NULL;
-}
-
-/* ---- what stands around the events ---- */
-
-static gboolean
-read_whole(TraceReader *reader, gint64 *value)
-{
-  int first = json_pull_peek(&reader->pull);
-  const char *text;
-  if (first != '-' && !(first >= '0' && first <= '9'))
-    return json_pull_skip(&reader->pull);
-  if (!json_pull_number(&reader->pull, &text))
-    return FALSE;
-  *value = g_ascii_strtoll(text, NULL, 10);
-  return TRUE;
-}
-
-static gboolean
-read_name(TraceReader *reader, char *into, gsize size)
-{
-  const char *text;
-  if (json_pull_peek(&reader->pull) != '"')
-    return json_pull_skip(&reader->pull);
-  if (!json_pull_string(&reader->pull, &text))
-    return FALSE;
-  g_strlcpy(into, text, size);
-  return TRUE;
-}
-
-/* One GPU of the machine; they are alike, and the first is kept. */
-static gboolean
-read_device(TraceReader *reader)
-{
-  KinetoMachine device = {0};
-  gint64 major = 0, minor = 0;
-  const char *key;
-  json_pull_object(&reader->pull);
-  while (json_pull_key(&reader->pull, &key)) {
-    if (g_str_equal(key, "name"))
-      read_name(reader, device.device, sizeof(device.device));
-    else if (g_str_equal(key, "totalGlobalMem"))
-      read_whole(reader, &device.memory_bytes);
-    else if (g_str_equal(key, "computeMajor"))
-      read_whole(reader, &major);
-    else if (g_str_equal(key, "computeMinor"))
-      read_whole(reader, &minor);
-    else if (g_str_equal(key, "numSms"))
-      read_whole(reader, &device.sms);
-    else if (g_str_equal(key, "maxThreadsPerMultiprocessor"))
-      read_whole(reader, &device.max_threads_per_sm);
-    else
-      json_pull_skip(&reader->pull);
-  }
-  KinetoMachine *machine = &reader->trace->machine;
-  if (machine->device[0] != '\0' || device.device[0] == '\0')
-    return TRUE;
-  memcpy(machine->device, device.device, sizeof(device.device));
-  machine->memory_bytes = CLAMP(device.memory_bytes, 0, (gint64) 1 << 50);
-  machine->sms = CLAMP(device.sms, 0, 100000);
-  machine->max_threads_per_sm = CLAMP(device.max_threads_per_sm, 0, 100000);
-  machine->compute_capability = CLAMP(major, 0, 100) * 10 + CLAMP(minor, 0, 9);
-  return TRUE;
-}
-
-static gboolean
-read_devices(TraceReader *reader)
-{
-  gint64 devices = 0;
-  json_pull_array(&reader->pull);
-  while (json_pull_element(&reader->pull) && read_device(reader))
-    devices++;
-  reader->trace->machine.devices = MAX(reader->trace->machine.devices, devices);
-  return TRUE;
-}
-
-static gboolean
-read_job(TraceReader *reader)
-{
-  KinetoMachine *machine = &reader->trace->machine;
-  gint64 ranks = 0;
-  const char *key;
-  if (json_pull_peek(&reader->pull) != '{')
-    return json_pull_skip(&reader->pull);
-  json_pull_object(&reader->pull);
-  while (json_pull_key(&reader->pull, &key)) {
-    if (g_str_equal(key, "world_size"))
-      read_whole(reader, &ranks);
-    else if (g_str_equal(key, "nccl_version"))
-      read_name(reader, machine->nccl, sizeof(machine->nccl));
-    else
-      json_pull_skip(&reader->pull);
-  }
-  machine->world_size = MAX(machine->world_size, CLAMP(ranks, 0, 1 << 20));
-  return TRUE;
-}
-
-/* 12060 is CUDA 12.6. */
-static gboolean
-read_runtime(TraceReader *reader)
-{
-  gint64 version = 0;
-  read_whole(reader, &version);
-  if (version > 0 && version < 1000000)
-    g_snprintf(reader->trace->machine.runtime, sizeof(reader->trace->machine.runtime), "%d.%d",
-               (int) version / 1000, (int) version % 1000 / 10);
-  return TRUE;
-}
-
-static gboolean
-read_document(TraceReader *reader)
-{
-  static const struct {
-    const char *key;
-    gboolean (*read)(TraceReader *reader);
-  } sections[] = {
-      {"traceEvents", read_events},
-      {"deviceProperties", read_devices},
-      {"distributedInfo", read_job},
-      {"cuda_runtime_version", read_runtime},
-  };
-  JsonPull *pull = &reader->pull;
-  const char *key;
-  if (json_pull_peek(pull) == '[')
-    return read_events(reader) && json_pull_end(pull);
-  json_pull_object(pull);
-  while (json_pull_key(pull, &key)) {
-    guint i = 0;
-    while (i < G_N_ELEMENTS(sections) && !g_str_equal(key, sections[i].key))
-      i++;
-    if (i < G_N_ELEMENTS(sections) ? !sections[i].read(reader) : !json_pull_skip(pull))
-      return FALSE;
-  }
-  if (pull->error == NULL && !reader->has_events)
-    return json_pull_fail(pull, "no key 'traceEvents': not a trace of PyTorch's profiler");
-  return json_pull_end(pull);
-}
-
-/* TRUE when all that is wrong is that the input ends too early, with something in it by then. */
-static gboolean
-was_cut(TraceReader *reader)
-{
-  ByteSource *source = reader->pull.source;
-  gboolean over = source->error != NULL ? source->cut : byte_source_peek(source) < 0;
-  return reader->has_events && over && reader->file.kernels->len > 0;
-}
-
-static gboolean
-read_file(TraceReader *reader, GError **error)
-{
-  ByteSource *source = reader->pull.source;
-  gboolean ok = read_document(reader);
-  if (!ok && was_cut(reader)) {
-    g_ptr_array_add(reader->trace->notes,
-                    g_strdup_printf("%s: cut short at byte %" G_GUINT64_FORMAT
-                                    ": what stands before is used",
-                                    source->name, byte_source_position(source)));
-    return TRUE;
-  }
-  return json_pull_ok(&reader->pull, error);
 }
 
 gboolean
@@ -417,15 +240,11 @@ kineto_trace_read(KinetoTrace *trace, ByteSource *source, GError **error)
       .file.kernels = g_array_new(FALSE, FALSE, sizeof(TracedKernel)),
       .threads = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
   };
-  json_pull_init(&reader.pull, source);
-  /* Bandwidths of copies in no time are "inf", file names of Windows have single backslashes. */
-  reader.pull.lenient = TRUE;
-  kineto_event_init(&reader.event);
-  gboolean ok = read_file(&reader, error);
+  KinetoDocument document = {
+      .machine = &trace->machine, .notes = trace->notes, .keep = keep_event, .user = &reader};
+  gboolean ok = kineto_document_read(&document, source, error);
   if (ok)
     kineto_link(trace, &reader.file);
-  kineto_event_clear(&reader.event);
-  json_pull_clear(&reader.pull);
   g_hash_table_unref(reader.threads);
   g_array_unref(reader.file.ops);
   g_array_unref(reader.file.launches);

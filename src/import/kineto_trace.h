@@ -60,9 +60,11 @@ typedef struct {
 typedef struct {
   char device[96], nccl[32], runtime[32];
   gint64 memory_bytes;
+  gint64 outside_bytes; /* of it that the allocator cannot have; only our own traces say */
   gint64 sms, max_threads_per_sm, compute_capability;
   gint64 devices;    /* that the process saw */
   gint64 world_size; /* ranks of the job */
+  gint64 rank;       /* that wrote the trace */
 } KinetoMachine;
 
 typedef enum { KINETO_FORWARD, KINETO_BACKWARD, KINETO_DIRECTION_COUNT } KinetoDirection;

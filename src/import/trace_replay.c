@@ -100,8 +100,10 @@ replay_alloc(ReplayDriver *driver, const TraceEvent *event)
   driver->slots[event->slot] = (SlotState){block, event->stream, FALSE};
   trace_compare_address(driver, event->address,
                         caching_allocator_address(driver->allocator, block));
-  trace_moments_count(driver, event->stream,
-                      caching_allocator_block_size(driver->allocator, block));
+  gint64 bytes = caching_allocator_block_size(driver->allocator, block);
+  if (caching_allocator_address(driver->allocator, block) == event->address)
+    driver->replay->slot_bytes[event->slot] = bytes;
+  trace_moments_count(driver, event->stream, bytes);
   trace_moments_note_peaks(driver);
   return TRUE;
 }
@@ -355,6 +357,7 @@ replay_new(const AllocationTrace *trace)
   replay->phases = g_array_new(FALSE, FALSE, sizeof(ReplayPhase));
   replay->blocks = g_array_new(FALSE, FALSE, sizeof(BlockInfo));
   replay->out_of_memory_at = replay->first_divergence = replay->first_misplaced = -1;
+  replay->slot_bytes = g_new0(gint64, trace->slots->len + 1);
   /* A list of frees alone has no stream. */
   g_array_set_size(replay->streams, MAX(trace->streams->len, 1));
   for (guint i = 0; i < trace->streams->len; i++)
@@ -371,6 +374,7 @@ trace_replay_free(TraceReplay *replay)
   g_array_free(replay->streams, TRUE);
   g_array_free(replay->phases, TRUE);
   g_array_free(replay->blocks, TRUE);
+  g_free(replay->slot_bytes);
   g_free(replay->trace_did);
   g_free(replay->replay_did);
   g_free(replay);

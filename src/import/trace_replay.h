@@ -39,6 +39,8 @@ typedef struct {
   GArray *streams;      /* ReplayStream */
   GArray *phases;       /* ReplayPhase, in order of time */
   GArray *blocks;       /* BlockInfo: all blocks at the end */
+  gint64 *slot_bytes;   /* of each slot of the trace: bytes of its block; 0: the replay did not make
+                           it, or elsewhere */
   ReplayMoment peak_allocated, peak_reserved, end;
   /* Peaks of the steps that were completed: when memory runs out in the middle of one, those before
    * it.  A step begins with the phase that the trace begins with; without phases, or in the first

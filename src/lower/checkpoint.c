@@ -93,7 +93,7 @@ recompute(Tape *t, CheckpointFrame *frame)
     args[i].node = -1;
   g_array_set_size(frame->recomputed, (guint) frame->holders);
   frame->packed = 0;
-  frame->alternations = 0;
+  frame->mms = 0;
   program_builder_push(t->builder, RANGE_HOOK, "recompute", 0);
   t->recomputing = frame;
   t->x->recomputing = TRUE;
@@ -185,21 +185,12 @@ checkpoint_release(Tape *t, SavedVariable *saved)
 
 /* ---- selective_op ---- */
 
-/* torchtitan's policy: attention's outputs, and those of every second mm of a block, starting with
- * the first. */
-static gboolean
-is_selected(CheckpointFrame *frame, const OpInfo *info)
-{
-  if (info->selective == SELECT_ALTERNATE)
-    return frame->alternations++ % 2 == 0;
-  return info->selective == SELECT_ALL;
-}
-
 gboolean
 checkpoint_replay(Tape *t, OpRun *run)
 {
   CheckpointFrame *frame = t->recomputing;
-  if (frame == NULL || !frame->selective || !is_selected(frame, run->op->info))
+  if (frame == NULL || !frame->selective ||
+      !op_is_kept(run->op->info, t->x->plan->checkpointing.keep, &frame->mms))
     return FALSE;
   const TensorRef *kept = &g_array_index(frame->kept, TensorRef, frame->next_kept++ * OP_OUTPUTS);
   for (int i = 0; i < run->op->outs; i++)
@@ -211,7 +202,8 @@ void
 checkpoint_keep(Tape *t, const OpRun *run)
 {
   CheckpointFrame *frame = t->recording;
-  if (frame == NULL || !frame->selective || !is_selected(frame, run->op->info))
+  if (frame == NULL || !frame->selective ||
+      !op_is_kept(run->op->info, t->x->plan->checkpointing.keep, &frame->mms))
     return;
   for (int i = 0; i < OP_OUTPUTS; i++) {
     TensorRef out = i < run->op->outs ? run->buffer[BUFFER_OUT + i] : NO_TENSOR;

@@ -67,17 +67,8 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
 void
 lower_compile(const PlanSpec *plan, Network *network)
 {
-  guint n = network->blocks->len;
-  g_autofree CompiledPolicy *policies = g_new(CompiledPolicy, MAX(n, 1));
-  if (!plan->compile_per_block)
-    return;
-  for (guint i = 0; i < n; i++) {
-    CheckpointPolicy policy = checkpoint_spec_of_block(&plan->checkpointing, (int) i);
-    policies[i] = policy == CHECKPOINT_NONE           ? COMPILED_MIN_CUT
-                  : policy == CHECKPOINT_SELECTIVE_OP ? COMPILED_SELECTED
-                                                      : COMPILED_NOTHING;
-  }
-  network_compile(network, policies);
+  if (plan->compile_per_block)
+    network_compile(network, &plan->checkpointing);
 }
 
 /* ---- what no strategy can honour yet, and names that must exist ---- */

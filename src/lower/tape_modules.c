@@ -184,6 +184,7 @@ tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args)
 {
   const Block *b = network_block(t->network, block);
   Place place = {function, b->module, b->first_parameter};
+  program_builder_set_module(t->builder, b->module);
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
   gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
   TensorRef result = reentrant_wants(t, block) ? reentrant_run(t, block, place, n, args)

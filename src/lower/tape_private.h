@@ -81,11 +81,11 @@ typedef struct {
   GArray *recomputed;                  /* TensorRef by holder; empty until recomputed */
   gboolean done;
   int packed; /* during recomputation */
-  /* selective_op: outputs that forward kept, in order, and how many alternating ops were seen */
+  /* selective_op: outputs that forward kept, in order, and how many mm were seen */
   gboolean selective;
   GArray *kept; /* TensorRef, OP_OUTPUTS an entry */
   guint next_kept;
-  int alternations;
+  int mms;
 } CheckpointFrame;
 
 /* Casts of parameters that an autocast region keeps. */

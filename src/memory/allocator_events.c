@@ -95,8 +95,11 @@ pending_free_process(CachingAllocator *allocator, gboolean wait)
     while (queue->count > 0 && head_is_done(&allocator->host, queue, wait)) {
       BlockHandle block = queue_pop(queue).block;
       allocator->n_pending--;
-      if (--block_at(allocator, block)->events == 0)
-        block_free(allocator, block);
+      if (--block_at(allocator, block)->events > 0)
+        continue;
+      if (allocator->host.free_completed)
+        allocator->host.free_completed(allocator->host.user, block);
+      block_free(allocator, block);
     }
   }
 }

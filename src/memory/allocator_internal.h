@@ -14,9 +14,9 @@
 #include "memory/free_set.h"
 
 /* c10/core/AllocatorConfig.h */
-#define MIN_BLOCK_BYTES ((gint64) 512)  /* kMinBlockSize: rounding and smallest remainder */
-#define SMALL_REQUEST_BYTES MIB         /* kSmallSize: up to here the small pool */
-#define SMALL_SEGMENT_BYTES (2 * MIB)   /* kSmallBuffer */
+#define MIN_BLOCK_BYTES ((gint64) 512) /* kMinBlockSize: rounding and smallest remainder */
+#define SMALL_REQUEST_BYTES ALLOCATOR_SMALL_REQUEST
+#define SMALL_SEGMENT_BYTES ALLOCATOR_SMALL_SEGMENT
 #define MIN_LARGE_SEGMENT (10 * MIB)    /* kMinLargeAlloc: from here a segment of its own */
 #define LARGE_SEGMENT_GRANULE (2 * MIB) /* kRoundLarge */
 /* No device comes near: a larger request can only fail, and sums of some stay below 2^63. */

@@ -48,9 +48,10 @@ next_division(gint64 bytes, int divisions)
   return step > 0 ? round_up(bytes, step) : 2 * power;
 }
 
-static gint64
-round_request(const AllocatorConfig *config, gint64 bytes)
+gint64
+allocator_round_request(const AllocatorConfig *config, gint64 bytes)
 {
+  bytes = MIN(bytes, LARGEST_REQUEST);
   if (bytes < MIN_BLOCK_BYTES)
     return MIN_BLOCK_BYTES;
   int divisions = divisions_for(config, bytes);
@@ -72,7 +73,7 @@ segment_bytes_for(const AllocatorConfig *config, gint64 bytes)
 Request
 allocator_request(const AllocatorConfig *config, gint64 bytes, int stream)
 {
-  gint64 rounded = round_request(config, MIN(bytes, LARGEST_REQUEST));
+  gint64 rounded = allocator_round_request(config, bytes);
   return (Request){
       .requested_bytes = bytes,
       .bytes = rounded,
@@ -80,6 +81,12 @@ allocator_request(const AllocatorConfig *config, gint64 bytes, int stream)
       .stream = stream,
       .pool = rounded <= SMALL_REQUEST_BYTES ? POOL_SMALL : POOL_LARGE,
   };
+}
+
+gint64
+allocator_segment_bytes(const AllocatorConfig *config, gint64 bytes)
+{
+  return allocator_request(config, bytes, 0).segment_bytes;
 }
 
 gboolean

@@ -182,7 +182,7 @@ block_free(CachingAllocator *allocator, BlockHandle block)
   stat_change(&stats->requested_bytes, -entry->requested_bytes);
 }
 
-void
+gboolean
 caching_allocator_release(CachingAllocator *allocator, BlockHandle block)
 {
   g_assert(block >= 0 && block < allocator->n_blocks && block_at(allocator, block)->allocated);
@@ -190,12 +190,14 @@ caching_allocator_release(CachingAllocator *allocator, BlockHandle block)
   entry->allocated = FALSE;
   stat_change(&allocator->stats.allocations, -1);
   stat_change(&allocator->stats.allocated_bytes, -entry->bytes);
-  if (entry->uses >= 0)
-    pending_free_record(allocator, block);
-  else
+  gboolean at_once = entry->uses < 0;
+  if (at_once)
     block_free(allocator, block);
+  else
+    pending_free_record(allocator, block);
   if (allocator->check_always)
     caching_allocator_check(allocator);
+  return at_once;
 }
 
 void

@@ -15,6 +15,12 @@ typedef struct _CachingAllocator CachingAllocator;
 typedef gint32 BlockHandle;
 #define BLOCK_NONE ((BlockHandle) -1)
 
+/* c10's kSmallSize and kSmallBuffer: requests up to the first, rounded, are of the small pool,
+ * whose cudaMalloc segments have the second.  No free block of the large pool is smaller than the
+ * first, but for expandable segments. */
+#define ALLOCATOR_SMALL_REQUEST ((gint64) 1 << 20)
+#define ALLOCATOR_SMALL_SEGMENT ((gint64) 1 << 21)
+
 /* roundup_power2_divisions can differ by size: one value for each power of two from 1 MiB (and all
  * below) to 32 GiB (and all above). */
 #define ALLOCATOR_SIZE_CLASSES 16
@@ -41,6 +47,9 @@ typedef struct {
 /* PyTorch's defaults, without a limit. */
 AllocatorConfig allocator_config_default(void);
 
+/* What a request of bytes > 0 is rounded up to: the least size of its block. */
+gint64 allocator_round_request(const AllocatorConfig *config, gint64 bytes);
+
 typedef enum {
   SEGMENT_ALLOC,
   SEGMENT_FREE,
@@ -62,6 +71,8 @@ typedef struct {
   /* A segment came or went (cudaMalloc, cudaFree, map, unmap), with its address and size in bytes.
    */
   void (*segment)(gpointer user, SegmentAction action, int stream, guint64 address, gint64 bytes);
+  /* A free that had to wait for events is complete; its handle is valid for the last time. */
+  void (*free_completed)(gpointer user, BlockHandle block);
   /* Where the driver puts the next segment or reservation of that size, when that is known (a
    * replay of what a real one did).  FALSE, or an address that is taken: first fit decides. */
   gboolean (*place)(gpointer user, int stream, gint64 bytes, guint64 *address);
@@ -99,6 +110,10 @@ typedef struct {
   gint64 reserved_bytes;
 } AllocatorFailure;
 
+/* What cudaMalloc is asked for when no free block does for a request of bytes > 0: the figure of
+ * PyTorch's message when it fails. */
+gint64 allocator_segment_bytes(const AllocatorConfig *config, gint64 bytes);
+
 /* host may be NULL. */
 CachingAllocator *caching_allocator_new(const AllocatorConfig *config, const AllocatorHost *host);
 void caching_allocator_free(CachingAllocator *allocator);
@@ -117,8 +132,8 @@ typedef enum {
   MALLOC_WAITS,    /* first wait for all frees and give back what is free then; it may yet fail */
 } MallocOutlook;
 MallocOutlook caching_allocator_outlook(CachingAllocator *allocator, gint64 bytes, int stream);
-/* The tensor is dead: reusable at once, or when the events of recorded streams complete. */
-void caching_allocator_release(CachingAllocator *allocator, BlockHandle block);
+/* The tensor is dead: reusable at once (TRUE), or when the events of recorded streams complete. */
+gboolean caching_allocator_release(CachingAllocator *allocator, BlockHandle block);
 /* The block is used on another stream too (Tensor.record_stream).  No effect for its own stream. */
 void caching_allocator_record_stream(CachingAllocator *allocator, BlockHandle block, int stream);
 /* torch.cuda.empty_cache(). */

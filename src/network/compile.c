@@ -109,12 +109,13 @@ finish_lives(CompiledBlock *compiled)
 /* ---- one block ---- */
 
 static CompiledBlock *
-compile_block(const Network *network, const Block *block, CompiledPolicy policy)
+compile_block(const Network *network, const Block *block, CheckpointPolicy policy, KeptOps kept)
 {
   CompiledBlock *out = g_new0(CompiledBlock, 1);
   Compile c = {.network = network,
                .f = network_function(network, block->function),
                .policy = policy,
+               .kept = kept,
                .out = out,
                .gradients = g_array_new(FALSE, FALSE, sizeof(Gradient)),
                .backward = g_array_new(FALSE, FALSE, sizeof(BackwardOp)),
@@ -141,18 +142,20 @@ compile_block(const Network *network, const Block *block, CompiledPolicy policy)
 }
 
 void
-network_compile(Network *network, const CompiledPolicy *policies)
+network_compile(Network *network, const CheckpointSpec *checkpointing)
 {
   for (guint i = 0; i < network->blocks->len; i++) {
     Block *block = &g_array_index(network->blocks, Block, i);
+    CheckpointPolicy policy = checkpoint_spec_of_block(checkpointing, (int) i);
     for (guint k = 0; k < i && block->compiled < 0; k++) {
       const Block *other = network_block(network, (int) k);
-      if (other->function == block->function && policies[k] == policies[i])
+      if (other->function == block->function &&
+          checkpoint_spec_of_block(checkpointing, (int) k) == policy)
         block->compiled = other->compiled;
     }
     if (block->compiled >= 0)
       continue;
     block->compiled = (int) network->compiled->len;
-    g_ptr_array_add(network->compiled, compile_block(network, block, policies[i]));
+    g_ptr_array_add(network->compiled, compile_block(network, block, policy, checkpointing->keep));
   }
 }

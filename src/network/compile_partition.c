@@ -43,11 +43,10 @@ is_random(const Compile *c, const Value *v, int base)
 static void
 ban_selected(Compile *c)
 {
-  int alternations = 0;
+  int mms = 0;
   for (int i = 0; i < c->ops; i++) {
     const Op *op = compile_op(c, i);
-    gboolean keep = op->info->selective == SELECT_ALL ||
-                    (op->info->selective == SELECT_ALTERNATE && alternations++ % 2 == 0);
+    gboolean keep = op_is_kept(op->info, c->kept, &mms);
     for (int k = 0; k < op->outs && keep; k++)
       c->value[op->out[k]].banned = TRUE;
   }
@@ -60,13 +59,13 @@ ban(Compile *c)
     Value *v = &c->value[i];
     if (v->producer < 0)
       v->banned = v->base == i; /* given */
-    else if (c->policy == COMPILED_MIN_CUT)
+    else if (c->policy == CHECKPOINT_NONE)
       v->banned = c->node[v->producer].class == FUSE_EXTERN || is_random(c, v, i) ||
                   is_small_reduction(c, v) || is_materialized_in_backward(c, i);
     else
       v->banned = is_random(c, v, i);
   }
-  if (c->policy == COMPILED_SELECTED)
+  if (c->policy == CHECKPOINT_SELECTIVE_OP)
     ban_selected(c);
 }
 

@@ -68,7 +68,8 @@ typedef struct {
 typedef struct {
   const Network *network;
   const Function *f;
-  CompiledPolicy policy;
+  CheckpointPolicy policy; /* none, full or selective_op */
+  KeptOps kept;            /* of selective_op */
   int slots, values, ops;
   int *same;  /* by slot: where a module is called it receives another slot's value */
   int result; /* value */

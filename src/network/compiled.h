@@ -67,15 +67,10 @@ typedef struct {
   GArray *gradients; /* CompiledGradient: arguments, then parameters */
 } CompiledBlock;
 
-/* What a block saves. */
-typedef enum {
-  COMPILED_MIN_CUT,  /* what AOTAutograd's partitioner chooses */
-  COMPILED_NOTHING,  /* activation checkpointing: its arguments */
-  COMPILED_SELECTED, /* the outputs that selective checkpointing keeps */
-} CompiledPolicy;
-
-/* Compiles each block by its policy.  Blocks that are alike share a CompiledBlock. */
-void network_compile(Network *network, const CompiledPolicy *policies);
+/* Compiles each block.  Without a checkpoint it saves what AOTAutograd's partitioner chooses, with
+ * one its arguments, under selective_op what that keeps.  Blocks that are alike share a
+ * CompiledBlock. */
+void network_compile(Network *network, const CheckpointSpec *checkpointing);
 /* Frees one: the element type of Network.compiled. */
 void compiled_block_free(gpointer compiled);
 

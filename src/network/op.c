@@ -338,17 +338,17 @@ static const OpInfo ops[OP_COUNT] = {
 
     /* matmuls */
     [OP_MM] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
-               .forward = forward_mm, .backward = backward_mm, .selective = SELECT_ALTERNATE},
+               .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
-                  .forward = forward_addmm, .backward = backward_addmm},
+                  .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
-                .forward = forward_bmm, .backward = backward_bmm},
+                .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in
      * the order input, weight, bias */
     [OP_ZERO3_LINEAR] = {"zero3_linear", SAVES(ALWAYS(I2), ALWAYS(I1), ALWAYS(I0)),
                          .saves_late = TRUE, .shape = shape_zero3_linear,
                          .forward = forward_zero3_linear, .backward = backward_zero3_linear,
-                         .selective = SELECT_ALTERNATE},
+                         .kind = KIND_MM},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
@@ -378,14 +378,14 @@ static const OpInfo ops[OP_COUNT] = {
                             SAVES(ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1), ALWAYS(O0),
                                   ALWAYS(O2), ALWAYS(O3)),
                             .shape = shape_flash_attention, .forward = forward_flash_attention,
-                            .backward = backward_flash_attention, .selective = SELECT_ALL},
+                            .backward = backward_flash_attention, .kind = KIND_ATTENTION},
     [OP_EFFICIENT_ATTENTION] = {"efficient_attention",
                                 SAVES(ALWAYS(I3), ALWAYS(I1), ALWAYS(I0), ALWAYS(I2), ALWAYS(O1),
                                       ALWAYS(O0)),
                                 .for_backward = 1 << 1, /* logsumexp */
                                 .shape = shape_efficient_attention,
                                 .forward = forward_efficient_attention,
-                                .backward = backward_efficient_attention, .selective = SELECT_ALL},
+                                .backward = backward_efficient_attention, .kind = KIND_ATTENTION},
 
     /* no gradient */
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_outputs},
@@ -395,6 +395,21 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_OPAQUE] = {"opaque", SAVES(ALWAYS(O1)), .shape = shape_opaque, .forward = forward_opaque,
                    .backward = backward_opaque},
 };
+
+gboolean
+op_is_kept(const OpInfo *info, KeptOps kept, int *mms)
+{
+  if (info->kind == KIND_MM)
+    ++*mms;
+  switch (kept) {
+  case KEEP_ALTERNATE_MM:
+    return info->kind == KIND_ATTENTION || (info->kind == KIND_MM && *mms % 2 == 1);
+  case KEEP_MATMUL:
+    return info->kind != KIND_OTHER;
+  default:
+    return info->kind == KIND_ATTENTION;
+  }
+}
 
 const OpInfo *
 op_info(OpId op)

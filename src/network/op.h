@@ -11,6 +11,7 @@
 #include <glib.h>
 
 #include "program/program.h"
+#include "spec/checkpoint_spec.h"
 #include "spec/dtype.h"
 
 #define OPS(X)                                                                                     \
@@ -229,10 +230,15 @@ struct _OpInfo {
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */
-  /* selective_op checkpointing keeps the outputs of this op: all of them, or every second call in a
-   * block (torchtitan's policy: lower/checkpoint.c). */
-  enum { SELECT_NONE, SELECT_ALL, SELECT_ALTERNATE } selective;
+  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept() */
 };
+
+/* Does selective_op checkpointing keep the outputs of this call?  mms counts the calls of mm in the
+ * block, this one included.  torchtitan's policy alternates (activation_checkpoint.py); every
+ * matrix product is the list of compute-intensive ops in PyTorch's description of selective
+ * checkpointing.
+ */
+gboolean op_is_kept(const OpInfo *info, KeptOps kept, int *mms);
 
 /* The row of an op. */
 const OpInfo *op_info(OpId op);

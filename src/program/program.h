@@ -330,6 +330,8 @@ void program_print_list(const Program *program, int list, GString *out);
 /* The list's allocations and frees in order, one a line: sign, requested bytes, stream, category,
  * module, what. */
 void program_print_allocations(const Program *program, const OpList *list, GString *out);
+/* Is this text one of a Program, by its first line that is not empty and no comment? */
+gboolean program_text_begins(const char *text);
 /* Parses program_print()'s form.  NULL and error ("NAME: line L: ...") when malformed. */
 Program *program_parse(const char *name, const char *text, GError **error);
 

@@ -316,6 +316,19 @@ parse_line(Scanner *scanner)
   return program_scan_end(scanner);
 }
 
+gboolean
+program_text_begins(const char *text)
+{
+  for (;;) {
+    text += strspn(text, " \t\n");
+    if (*text != '#')
+      break;
+    text += strcspn(text, "\n");
+  }
+  return strncmp(text, PROGRAM_FORMAT, strlen(PROGRAM_FORMAT)) == 0 &&
+         strchr(" \t\n", text[strlen(PROGRAM_FORMAT)]) != NULL;
+}
+
 Program *
 program_parse(const char *name, const char *text, GError **error)
 {

@@ -19,7 +19,8 @@ struct _Recorder {
   gint64 live_bytes[CATEGORY_COUNT]; /* rounded, of what steps made */
   gboolean keeps_gradients;          /* between steps */
   gboolean only_peaks;
-  guint peak_events; /* how many memory events led to the peak */
+  gboolean counts_all; /* not only steps and what is beyond them */
+  guint peak_events;   /* how many memory events led to the peak */
   gboolean has_peak;
   gboolean beyond; /* the step (or construction) is over, a phase beyond it has begun */
 };
@@ -65,6 +66,7 @@ recorder_reserve(Recorder *recorder, guint memory, guint ranges, guint spans)
   reserve(recorder->recording->memory, memory);
   reserve(recorder->births, memory);
   reserve(recorder->recording->ranges, ranges);
+  reserve(recorder->recording->range_events, ranges);
   reserve(recorder->recording->spans, spans);
 }
 
@@ -123,7 +125,7 @@ static void
 mark_peak(Recorder *recorder, const MemoryEvent *now)
 {
   PeakRecord *peak = &recorder->recording->peak;
-  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond) ||
+  if (recorder->only_peaks || (recorder->step == 0 && !recorder->beyond && !recorder->counts_all) ||
       (recorder->has_peak && now->allocated_after <= peak->allocated))
     return;
   Frame frame = current_frame(recorder);
@@ -142,6 +144,12 @@ void
 recorder_keep_only_peaks(Recorder *recorder)
 {
   recorder->only_peaks = TRUE;
+}
+
+void
+recorder_count_all(Recorder *recorder)
+{
+  recorder->counts_all = TRUE;
 }
 
 void
@@ -190,8 +198,10 @@ recorder_begin_step(Recorder *recorder, SimTime time)
                      .peak_allocated = level.allocated,
                      .peak_reserved = level.reserved};
   g_array_append_val(recorder->recording->steps, step);
-  if (recorder->only_peaks) /* no range is open between steps */
+  if (recorder->only_peaks) { /* no range is open between steps */
     g_array_set_size(recorder->recording->ranges, 0);
+    g_array_set_size(recorder->recording->range_events, 0);
+  }
   recorder->retries_before = level.retries;
   MemoryEvent now = {.time = time,
                      .allocated_after = level.allocated,
@@ -242,7 +252,9 @@ recorder_push(Recorder *recorder, SimTime time, const Range *range)
     frame.module = range->module >= 0 ? range->module : range->name;
   }
   frame.range = recorder->recording->ranges->len;
+  gint32 events = (gint32) recorder->recording->memory->len;
   APPEND(recorder->recording->ranges, Range, opened);
+  APPEND(recorder->recording->range_events, RangeEvents, ((RangeEvents){events, events}));
   APPEND(recorder->frames, Frame, frame);
 }
 
@@ -276,6 +288,9 @@ recorder_pop(Recorder *recorder, SimTime time)
   range->end = time;
   if (range->kind == RECORDED_PHASE)
     range->end_allocated = read_level(recorder).allocated;
+  const Frame *frame = &g_array_index(recorder->frames, Frame, recorder->frames->len - 1);
+  g_array_index(recorder->recording->range_events, RangeEvents, frame->range).end =
+      (gint32) recorder->recording->memory->len;
   g_array_set_size(recorder->frames, recorder->frames->len - 1);
 }
 
@@ -339,8 +354,24 @@ recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 all
 void
 recorder_segment(Recorder *recorder, const SegmentEvent *event)
 {
+  GArray *segments = recorder->recording->segments;
+  if (recorder->only_peaks)
+    return;
+  APPEND(segments, SegmentEvent, *event);
+  g_array_index(segments, SegmentEvent, segments->len - 1).memory_events =
+      (gint32) recorder->recording->memory->len;
+}
+
+void
+recorder_complete(Recorder *recorder, gint32 allocation, SimTime time)
+{
+  const Recording *recording = recorder->recording;
+  CompletionEvent event = {.time = time,
+                           .allocation = allocation,
+                           .memory_events = (gint32) recording->memory->len,
+                           .segment_events = (gint32) recording->segments->len};
   if (!recorder->only_peaks)
-    g_array_append_vals(recorder->recording->segments, event, 1);
+    g_array_append_val(recording->completions, event);
 }
 
 void

@@ -30,6 +30,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Recorder, recorder_free)
  * and spans: for ranks that nobody looks at one by one.  It has no peak then. */
 void recorder_keep_only_peaks(Recorder *recorder);
 
+/* Nobody says when steps begin: the peak is that of all that is recorded. */
+void recorder_count_all(Recorder *recorder);
+
 /* Gradients are not dropped between steps: they count in at_rest_bytes. */
 void recorder_keep_gradients(Recorder *recorder);
 
@@ -67,9 +70,12 @@ gint32 recorder_hook(const Recorder *recorder);
 /* An allocation; its step and number are filled in.  Returns the number, to be given when it is
  * freed. */
 gint32 recorder_allocate(Recorder *recorder, const MemoryEvent *event);
-/* Allocation `allocation` is free again. */
+/* Allocation `allocation` is free again, or will be when recorder_complete() says so. */
 void recorder_release(Recorder *recorder, gint32 allocation, SimTime time, gint64 allocated,
                       gint64 reserved);
+/* The free waited, and is complete.  time -1: it is not, and the run is over. */
+void recorder_complete(Recorder *recorder, gint32 allocation, SimTime time);
+/* Its memory_events are filled in. */
 void recorder_segment(Recorder *recorder, const SegmentEvent *event);
 /* Spans come in order of their ends. */
 void recorder_span(Recorder *recorder, const Span *span);

@@ -14,9 +14,12 @@ recording_new(void)
   recording->spans = g_array_new(FALSE, FALSE, sizeof(Span));
   recording->memory = g_array_new(FALSE, FALSE, sizeof(MemoryEvent));
   recording->segments = g_array_new(FALSE, FALSE, sizeof(SegmentEvent));
+  recording->completions = g_array_new(FALSE, FALSE, sizeof(CompletionEvent));
   recording->ranges = g_array_new(FALSE, FALSE, sizeof(Range));
+  recording->range_events = g_array_new(FALSE, FALSE, sizeof(RangeEvents));
   recording->steps = g_array_new(FALSE, FALSE, sizeof(StepRecord));
   recording->beyond = g_array_new(FALSE, FALSE, sizeof(BeyondRecord));
+  recording->waits = g_array_new(FALSE, FALSE, sizeof(Wait));
   recording->cached = g_array_new(FALSE, FALSE, sizeof(gint64));
   recording->peak.live = g_array_new(FALSE, FALSE, sizeof(LiveTensor));
   recording->peak.phase = recording->peak.module = -1;
@@ -39,9 +42,12 @@ recording_free(Recording *recording)
   g_array_unref(recording->spans);
   g_array_unref(recording->memory);
   g_array_unref(recording->segments);
+  g_array_unref(recording->completions);
   g_array_unref(recording->ranges);
+  g_array_unref(recording->range_events);
   g_array_unref(recording->steps);
   g_array_unref(recording->beyond);
+  g_array_unref(recording->waits);
   g_array_unref(recording->cached);
   g_array_unref(recording->peak.live);
   g_free(recording);

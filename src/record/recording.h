@@ -24,9 +24,20 @@ typedef struct {
   gint32 name, module;
   gint32 communicator; /* string id, collectives only; else -1 */
   gint32 phase;        /* 1 + index into ranges of the phase that issued it; 0: not known */
+  gint32 dtype;        /* 1 + string id of the elements' type ("bf16"), collectives; 0: not known */
   gint64 bytes;        /* collectives: as nccl-tests counts them; copies: what they move */
   double flops;
 } Span;
+
+/* What held a stream or the host up: it had come to a wait for what another stream was to do. */
+typedef struct {
+  SimTime start, end; /* it had come to the wait; what it waited for was done */
+  SimTime issued;     /* when the host issued the wait; the host's own: start */
+  SimTime recorded;   /* when the host recorded the event; 0: it waits for all of the stream */
+  guint8 stream;      /* which waited: index into stream names, that of "host" for the host */
+  guint8 source;      /* which it waited for */
+  gint16 step;        /* from 1; 0: construction */
+} Wait;
 
 /* An allocation or a free on the host's timeline. */
 typedef struct {
@@ -47,8 +58,18 @@ typedef struct {
   SimTime time;
   guint64 address;
   gint64 bytes;
+  gint32 memory_events; /* how many memory events came before it */
   guint8 action, stream;
 } SegmentEvent;
+
+/* A free that had to wait for what other streams did with the block (record_stream): from here on
+ * the block can be used again.  A free that waits for nothing has none of these. */
+typedef struct {
+  SimTime time;         /* -1: it still waited when the run ended */
+  gint32 allocation;    /* of the memory event that freed it */
+  gint32 memory_events; /* how many of them came before */
+  gint32 segment_events;
+} CompletionEvent;
 
 /* What a Range is; the same numbers as RangeKind of program/. */
 typedef enum { RECORDED_PHASE, RECORDED_MODULE, RECORDED_HOOK, RECORDED_RANGE_KINDS } RecordedRange;
@@ -63,6 +84,12 @@ typedef struct {
   /* phases only, bytes */
   gint64 start_allocated, end_allocated, peak_allocated, peak_reserved;
 } Range;
+
+/* Which memory events happened while a range was open: first to end - 1, indices into memory. Times
+ * do not tell: a host does much in no time. */
+typedef struct {
+  gint32 first, end;
+} RangeEvents;
 
 /* Steps follow each other without draining the device: a step starts when the host begins to issue
  * it, which may be before the end of the previous one.  Its duration is recording_step_duration().
@@ -88,6 +115,7 @@ typedef struct {
   int step;
   gint32 phase, module, what; /* string ids */
   gint64 requested_bytes, segment_bytes, limit_bytes, allocated_bytes, reserved_bytes;
+  guint8 category, stream; /* of what asked for the bytes */
 } OutOfMemoryRecord;
 
 typedef struct {
@@ -108,16 +136,19 @@ typedef struct {
 } PeakRecord;
 
 typedef struct {
-  char *title;        /* "llama-3-8b, fsdp2 ..." */
-  GPtrArray *strings; /* char * */
-  GPtrArray *streams; /* char *: stream names */
-  GArray *spans;      /* Span, by end time */
-  GArray *memory;     /* MemoryEvent, in host order */
-  GArray *segments;   /* SegmentEvent */
-  GArray *ranges;     /* Range, by start */
-  GArray *steps;      /* StepRecord */
-  GArray *beyond;     /* BeyondRecord, by start */
-  GArray *cached;     /* gint64 per stream: bytes cached (reserved, not active) at the end */
+  char *title;          /* "llama-3-8b, fsdp2 ..." */
+  GPtrArray *strings;   /* char * */
+  GPtrArray *streams;   /* char *: stream names */
+  GArray *spans;        /* Span, by end time */
+  GArray *memory;       /* MemoryEvent, in host order */
+  GArray *segments;     /* SegmentEvent */
+  GArray *completions;  /* CompletionEvent, in host order; those that still waited last */
+  GArray *ranges;       /* Range, by start */
+  GArray *steps;        /* StepRecord */
+  GArray *beyond;       /* BeyondRecord, by start */
+  GArray *waits;        /* Wait, by end: of steps whose spans are there */
+  GArray *cached;       /* gint64 per stream: bytes cached (reserved, not active) at the end */
+  GArray *range_events; /* RangeEvents, parallel to ranges; empty: not known */
   PeakRecord peak;
   OutOfMemoryRecord out_of_memory;
   gint64 capacity_bytes; /* limit of the allocator */

@@ -54,6 +54,8 @@ const Column out_of_memory_columns[] = {
     FIELD(OutOfMemoryRecord, limit_bytes, "limit_bytes", COLUMN_LIMIT),
     FIELD(OutOfMemoryRecord, allocated_bytes, "allocated_bytes", COLUMN_COUNT),
     FIELD(OutOfMemoryRecord, reserved_bytes, "reserved_bytes", COLUMN_COUNT),
+    FIELD(OutOfMemoryRecord, category, "category", COLUMN_CATEGORY),
+    FIELD(OutOfMemoryRecord, stream, "stream", COLUMN_STREAM),
     END,
 };
 
@@ -107,6 +109,15 @@ static const Column segment_columns[] = {
     FIELD(SegmentEvent, address, "address", COLUMN_COUNT),
     FIELD(SegmentEvent, bytes, "bytes", COLUMN_COUNT),
     FIELD(SegmentEvent, stream, "stream", COLUMN_STREAM),
+    FIELD(SegmentEvent, memory_events, "memory_events", COLUMN_COUNT),
+    END,
+};
+
+static const Column completion_columns[] = {
+    FIELD(CompletionEvent, time, "time_ns", COLUMN_SIGNED),
+    FIELD(CompletionEvent, allocation, "allocation", COLUMN_COUNT),
+    FIELD(CompletionEvent, memory_events, "memory_events", COLUMN_COUNT),
+    FIELD(CompletionEvent, segment_events, "segment_events", COLUMN_COUNT),
     END,
 };
 
@@ -139,8 +150,26 @@ static const Column span_columns[] = {
     FIELD(Span, module, "module", COLUMN_STRING),
     FIELD(Span, communicator, "communicator", COLUMN_STRING),
     FIELD(Span, phase, "phase", COLUMN_COUNT),
+    FIELD(Span, dtype, "dtype", COLUMN_COUNT),
     FIELD(Span, bytes, "bytes", COLUMN_COUNT),
     FIELD(Span, flops, "flops", COLUMN_DOUBLE),
+    END,
+};
+
+static const Column range_events_columns[] = {
+    FIELD(RangeEvents, first, "first", COLUMN_COUNT),
+    FIELD(RangeEvents, end, "end", COLUMN_COUNT),
+    END,
+};
+
+static const Column wait_columns[] = {
+    FIELD(Wait, start, "start_ns", COLUMN_COUNT),
+    FIELD(Wait, end, "end_ns", COLUMN_COUNT),
+    FIELD(Wait, issued, "issued_ns", COLUMN_COUNT),
+    FIELD(Wait, recorded, "recorded_ns", COLUMN_COUNT),
+    FIELD(Wait, stream, "stream", COLUMN_STREAM),
+    FIELD(Wait, source, "source", COLUMN_STREAM),
+    FIELD(Wait, step, "step", COLUMN_COUNT),
     END,
 };
 
@@ -170,6 +199,9 @@ const RecordTable recording_tables[RECORDING_TABLES] = {
     ROWS("spans", span_columns, spans, Span),
     ROWS("peak_live", live_columns, peak.live, LiveTensor),
     ROWS_IF_ANY("beyond", beyond_columns, beyond, BeyondRecord),
+    ROWS_IF_ANY("range_events", range_events_columns, range_events, RangeEvents),
+    ROWS_IF_ANY("waits", wait_columns, waits, Wait),
+    ROWS_IF_ANY("completions", completion_columns, completions, CompletionEvent),
 };
 
 GArray *

@@ -53,7 +53,7 @@ typedef struct {
 extern const Column recording_columns[];
 extern const Column out_of_memory_columns[];
 extern const Column peak_columns[];
-#define RECORDING_TABLES 7
+#define RECORDING_TABLES 10
 extern const RecordTable recording_tables[RECORDING_TABLES];
 
 /* The table's array in a Recording, borrowed. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/category.h"
+#include "base/number_text.h"
 #include "base/output_file.h"
 #include "record/recording_columns.h"
 
@@ -28,6 +29,15 @@ write_texts(FILE *out, const char *const *texts, guint n)
 }
 
 static void
+write_number(FILE *out, gint64 number)
+{
+  char buffer[NUMBER_TEXT_SIZE];
+  gsize length;
+  const char *text = number_text(buffer, number, &length);
+  fwrite(text, 1, length, out);
+}
+
+static void
 write_value(FILE *out, const Column *column, gconstpointer base)
 {
   if (column->type == COLUMN_DOUBLE) {
@@ -39,7 +49,7 @@ write_value(FILE *out, const Column *column, gconstpointer base)
   if (column->type == COLUMN_LIMIT && value == G_MAXINT64)
     fputs("null", out);
   else
-    fprintf(out, "%" G_GINT64_FORMAT, value);
+    write_number(out, value);
 }
 
 /* The members of a struct, without braces. */

@@ -1,6 +1,8 @@
 /* alive_tensors.c - tensors that are alive at a moment, the same tensors of all blocks together. */
 #include "report/alive_tensors.h"
+
 #include "report/block_passes.h"
+#include "report/numbered_path.h"
 #include <string.h>
 
 static void
@@ -15,18 +17,9 @@ free_tensors(gpointer data)
 static void
 append_masked(GString *out, const char *path)
 {
-  gsize length = block_path_length(path), digits = length;
-  while (digits > 0 && g_ascii_isdigit(path[digits - 1]))
-    digits--;
-  gboolean is_block = digits < length && (digits == 0 || path[digits - 1] == '.') &&
-                      (path[length] == '.' || path[length] == '\0');
-  if (!is_block || digits == 0) {
-    g_string_append(out, path);
-    return;
-  }
-  g_string_append_len(out, path, (gssize) digits);
-  g_string_append_c(out, '*');
-  g_string_append(out, path + length);
+  NumberedPath numbered = numbered_path(path);
+  numbered_path_append_masked(&numbered, out);
+  numbered_path_clear(&numbered);
 }
 
 /* Do all tensors of a block count as one? */

@@ -4,29 +4,16 @@
 #include "report/group_paths.h"
 #include "report/summary_parts.h"
 
-enum { GROUP_UNKNOWN = -2 };
-
 typedef struct {
   const Recording *recording;
   GArray *gathers;
-  GHashTable *paths;
-  gint32 *group_of_string; /* by string id, looked up once each; -1: none, or GROUP_UNKNOWN */
-  guint *unused;           /* by group: position of its first gather that nothing has used */
-  gint32 all_gather;       /* string id of the collective's name */
+  GroupIndex *groups;
+  guint *unused;     /* by group: position of its first gather that nothing has used */
+  gint32 all_gather; /* string id of the collective's name */
   int compute_stream;
-  SimTime compute_done; /* end of the last compute span so far */
+  SimTime compute_done; /* end of the last compute span so far, and of the step before */
+  int step;             /* of the last span */
 } Walk;
-
-static gint32
-group_of(Walk *walk, const Span *span)
-{
-  if (span->module < 0)
-    return -1;
-  gint32 *known = &walk->group_of_string[span->module];
-  if (*known == GROUP_UNKNOWN)
-    *known = group_paths_find(walk->paths, recording_text(walk->recording, span->module));
-  return *known;
-}
 
 static void
 add_gather(Walk *walk, guint group, const Span *span)
@@ -64,10 +51,26 @@ use_gathers(Walk *walk, guint group, const Span *kernel)
   walk->unused[group] = walk->gathers->len;
 }
 
+/* A recording may have kept no spans of the steps before, which the device had to finish. */
+static void
+begin_step(Walk *walk, int index)
+{
+  const GArray *steps = walk->recording->steps;
+  walk->step = index;
+  for (guint i = 1; i < steps->len; i++) {
+    const StepRecord *step = &g_array_index(steps, StepRecord, i);
+    if (step->index == index)
+      walk->compute_done =
+          MAX(walk->compute_done, step->end - recording_step_duration(walk->recording, i));
+  }
+}
+
 static void
 visit(Walk *walk, const Span *span)
 {
-  gint32 group = group_of(walk, span);
+  if (span->step != walk->step)
+    begin_step(walk, span->step);
+  gint32 group = group_index_of(walk->groups, span->module);
   if (span->kind == SPAN_COLLECTIVE && group >= 0 && span->name == walk->all_gather)
     add_gather(walk, (guint) group, span);
   if (!summary_is_compute(span, walk->compute_stream))
@@ -86,23 +89,19 @@ gathers_find(const Recording *recording, const RunInfo *info, int step)
   Walk walk = {
       .recording = recording,
       .gathers = gathers,
-      .paths = group_paths_new(info),
-      .group_of_string = g_new(gint32, recording->strings->len + 1),
+      .groups = group_index_new(recording, info),
       .unused = g_new0(guint, info->groups->len),
       .all_gather =
           recording_find_string(recording, program_collective_name(COLLECTIVE_ALL_GATHER)),
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
   };
-  for (guint i = 0; i < recording->strings->len; i++)
-    walk.group_of_string[i] = GROUP_UNKNOWN;
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
     gboolean is_asked = step == 0 ? span->step > 0 : span->step == step;
     if (is_asked && !recording_is_beyond(recording, span->phase - 1))
       visit(&walk, span);
   }
-  g_hash_table_unref(walk.paths);
-  g_free(walk.group_of_string);
+  group_index_free(walk.groups);
   g_free(walk.unused);
   return gathers;
 }

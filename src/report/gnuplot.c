@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 static const FigureTerminal terminals[] = {
-    {"png", "pngcairo noenhanced size 1200,720 font 'sans,11'", FALSE},
-    {"svg", "svg noenhanced size 1200,720 dynamic font 'sans,13'", FALSE},
-    {"pdf", "pdfcairo noenhanced size 25cm,15cm font 'sans,11'", FALSE},
-    {"dumb", "dumb noenhanced size 79,24", TRUE},
+    {"png", "pngcairo noenhanced", 1200, 720, 11, 0, FALSE},
+    {"svg", "svg noenhanced dynamic", 1200, 720, 13, 0, FALSE},
+    {"pdf", "pdfcairo noenhanced", 1200, 720, 11, 48, FALSE},
+    {"dumb", "dumb noenhanced", 79, 24, 0, 0, TRUE},
 };
 
 static const char *
@@ -53,19 +53,19 @@ gnuplot_program(void)
   return given && *given ? given : GNUPLOT;
 }
 
-/* Caller frees. */
+/* The folder of the scripts.  Caller frees. */
 static char *
-script_path(const char *name)
+script_folder(const char *script)
 {
-  g_autofree char *file = g_strconcat(name, ".gnuplot", NULL);
   const char *folder = g_getenv("HIGHWATER_PLOTS");
   if (folder && *folder)
-    return g_build_filename(folder, file, NULL);
-  char *installed = g_build_filename(PKGDATADIR, "plots", file, NULL);
-  if (g_file_test(installed, G_FILE_TEST_EXISTS))
+    return g_strdup(folder);
+  char *installed = g_build_filename(PKGDATADIR, "plots", NULL);
+  g_autofree char *file = g_build_filename(installed, script, NULL);
+  if (g_file_test(file, G_FILE_TEST_EXISTS))
     return installed;
   g_free(installed);
-  return g_build_filename(SOURCE_DIR, "plots", file, NULL);
+  return g_build_filename(SOURCE_DIR, "plots", NULL);
 }
 
 /* A string as gnuplot reads it: in single quotes only the quote itself is special.  Caller frees.
@@ -78,17 +78,44 @@ quote(const char *text)
   return g_strdup_printf("'%s'", doubled);
 }
 
+/* Small figures have smaller letters. */
+static void
+append_terminal(const Figure *figure, int width, int height, GString *out)
+{
+  enum { SMALL_WIDTH = 800 };
+  const FigureTerminal *terminal = figure->terminal;
+  g_string_append_printf(out, "set terminal %s size ", terminal->driver);
+  if (terminal->pixels_a_cm > 0)
+    g_string_append_printf(out, "%.2fcm,%.2fcm", (double) width / terminal->pixels_a_cm,
+                           (double) height / terminal->pixels_a_cm);
+  else
+    g_string_append_printf(out, "%d,%d", width, height);
+  if (terminal->font > 0)
+    g_string_append_printf(out, " font 'sans,%d'",
+                           width < SMALL_WIDTH ? terminal->font - 2 : terminal->font);
+  g_string_append(out, "; ");
+}
+
 /* What the script finds set.  Caller frees. */
 static char *
-preamble(const Figure *figure, const char *output)
+preamble(const Figure *figure, const char *plots, const char *output)
 {
-  g_autofree char *table = quote(figure->table);
-  g_autofree char *title = quote(figure->title);
-  g_autofree char *file = output ? quote(output) : NULL;
-  return g_strdup_printf(
-      "set encoding utf8; set terminal %s; set output %s; table = %s; title = %s; %s",
-      figure->terminal->terminal, file ? file : "", table, title,
-      figure->settings ? figure->settings : "");
+  int width = figure->width > 0 ? figure->width : figure->terminal->width;
+  int height = figure->height > 0 ? figure->height : figure->terminal->height;
+  g_autofree char *folder = quote(plots);
+  /* Absolute: a name that begins with "|" would be a command. */
+  g_autofree char *absolute = output ? g_canonicalize_filename(output, NULL) : NULL;
+  g_autofree char *file = absolute ? quote(absolute) : g_strdup("");
+  GString *text = g_string_new("set encoding utf8; ");
+  append_terminal(figure, width, height, text);
+  g_string_append_printf(text, "set output %s; plots = %s; figure_width = %d; figure_height = %d",
+                         file, folder, width, height);
+  for (guint i = 0; i < figure->texts->len; i++) {
+    const FigureText *item = &g_array_index(figure->texts, FigureText, i);
+    g_autofree char *value = quote(item->value);
+    g_string_append_printf(text, "; %s = %s", item->name, value);
+  }
+  return g_string_free(text, FALSE);
 }
 
 /* gnuplot's complaint without its blank lines and the "^" that points into them. */
@@ -109,8 +136,10 @@ first_complaint(const char *text)
 static gboolean
 run(const Figure *figure, const char *output, GError **error)
 {
-  g_autofree char *settings = preamble(figure, output);
-  g_autofree char *script = script_path(figure->script);
+  g_autofree char *file = g_strconcat(figure->script, ".gnuplot", NULL);
+  g_autofree char *plots = script_folder(file);
+  g_autofree char *settings = preamble(figure, plots, output);
+  g_autofree char *script = g_build_filename(plots, file, NULL);
   const char *program = gnuplot_program();
   const char *argv[] = {program, "-e", settings, script, NULL};
   g_autofree char *drawn = NULL;
@@ -126,7 +155,7 @@ run(const Figure *figure, const char *output, GError **error)
   if (status != 0) {
     g_autofree char *complaint = first_complaint(complaints);
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_OUTPUT, "%s: cannot be drawn: gnuplot: %s",
-                figure->table, complaint);
+                figure->subject, complaint);
     return FALSE;
   }
   fputs(drawn, stdout);

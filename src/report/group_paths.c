@@ -32,3 +32,44 @@ group_paths_find(GHashTable *paths, const char *name)
     *(dot ? dot : path) = '\0';
   }
 }
+
+/* ---- by string ---- */
+
+enum { GROUP_UNKNOWN = -2 };
+
+struct _GroupIndex {
+  const Recording *recording;
+  GHashTable *paths;
+  gint32 *groups; /* by string id: position, -1 or UNKNOWN */
+};
+
+GroupIndex *
+group_index_new(const Recording *recording, const RunInfo *info)
+{
+  GroupIndex *index = g_new0(GroupIndex, 1);
+  index->recording = recording;
+  index->paths = group_paths_new(info);
+  index->groups = g_new(gint32, recording->strings->len + 1);
+  for (guint i = 0; i < recording->strings->len; i++)
+    index->groups[i] = GROUP_UNKNOWN;
+  return index;
+}
+
+gint32
+group_index_of(GroupIndex *index, gint32 module)
+{
+  if (module < 0)
+    return -1;
+  gint32 *known = &index->groups[module];
+  if (*known == GROUP_UNKNOWN)
+    *known = group_paths_find(index->paths, recording_text(index->recording, module));
+  return *known;
+}
+
+void
+group_index_free(GroupIndex *index)
+{
+  g_hash_table_unref(index->paths);
+  g_free(index->groups);
+  g_free(index);
+}

@@ -65,5 +65,6 @@ groups_table(const Recording *recording, const RunInfo *info, const TableView *v
     append_pass(group, "forward", &group->forward, out);
     append_pass(group, "backward", &group->backward, out);
   }
+  table_end(out);
   return TRUE;
 }

@@ -128,7 +128,8 @@ lane_of_span(Lifetimes *lifetimes, const Span *span)
   const char *name = span->name < 0 ? "" : recording_text(lifetimes->recording, span->name);
   for (guint i = 0; i < LANES; i++) {
     LaneKind kind = lane_infos[i].kind;
-    if ((kind == LANE_KERNELS && span->kind == SPAN_KERNEL) ||
+    if ((kind == LANE_KERNELS && span->kind == SPAN_KERNEL &&
+         (lifetimes->compute_stream < 0 || span->stream == lifetimes->compute_stream)) ||
         (kind == LANE_COLLECTIVE && span->kind == SPAN_COLLECTIVE &&
          g_str_equal(lane_infos[i].name, name)))
       return &lifetimes->lanes[i];
@@ -170,7 +171,7 @@ collect_work(Lifetimes *lifetimes)
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
     if (!is_of_module(lifetimes, span->module) || span->end < lifetimes->from ||
-        span->start > lifetimes->to)
+        span->start > lifetimes->to || (lifetimes->step > 0 && span->step != lifetimes->step))
       continue;
     Lane *lane = lane_of_span(lifetimes, span);
     if (lane)
@@ -203,8 +204,12 @@ phase_at(const Recording *recording, SimTime host)
 }
 
 static void
-widen(GArray *windows, gint32 phase, SimTime start, SimTime end)
+widen(const Lifetimes *lifetimes, GArray *windows, gint32 phase, SimTime start, SimTime end)
 {
+  const Range *range =
+      phase < 0 ? NULL : &g_array_index(lifetimes->recording->ranges, Range, phase);
+  if (lifetimes->step > 0 && range && range->step != lifetimes->step)
+    return;
   Window *window = window_of(windows, phase);
   window->start = MIN(window->start, start);
   window->end = MAX(window->end, end);
@@ -226,14 +231,14 @@ lifetimes_windows(const Lifetimes *lifetimes)
     const Lane *lane = &lifetimes->lanes[l];
     for (guint i = 0; i < lane->works->len; i++) {
       const Work *work = &g_array_index(lane->works, Work, i);
-      widen(windows, work->phase, work->start, work->end);
+      widen(lifetimes, windows, work->phase, work->start, work->end);
     }
     for (guint i = 0; i < lane->held->len && lane_infos[l].category != CATEGORY_PARAMETER; i++) {
       const Held *held = &g_array_index(lane->held, Held, i);
       gint32 phase = phase_at(lifetimes->recording, held->host_start);
       gboolean ends = phase >= 0 && phase_at(lifetimes->recording, held->host_end) == phase;
       if (held->start >= lifetimes->from)
-        widen(windows, phase, held->start, ends ? held->end : held->start);
+        widen(lifetimes, windows, phase, held->start, ends ? held->end : held->start);
     }
   }
   g_array_sort(windows, by_window_start);
@@ -252,12 +257,14 @@ choose_window(Lifetimes *lifetimes, const TableView *view)
     end = MAX(end, g_array_index(recording->spans, Span, i).end);
   for (guint i = 0; i < recording->memory->len; i++)
     end = MAX(end, g_array_index(recording->memory, MemoryEvent, i).time);
+  lifetimes->step = view->step;
   lifetimes->from = view->from;
   lifetimes->to = view->to > 0 ? MIN(view->to, end) : end;
   guint complete = recording->steps->len - (recording->out_of_memory.happened ? 1 : 0);
   if (table_view_is_part(view) || recording->steps->len == 0 || complete == 0)
     return;
   const StepRecord *last = &g_array_index(recording->steps, StepRecord, complete - 1);
+  lifetimes->step = last->index;
   lifetimes->from = last->start;
   lifetimes->to = last->end;
 }
@@ -267,14 +274,17 @@ lifetimes_init(Lifetimes *lifetimes, const Recording *recording)
 {
   *lifetimes = (Lifetimes){
       .recording = recording,
+      .compute_stream = -1,
       .belongs = g_new0(guint8, recording->strings->len + 1),
       .clocks = g_ptr_array_new_with_free_func((GDestroyNotify) stream_clock_free),
   };
   for (guint i = 0; i < recording->streams->len; i++) {
     StreamClock *clock = stream_clock_new(recording, (int) i);
     g_ptr_array_add(lifetimes->clocks, clock);
-    if (g_str_equal(recording->streams->pdata[i], "compute"))
+    if (g_str_equal(recording->streams->pdata[i], "compute")) {
       lifetimes->compute = clock;
+      lifetimes->compute_stream = (int) i;
+    }
   }
   if (!lifetimes->compute) {
     lifetimes->compute = stream_clock_new(recording, -1);

@@ -56,6 +56,8 @@ typedef struct {
   guint8 *belongs;   /* by string id: is it the module's? */
   GPtrArray *clocks; /* StreamClock, one a stream */
   StreamClock *compute;
+  int compute_stream; /* -1: none of that name */
+  int step;           /* 0: all */
   SimTime from, to;
   Lane lanes[LANES];
 } Lifetimes;

@@ -114,7 +114,7 @@ append_table(const Lifetimes *lifetimes, const char *module, GString *out)
   }
   for (guint i = 0, number = 0; i < LANES; i++) {
     const Lane *lane = &lifetimes->lanes[i];
-    g_autofree char *name = g_strdup_printf("level%u", number);
+    g_autofree char *name = g_strdup_printf("level%u;", number);
     if (lane->held->len > 0) {
       table_block(out, name, "time_s bytes");
       append_level(lifetimes, lane, out);
@@ -154,5 +154,6 @@ lifetimes_table(const Recording *recording, const RunInfo *info, const TableView
   if (rows == 0)
     return refuse_module(recording, view->module, error);
   append_table(lifetimes, view->module, out);
+  table_end(out);
   return TRUE;
 }

@@ -105,11 +105,12 @@ run_info_add_phase(RunInfo *info, const char *name)
   return &g_array_index(info->phases, PhaseInfo, info->phases->len - 1);
 }
 
-void
+CommunicatorInfo *
 run_info_add_communicator(RunInfo *info, const char *name, int ranks, const char *link)
 {
-  CommunicatorInfo communicator = {g_strdup(name), ranks, g_strdup(link)};
+  CommunicatorInfo communicator = {g_strdup(name), ranks, g_strdup(link), 0};
   g_array_append_val(info->communicators, communicator);
+  return &g_array_index(info->communicators, CommunicatorInfo, info->communicators->len - 1);
 }
 
 void

@@ -53,6 +53,7 @@ typedef struct {
   char *name; /* as in the Recording: "shard" */
   int ranks;
   char *link; /* "NVSwitch", "InfiniBand over 16 nodes" */
+  int stride; /* distance between the global ranks of neighbours; 0: not known */
 } CommunicatorInfo;
 
 /* How many ranks were simulated, when they are not all alike. */
@@ -133,7 +134,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(RunInfo, run_info_free)
 GroupInfo *run_info_add_group(RunInfo *info, const char *name, const char *const *modules);
 void run_info_add_retained(RunInfo *info, const char *group, const char *held_by, gint64 bytes);
 PhaseInfo *run_info_add_phase(RunInfo *info, const char *name);
-void run_info_add_communicator(RunInfo *info, const char *name, int ranks, const char *link);
+CommunicatorInfo *run_info_add_communicator(RunInfo *info, const char *name, int ranks,
+                                            const char *link);
 void run_info_add_constant(RunInfo *info, const char *name, ConstantOrigin origin);
 void run_info_warn(RunInfo *info, const char *format, ...) G_GNUC_PRINTF(2, 3);
 

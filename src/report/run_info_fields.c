@@ -78,6 +78,7 @@ static const InfoField communicator_fields[] = {
     FIELD(INFO_NAME, CommunicatorInfo, name, "name"),
     FIELD(INFO_COUNT, CommunicatorInfo, ranks, "ranks"),
     FIELD(INFO_TEXT, CommunicatorInfo, link, "link"),
+    FIELD(INFO_COUNT, CommunicatorInfo, stride, "stride"),
     END,
 };
 

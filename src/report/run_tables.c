@@ -28,10 +28,11 @@ table_view_is_part(const TableView *view)
   return view->step > 0 || view->from > 0 || view->to > 0;
 }
 
-/* Narrows the view to its step, in the time that the table tells. */
-static gboolean
-find_step(const RunTable *table, const Recording *recording, TableView *view, GError **error)
+gboolean
+run_table_narrow(const RunTable *table, const Recording *recording, TableView *view, GError **error)
 {
+  if (view->step == 0 || view->to > 0)
+    return TRUE;
   const GArray *steps = recording->steps;
   for (guint i = 0; i < steps->len; i++) {
     const StepRecord *step = &g_array_index(steps, StepRecord, i);
@@ -100,7 +101,7 @@ run_table_write(const RunTable *table, const Recording *recording, const RunInfo
     return FALSE;
   }
   TableView narrowed = *view;
-  if (view->step > 0 && !find_step(table, recording, &narrowed, error))
+  if (!run_table_narrow(table, recording, &narrowed, error))
     return FALSE;
   return table->write(recording, info, &narrowed, out, error);
 }

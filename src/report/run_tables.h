@@ -36,6 +36,11 @@ const RunTable *run_table_find(const char *name, GError **error);
 /* Does the view say less than all of the run? */
 gboolean table_view_is_part(const TableView *view);
 
+/* Sets the view's times to those of its step, if it has one and no times yet, in the time that the
+ * table tells.  Error: there is no such step. */
+gboolean run_table_narrow(const RunTable *table, const Recording *recording, TableView *view,
+                          GError **error);
+
 /* Appends a table, after checking that the view has what it needs. */
 gboolean run_table_write(const RunTable *table, const Recording *recording, const RunInfo *info,
                          const TableView *view, GString *out, GError **error);

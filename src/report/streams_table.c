@@ -1,5 +1,7 @@
 /* streams_table.c - what each stream and the host did: a lane each, a row a span. */
 #include "report/streams_table.h"
+#include "report/block_passes.h"
+#include "report/summary.h"
 #include "report/table_text.h"
 #include <string.h>
 
@@ -16,6 +18,7 @@ typedef struct {
   SimTime start, end;
   SpanKind kind;
   gint32 name, module, phase; /* string ids; -1: none, or several */
+  int path_length;            /* of the module's path, as far as it is of all that was joined */
   int step;
   guint count;
   gint64 bytes;
@@ -25,7 +28,8 @@ typedef struct {
 typedef struct {
   const Recording *recording;
   SimTime from, to;
-  SimTime gap;      /* neighbours so near to each other are joined; -1: none are */
+  SimTime gap;      /* neighbours so near to each other are joined */
+  SimTime wide;     /* rows so long are told apart by their block */
   GPtrArray *lanes; /* GArray of Row, one a stream */
 } Streams;
 
@@ -35,16 +39,35 @@ phase_of(const Recording *recording, const Span *span)
   return span->phase > 0 ? g_array_index(recording->ranges, Range, span->phase - 1).name : -1;
 }
 
+/* Length of the path that all of the row and what comes next share: the module's, or its block's;
+ * -1: none. */
+static int
+common_path(const Recording *recording, const Row *row, const Row *next)
+{
+  if (row->module == next->module)
+    return row->path_length;
+  if (row->module < 0 || next->module < 0)
+    return -1;
+  const char *a = recording_text(recording, row->module);
+  const char *b = recording_text(recording, next->module);
+  gsize length = block_path_length(b);
+  return block_path_length(a) == length && strncmp(a, b, length) == 0 ? (int) length : -1;
+}
+
 static gboolean
 join(const Streams *streams, Row *last, const Row *next)
 {
+  int common = common_path(streams->recording, last, next);
+  gboolean are_wide =
+      last->end - last->start >= streams->wide && next->end - next->start >= streams->wide;
   if (next->start - last->end > streams->gap || last->kind != next->kind ||
-      last->phase != next->phase || last->step != next->step)
+      last->phase != next->phase || last->step != next->step || (common < 0 && are_wide))
     return FALSE;
   last->end = MAX(last->end, next->end);
   last->name = last->name == next->name ? last->name : -1;
-  last->module = last->module == next->module ? last->module : -1;
-  last->count++;
+  last->module = common < 0 ? -1 : last->module;
+  last->path_length = common;
+  last->count += next->count;
   last->bytes += next->bytes;
   last->busy += next->busy;
   return TRUE;
@@ -74,6 +97,7 @@ collect(Streams *streams)
                .kind = span->kind,
                .name = span->name,
                .module = span->module,
+               .path_length = (int) strlen(report_text(recording, span->module, "")),
                .phase = phase_of(recording, span),
                .step = span->step,
                .count = 1,
@@ -85,6 +109,16 @@ collect(Streams *streams)
     g_array_sort(streams->lanes->pdata[i], by_start);
 }
 
+/* What the view lets be seen as separate; of all of the recording where the view is open. */
+static SimTime
+shortest_gap(const Streams *streams, guint max_rows)
+{
+  const GArray *spans = streams->recording->spans;
+  SimTime end = spans->len > 0 ? g_array_index(spans, Span, spans->len - 1).end : 0;
+  return MAX(0, MIN(end, streams->to) - streams->from) / max_rows;
+}
+
+/* First those of the same module or block, then all that are too short to be told apart. */
 static void
 join_neighbours(const Streams *streams, GArray *rows)
 {
@@ -95,6 +129,20 @@ join_neighbours(const Streams *streams, GArray *rows)
       g_array_index(rows, Row, kept++) = row;
   }
   g_array_set_size(rows, kept);
+}
+
+/* First those of the same module or block, then all that are too short to be told apart. */
+static void
+join_lanes(Streams *streams, guint max_rows)
+{
+  enum { WIDE_GAPS = 32 };
+  streams->gap = shortest_gap(streams, max_rows);
+  const SimTime wide[] = {0, streams->gap * WIDE_GAPS};
+  for (guint pass = 0; pass < G_N_ELEMENTS(wide); pass++) {
+    streams->wide = wide[pass];
+    for (guint i = 0; i < streams->lanes->len; i++)
+      join_neighbours(streams, streams->lanes->pdata[i]);
+  }
 }
 
 /* ---- text ---- */
@@ -120,7 +168,10 @@ static void
 append_row(const Streams *streams, const Row *row, guint lane, GString *out)
 {
   const Recording *recording = streams->recording;
-  const gint32 words[] = {row->name, row->module, row->phase};
+  g_autofree char *module =
+      g_strndup(report_text(recording, row->module, ""), (gsize) MAX(0, row->path_length));
+  const char *const words[] = {report_text(recording, row->name, NULL), module,
+                               report_text(recording, row->phase, NULL)};
   table_time(out, row->start);
   g_string_append_c(out, ' ');
   table_time(out, row->end);
@@ -129,7 +180,7 @@ append_row(const Streams *streams, const Row *row, guint lane, GString *out)
   g_string_append_printf(out, " %s", kind_names[row->kind]);
   for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
     g_string_append_c(out, ' ');
-    table_word(out, words[i] < 0 ? NULL : recording_text(recording, words[i]));
+    table_word(out, words[i]);
   }
   const gint64 numbers[] = {row->step, row->count, row->bytes};
   for (guint i = 0; i < G_N_ELEMENTS(numbers); i++) {
@@ -171,17 +222,6 @@ append_blocks(const Streams *streams, const GArray *order, GString *out)
   }
 }
 
-/* What the view lets be seen as separate; the recording's extent where the view is open. */
-static SimTime
-shortest_gap(const Streams *streams, guint max_rows)
-{
-  const GArray *spans = streams->recording->spans;
-  if (max_rows == 0)
-    return -1;
-  SimTime end = spans->len > 0 ? g_array_index(spans, Span, spans->len - 1).end : 0;
-  return MAX(0, MIN(end, streams->to) - streams->from) / max_rows;
-}
-
 gboolean
 streams_table(const Recording *recording, const RunInfo *info, const TableView *view, GString *out,
               GError **error)
@@ -193,10 +233,9 @@ streams_table(const Recording *recording, const RunInfo *info, const TableView *
       .to = view->to > 0 ? view->to : SIM_TIME_MAX,
       .lanes = g_ptr_array_new_with_free_func((GDestroyNotify) g_array_unref),
   };
-  streams.gap = shortest_gap(&streams, view->max_rows);
   collect(&streams);
-  for (guint i = 0; i < streams.lanes->len && streams.gap >= 0; i++)
-    join_neighbours(&streams, streams.lanes->pdata[i]);
+  if (view->max_rows > 0)
+    join_lanes(&streams, view->max_rows);
   g_autoptr(GArray) order = order_of_lanes(&streams);
   gboolean ok = order->len > 0;
   if (ok)

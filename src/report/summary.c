@@ -122,7 +122,7 @@ collect_beyond(ReportModel *model)
 }
 
 static void
-collect_steps(ReportModel *model)
+collect_steps(ReportModel *model, int chosen)
 {
   const Recording *recording = model->recording;
   for (guint i = 0; i < recording->steps->len; i++) {
@@ -137,7 +137,7 @@ collect_steps(ReportModel *model)
         .allocator_retries = record->allocator_retries,
         .phases = phases_of_step(recording, record->index),
     };
-    if (step.complete)
+    if (step.complete && (chosen == 0 || chosen == step.index))
       model->last_step = (int) i;
     model->allocator_retries += step.allocator_retries;
     model->peak_reserved = MAX(model->peak_reserved, step.peak_reserved);
@@ -213,8 +213,24 @@ collect_warnings(ReportModel *model)
     g_ptr_array_add(model->warnings, g_strdup(g_ptr_array_index(info->warnings, i)));
 }
 
+/* Of a recording without steps and without a construction: memory as it was measured. */
+static gint64
+highest_reserved(const Recording *recording)
+{
+  gint64 highest = recording->peak.reserved;
+  for (guint i = 0; i < recording->memory->len; i++)
+    highest = MAX(highest, g_array_index(recording->memory, MemoryEvent, i).reserved_after);
+  return highest;
+}
+
 ReportModel *
 report_model_new(const Recording *recording, const RunInfo *info)
+{
+  return report_model_of_step(recording, info, 0);
+}
+
+ReportModel *
+report_model_of_step(const Recording *recording, const RunInfo *info, int step)
 {
   ReportModel *model = g_new0(ReportModel, 1);
   model->recording = recording;
@@ -231,7 +247,11 @@ report_model_new(const Recording *recording, const RunInfo *info)
 
   model->peak_allocated = MAX(recording->peak.allocated, recording->construction_allocated);
   model->peak_reserved = recording->construction_reserved;
-  collect_steps(model);
+  model->is_simulated = info->model != NULL;
+  model->has_memory = model->peak_allocated > 0 || recording->out_of_memory.happened;
+  if (recording->steps->len == 0 && recording->construction_reserved == 0)
+    model->peak_reserved = highest_reserved(recording);
+  collect_steps(model, step);
   collect_beyond(model);
   model->headroom = recording->capacity_bytes - model->peak_reserved;
   model->verdict = judge(model);
@@ -294,14 +314,37 @@ report_text(const Recording *recording, gint32 id, const char *otherwise)
   return text && *text ? text : otherwise;
 }
 
+/* A measured recording need not say in which phase anything happened. */
+static gboolean
+has_phases(const Recording *recording)
+{
+  for (guint i = 0; i < recording->ranges->len; i++)
+    if (g_array_index(recording->ranges, Range, i).kind == RECORDED_PHASE)
+      return TRUE;
+  return FALSE;
+}
+
+gboolean
+report_model_knows_place(const ReportModel *model)
+{
+  const PeakRecord *peak = &model->recording->peak;
+  return model->has_memory && (model->is_simulated || peak->step > 0 || peak->phase >= 0);
+}
+
 void
 report_append_place(const Recording *recording, int step, gint32 phase, gint32 module, GString *out)
 {
-  if (step > 0)
+  /* A measured run knows of none, nor of what lies outside of the allocator. */
+  gboolean has_construction = recording->construction_allocated > 0 || recording->steps->len > 0 ||
+                              recording->outside_allocator_bytes > 0;
+  if (step > 0 && phase < 0 && !has_phases(recording))
+    g_string_append_printf(out, "step %d", step);
+  else if (step > 0)
     g_string_append_printf(out, "step %d, %s", step,
                            report_text(recording, phase, "between phases"));
   else
-    g_string_append(out, report_text(recording, phase, "construction"));
+    g_string_append(
+        out, report_text(recording, phase, has_construction ? "construction" : "outside of steps"));
   const char *path = report_text(recording, module, NULL);
   if (path)
     g_string_append_printf(out, " of %s", path);

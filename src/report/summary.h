@@ -104,6 +104,8 @@ typedef struct {
   const Recording *recording;
   const RunInfo *info;
 
+  gboolean is_simulated; /* FALSE: nothing is known but the recording, which was measured */
+  gboolean has_memory;   /* FALSE: the recording is of time alone; sizes are 0 */
   Verdict verdict;
   gint64 allocator_retries; /* of all steps */
   gint64 peak_allocated, peak_reserved, headroom;
@@ -123,6 +125,9 @@ typedef struct {
 } ReportModel;
 
 ReportModel *report_model_new(const Recording *recording, const RunInfo *info);
+/* The same with that step (its index) in the place of the last complete one; without any when it is
+ * not complete. */
+ReportModel *report_model_of_step(const Recording *recording, const RunInfo *info, int step);
 void report_model_free(ReportModel *model);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(ReportModel, report_model_free)
 
@@ -133,7 +138,11 @@ const char *report_bound_name(Bound bound);
 /* The last complete step, or NULL. */
 const StepSummary *report_model_last_step(const ReportModel *model);
 
-/* Appends where the host was: "step 2, backward of layers.3", "construction". */
+/* Whether it says where the host was at the peak; a measured recording need not. */
+gboolean report_model_knows_place(const ReportModel *model);
+
+/* Appends where the host was: "step 2, backward of layers.3", "construction"; "outside of steps" in
+ * a recording that has neither steps nor a construction. */
 void report_append_place(const Recording *recording, int step, gint32 phase, gint32 module,
                          GString *out);
 

@@ -4,7 +4,7 @@
 #include "report/summary_parts.h"
 #include <string.h>
 
-enum { GROUP_UNKNOWN = -2, GROUP_NONE = -1 };
+enum { GROUP_NONE = -1 };
 
 /* A group's passes of the first micro-batch; what a range of the host stands for. */
 enum { PASS_NONE, PASS_FORWARD, PASS_BACKWARD };
@@ -14,24 +14,10 @@ typedef struct {
   ReportModel *model;
   const StepSummary *step;
   int compute_stream;
-  SimTime compute_done;    /* end of the last compute span so far */
-  GHashTable *positions;   /* name of a group, path of a module: position of the group */
-  gint32 *group_of_string; /* by string id, looked up once each: position, NONE or UNKNOWN */
-  guint8 *pass_of_range;   /* by position in ranges */
+  SimTime compute_done;  /* end of the last compute span so far */
+  GroupIndex *groups;    /* that a kernel computes for, or that a collective serves */
+  guint8 *pass_of_range; /* by position in ranges */
 } GroupWalk;
-
-/* The group that a kernel computes for, or that a collective serves. */
-static gint32
-group_of(GroupWalk *walk, const Span *span)
-{
-  if (span->module < 0)
-    return GROUP_NONE;
-  gint32 *known = &walk->group_of_string[span->module];
-  if (*known == GROUP_UNKNOWN)
-    *known =
-        group_paths_find(walk->positions, recording_text(walk->model->recording, span->module));
-  return *known;
-}
 
 static guint8
 pass_named(const char *name, int micro_batch)
@@ -82,7 +68,7 @@ static void
 add_collective(GroupWalk *walk, const Span *span)
 {
   const Recording *recording = walk->model->recording;
-  gint32 position = group_of(walk, span);
+  gint32 position = group_index_of(walk->groups, span->module);
   if (position == GROUP_NONE)
     return;
   GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
@@ -104,7 +90,7 @@ add_collective(GroupWalk *walk, const Span *span)
 static void
 add_kernel(GroupWalk *walk, const Span *span)
 {
-  gint32 position = group_of(walk, span);
+  gint32 position = group_index_of(walk->groups, span->module);
   if (position != GROUP_NONE) {
     GroupSummary *group = &g_array_index(walk->model->groups, GroupSummary, (guint) position);
     GroupPass *pass = pass_of(walk, group, span);
@@ -139,12 +125,9 @@ summary_groups(ReportModel *model)
       .step = step,
       .compute_stream = summary_stream(recording, STREAM_COMPUTE),
       .compute_done = step->start,
-      .positions = group_paths_new(model->info),
-      .group_of_string = g_new(gint32, recording->strings->len),
+      .groups = group_index_new(recording, model->info),
       .pass_of_range = passes_of_ranges(recording, step->index),
   };
-  for (guint i = 0; i < recording->strings->len; i++)
-    walk.group_of_string[i] = GROUP_UNKNOWN;
   for (guint i = 0; i < recording->spans->len; i++) {
     const Span *span = &g_array_index(recording->spans, Span, i);
     if (span->step != step->index || recording_is_beyond(recording, span->phase - 1))
@@ -158,7 +141,6 @@ summary_groups(ReportModel *model)
     measure_window(&g_array_index(model->groups, GroupSummary, i).forward);
     measure_window(&g_array_index(model->groups, GroupSummary, i).backward);
   }
-  g_hash_table_unref(walk.positions);
-  g_free(walk.group_of_string);
+  group_index_free(walk.groups);
   g_free(walk.pass_of_range);
 }

@@ -39,12 +39,21 @@ add_known(cJSON *object, const char *key, double value)
 }
 
 static void
+add_known_int(cJSON *object, const char *key, gint64 value)
+{
+  if (value > 0)
+    json_add_int(object, key, value);
+  else
+    cJSON_AddNullToObject(object, key);
+}
+
+static void
 add_model(cJSON *report, const RunInfo *info)
 {
   cJSON *model = cJSON_AddObjectToObject(report, "model");
   json_add_text(model, "name", info->model);
-  json_add_int(model, "parameters", info->parameters);
-  json_add_int(model, "trainable_parameters", info->trainable_parameters);
+  add_known_int(model, "parameters", info->parameters);
+  add_known_int(model, "trainable_parameters", info->trainable_parameters);
 }
 
 static void
@@ -52,11 +61,11 @@ add_plan(cJSON *report, const RunInfo *info)
 {
   cJSON *plan = cJSON_AddObjectToObject(report, "plan");
   json_add_text(plan, "strategy", info->strategy);
-  json_add_int(plan, "shard", info->shard);
-  json_add_int(plan, "replicate", info->replicate);
-  json_add_int(plan, "micro_batch", info->micro_batch);
-  json_add_int(plan, "sequence_length", info->sequence_length);
-  json_add_int(plan, "accumulation_steps", info->accumulation_steps);
+  add_known_int(plan, "shard", info->shard);
+  add_known_int(plan, "replicate", info->replicate);
+  add_known_int(plan, "micro_batch", info->micro_batch);
+  add_known_int(plan, "sequence_length", info->sequence_length);
+  add_known_int(plan, "accumulation_steps", info->accumulation_steps);
   json_add_text(plan, "activation_checkpointing", info->checkpointing);
   json_add_text(plan, "compile", info->compile);
   json_add_int(plan, "rank", info->rank);
@@ -112,7 +121,7 @@ add_cluster(cJSON *report, const RunInfo *info)
   cJSON *cluster = cJSON_AddObjectToObject(report, "cluster");
   json_add_text(cluster, "name", info->cluster);
   json_add_text(cluster, "device", info->device);
-  json_add_int(cluster, "nodes", info->nodes);
+  add_known_int(cluster, "nodes", info->nodes);
   cJSON *constants = cJSON_AddArrayToObject(cluster, "constants");
   for (guint i = 0; i < info->constants->len; i++) {
     const ConstantSource *source = &g_array_index(info->constants, ConstantSource, i);
@@ -488,8 +497,11 @@ summary_json(const ReportModel *model)
   add_cluster(report, info);
   add_ranks(report, info, &model->time);
   add_prefetch(report, model);
-  cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
-  json_add_text(report, "verdict", report_verdict_name(model->verdict));
+  if (model->has_memory)
+    cJSON_AddBoolToObject(report, "fits", model->verdict != VERDICT_DOES_NOT_FIT);
+  else
+    cJSON_AddNullToObject(report, "fits");
+  json_add_text(report, "verdict", model->has_memory ? report_verdict_name(model->verdict) : NULL);
   json_add_int(report, "allocator_retries", model->allocator_retries);
   add_limit(report, "headroom_bytes", model->headroom, model->recording->capacity_bytes);
   if (info->equivalent_zero_stage >= 0)

@@ -51,9 +51,11 @@ print_heading(const Screen *screen)
     g_string_append_printf(screen->out, "%s\n\n", screen->model->recording->title);
     return;
   }
-  g_autofree char *parameters = format_count(info->parameters);
-  g_string_append_printf(screen->out, "%s%s%s parameters", info->model, glyphs->separator,
-                         parameters);
+  g_string_append(screen->out, info->model);
+  if (info->parameters > 0) {
+    g_autofree char *parameters = format_count(info->parameters);
+    g_string_append_printf(screen->out, "%s%s parameters", glyphs->separator, parameters);
+  }
   if (info->trainable_parameters < info->parameters) {
     g_autofree char *trainable = format_count(info->trainable_parameters);
     g_string_append_printf(screen->out, " (%s train)", trainable);
@@ -64,11 +66,13 @@ print_heading(const Screen *screen)
                          info->device ? info->device : "an unknown device");
   if (info->nodes > 0)
     g_string_append_printf(screen->out, " (%d node%s)", info->nodes, info->nodes > 1 ? "s" : "");
-  g_string_append(screen->out, glyphs->separator);
-  if (info->accumulation_steps > 1)
-    g_string_append_printf(screen->out, "%d%s", info->accumulation_steps, glyphs->times);
-  g_string_append_printf(screen->out, "%d%s%d tokens per rank", info->micro_batch, glyphs->times,
-                         info->sequence_length);
+  if (info->micro_batch > 0) {
+    g_string_append(screen->out, glyphs->separator);
+    if (info->accumulation_steps > 1)
+      g_string_append_printf(screen->out, "%d%s", info->accumulation_steps, glyphs->times);
+    g_string_append_printf(screen->out, "%d%s%d tokens per rank", info->micro_batch, glyphs->times,
+                           info->sequence_length);
+  }
   if (info->checkpointing)
     g_string_append_printf(screen->out, "%s%s checkpointing", glyphs->separator,
                            g_str_equal(info->checkpointing, "none") ? "no" : info->checkpointing);
@@ -114,7 +118,14 @@ print_verdict(const Screen *screen)
       [VERDICT_DOES_NOT_FIT] = {"DOES NOT FIT", "31"},
   };
   const ReportModel *model = screen->model;
-  print_label(screen, verdicts[model->verdict].label, verdicts[model->verdict].colour);
+  gboolean is_asked = model->is_simulated || model->recording->capacity_bytes < G_MAXINT64 ||
+                      model->verdict == VERDICT_DOES_NOT_FIT;
+  print_label(screen, is_asked ? verdicts[model->verdict].label : "MEMORY",
+              is_asked ? verdicts[model->verdict].colour : NULL);
+  if (!model->has_memory) {
+    g_string_append(screen->out, "not recorded\n");
+    return;
+  }
   g_autofree char *failure = report_model_out_of_memory(model);
   if (failure) {
     g_string_append_printf(screen->out, "%s\n", failure);
@@ -126,11 +137,13 @@ print_verdict(const Screen *screen)
   if (model->recording->capacity_bytes < G_MAXINT64)
     g_string_append_printf(screen->out, "%s reserved of %s, %s to spare", reserved, capacity, room);
   else
-    g_string_append_printf(screen->out, "%s reserved, of memory without limit", reserved);
+    g_string_append_printf(screen->out, "%s reserved%s", reserved,
+                           model->is_simulated ? ", of memory without limit" : "");
   if (model->info->rank_without_room >= 0)
     g_string_append_printf(screen->out, " on rank %d, but rank %d runs out of memory",
                            model->info->rank, model->info->rank_without_room);
-  print_retries(screen);
+  if (model->is_simulated || model->allocator_retries > 0)
+    print_retries(screen);
   const StepSummary *last = report_model_last_step(model);
   const StepSummary *first =
       model->steps->len > 0 ? &g_array_index(model->steps, StepSummary, 0) : NULL;
@@ -148,10 +161,17 @@ print_peak(const Screen *screen)
   const Recording *recording = screen->model->recording;
   const PeakRecord *peak = &recording->peak;
   g_autofree char *allocated = format_bytes(peak->allocated);
+  if (!screen->model->has_memory)
+    return;
   print_label(screen, "PEAK", NULL);
   g_string_append_printf(screen->out, "%s allocated", allocated);
-  g_string_append(screen->out, " in ");
-  report_append_place(recording, peak->step, peak->phase, peak->module, screen->out);
+  if (report_model_knows_place(screen->model)) {
+    g_string_append(screen->out, " in ");
+    report_append_place(recording, peak->step, peak->phase, peak->module, screen->out);
+  } else {
+    g_autofree char *time = format_duration(peak->time);
+    g_string_append_printf(screen->out, " %s after the beginning", time);
+  }
   if (screen->model->info->accumulation_steps > 1 && peak->step > 0)
     g_string_append_printf(screen->out, ", micro-batch %d", peak->micro_batch);
   g_string_append_c(screen->out, '\n');
@@ -204,7 +224,8 @@ print_step(const Screen *screen)
   const char *separator = screen->glyphs->separator;
   print_label(screen, "STEP", NULL);
   if (!time->known) {
-    g_string_append(screen->out, "no step was completed\n");
+    gboolean has_steps = screen->model->is_simulated || screen->model->steps->len > 0;
+    g_string_append(screen->out, has_steps ? "no step was completed\n" : "not recorded\n");
     return;
   }
   g_autofree char *step = format_duration(time->step);
@@ -255,20 +276,33 @@ print_ranks(const Screen *screen)
   g_string_append_c(screen->out, '\n');
 }
 
-void
-summary_text(const ReportModel *model, const TextStyle *style, GString *out)
+static Screen
+screen_of(const ReportModel *model, const TextStyle *style, GString *out)
 {
-  const Screen screen = {
+  return (Screen){
       .model = model,
       .style = style,
       .glyphs = style->ascii ? &ascii_glyphs : &utf8_glyphs,
       .out = out,
   };
+}
+
+void
+summary_text_answer(const ReportModel *model, const TextStyle *style, GString *out)
+{
+  const Screen screen = screen_of(model, style, out);
   print_heading(&screen);
   print_verdict(&screen);
   print_peak(&screen);
   print_step(&screen);
   print_ranks(&screen);
+}
+
+void
+summary_text(const ReportModel *model, const TextStyle *style, GString *out)
+{
+  const Screen screen = screen_of(model, style, out);
+  summary_text_answer(model, style, out);
   text_explain(&screen);
   if (style->verbose)
     text_tables(&screen);

@@ -13,4 +13,7 @@ typedef struct {
 /* Appends the report to out. */
 void summary_text(const ReportModel *model, const TextStyle *style, GString *out);
 
+/* Its first lines alone: does it fit, where is the peak, how long is a step. */
+void summary_text_answer(const ReportModel *model, const TextStyle *style, GString *out);
+
 #endif

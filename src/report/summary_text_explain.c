@@ -10,7 +10,7 @@ enum { BAR_CELLS = 24 };
 /* Categories below this fraction of the peak share one row. */
 static const double small_share = 0.01;
 
-static const char *const category_labels[CATEGORY_COUNT] = {
+const char *const text_category_labels[CATEGORY_COUNT] = {
     [CATEGORY_PARAMETER] = "parameters",
     [CATEGORY_OPTIMIZER_STATE] = "optimizer state",
     [CATEGORY_SHARDED_GRADIENT] = "sharded gradients",
@@ -78,6 +78,8 @@ print_categories(const Screen *screen)
   const PeakRecord *peak = &screen->model->recording->peak;
   const TextUnit *unit = text_unit_for(peak->allocated);
   CategoryBytes order[CATEGORY_COUNT];
+  if (peak->allocated == 0)
+    return;
   for (int i = 0; i < CATEGORY_COUNT; i++)
     order[i] = (CategoryBytes){i, peak->categories[i]};
   qsort(order, CATEGORY_COUNT, sizeof order[0], compare_category_bytes);
@@ -93,7 +95,7 @@ print_categories(const Screen *screen)
       continue;
     }
     g_autofree char *note = largest_of_category(screen->model->recording, entry->category, unit);
-    TEXT_ROW(table, g_strdup_printf("  %s", category_labels[entry->category]),
+    TEXT_ROW(table, g_strdup_printf("  %s", text_category_labels[entry->category]),
              text_unit_format(unit, entry->bytes),
              bar_and_note(screen, entry->bytes, order[0].bytes, note));
   }
@@ -103,29 +105,28 @@ print_categories(const Screen *screen)
   text_table_print(table, 0, screen->out);
 }
 
-static void
-print_cached(const Screen *screen)
+void
+text_cached(const Recording *recording, const GArray *cached, const char *when, GString *out)
 {
-  const Recording *recording = screen->model->recording;
   gint64 total = 0;
-  guint streams = MIN(recording->cached->len, recording->streams->len);
+  guint streams = MIN(cached->len, recording->streams->len);
   for (guint i = 0; i < streams; i++)
-    total += g_array_index(recording->cached, gint64, i);
+    total += g_array_index(cached, gint64, i);
   if (total == 0)
     return;
   g_autofree char *sum = format_bytes(total);
-  g_string_append_printf(screen->out, "Reserved but not allocated at the end: %s", sum);
+  g_string_append_printf(out, "Reserved but not allocated %s: %s", when, sum);
   const char *before = ", of which ";
   for (guint i = 0; i < streams; i++) {
-    gint64 bytes = g_array_index(recording->cached, gint64, i);
+    gint64 bytes = g_array_index(cached, gint64, i);
     if ((double) bytes < small_share * (double) total)
       continue;
     g_autofree char *size = format_bytes(bytes);
-    g_string_append_printf(screen->out, "%s%s in the pool of %s", before, size,
+    g_string_append_printf(out, "%s%s in the pool of %s", before, size,
                            (const char *) g_ptr_array_index(recording->streams, i));
     before = ", ";
   }
-  g_string_append_c(screen->out, '\n');
+  g_string_append_c(out, '\n');
 }
 
 /* ---- by phase ---- */
@@ -153,7 +154,7 @@ print_phases(const Screen *screen)
   static const char *const names[] = {"forward", "backward", "optimizer"};
   const ReportModel *model = screen->model;
   const StepSummary *step = report_model_last_step(model);
-  if (!step)
+  if (!step || (step->phases->len == 0 && !model->is_simulated))
     return;
   const TextUnit *unit = text_unit_for(model->peak_reserved);
   char *rows[3][G_N_ELEMENTS(names) + 2] = {
@@ -359,7 +360,8 @@ void
 text_explain(const Screen *screen)
 {
   print_categories(screen);
-  print_cached(screen);
+  text_cached(screen->model->recording, screen->model->recording->cached, "at the end",
+              screen->out);
   print_phases(screen);
   print_beyond(screen);
   print_communication(screen);

@@ -1,5 +1,4 @@
-/* summary_text_parts.h - what the screen and the verbose tables share; only summary_text*.c include
- * this. */
+/* summary_text_parts.h - what texts for people share; only report's files of text include this. */
 #ifndef HIGHWATER_REPORT_SUMMARY_TEXT_PARTS_H
 #define HIGHWATER_REPORT_SUMMARY_TEXT_PARTS_H
 
@@ -33,6 +32,12 @@ char *text_unit_format(const TextUnit *unit, gint64 bytes);
 /* "log_softmax of output", or the one of the two that is known; NULL when neither.  Caller frees.
  */
 char *text_what_of_module(const Recording *recording, gint32 what, gint32 module);
+
+/* "optimizer state", by Category. */
+extern const char *const text_category_labels[CATEGORY_COUNT];
+/* "Reserved but not allocated WHEN: 5 GiB, of which ..." in a line; nothing when cached (gint64 per
+ * stream) is. */
+void text_cached(const Recording *recording, const GArray *cached, const char *when, GString *out);
 
 /* Adds one row and frees its cells; cells may be NULL. */
 void text_take_row(TextTable *table, char **cells, guint count);

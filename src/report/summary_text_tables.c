@@ -7,6 +7,13 @@ number(gint64 value)
   return g_strdup_printf("%" G_GINT64_FORMAT, value);
 }
 
+/* "-" where memory was not recorded. */
+static char *
+size(const Screen *screen, gint64 bytes)
+{
+  return screen->model->has_memory ? format_bytes(bytes) : g_strdup("-");
+}
+
 static void
 print_table(const Screen *screen, const TextTable *table)
 {
@@ -18,6 +25,8 @@ static void
 print_steps(const Screen *screen)
 {
   const GArray *steps = screen->model->steps;
+  if (steps->len == 0)
+    return;
   g_autoptr(TextTable) table = text_table_new("lrrrr");
   TEXT_ROW(table, g_strdup("Steps"), g_strdup("time"), g_strdup("allocated"), g_strdup("reserved"),
            g_strdup("retries"));
@@ -25,8 +34,8 @@ print_steps(const Screen *screen)
     const StepSummary *step = &g_array_index(steps, StepSummary, i);
     TEXT_ROW(table,
              g_strdup_printf("  %d%s", step->index, step->complete ? "" : " (not completed)"),
-             format_duration(step->duration), format_bytes(step->peak_allocated),
-             format_bytes(step->peak_reserved), number(step->allocator_retries));
+             format_duration(step->duration), size(screen, step->peak_allocated),
+             size(screen, step->peak_reserved), number(step->allocator_retries));
   }
   print_table(screen, table);
 }
@@ -40,6 +49,8 @@ print_phases(const Screen *screen)
   const StepSummary *step = report_model_last_step(model);
   if (!step)
     step = &g_array_index(model->steps, StepSummary, model->steps->len - 1);
+  if (step->phases->len == 0)
+    return;
   g_autoptr(TextTable) table = text_table_new("lrrrrrr");
   TEXT_ROW(table, g_strdup_printf("Phases of step %d", step->index), g_strdup("micro-batch"),
            g_strdup("host begins"), g_strdup("takes"), g_strdup("allocated"), g_strdup("reserved"),
@@ -62,9 +73,11 @@ print_largest(const Screen *screen)
 {
   const Recording *recording = screen->model->recording;
   const GArray *live = recording->peak.live;
+  if (!live || live->len == 0)
+    return;
   g_autoptr(TextTable) table = text_table_new("lrl");
   TEXT_ROW(table, g_strdup("Largest tensors at the peak"), g_strdup("size"), g_strdup("category"));
-  for (guint i = 0; live && i < MIN(live->len, SUMMARY_LARGEST); i++) {
+  for (guint i = 0; i < MIN(live->len, SUMMARY_LARGEST); i++) {
     const LiveTensor *tensor = &g_array_index(live, LiveTensor, i);
     g_autofree char *name = text_what_of_module(recording, tensor->what, tensor->module);
     TEXT_ROW(table, g_strdup_printf("  %s", name ? name : "unnamed"), format_bytes(tensor->bytes),
@@ -77,10 +90,13 @@ static void
 print_modules(const Screen *screen)
 {
   const ReportModel *model = screen->model;
+  const GArray *modules = model->modules_at_peak;
+  if (modules->len == 0 || (modules->len == 1 && !*g_array_index(modules, ModuleBytes, 0).module))
+    return; /* a measured run may not say whose memory is whose */
   g_autoptr(TextTable) table = text_table_new("lrr");
   TEXT_ROW(table, g_strdup("Modules at the peak"), g_strdup("size"), g_strdup("share"));
-  for (guint i = 0; i < model->modules_at_peak->len; i++) {
-    const ModuleBytes *entry = &g_array_index(model->modules_at_peak, ModuleBytes, i);
+  for (guint i = 0; i < modules->len; i++) {
+    const ModuleBytes *entry = &g_array_index(modules, ModuleBytes, i);
     double share = (double) entry->bytes / (double) MAX(model->peak_allocated, 1);
     TEXT_ROW(table, g_strdup_printf("  %s", *entry->module ? entry->module : "no module"),
              format_bytes(entry->bytes), g_strdup_printf("%.1f %%", 100 * share));

@@ -1,5 +1,7 @@
 /* table_text.c - the cells of tables that gnuplot and other readers of columns take. */
 #include "report/table_text.h"
+
+#include "base/number_text.h"
 #include <string.h>
 
 static void
@@ -18,25 +20,35 @@ table_begin(GString *out, const char *format, const char *title)
   g_string_append(out, "\n");
 }
 
+/* A block has rows unless its last line is still the comment with the names of its columns. */
+static void
+drop_empty_block(GString *out)
+{
+  char *last = out->len > 1 ? g_strrstr_len(out->str, (gssize) out->len - 1, "\n") : NULL;
+  if (!last || last[1] != '#')
+    return;
+  char *begin = g_strrstr_len(out->str, last - out->str, "\n\n\n# ");
+  if (begin)
+    g_string_truncate(out, (gsize) (begin - out->str) + 1);
+}
+
 void
 table_block(GString *out, const char *name, const char *columns)
 {
+  drop_empty_block(out);
   g_string_append_printf(out, "\n\n# %s\n# %s\n", name, columns);
 }
 
-/* A table is a few million numbers; printf is slow at them. */
+void
+table_end(GString *out)
+{
+  drop_empty_block(out);
+}
+
 void
 table_number(GString *out, gint64 number)
 {
-  char digits[24];
-  char *start = digits + sizeof digits;
-  guint64 rest = number < 0 ? -(guint64) number : (guint64) number;
-  do
-    *--start = (char) ('0' + rest % 10);
-  while ((rest /= 10) > 0);
-  if (number < 0)
-    *--start = '-';
-  g_string_append_len(out, start, digits + sizeof digits - start);
+  number_text_append(out, number);
 }
 
 void

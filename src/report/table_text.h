@@ -8,8 +8,11 @@
 /* Appends the first line, "# FORMAT: TITLE"; control characters in the title become blanks. */
 void table_begin(GString *out, const char *format, const char *title);
 /* Appends two empty lines, "# NAME" and "# COLUMNS": gnuplot's `index "NAME"` finds the rows that
- * follow. */
+ * follow.  A block before it that got no rows is taken out again: gnuplot would take this one's for
+ * its own. */
 void table_block(GString *out, const char *name, const char *columns);
+/* After the last block. */
+void table_end(GString *out);
 
 /* Each appends one cell. */
 void table_number(GString *out, gint64 number);

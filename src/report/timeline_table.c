@@ -4,6 +4,7 @@
 #include "report/alive_tensors.h"
 #include "report/block_passes.h"
 #include "report/table_text.h"
+#include "report/timeline_labels.h"
 
 /* Rows that one stretch of a thinned table can keep. */
 enum { ROWS_OF_STRETCH = 4 };
@@ -45,6 +46,18 @@ keep_extremes(const Recording *recording, guint begin, guint end, GByteArray *ke
   keep->data[end - 1] = keep->data[high] = keep->data[low] = keep->data[reserved] = TRUE;
 }
 
+/* Before a change that comes so late that its wait can be seen: half of the rows are for these. */
+static void
+keep_plateaus(const Timeline *timeline, guint max_rows, GByteArray *keep)
+{
+  const Recording *recording = timeline->recording;
+  SimTime extent =
+      event_at(recording, timeline->end - 1)->time - event_at(recording, timeline->begin)->time;
+  for (guint i = timeline->begin; i + 1 < timeline->end; i++)
+    if (event_at(recording, i + 1)->time - event_at(recording, i)->time > extent / max_rows)
+      keep->data[i] = TRUE;
+}
+
 /* One flag an event.  Stretches are equally many events, so that busy moments keep more rows than
  * quiet ones. */
 static GByteArray *
@@ -57,12 +70,13 @@ choose_rows(const Timeline *timeline, guint max_changes)
     keep->data[i] = count <= max_changes && i >= timeline->begin && i < timeline->end;
   if (count <= max_changes)
     return keep;
-  guint stretches = max_changes / ROWS_OF_STRETCH;
+  guint stretches = max_changes / 2 / ROWS_OF_STRETCH;
   for (guint i = 0; i < stretches; i++) {
     guint begin = timeline->begin + (guint) ((guint64) count * i / stretches);
     guint end = timeline->begin + (guint) ((guint64) count * (i + 1) / stretches);
     keep_extremes(timeline->recording, begin, end, keep);
   }
+  keep_plateaus(timeline, max_changes / 2, keep);
   return keep;
 }
 
@@ -121,10 +135,10 @@ static void
 append_memory(const Timeline *timeline, const TimelineStyle *style)
 {
   const Recording *recording = timeline->recording;
-  g_string_append(timeline->out, "\n\n# memory\n# time_s allocated_bytes reserved_bytes");
+  g_autoptr(GString) columns = g_string_new("time_s allocated_bytes reserved_bytes");
   for (int i = 0; i < CATEGORY_COUNT; i++)
-    g_string_append_printf(timeline->out, " %s", category_name((Category) i));
-  g_string_append_c(timeline->out, '\n');
+    g_string_append_printf(columns, " %s", category_name((Category) i));
+  table_block(timeline->out, "memory", columns->str);
   if (recording->memory->len == 0)
     return;
   MemoryState state = state_at_begin(timeline), shown = state;
@@ -141,7 +155,7 @@ append_memory(const Timeline *timeline, const TimelineStyle *style)
     append_row(timeline, event->time, &state);
     shown = state;
   }
-  SimTime end = MIN(last_phase_end(recording), timeline->to);
+  SimTime end = timeline->to < SIM_TIME_MAX ? timeline->to : last_phase_end(recording);
   if (style->corners && (timeline->end == 0 || end > event_at(recording, timeline->end - 1)->time))
     append_row(timeline, end, &state);
 }
@@ -184,16 +198,18 @@ static void
 append_phases(const Timeline *timeline)
 {
   const Recording *recording = timeline->recording;
-  g_string_append(timeline->out, "\n\n# phases\n# start_s end_s step micro_batch name "
-                                 "peak_allocated_bytes peak_reserved_bytes\n");
+  table_block(timeline->out, "phases",
+              "start_s end_s step micro_batch name "
+              "peak_allocated_bytes peak_reserved_bytes");
   const StepRecord before = construction(recording);
   const Range first = {.end = before.end,
                        .peak_allocated = before.peak_allocated,
                        .peak_reserved = before.peak_reserved};
   append_phase(timeline, &first, "construction");
+  gint32 name = recording_find_string(recording, "construction");
   for (guint i = 0; i < recording->ranges->len; i++) {
     const Range *range = &g_array_index(recording->ranges, Range, i);
-    if (range->kind == RECORDED_PHASE)
+    if (range->kind == RECORDED_PHASE && (range->step > 0 || range->name != name))
       append_phase(timeline, range, recording_text(recording, range->name));
   }
 }
@@ -229,8 +245,9 @@ static void
 append_steps(const Timeline *timeline)
 {
   const Recording *recording = timeline->recording;
-  g_string_append(timeline->out, "\n\n# steps\n# start_s host_end_s end_s step "
-                                 "peak_allocated_bytes peak_reserved_bytes\n");
+  table_block(timeline->out, "steps",
+              "start_s host_end_s end_s step "
+              "peak_allocated_bytes peak_reserved_bytes");
   const StepRecord before = construction(recording);
   append_step(timeline, &before, before.end);
   for (guint i = 0; i < recording->steps->len; i++) {
@@ -304,7 +321,7 @@ append_marks(const Timeline *timeline, const Highest *highest)
 {
   const Recording *recording = timeline->recording;
   guint events = recording->memory->len;
-  g_string_append(timeline->out, "\n\n# marks\n# name time_s bytes\n");
+  table_block(timeline->out, "marks", "name time_s bytes");
   if (recording->capacity_bytes < G_MAXINT64)
     append_mark(timeline, "capacity", 0, recording->capacity_bytes);
   append_mark(timeline, "peak", highest->time, highest->allocated);
@@ -331,6 +348,24 @@ append_modules(const Timeline *timeline)
         g_strndup(recording_text(recording, pass->block), (gsize) pass->length);
     table_word(timeline->out, block);
     g_string_append_c(timeline->out, '\n');
+  }
+}
+
+static void
+append_labels(const Timeline *timeline)
+{
+  const Recording *recording = timeline->recording;
+  guint events = recording->memory->len;
+  SimTime end = MAX(last_phase_end(recording), events ? event_at(recording, events - 1)->time : 0);
+  TimelineLabel labels[CATEGORY_COUNT];
+  timeline_labels(recording, timeline->from, MIN(timeline->to, end), labels);
+  table_block(timeline->out, "labels", "time_s from_bytes to_bytes category");
+  for (int i = 0; i < CATEGORY_COUNT; i++) {
+    if (labels[i].lowest >= labels[i].highest)
+      continue;
+    table_time(timeline->out, labels[i].time);
+    g_string_append_printf(timeline->out, " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT " %s\n",
+                           labels[i].lowest, labels[i].highest, category_name((Category) i));
   }
 }
 
@@ -367,9 +402,11 @@ timeline_table(const Recording *recording, const TimelineStyle *style, GString *
   append_phases(&timeline);
   append_steps(&timeline);
   append_modules(&timeline);
+  append_labels(&timeline);
   Highest highest = find_highest(&timeline);
   append_marks(&timeline, &highest);
   append_alive(&timeline, &highest);
+  table_end(out);
   if (highest.live)
     g_array_unref(highest.live);
 }

@@ -164,28 +164,34 @@ find_headroom(PlanTrials *run, GError **error)
 {
   PlanSearch *search = run->search;
   gint64 capacity = search->capacity;
-  search->headroom = run->options->headroom;
-  if (search->headroom < 0)
-    search->headroom =
-        capacity == G_MAXINT64 ? 0 : (gint64) ((double) capacity * run->options->headroom_fraction);
+  search->headroom = headroom_of(&run->options->headroom, capacity);
   if (search->headroom < capacity)
     return TRUE;
   g_autofree char *there = format_bytes(capacity);
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
-              "plan: --headroom: leaves nothing of the %s that there are", there);
+              "plan: --headroom: as much as there is, %s", there);
   return FALSE;
+}
+
+static gboolean
+try_all(PlanTrials *run)
+{
+  GArray *starts = NULL;
+  gboolean goes_on =
+      plan_stages_coarse(run) && plan_stages_fine(run, &starts) && plan_stages_combine(run, starts);
+  g_clear_pointer(&starts, g_array_unref);
+  return goes_on;
 }
 
 static gboolean
 search_all(PlanTrials *run, GError **error)
 {
   PlanSearch *search = run->search;
-  if (!find_capacities(run, error) || !find_headroom(run, error) || !plan_stages_coarse(run) ||
-      !plan_stages_fine(run) || !plan_stages_combine(run) || !choose(run))
+  if (!find_capacities(run, error) || !find_headroom(run, error) || !try_all(run) || !choose(run))
     return FALSE;
   if (search->chosen < 0)
     search->closest = plan_trials_best(run);
-  if (search->chosen >= 0)
+  else
     check_equivalence(run);
   search->combinations =
       MAX(search->size - search->smaller - search->hopeless - search->tried->len, 0);

@@ -13,6 +13,7 @@
 
 #include "search/candidate.h"
 #include "search/equivalence.h"
+#include "search/headroom.h"
 #include "search/plan_space.h"
 
 /* A plan that was tried. */
@@ -53,10 +54,9 @@ typedef struct {
 } PlanSearch;
 
 typedef struct {
-  int workers;     /* 0: as many as there are cores */
-  int steps;       /* of the runs at the end, at least 3 */
-  gint64 headroom; /* bytes; -1: headroom_fraction of the capacity */
-  double headroom_fraction;
+  int workers; /* 0: as many as there are cores */
+  int steps;   /* of the runs at the end, at least 3 */
+  Headroom headroom;
   /* Called after each trial, in the caller's thread; may be NULL. */
   void (*progress)(guint done, guint planned, const char *stage, gpointer user);
   /* TRUE: no further trial is begun; may be NULL. */

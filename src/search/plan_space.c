@@ -117,7 +117,7 @@ fill_axis(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, PlanAx
     g_autofree char *own =
         json != NULL ? g_strconcat(plan_axes[axis].key, "=", value, NULL) : g_strdup("");
     found = (int) space->choices[axis]->len;
-    plan_space_add_choice(space, axis, json != NULL ? value : "default", own);
+    plan_space_add_choice(space, axis, g_str_equal(value, "null") ? "default" : value, own);
   }
   space->base.at[axis] = found;
 }

@@ -10,8 +10,10 @@ enum { WORK_MOST = 20000 };
  * much even without tokens. */
 #define NEAR 0.25
 #define HOPELESS 1.25
-/* A choice that alone makes the step longer than this is not combined with others. */
+/* A choice that alone makes the step longer than this is not combined with others; one that saves
+ * memory may lose more. */
 #define LOSES_LITTLE 1.01
+#define LOSES_AND_SAVES 1.05
 /* ---- coarse ---- */
 
 /* One sharding with one checkpointing. */
@@ -200,9 +202,9 @@ try_axis(PlanTrials *run, PlanAxis axis, GArray *starts, gboolean *moved)
 }
 
 gboolean
-plan_stages_fine(PlanTrials *run)
+plan_stages_fine(PlanTrials *run, GArray **found)
 {
-  g_autoptr(GArray) starts = choose_starts(run);
+  GArray *starts = *found = choose_starts(run);
   run->stage = "groups, resharding, prefetching";
   gboolean moved = TRUE;
   for (int round = 0; round < MOST_ROUNDS && moved; round++) {
@@ -211,24 +213,26 @@ plan_stages_fine(PlanTrials *run)
       if (!try_axis(run, (PlanAxis) axis, starts, &moved))
         return FALSE;
   }
+  g_array_sort_with_data(starts, compare_indices, run);
   return TRUE;
 }
 
-/* Is a choice worth combining with others: alone, beside the best, it loses little, or would be
- * faster and nearly fits? */
+/* Is a choice worth combining with others: alone, beside the best, it loses little, or a bit more
+ * but saves memory, or would be faster and nearly fits? */
 static gboolean
-is_promising(const PlanTrials *run, int best, PlanPoint point, PlanAxis axis, int choice)
+is_promising(const PlanTrials *run, guint best, PlanPoint point, PlanAxis axis, int choice)
 {
-  SimTime step = plan_trials_at(run, (guint) best)->outcome.time.step;
+  const Outcome *own = &plan_trials_at(run, best)->outcome;
   point.at[axis] = choice;
   point = plan_space_normal(run->search->space, point);
   int index = plan_trials_index(run, &point);
   if (index < 0 || plan_trials_at(run, (guint) index)->outcome.refusal != NULL)
     return FALSE;
-  SimTime other = plan_trials_at(run, (guint) index)->outcome.time.step;
-  if (plan_trials_fits(run, (guint) index))
-    return (double) other <= LOSES_LITTLE * (double) step;
-  return other < step && is_near(run, (guint) index);
+  const Outcome *other = &plan_trials_at(run, (guint) index)->outcome;
+  double loses = (double) other->time.step / (double) own->time.step;
+  if (!plan_trials_fits(run, (guint) index))
+    return loses < 1 && is_near(run, (guint) index);
+  return loses <= (other->peak_reserved < own->peak_reserved ? LOSES_AND_SAVES : LOSES_LITTLE);
 }
 
 /* The lines through a point along all fine axes. */
@@ -259,32 +263,41 @@ combine(GArray *const promising[AXIS_COUNT], PlanPoint point, gint64 count)
   return points;
 }
 
-gboolean
-plan_stages_combine(PlanTrials *run)
+/* Around one plan; *work: what may still be computed. */
+static gboolean
+combine_around(PlanTrials *run, guint index, gint64 *work)
 {
   const PlanSpace *space = run->search->space;
-  int best = plan_trials_best(run);
-  gint64 count = 1;
-  run->stage = "combinations";
-  if (best < 0)
-    return TRUE;
-  PlanPoint point = plan_trials_at(run, (guint) best)->point;
+  PlanPoint point = plan_trials_at(run, index)->point;
+  gint64 count = 1, each = (gint64) plan_space_micro_batches(space, &point) * space->blocks;
   if (!try_lines(run, &point))
     return FALSE;
   GArray *promising[AXIS_COUNT] = {NULL};
   for (int axis = AXIS_FIRST_FINE; axis < AXIS_COUNT; axis++) {
     promising[axis] = g_array_new(FALSE, FALSE, sizeof(int));
     for (int k = 0; k < (int) space->choices[axis]->len && point.at[axis] >= 0; k++)
-      if (k == point.at[axis] || is_promising(run, best, point, (PlanAxis) axis, k))
+      if (k == point.at[axis] || is_promising(run, index, point, (PlanAxis) axis, k))
         g_array_append_val(promising[axis], k);
     count *= MAX(promising[axis]->len, 1);
   }
   gboolean goes_on = TRUE;
-  if (count * plan_space_micro_batches(space, &point) * space->blocks <= WORK_MOST) {
+  if (count * each <= *work) {
     g_autoptr(GArray) points = combine(promising, point, count);
+    *work -= count * each;
     goes_on = plan_trials_add(run, points);
   }
   for (int axis = AXIS_FIRST_FINE; axis < AXIS_COUNT; axis++)
     g_array_unref(promising[axis]);
   return goes_on;
+}
+
+gboolean
+plan_stages_combine(PlanTrials *run, const GArray *starts)
+{
+  gint64 work = WORK_MOST;
+  run->stage = "combinations";
+  for (guint i = 0; i < starts->len; i++)
+    if (!combine_around(run, g_array_index(starts, guint, i), &work))
+      return FALSE;
+  return TRUE;
 }

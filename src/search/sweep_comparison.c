@@ -13,8 +13,8 @@ typedef struct {
   void (*fill)(const Outcome *outcome, char **cells); /* as many as heads; NULL: not known */
 } Section;
 
-static const char *const group_heads[] = {
-    "groups", "largest, gathered", "all-gathers", "reduce-scatters", "all-reduces", NULL};
+static const char *const group_heads[] = {"groups",          "largest, gathered", "all-gathers",
+                                          "reduce-scatters", "all-reduces",       NULL};
 
 static void
 fill_groups(const Outcome *outcome, char **cells)
@@ -28,7 +28,7 @@ fill_groups(const Outcome *outcome, char **cells)
   cells[4] = format_grouped(outcome->collectives_of[COLLECTIVE_ALL_REDUCE]);
 }
 
-static const char *const startup_heads[] = {"collectives", "startup", "of the step",
+static const char *const startup_heads[] = {"collectives",   "startup", "of the step",
                                             "communication", "exposed", NULL};
 
 static void
@@ -152,8 +152,9 @@ print_members(const SweepDirectory *directory, const Sweep *sweep, GString *out)
     g_autofree char *folder = sweep_directory_variant(directory, variant);
     if (!was_run(variant) || !sweep_evidence_is_there(folder))
       continue;
-    g_string_append_printf(out, "\nGroups of %s (gathers: " SWEEP_VARIANTS "/%s/gathers.tsv, "
-                                "memory: " SWEEP_VARIANTS "/%s/timeline.tsv)\n",
+    g_string_append_printf(out,
+                           "\nGroups of %s (gathers: " SWEEP_VARIANTS "/%s/gathers.tsv, "
+                           "memory: " SWEEP_VARIANTS "/%s/timeline.tsv)\n",
                            variant->label, variant->label, variant->label);
     sweep_evidence_groups(folder, out);
   }

@@ -8,8 +8,8 @@
 #define EVIDENCE_EQUIVALENCE "equivalence.txt"
 
 /* Writes the folder: a RUN, beside it every table of the run that is not of one module, and whether
- * each gradient is reduced and each parameter updated once.  A folder that an interrupted sweep left
- * is replaced.  FALSE and error when something cannot be written. */
+ * each gradient is reduced and each parameter updated once.  A folder that an interrupted sweep
+ * left is replaced.  FALSE and error when something cannot be written. */
 gboolean sweep_evidence_write(const char *folder, const Trial *trial, const RunResult *result,
                               GError **error);
 /* Is all of it there? */

@@ -189,18 +189,19 @@ link_of(const ClusterSpec *cluster, const Communicator *c)
 }
 
 static void
-add_communicators(RunInfo *info, const Scenario *s, const Program *program)
+add_communicators(RunInfo *info, const ClusterSpec *cluster, const Program *program)
 {
   for (guint i = 0; i < program->communicators->len; i++) {
     const Communicator *c = &g_array_index(program->communicators, Communicator, i);
-    g_autofree char *link = link_of(s->cluster, c);
-    run_info_add_communicator(info, program_text(program, c->name), c->ranks, link);
+    g_autofree char *link = link_of(cluster, c);
+    run_info_add_communicator(info, program_text(program, c->name), c->ranks, link)->stride =
+        c->stride;
   }
 }
 
 /* What the last step's collectives pay to begin; what comes beyond the step is not its own. */
 static StartupInfo
-step_startup(const Scenario *s, const Program *program)
+step_startup(const ClusterSpec *cluster, const Program *program)
 {
   StartupInfo startup = {0};
   const OpList *list = program_step(program, program->steps - 1);
@@ -213,10 +214,10 @@ step_startup(const Scenario *s, const Program *program)
     const Collective *c = &g_array_index(program->collectives, Collective, op->a);
     const Communicator *over =
         &g_array_index(program->communicators, Communicator, c->communicator);
-    GroupShape shape = group_shape(s->cluster, over->ranks, over->stride);
+    GroupShape shape = group_shape(cluster, over->ranks, over->stride);
     startup.collectives += over->ranks > 1;
-    if (s->cluster->device->clock == CLOCK_RUNNING)
-      startup.time += collective_startup(s->cluster, (CollectiveKind) c->kind, shape, c->bytes);
+    if (cluster->device->clock == CLOCK_RUNNING)
+      startup.time += collective_startup(cluster, (CollectiveKind) c->kind, shape, c->bytes);
   }
   return startup;
 }
@@ -239,36 +240,19 @@ fill_plan(RunInfo *info, const Scenario *s)
       (gint64) plan->micro_batch * plan->sequence_length * plan->accumulation.steps;
 }
 
-static void
-fill_machine(RunInfo *info, const Scenario *s)
-{
-  const ClusterSpec *c = s->cluster;
-  int ranks = s->plan->shard * s->plan->replicate;
-  info->device = g_strdup(c->device->name);
-  info->cluster = g_strdup(c->name);
-  info->nodes = (ranks + c->gpus_per_node - 1) / c->gpus_per_node;
-  info->peak_flops = device_profile_peak(c->device, s->network->shape.precision.matmul);
-  g_autofree char *device = g_strdup_printf("device %s", c->device->name);
-  run_info_add_constant(info, device, ORIGIN_DEFAULT);
-  for (char **key = c->device->measured; key != NULL && *key != NULL; key++)
-    run_info_add_constant(info, *key, ORIGIN_MEASURED);
-  g_autofree char *fabric = g_strdup_printf("fabrics of cluster %s", c->name);
-  run_info_add_constant(info, fabric, ORIGIN_DEFAULT);
-}
-
 /* Names the tables that times of the Program's collectives come from, each once. */
 static void
-add_measured(RunInfo *info, const Scenario *s, const Program *program)
+add_measured(RunInfo *info, const ClusterSpec *cluster, const Program *program)
 {
   g_autoptr(GHashTable) named = g_hash_table_new(NULL, NULL);
-  if (s->cluster->tables->len == 0)
+  if (cluster->tables->len == 0)
     return;
   for (guint i = 0; i < program->collectives->len; i++) {
     const Collective *c = &g_array_index(program->collectives, Collective, i);
     const Communicator *over =
         &g_array_index(program->communicators, Communicator, c->communicator);
-    GroupShape shape = group_shape(s->cluster, over->ranks, over->stride);
-    const CollectiveTable *table = measured_table(s->cluster, (CollectiveKind) c->kind, shape);
+    GroupShape shape = group_shape(cluster, over->ranks, over->stride);
+    const CollectiveTable *table = measured_table(cluster, (CollectiveKind) c->kind, shape);
     if (!table || !g_hash_table_add(named, (gpointer) (gintptr) table))
       continue;
     g_autofree char *name =
@@ -276,6 +260,23 @@ add_measured(RunInfo *info, const Scenario *s, const Program *program)
                         table->nodes, table->nodes == 1 ? "" : "s");
     run_info_add_constant(info, name, ORIGIN_IMPORTED);
   }
+}
+
+void
+run_facts_machine(RunInfo *info, const ClusterSpec *c, const Program *program, int ranks)
+{
+  info->device = g_strdup(c->device->name);
+  info->cluster = g_strdup(c->name);
+  info->nodes = (ranks + c->gpus_per_node - 1) / c->gpus_per_node;
+  g_autofree char *device = g_strdup_printf("device %s", c->device->name);
+  run_info_add_constant(info, device, ORIGIN_DEFAULT);
+  for (char **key = c->device->measured; key != NULL && *key != NULL; key++)
+    run_info_add_constant(info, *key, ORIGIN_MEASURED);
+  g_autofree char *fabric = g_strdup_printf("fabrics of cluster %s", c->name);
+  run_info_add_constant(info, fabric, ORIGIN_DEFAULT);
+  add_communicators(info, c, program);
+  add_measured(info, c, program);
+  info->startup = step_startup(c, program);
 }
 
 RunInfo *
@@ -293,16 +294,14 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->elements_sent = sent / (double) info->trainable_parameters / s->plan->accumulation.steps;
   program_host_bytes_alive(program, &info->pinned_bytes, &info->pageable_bytes);
   fill_plan(info, s);
-  fill_machine(info, s);
+  run_facts_machine(info, s->cluster, program, s->plan->shard * s->plan->replicate);
+  info->peak_flops = device_profile_peak(s->cluster->device, s->network->shape.precision.matmul);
   fill_flops(info, s, lowered->program);
   add_groups(info, s, lowered);
   add_retained(info, s, lowered);
   info->initializes = s->plan->phases.initialize.given;
   if (has_phases(s->plan))
     add_phases(info, lowered);
-  add_communicators(info, s, lowered->program);
-  add_measured(info, s, lowered->program);
-  info->startup = step_startup(s, lowered->program);
   if (s->strategy->zero_stage != NULL && s->plan->shard * s->plan->replicate == 1)
     run_info_warn(info, "one rank: strategy %s shards nothing", s->plan->strategy);
   else if (s->strategy->zero_stage != NULL && s->plan->shard == 1 && !s->strategy->only_replicas)

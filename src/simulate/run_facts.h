@@ -5,6 +5,11 @@
 #include "report/run_info.h"
 #include "simulate/scenario.h"
 
+/* What the machine says about a Program over so many ranks: its names, nodes, constants, and what
+ * the communicators run over. */
+void run_facts_machine(RunInfo *info, const ClusterSpec *cluster, const Program *program,
+                       int ranks);
+
 /* Caller frees. */
 RunInfo *run_facts(const Scenario *scenario, const Lowered *lowered, int rank);
 

@@ -5,6 +5,8 @@
 #include "base/units.h"
 #include "exec/executor.h"
 #include "simulate/prefetch_cost.h"
+#include "simulate/process_memory.h"
+#include "simulate/program_run.h"
 #include "simulate/run_facts.h"
 #include "simulate/run_failure.h"
 #include "simulate/simulate_ranks.h"
@@ -27,15 +29,18 @@ run_result_clear(RunResult *result)
 
 /* ---- memory ---- */
 
-/* Context and communicators: what the process holds outside the allocator. */
-static gint64
-outside_allocator(const Scenario *s, const Program *program)
+static void
+set_allocator(AllocatorConfig *config, const RunRequest *request, const Scenario *s)
 {
-  gint64 bytes = s->cluster->context_bytes;
-  for (guint i = 0; i < program->communicators->len; i++)
-    if (g_array_index(program->communicators, Communicator, i).ranks > 1)
-      bytes += s->cluster->nccl_bytes_per_communicator;
-  return bytes;
+  config->expandable_segments = s->plan->allocator.expandable_segments;
+  config->max_split_size = s->plan->allocator.max_split_size;
+  config->garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
+  config->roundup_power2_divisions = s->plan->allocator.roundup_power2_divisions;
+  if (config->garbage_collection_threshold > 0 && request->memory_limit > 0)
+    config->process_limit =
+        request->memory_limit; /* a share of a limit: PyTorch collects only under one */
+  if (request->without_limit)
+    config->memory_limit = config->process_limit = G_MAXINT64;
 }
 
 static ExecutorConfig
@@ -44,21 +49,12 @@ executor_config(const RunRequest *request, const Scenario *s, const Lowered *low
   ExecutorConfig config = {
       .cluster = s->cluster,
       .allocator = allocator_config_default(),
-      .outside_allocator_bytes = outside_allocator(s, lowered->program),
       .keeps_gradients = lowered->keeps_gradients,
       .keep_spans = request->keep_spans,
       .title = s->network->name,
   };
-  gint64 left = s->cluster->device->memory_bytes - config.outside_allocator_bytes;
-  config.allocator.memory_limit = request->memory_limit > 0 ? request->memory_limit : MAX(left, 1);
-  config.allocator.expandable_segments = s->plan->allocator.expandable_segments;
-  config.allocator.max_split_size = s->plan->allocator.max_split_size;
-  config.allocator.garbage_collection_threshold = s->plan->allocator.garbage_collection_threshold;
-  config.allocator.roundup_power2_divisions = s->plan->allocator.roundup_power2_divisions;
-  if (config.allocator.garbage_collection_threshold > 0 && request->memory_limit > 0)
-    config.allocator.process_limit =
-        request->memory_limit; /* a share of a limit: PyTorch collects only under one */
-  config.allocator.device_total_bytes = s->cluster->device->memory_bytes;
+  limit_memory(&config, lowered->program, request->memory_limit);
+  set_allocator(&config.allocator, request, s);
   return config;
 }
 
@@ -146,12 +142,15 @@ run_several(const RunRequest *request, const Scenario *s, RunResult *result, GEr
     return FALSE;
   ExecutorConfig config = executor_config(request, s, lowered);
   result->info = run_facts(s, lowered, request->rank);
+  result->allocator = config.allocator;
   return simulate_ranks(request, s, lowered, &config, result, error);
 }
 
 gboolean
 run_simulation(const RunRequest *request, RunResult *result, GError **error)
 {
+  if (is_program(&request->inputs.network))
+    return program_run(request, result, error);
   g_autoptr(Scenario) s = scenario_new(&request->inputs, request->rank, error);
   if (s == NULL)
     return FALSE;
@@ -170,6 +169,7 @@ run_simulation(const RunRequest *request, RunResult *result, GError **error)
   if (result->recording == NULL)
     return FALSE;
   result->info = run_facts(s, lowered, request->rank);
+  result->allocator = executor_config(request, s, lowered).allocator;
   prefetch_cost(request, s, result->info);
   result->info->failure = failure;
   if (failure == NULL && !result->recording->out_of_memory.happened)

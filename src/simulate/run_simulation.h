@@ -3,6 +3,7 @@
 #ifndef HIGHWATER_SIMULATE_RUN_SIMULATION_H
 #define HIGHWATER_SIMULATE_RUN_SIMULATION_H
 
+#include "memory/caching_allocator.h"
 #include "record/recording.h"
 #include "report/run_info.h"
 #include "simulate/scenario.h"
@@ -16,11 +17,14 @@ typedef struct {
   gboolean all_ranks;  /* each rank by itself */
   gboolean keep_spans; /* of all steps, not only of the last one */
   gint64 memory_limit; /* of the allocator, bytes; 0: what the device has left */
+  /* The allocator never runs out, while frameworks see the device's memory or the limit. */
+  gboolean without_limit;
 } RunRequest;
 
 typedef struct {
   Recording *recording;
   RunInfo *info;
+  AllocatorConfig allocator; /* of every rank */
 } RunResult;
 
 /* Frees what they own, its strings and inputs; assignments are borrowed. */

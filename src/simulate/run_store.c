@@ -7,11 +7,15 @@
 #include "base/json_output.h"
 #include "base/units.h"
 #include "report/run_directory.h"
+#include "simulate/program_run.h"
 
-/* An input as it was loaded, assignments applied.  It was parsed before.  Caller frees. */
+/* An input as it was loaded, assignments applied.  It was parsed before.  NULL: there is none, or
+ * it is no document but a Program.  Caller frees. */
 static char *
 input_copy(const InputText *input, char *const *assignments)
 {
+  if (input->text == NULL || is_program(input))
+    return NULL;
   g_autoptr(JsonDocument) document =
       json_document_parse(input->name, input->text, input->length, NULL);
   g_assert(document);

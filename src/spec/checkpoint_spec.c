@@ -9,6 +9,7 @@
 
 static const char *const policy_names[] = {"none",     "full",         "every_n",
                                            "fraction", "selective_op", NULL};
+static const char *const keep_names[] = {"alternate_mm", "matmul", "attention", NULL};
 static const char *const around_names[] = {"module", "fsdp", NULL};
 
 /* ---- blocks with a policy of their own ---- */
@@ -113,6 +114,7 @@ checkpoint_spec_read(JsonReader *reader, CheckpointSpec *spec)
   spec->around =
       (CheckpointAround) json_reader_enum(section, "around", around_names, AROUND_MODULE);
   spec->early_stop = json_reader_bool(section, "early_stop", TRUE);
+  spec->keep = (KeptOps) json_reader_enum(section, "keep", keep_names, KEEP_ALTERNATE_MM);
   spec->blocks = read_blocks(section);
   refuse_without_policy(section, "every",
                         policy != CHECKPOINT_EVERY_N && spec->every != EVERY_DEFAULT, "every_n");
@@ -123,6 +125,10 @@ checkpoint_spec_read(JsonReader *reader, CheckpointSpec *spec)
                         recomputing);
   refuse_without_policy(section, "early_stop",
                         !checkpoint_spec_recomputes(spec) && !spec->early_stop, recomputing);
+  refuse_without_policy(section, "keep",
+                        !checkpoint_spec_has(spec, CHECKPOINT_SELECTIVE_OP) &&
+                            spec->keep != KEEP_ALTERNATE_MM,
+                        "selective_op");
   if (policy == CHECKPOINT_FRACTION)
     json_reader_require(section, "fraction");
   json_reader_finish(section, NULL);
@@ -211,6 +217,8 @@ checkpoint_spec_text(const CheckpointSpec *spec)
 {
   GString *out = g_string_new(NULL);
   append_policy(spec, out);
+  if (spec->keep != KEEP_ALTERNATE_MM)
+    g_string_append_printf(out, ", keeping %s", keep_names[spec->keep]);
   for (guint i = 0; spec->blocks != NULL && i < spec->blocks->len; i++) {
     const BlockCheckpoints *own = &g_array_index(spec->blocks, BlockCheckpoints, i);
     g_string_append_printf(out, own->first == own->last ? ", block %d" : ", blocks %d-%d",

@@ -15,6 +15,13 @@ typedef enum {
 } CheckpointPolicy;
 typedef enum { AROUND_MODULE, AROUND_FSDP } CheckpointAround;
 
+/* Ops whose outputs selective_op keeps. */
+typedef enum {
+  KEEP_ALTERNATE_MM, /* attention, and every second mm of a block, the first one included */
+  KEEP_MATMUL,       /* attention, and every matrix product */
+  KEEP_ATTENTION,
+} KeptOps;
+
 /* Blocks that have a policy of their own. */
 typedef struct {
   int first, last;         /* from 0, both included */
@@ -27,6 +34,7 @@ typedef struct {
   double fraction;
   CheckpointAround around;
   gboolean early_stop; /* a recomputation ends when backward has what it needs */
+  KeptOps keep;        /* of selective_op */
   GArray *blocks;      /* BlockCheckpoints, of different blocks, by first; NULL: none */
 } CheckpointSpec;
 

@@ -1,4 +1,4 @@
-/* preset.c - where shipped JSON files are found. */
+/* preset.c - where shipped files are found. */
 #include "spec/preset.h"
 
 #include <string.h>
@@ -6,7 +6,24 @@
 #include "base/nearest_name.h"
 #include "base/units.h"
 
-#define SUFFIX ".json"
+/* All are JSON but for Programs, which have a text form. */
+static const char *const suffixes[] = {".json", ".program"};
+
+static const char *
+suffix_of(const char *kind)
+{
+  return suffixes[g_str_equal(kind, "program")];
+}
+
+/* The suffix that a name has, or NULL. */
+static const char *
+find_suffix(const char *name)
+{
+  for (guint i = 0; i < G_N_ELEMENTS(suffixes); i++)
+    if (g_str_has_suffix(name, suffixes[i]))
+      return suffixes[i];
+  return NULL;
+}
 
 char *
 preset_folder(const char *kind)
@@ -35,13 +52,20 @@ preset_names(const char *kind)
   if (dir) {
     const char *entry;
     while ((entry = g_dir_read_name(dir)))
-      if (entry[0] != '.' && g_str_has_suffix(entry, SUFFIX))
+      if (entry[0] != '.' && g_str_has_suffix(entry, suffix_of(kind)))
         g_ptr_array_add(names, preset_name_of(entry));
     g_dir_close(dir);
   }
   g_ptr_array_sort(names, compare_names);
   g_ptr_array_add(names, NULL);
   return (char **) g_ptr_array_free(g_steal_pointer(&names), FALSE);
+}
+
+gboolean
+preset_exists(const char *kind, const char *name)
+{
+  g_auto(GStrv) names = preset_names(kind);
+  return g_strv_contains((const char *const *) names, name);
 }
 
 gboolean
@@ -58,7 +82,7 @@ preset_check_models(GError **error)
 static gboolean
 is_path(const char *text)
 {
-  return g_str_equal(text, "-") || strchr(text, '/') || g_str_has_suffix(text, SUFFIX);
+  return g_str_equal(text, "-") || strchr(text, '/') || find_suffix(text) != NULL;
 }
 
 char *
@@ -68,7 +92,7 @@ preset_find(const char *kind, const char *preset_or_path, GError **error)
     return g_strdup(preset_or_path);
 
   g_autofree char *folder = preset_folder(kind);
-  g_autofree char *file = g_strconcat(preset_or_path, SUFFIX, NULL);
+  g_autofree char *file = g_strconcat(preset_or_path, suffix_of(kind), NULL);
   g_autofree char *path = g_build_filename(folder, file, NULL);
   if (*preset_or_path && g_file_test(path, G_FILE_TEST_IS_REGULAR))
     return g_steal_pointer(&path);
@@ -99,7 +123,8 @@ preset_name_of(const char *path)
   if (g_str_equal(path, "-"))
     return g_strdup("stdin");
   g_autofree char *base = g_path_get_basename(path);
-  if (g_str_has_suffix(base, SUFFIX) && strlen(base) > strlen(SUFFIX))
-    base[strlen(base) - strlen(SUFFIX)] = '\0';
+  const char *suffix = find_suffix(base);
+  if (suffix != NULL && strlen(base) > strlen(suffix))
+    base[strlen(base) - strlen(suffix)] = '\0';
   return g_steal_pointer(&base);
 }

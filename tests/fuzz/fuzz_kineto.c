@@ -1,5 +1,6 @@
 /* fuzz_kineto.c - any bytes as a trace of PyTorch's profiler: what is read has runs that add up,
- * and is fitted and printed. */
+ * and is fitted and printed; what it makes a Recording of holds
+ * together. */
 #include <cjson/cJSON.h>
 
 #include "calibrate/fit_device.h"
@@ -7,6 +8,7 @@
 #include "calibrate/traced_ops.h"
 #include "calibrate/traced_report.h"
 #include "fuzz.h"
+#include "import/kineto_recording.h"
 
 static const ClusterSpec *
 base_cluster(void)
@@ -33,9 +35,23 @@ count_kernels(const KinetoTrace *trace)
   g_assert(kernels == trace->kernels);
 }
 
+/* The import checks what it made; what is drawn and summed up of it must have a place. */
+static void
+make_recording(const guint8 *data, gsize size)
+{
+  g_autoptr(ByteSource) source = byte_source_from_memory("fuzz", data, size);
+  g_autoptr(KinetoAbout) about = kineto_about_new();
+  g_autoptr(GError) error = NULL;
+  g_autoptr(Recording) recording = kineto_recording_read(source, -1, about, &error);
+  g_assert((recording == NULL) == (error != NULL));
+  for (guint i = 0; recording != NULL && i < recording->steps->len; i++)
+    g_assert(recording_step_duration(recording, i) >= 0);
+}
+
 int
 LLVMFuzzerTestOneInput(const guint8 *data, gsize size)
 {
+  make_recording(data, size);
   g_autoptr(ByteSource) source = byte_source_from_memory("fuzz", data, size);
   g_autoptr(KinetoTrace) trace = kineto_trace_new();
   g_autoptr(GError) error = NULL;

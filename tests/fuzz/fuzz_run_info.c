@@ -15,6 +15,7 @@ report(const RunInfo *info)
   g_autoptr(GString) text = g_string_new(NULL);
   summary_text(model, &(TextStyle){.verbose = TRUE}, text);
   g_autofree char *json = summary_json(model);
+  g_assert(json != NULL);
 }
 
 int
