@@ -5,7 +5,7 @@
 /* Starts of the fine stage: that fit, and that do not but are faster. */
 enum { MOST_STARTS = 4, MOST_ROUNDS = 3 };
 /* Blocks of micro-batches that trying combinations may compute. */
-enum { WORK_MOST = 20000 };
+enum { WORK_MOST = 10000 };
 /* Parts of the memory: that a plan may lack to be looked at more closely; beyond which it lacks too
  * much even without tokens. */
 #define NEAR 0.25
