@@ -95,6 +95,8 @@ static const Axis spaces[] = {
     /* two nodes: gathered parameters can stay within one */
     {"fsdp2", "", 16, 0, AXIS_RESHARD, "true; false; 8"},
     {"fsdp2", "", 8, 0, AXIS_RESHARD, "true; false"},
+    /* what the base plan leaves to the library is one of them */
+    {"zero3", "", 16, 0, AXIS_RESHARD, "true; false; default; 8"},
     /* tiny has four blocks */
     {"fsdp2", "", 8, 0, AXIS_GROUPS, "1; 2; 4"},
     {"fsdp2", "", 8, 0, AXIS_MICRO_BATCH, "1 x 1"},
@@ -369,6 +371,28 @@ START_TEST(an_alternative_that_recomputes_says_so)
 }
 END_TEST
 
+/* FSDP1 makes the whole model on the device and shards it afterwards: 8.03 B x 4 bytes are 29.9
+ * GiB. Between what its steps need and that, nothing fits. */
+START_TEST(a_model_has_to_fit_while_it_is_made)
+{
+  Base base = base_of("llama-3-8b", "fsdp1",
+                      "strategy=fsdp1 fsdp.blocks_per_group=1 batch.sequence_length=512 "
+                      "activation_checkpointing.policy=full");
+  g_autoptr(PlanSpace) space = space_of(&base, 8, 0);
+  g_autoptr(PlanSearch) search = search_of(space, 0);
+  const PlanTried *tried = plan_search_tried(search, 0);
+  ck_assert_int_eq(search->size, 1);
+  gint64 steps = tried->outcome.peak_reserved, needs = plan_search_needs(tried);
+  ck_assert_int_gt(needs, G_GINT64_CONSTANT(8030261248) * 4);
+  ck_assert_int_gt(needs, steps);
+  base.request.memory_limit = (steps + needs) / 2;
+  g_autoptr(PlanSpace) small = space_of(&base, 8, 0);
+  g_autoptr(PlanSearch) none = search_of(small, 0);
+  ck_assert_int_eq(none->chosen, -1);
+  base_clear(&base);
+}
+END_TEST
+
 static gboolean
 stop_at_once(gpointer user)
 {
@@ -409,6 +433,7 @@ test_suite(void)
   tcase_add_test(search, every_sharding_has_its_own_limit);
   tcase_add_test(search, where_nothing_fits_the_closest_says_what_it_lacks);
   tcase_add_test(search, an_alternative_that_recomputes_says_so);
+  tcase_add_test(search, a_model_has_to_fit_while_it_is_made);
   tcase_add_test(search, a_search_can_be_stopped);
   tcase_set_timeout(search, 60);
   suite_add_tcase(suite, search);

@@ -62,7 +62,8 @@ add_alternatives(cJSON *root, const PlanSearch *s)
     cJSON_AddStringToObject(object, "key", plan_axis_key(alternative->axis));
     cJSON_AddStringToObject(object, "value",
                             plan_space_label(s->space, &other->point, alternative->axis));
-    cJSON_AddBoolToObject(object, "fits", !other->is_left_out && plan_search_lacks(s, other) <= 0);
+    cJSON_AddBoolToObject(object, "fits",
+                          other->left_out == NULL && plan_search_lacks(s, other) <= 0);
     add_choices(object, s, &other->point);
     add_figures(object, s, other, &other->outcome);
     cJSON_AddStringToObject(object, "why_not", why);

@@ -44,6 +44,17 @@ is_steady(const Outcome *outcome, const Outcome *longer)
   return ABS((double) longer->time.step - step) <= (PLAN_AS_FAST - 1) * step;
 }
 
+/* Without a limit, and on the first rank, it seemed to fit. */
+static char *
+why_left_out(const Outcome *outcome)
+{
+  char *reason = outcome_reason(outcome);
+  if (reason != NULL)
+    return reason;
+  return g_strdup_printf("its allocator retries %" G_GINT64_FORMAT " times",
+                         outcome->allocator_retries);
+}
+
 static gboolean
 choose(PlanTrials *run)
 {
@@ -65,7 +76,7 @@ choose(PlanTrials *run)
       search->outcome = try_once(run, point, steps, run->base->memory_limit);
       search->is_steady = is_steady(&search->outcome, &longer);
     } else {
-      plan_trials_at(run, (guint) choice)->is_left_out = TRUE;
+      plan_trials_at(run, (guint) choice)->left_out = why_left_out(&longer);
     }
     outcome_clear(&longer);
     if (holds)
@@ -203,6 +214,7 @@ tried_free(gpointer data)
 {
   PlanTried *tried = data;
   outcome_clear(&tried->outcome);
+  g_free(tried->left_out);
   g_free(tried);
 }
 

@@ -19,8 +19,8 @@
 /* A plan that was tried. */
 typedef struct {
   PlanPoint point;
-  Outcome outcome;      /* without a limit */
-  gboolean is_left_out; /* it failed under the limit after all: why is in outcome.refusal */
+  Outcome outcome; /* without a limit */
+  char *left_out;  /* why it fails under the limit after all; NULL: it was not found to */
 } PlanTried;
 
 /* The best plan that differs from the chosen one in this. */
@@ -78,6 +78,8 @@ const PlanTried *plan_search_tried(const PlanSearch *search, guint i);
  * model can tell. */
 #define PLAN_AS_FAST 1.001
 
+/* Bytes that a plan needs of the allocator: reserved in its steps, or while the model is made. */
+gint64 plan_search_needs(const PlanTried *tried);
 /* Bytes that a plan lacks, with the headroom; 0 or less: it fits.  G_MAXINT64: not known. */
 gint64 plan_search_lacks(const PlanSearch *search, const PlanTried *tried);
 /* The allocator's limit under a plan. */

@@ -57,7 +57,7 @@ find_value(const PlanSpace *space, PlanAxis axis, const char *value)
   g_autofree char *wanted = g_strconcat(plan_axes[axis].key, "=", value, NULL);
   for (guint i = 0; i < space->choices[axis]->len; i++) {
     const PlanChoice *choice = choice_at(space, axis, (int) i);
-    if (g_str_equal(choice->assignments[0], wanted) && choice->assignments[1] == NULL)
+    if (g_strv_length(choice->assignments) == 1 && g_str_equal(choice->assignments[0], wanted))
       return (int) i;
   }
   return -1;

@@ -157,6 +157,8 @@ choose_starts(PlanTrials *run)
                : step < best && is_near(run, index) && lacking++ < MOST_STARTS)
       g_array_append_val(starts, index);
   }
+  if (starts->len == 0 && all->len > 0) /* what is closest is worth a closer look, too */
+    g_array_append_val(starts, g_array_index(all, guint, 0));
   return starts;
 }
 

@@ -26,6 +26,12 @@ plan_search_capacity(const PlanSearch *search, const PlanTried *tried)
 }
 
 gint64
+plan_search_needs(const PlanTried *tried)
+{
+  return MAX(tried->outcome.peak_reserved, tried->outcome.construction_reserved);
+}
+
+gint64
 plan_search_lacks(const PlanSearch *search, const PlanTried *tried)
 {
   gint64 capacity = plan_search_capacity(search, tried);
@@ -33,14 +39,14 @@ plan_search_lacks(const PlanSearch *search, const PlanTried *tried)
     return G_MAXINT64;
   if (capacity == G_MAXINT64)
     return 0;
-  return tried->outcome.peak_reserved + search->headroom - capacity;
+  return plan_search_needs(tried) + search->headroom - capacity;
 }
 
 gboolean
 plan_trials_fits(const PlanTrials *run, guint i)
 {
   const PlanTried *tried = plan_trials_at(run, i);
-  return !tried->is_left_out && plan_search_lacks(run->search, tried) <= 0;
+  return tried->left_out == NULL && plan_search_lacks(run->search, tried) <= 0;
 }
 
 int
