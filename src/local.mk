@@ -418,19 +418,26 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/search/candidate.c src/search/candidate.h \
   src/search/equivalence.c src/search/equivalence.h \
+  src/search/equivalence_internal.h src/search/equivalence_rank.c \
   src/search/equivalence_text.c \
   src/search/explanation.c src/search/explanation.h \
   src/search/gradient_flow.c src/search/gradient_flow.h \
+  src/search/gradient_memory.c src/search/gradient_memory.h \
   src/search/gradient_sets.c src/search/gradient_sets.h \
   src/search/headroom.c src/search/headroom.h \
   src/search/oom_findings.c src/search/oom_findings.h \
   src/search/oom_search.c src/search/oom_search.h \
+  src/search/plan_axes.c \
   src/search/plan_document.c src/search/plan_document.h \
   src/search/plan_json.c \
   src/search/plan_reason.c \
   src/search/plan_search.c src/search/plan_search.h \
+  src/search/plan_shardings.c \
   src/search/plan_space.c src/search/plan_space.h \
+  src/search/plan_space_internal.h \
+  src/search/plan_stages.c src/search/plan_stages.h \
   src/search/plan_text.c src/search/plan_text.h \
+  src/search/plan_trials.c src/search/plan_trials.h \
   src/search/remedies.c src/search/remedies.h \
   src/search/remedy_kinds.c src/search/remedy_kinds.h \
   src/search/remedy_split.c \

@@ -53,6 +53,7 @@ CHECKS = \
   tests/check_output \
   tests/check_phases \
   tests/check_pickle \
+  tests/check_plan_space \
   tests/check_plan_spec \
   tests/check_plot \
   tests/check_program \

@@ -135,6 +135,7 @@ fill_outcome(const RunResult *result, Outcome *outcome)
   outcome->peak_allocated = model->peak_allocated;
   outcome->peak_reserved = model->peak_reserved;
   outcome->headroom = model->headroom;
+  outcome->construction_reserved = result->recording->construction_peak_reserved;
   outcome->peak_place = peak_place(result->recording);
   outcome->out_of_memory = report_model_out_of_memory(model);
   outcome->time = time_of(model);

@@ -21,6 +21,7 @@ typedef struct {
   Verdict verdict;
   gint64 allocator_retries;
   gint64 peak_allocated, peak_reserved, headroom;
+  gint64 construction_reserved; /* the most while the model was made */
   gint64 capacity;       /* limit of the allocator; G_MAXINT64: none, and headroom says nothing */
   char *peak_place;      /* "step 2, backward of layers.3" */
   char *out_of_memory;   /* one line; NULL: it did not happen */

@@ -3,14 +3,10 @@
 
 #include <string.h>
 
+#include "search/gradient_memory.h"
+
 /* Scalars carry no gradient: norms, factors, flags. */
 enum { SCALAR_BYTES = 8 };
-
-/* Bytes [begin, end) of a storage hold a set, or parts of it. */
-typedef struct {
-  gint64 begin, end;
-  const GradientSet *set;
-} Piece;
 
 typedef struct {
   const Network *network;
@@ -18,10 +14,10 @@ typedef struct {
   GradientFlow *flow;
   GHashTable *parameters; /* name -> index + 1 */
   gint32 *parameter_of;   /* by name id: index, or -1 */
-  GArray **held;          /* by storage: Piece, or NULL */
-  gint32 *maker;          /* by storage: module whose backward wrote it last, or -1 */
-  GArray *ranges;         /* gint32: kinds of open ranges; -1: another kind than a phase */
-  const char *phase;      /* name of the open one, or NULL */
+  GradientMemory memory;
+  gint32 *maker;     /* by storage: module whose backward wrote it last, or -1 */
+  GArray *ranges;    /* gint32: kinds of open ranges; -1: another kind than a phase */
+  const char *phase; /* name of the open one, or NULL */
   gboolean backward;
   int micro_batch;
   gint32 *claimed_by; /* by parameter: storage that was taken for its gradient, or -1 */
@@ -80,62 +76,6 @@ is_scalar(const Storage *storage)
 {
   return storage->bytes <= SCALAR_BYTES &&
          (storage->category == CATEGORY_TEMPORARY || storage->category == CATEGORY_OTHER);
-}
-
-/* ---- memory ---- */
-
-static void
-forget(Walk *w, gint32 storage)
-{
-  g_clear_pointer(&w->held[storage], g_array_unref);
-  w->maker[storage] = -1;
-}
-
-/* Takes bytes [begin, end) out of what a storage holds. */
-static void
-cut(Walk *w, gint32 storage, gint64 begin, gint64 end)
-{
-  GArray *old = w->held[storage];
-  if (old == NULL)
-    return;
-  GArray *left = g_array_new(FALSE, FALSE, sizeof(Piece));
-  for (guint i = 0; i < old->len; i++) {
-    Piece piece = g_array_index(old, Piece, i);
-    Piece before = {piece.begin, MIN(piece.end, begin), piece.set};
-    Piece after = {MAX(piece.begin, end), piece.end, piece.set};
-    if (before.begin < before.end)
-      g_array_append_val(left, before);
-    if (after.begin < after.end)
-      g_array_append_val(left, after);
-  }
-  g_array_unref(old);
-  w->held[storage] = left;
-}
-
-static void
-put(Walk *w, gint32 storage, Piece piece)
-{
-  if (piece.set == NULL || piece.begin >= piece.end)
-    return;
-  if (w->held[storage] == NULL)
-    w->held[storage] = g_array_new(FALSE, FALSE, sizeof(Piece));
-  g_array_append_val(w->held[storage], piece);
-}
-
-/* What bytes [begin, end) hold, all of it beside each other. */
-static const GradientSet *
-look(const Walk *w, gint32 storage, gint64 begin, gint64 end)
-{
-  const GradientSet *set = NULL, *last = NULL;
-  const GArray *held = w->held[storage];
-  for (guint i = 0; held != NULL && i < held->len; i++) {
-    const Piece *piece = &g_array_index(held, Piece, i);
-    if (piece->end <= begin || piece->begin >= end || piece->set == last)
-      continue;
-    set = gradient_sets_join(w->flow->sets, set, piece->set);
-    last = piece->set;
-  }
-  return set;
 }
 
 /* ---- what backward makes ---- */
@@ -216,24 +156,24 @@ writes_once(const Walk *w, const ProgramOp *op)
 static void
 copy_pieces(Walk *w, const Range *from, const Range *to, gint64 at, GArray *arriving)
 {
-  const GArray *held = w->held[from->id];
+  const GArray *held = gradient_memory_pieces(&w->memory, from->id);
   for (guint i = 0; held != NULL && i < held->len; i++) {
-    const Piece *piece = &g_array_index(held, Piece, i);
+    const GradientPiece *piece = &g_array_index(held, GradientPiece, i);
     gint64 begin = MAX(piece->begin, from->begin), end = MIN(piece->end, from->end);
     if (begin >= end)
       continue;
-    Piece arrived = {to->begin + at + (begin - from->begin) / from->element * to->element,
-                     to->begin + at + (end - from->begin) / from->element * to->element,
-                     piece->set};
+    GradientPiece arrived = {to->begin + at + (begin - from->begin) / from->element * to->element,
+                             to->begin + at + (end - from->begin) / from->element * to->element,
+                             piece->set};
     g_array_append_val(arriving, arrived);
   }
 }
 
-/* What arrives at a written operand: Piece. */
+/* What arrives at a written operand: GradientPiece. */
 static GArray *
 arriving_at(Walk *w, const ProgramOp *op, const Group *g, const Range *to)
 {
-  GArray *pieces = g_array_new(FALSE, FALSE, sizeof(Piece));
+  GArray *pieces = g_array_new(FALSE, FALSE, sizeof(GradientPiece));
   gint64 elements = 0;
   for (int i = g->first; i < g->reads; i++)
     if (operand_at(w, op, i)->role == ROLE_READ)
@@ -246,10 +186,11 @@ arriving_at(Walk *w, const ProgramOp *op, const Group *g, const Range *to)
     Range from = range_of(w, operand_at(w, op, i));
     if (in_a_row)
       copy_pieces(w, &from, to, at, pieces);
-    Piece all = {to->begin, to->end, NULL};
+    GradientPiece all = {to->begin, to->end, NULL};
     if (!in_a_row)
-      all.set = look(w, from.id, from.begin, from.end);
-    if (w->held[from.id] == NULL && is_gradient_memory(to->storage) && named(w, to->storage) < 0) {
+      all.set = gradient_memory_look(&w->memory, from.id, from.begin, from.end);
+    if (gradient_memory_pieces(&w->memory, from.id) == NULL && is_gradient_memory(to->storage) &&
+        named(w, to->storage) < 0) {
       all.set = unnamed_source(w, &from);
       if (in_a_row) {
         all.begin = to->begin + at;
@@ -294,33 +235,21 @@ is_in_the_making(const GradientSet *set, gint32 parameter, int micro_batch)
   return FALSE;
 }
 
-/* Adds to what a range holds already; what lies elsewhere in it stays. */
-static void
-add_pieces(Walk *w, const Range *to, const GArray *pieces)
-{
-  for (guint i = 0; i < pieces->len; i++) {
-    Piece piece = g_array_index(pieces, Piece, i);
-    const GradientSet *held = look(w, to->id, piece.begin, piece.end);
-    cut(w, to->id, piece.begin, piece.end);
-    piece.set = gradient_sets_add(w->flow->sets, held, piece.set);
-    put(w, to->id, piece);
-  }
-}
-
 static void
 write_pieces(Walk *w, const Range *to, Role role, GArray *pieces)
 {
   gint32 own = named(w, to->storage);
   for (guint i = 0; i < pieces->len && own >= 0; i++) {
-    Piece *piece = &g_array_index(pieces, Piece, i);
+    GradientPiece *piece = &g_array_index(pieces, GradientPiece, i);
     piece->set = gradient_sets_only(w->flow->sets, piece->set, own);
   }
   if (role == ROLE_WRITE) {
-    cut(w, to->id, to->begin, to->end);
+    gradient_memory_cut(&w->memory, to->id, to->begin, to->end);
     for (guint i = 0; i < pieces->len; i++)
-      put(w, to->id, g_array_index(pieces, Piece, i));
+      gradient_memory_put(&w->memory, to->id, g_array_index(pieces, GradientPiece, i));
   } else {
-    add_pieces(w, to, pieces);
+    for (guint i = 0; i < pieces->len; i++)
+      gradient_memory_add(&w->memory, to->id, g_array_index(pieces, GradientPiece, i));
   }
 }
 
@@ -335,11 +264,11 @@ flow_into(Walk *w, const ProgramOp *op, const Group *g, const Operand *operand)
     return;
   if (makes_gradient(w, op, g, &to)) {
     gint32 parameter = named(w, to.storage);
-    const GradientSet *held = look(w, to.id, to.begin, to.end);
+    const GradientSet *held = gradient_memory_look(&w->memory, to.id, to.begin, to.end);
     if (operand->role == ROLE_ACCUMULATE && is_in_the_making(held, parameter, w->micro_batch))
       return;
-    g_autoptr(GArray) made = g_array_new(FALSE, FALSE, sizeof(Piece));
-    Piece piece = {to.begin, to.end, source(w, parameter)};
+    g_autoptr(GArray) made = g_array_new(FALSE, FALSE, sizeof(GradientPiece));
+    GradientPiece piece = {to.begin, to.end, source(w, parameter)};
     g_array_append_val(made, piece);
     write_pieces(w, &to, (Role) operand->role, made);
     return;
@@ -373,7 +302,8 @@ note_update(Walk *w, const ProgramOp *op, const Group *g, const Operand *operand
   for (int i = g->first; i < g->reads; i++) {
     Range read = range_of(w, operand_at(w, op, i));
     if (operand_at(w, op, i)->role == ROLE_READ)
-      from = gradient_sets_join(w->flow->sets, from, look(w, read.id, read.begin, read.end));
+      from = gradient_sets_join(w->flow->sets, from,
+                                gradient_memory_look(&w->memory, read.id, read.begin, read.end));
   }
   GradientUpdate update = {.parameter = named(w, to.storage),
                            .state = -1,
@@ -433,25 +363,6 @@ reduces(CollectiveKind kind)
          kind == COLLECTIVE_REDUCE;
 }
 
-static void
-reduce_in_place(Walk *w, const Range *r, const Collective *c)
-{
-  GArray *held = w->held[r->id], *inside = g_array_new(FALSE, FALSE, sizeof(Piece));
-  for (guint i = 0; held != NULL && i < held->len; i++) {
-    Piece piece = g_array_index(held, Piece, i);
-    piece.begin = MAX(piece.begin, r->begin);
-    piece.end = MIN(piece.end, r->end);
-    if (piece.begin >= piece.end)
-      continue;
-    piece.set = gradient_sets_reduce(w->flow->sets, piece.set, c->communicator, c->kind);
-    g_array_append_val(inside, piece);
-  }
-  cut(w, r->id, r->begin, r->end);
-  for (guint i = 0; i < inside->len; i++)
-    put(w, r->id, g_array_index(inside, Piece, i));
-  g_array_unref(inside);
-}
-
 /* Reduced into other memory. */
 static const GradientSet *
 scatter(Walk *w, const GradientSet *sent, const Collective *c)
@@ -470,13 +381,14 @@ walk_collective(Walk *w, const ProgramOp *op)
     const Operand *operand = operand_at(w, op, i);
     Range r = range_of(w, operand);
     if (operand->role == ROLE_READ) {
-      sent = gradient_sets_join(w->flow->sets, sent, look(w, r.id, r.begin, r.end));
+      sent = gradient_sets_join(w->flow->sets, sent,
+                                gradient_memory_look(&w->memory, r.id, r.begin, r.end));
     } else if (operand->role == ROLE_ACCUMULATE && reduces((CollectiveKind) c->kind)) {
-      reduce_in_place(w, &r, c);
+      gradient_memory_reduce(&w->memory, r.id, r.begin, r.end, c);
     } else if (operand->role == ROLE_WRITE && r.storage->category != CATEGORY_PARAMETER) {
       const GradientSet *arrived = reduces((CollectiveKind) c->kind) ? scatter(w, sent, c) : sent;
-      cut(w, r.id, r.begin, r.end);
-      put(w, r.id, (Piece){r.begin, r.end, arrived});
+      gradient_memory_cut(&w->memory, r.id, r.begin, r.end);
+      gradient_memory_put(&w->memory, r.id, (GradientPiece){r.begin, r.end, arrived});
     }
   }
 }
@@ -489,9 +401,10 @@ look_at_host(Walk *w)
 {
   for (guint i = 0; i < w->program->storages->len; i++) {
     const Storage *storage = &g_array_index(w->program->storages, Storage, i);
-    if (storage->space != SPACE_DEVICE && w->held[i] != NULL)
-      w->flow->on_host = gradient_sets_join(w->flow->sets, w->flow->on_host,
-                                            look(w, (gint32) i, 0, storage->bytes));
+    if (storage->space != SPACE_DEVICE && gradient_memory_pieces(&w->memory, (gint32) i) != NULL)
+      w->flow->on_host =
+          gradient_sets_join(w->flow->sets, w->flow->on_host,
+                             gradient_memory_look(&w->memory, (gint32) i, 0, storage->bytes));
   }
 }
 
@@ -501,9 +414,10 @@ look_at_gradients(Walk *w)
 {
   for (guint i = 0; i < w->program->storages->len; i++) {
     const Storage *storage = &g_array_index(w->program->storages, Storage, i);
-    if (w->held[i] != NULL && is_gradient_memory(storage))
+    if (gradient_memory_pieces(&w->memory, (gint32) i) != NULL && is_gradient_memory(storage))
       w->flow->left =
-          gradient_sets_join(w->flow->sets, w->flow->left, look(w, (gint32) i, 0, storage->bytes));
+          gradient_sets_join(w->flow->sets, w->flow->left,
+                             gradient_memory_look(&w->memory, (gint32) i, 0, storage->bytes));
   }
 }
 
@@ -553,7 +467,8 @@ walk_op(Walk *w, const ProgramOp *op)
     break;
   case PROGRAM_ALLOC:
   case PROGRAM_FREE:
-    forget(w, op->a);
+    gradient_memory_forget(&w->memory, op->a);
+    w->maker[op->a] = -1;
     break;
   case PROGRAM_HOST_WORK:
     w->flow->optimizer_on_host |=
@@ -584,7 +499,7 @@ walk_init(Walk *w, GHashTable *parameters)
   for (guint i = 0; i < names; i++)
     w->parameter_of[i] =
         GPOINTER_TO_INT(g_hash_table_lookup(parameters, w->program->names->pdata[i])) - 1;
-  w->held = g_new0(GArray *, MAX(storages, 1));
+  gradient_memory_init(&w->memory, w->flow->sets, storages);
   w->maker = g_new(gint32, MAX(storages, 1));
   memset(w->maker, -1, sizeof(gint32) * storages);
   w->claimed_by = g_new(gint32, MAX(w->network->parameters->len, 1));
@@ -605,10 +520,8 @@ gradient_flow_new(const Network *network, const Program *program, const OpList *
     if (!walk_op(&w, &g_array_index(list->ops, ProgramOp, i)))
       break;
   look_at_gradients(&w);
-  for (guint i = 0; i < program->storages->len; i++)
-    forget(&w, (gint32) i);
+  gradient_memory_clear(&w.memory);
   g_free(w.parameter_of);
-  g_free(w.held);
   g_free(w.maker);
   g_free(w.claimed_by);
   return flow;

@@ -138,14 +138,30 @@ translate_precision(JsonDocument *document, const PlanSpec *plan, const char *st
 
 /* ---- another strategy ---- */
 
+/* FSDP1 and FSDP2 share a section, and little of what they read in it. */
 static void
-drop_other_sections(cJSON *root, const char *strategy)
+drop_other_sections(cJSON *root, const char *from, const char *strategy)
 {
   const Strategy *own = strategy_find(strategy);
+  if (!g_str_equal(from, strategy) && mixing_of(strategy) == BY_POLICY)
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "fsdp");
   for (const Strategy *const *s = strategies(); *s != NULL; s++)
     if ((*s)->section != NULL &&
         (own->section == NULL || !g_str_equal((*s)->section->name, own->section->name)))
       cJSON_DeleteItemFromObjectCaseSensitive(root, (*s)->section->name);
+}
+
+/* What belongs to a policy: the axis of checkpointing says it.  Where it goes around a block is
+ * FSDP's. */
+static void
+drop_checkpointing(cJSON *root, const char *strategy)
+{
+  static const char *const keys[] = {"every", "fraction", "blocks"};
+  cJSON *section = cJSON_GetObjectItemCaseSensitive(root, "activation_checkpointing");
+  for (guint i = 0; i < G_N_ELEMENTS(keys); i++)
+    cJSON_DeleteItemFromObjectCaseSensitive(section, keys[i]);
+  if (mixing_of(strategy) != BY_POLICY)
+    cJSON_DeleteItemFromObjectCaseSensitive(section, "around");
 }
 
 char *
@@ -157,9 +173,8 @@ plan_document_for(const InputText *text, char *const *assignments, const PlanSpe
   cJSON *root = json_document_root(document);
   if (!translate_precision(document, plan, mesh->strategy))
     return NULL;
-  drop_other_sections(root, mesh->strategy);
-  if (!g_str_has_prefix(mesh->strategy, "fsdp"))
-    drop(root, "activation_checkpointing.around");
+  drop_other_sections(root, plan->strategy, mesh->strategy);
+  drop_checkpointing(root, mesh->strategy);
   set(document, "strategy=%s", mesh->strategy);
   set(document, "mesh.shard=%d", mesh->shard);
   set(document, "mesh.replicate=%d", mesh->replicate);

@@ -6,12 +6,13 @@
 #include "search/plan_text.h"
 
 static void
-add_figures(cJSON *object, const PlanSearch *s, const Outcome *o)
+add_figures(cJSON *object, const PlanSearch *s, const PlanTried *tried, const Outcome *o)
 {
+  gint64 capacity = plan_search_capacity(s, tried);
   json_add_int(object, "peak_allocated_bytes", o->peak_allocated);
   json_add_int(object, "peak_reserved_bytes", o->peak_reserved);
-  if (s->capacity < G_MAXINT64)
-    json_add_int(object, "headroom_bytes", s->capacity - o->peak_reserved);
+  if (capacity < G_MAXINT64)
+    json_add_int(object, "headroom_bytes", capacity - o->peak_reserved);
   else
     cJSON_AddNullToObject(object, "headroom_bytes");
   if (!o->time.known) {
@@ -45,7 +46,7 @@ add_plan(cJSON *object, const char *key, const PlanAnswer *a, guint index, const
   g_autofree char *text = plan_space_plan(s->space, point, a->network);
   cJSON_AddStringToObject(plan, "description", what);
   add_choices(plan, s, point);
-  add_figures(plan, s, o);
+  add_figures(plan, s, plan_search_tried(s, index), o);
   cJSON_AddItemToObject(plan, "plan", cJSON_Parse(text));
 }
 
@@ -62,9 +63,9 @@ add_alternatives(cJSON *root, const PlanSearch *s)
     cJSON_AddStringToObject(object, "value",
                             plan_space_label(s->space, &other->point, alternative->axis));
     cJSON_AddBoolToObject(object, "fits",
-                          !other->is_left_out && plan_search_lacks(s, &other->outcome) <= 0);
+                          other->left_out == NULL && plan_search_lacks(s, other) <= 0);
     add_choices(object, s, &other->point);
-    add_figures(object, s, &other->outcome);
+    add_figures(object, s, other, &other->outcome);
     cJSON_AddStringToObject(object, "why_not", why);
     cJSON_AddItemToArray(list, object);
   }
@@ -78,6 +79,7 @@ add_counts(cJSON *root, const PlanSearch *s)
   json_add_int(counts, "simulated", s->tried->len - s->refused);
   json_add_int(counts, "refused", s->refused);
   json_add_int(counts, "smaller_micro_batches_left_out", s->smaller);
+  json_add_int(counts, "hopeless_left_out", s->hopeless);
   json_add_int(counts, "other_combinations_left_out", s->combinations);
 }
 
@@ -102,14 +104,16 @@ plan_json(const PlanAnswer *a, GString *out)
   else
     cJSON_AddNullToObject(root, "chosen");
   if (s->closest >= 0) {
-    const Outcome *closest = &plan_search_tried(s, (guint) s->closest)->outcome;
-    add_plan(root, "closest", a, (guint) s->closest, closest);
+    const PlanTried *closest = plan_search_tried(s, (guint) s->closest);
+    add_plan(root, "closest", a, (guint) s->closest, &closest->outcome);
     json_add_int(cJSON_GetObjectItem(root, "closest"), "lacks_bytes",
                  plan_search_lacks(s, closest));
   }
   add_alternatives(root, s);
   add_counts(root, s);
   if (s->has_equivalence) {
+    cJSON_AddStringToObject(root, "reduce_dtype", dtype_name(s->reduce));
+    cJSON_AddStringToObject(root, "base_reduce_dtype", dtype_name(s->space->reduce));
     cJSON_AddBoolToObject(root, "equivalent", s->equivalence.violation == NULL);
     json_add_text(root, "not_followed", s->equivalence.not_followed);
   }

@@ -77,10 +77,10 @@ char *
 plan_alternative_reason(const PlanSearch *search, const PlanAlternative *alternative)
 {
   const PlanTried *other = plan_search_tried(search, alternative->tried);
-  gint64 lacks = plan_search_lacks(search, &other->outcome);
+  gint64 lacks = plan_search_lacks(search, other);
   GString *reason = g_string_new(NULL);
-  if (other->is_left_out) {
-    g_string_append(reason, "fits on this rank, but not on all, or only with retries");
+  if (other->left_out != NULL) {
+    g_string_append(reason, other->left_out);
   } else if (lacks > 0 && lacks < G_MAXINT64) {
     g_autofree char *bytes = format_bytes(lacks);
     g_string_append_printf(reason, "lacks %s", bytes);

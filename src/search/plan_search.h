@@ -3,10 +3,11 @@
  *
  * In stages.  Coarse: every sharding with every checkpointing, from the largest micro-batch down,
  * until one that fits is faster than the next smaller.  Around the best of these and around faster
- * ones that nearly fit the fine axes are tried one after the other; around the best of that with
- * each other, where that is not too much.  Plans run three steps on a device without a limit, which
- * says how much they need; where that is below the limit they run in the same way under it.  What
- * is chosen and what is shown beside it runs longer, and the chosen one under the limit. */
+ * ones that nearly fit the fine axes are tried one after the other; around the best of that those
+ * that lose little with each other, where that is not too much.  Plans run three steps on a device
+ * without a limit, which says how much they need; where that is below the limit they run in the
+ * same way under it.  What is chosen and what is shown beside it runs longer, and the chosen one
+ * under the limit. */
 #ifndef HIGHWATER_SEARCH_PLAN_SEARCH_H
 #define HIGHWATER_SEARCH_PLAN_SEARCH_H
 
@@ -18,8 +19,8 @@
 /* A plan that was tried. */
 typedef struct {
   PlanPoint point;
-  Outcome outcome;      /* without a limit */
-  gboolean is_left_out; /* it failed under the limit after all: why is in outcome.refusal */
+  Outcome outcome; /* without a limit */
+  char *left_out;  /* why it fails under the limit after all; NULL: it was not found to */
 } PlanTried;
 
 /* The best plan that differs from the chosen one in this. */
@@ -31,7 +32,9 @@ typedef struct {
 
 typedef struct {
   const PlanSpace *space;
-  gint64 capacity;      /* of the allocator: its limit, bytes; G_MAXINT64: none */
+  gint64 *capacities;   /* by sharding: the allocator's limit, bytes; G_MAXINT64: none.  They differ
+                           since every communicator takes memory of its own */
+  gint64 capacity;      /* the largest */
   gint64 headroom;      /* of it that must stay free */
   GPtrArray *tried;     /* PlanTried *, in order */
   int chosen;           /* index, or -1: nothing fits */
@@ -42,10 +45,12 @@ typedef struct {
   guint refused;        /* of the tried: the inputs do not go together */
   gint64 size;          /* plans in the space */
   gint64 smaller;       /* not tried: larger micro-batches fit, and smaller ones were slower */
+  gint64 hopeless;      /* not tried: their state alone is more than there is */
   gint64
       combinations; /* not tried: fine choices of coarse ones that lost, or not with each other */
   EquivalenceReport equivalence; /* of the chosen one */
   gboolean has_equivalence;
+  DType reduce; /* in which the chosen one reduces gradients */
 } PlanSearch;
 
 typedef struct {
@@ -73,7 +78,11 @@ const PlanTried *plan_search_tried(const PlanSearch *search, guint i);
  * model can tell. */
 #define PLAN_AS_FAST 1.001
 
+/* Bytes that a plan needs of the allocator: reserved in its steps, or while the model is made. */
+gint64 plan_search_needs(const PlanTried *tried);
 /* Bytes that a plan lacks, with the headroom; 0 or less: it fits.  G_MAXINT64: not known. */
-gint64 plan_search_lacks(const PlanSearch *search, const Outcome *outcome);
+gint64 plan_search_lacks(const PlanSearch *search, const PlanTried *tried);
+/* The allocator's limit under a plan. */
+gint64 plan_search_capacity(const PlanSearch *search, const PlanTried *tried);
 
 #endif

@@ -1,5 +1,5 @@
 /* plan_space.c - the plans that are looked at: axes, and the points between them. */
-#include "search/plan_space.h"
+#include "search/plan_space_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,57 +7,8 @@
 #include "base/units.h"
 #include "spec/plan_spec.h"
 
-/* Micro-batches that are tried; accumulation.steps that a plan may have. */
-enum { MOST_MICRO_BATCHES = 6, ACCUMULATION_MOST = 1024 };
-
-/* ---- the table ---- */
-
-/* values: separated by spaces; several assignments of one value by '&', its label in front of a
- * '|'.  fallback: what the key is where a plan does not say it.  Axes without values are filled in
- * for the ranks and the batch at hand. */
-typedef struct {
-  const char *name, *key, *values, *fallback;
-  const char *strategies; /* that have it; NULL: all */
-  gboolean accumulates;   /* only with several micro-batches a step */
-} AxisInfo;
-
-static const AxisInfo axes[AXIS_COUNT] = {
-    [AXIS_SHARDING] = {"sharding", "strategy", NULL, NULL, NULL, FALSE},
-    [AXIS_CHECKPOINTING] =
-        {"checkpointing", "activation_checkpointing.policy",
-         "none|activation_checkpointing.policy=none "
-         "selective_op|activation_checkpointing.policy=selective_op "
-         "every-2|activation_checkpointing.policy=every_n&activation_checkpointing.every=2 "
-         "full|activation_checkpointing.policy=full",
-         "\"none\"", NULL, FALSE},
-    [AXIS_MICRO_BATCH] = {"micro-batch", "batch.micro_batch", NULL, NULL, NULL, FALSE},
-    [AXIS_RESHARD] = {"reshard after forward", "fsdp.reshard_after_forward", "true false", "null",
-                      "fsdp2", FALSE},
-    [AXIS_GROUPS] = {"blocks a group", "fsdp.blocks_per_group", "1 2 4 8", "1", "fsdp2 fsdp1",
-                     FALSE},
-    [AXIS_FORWARD_PREFETCH] = {"forward prefetch", "fsdp.forward_prefetch", "0 1 2", "0", "fsdp2",
-                               FALSE},
-    [AXIS_BACKWARD_PREFETCH] = {"backward prefetch", "fsdp.backward_prefetch", "0 1 2", "0",
-                                "fsdp2", FALSE},
-    [AXIS_EMBEDDING] = {"embedding's group", "fsdp.embedding", "own root", "\"root\"", "fsdp2",
-                        FALSE},
-    [AXIS_HEAD] = {"head's group", "fsdp.head", "own root", "\"root\"", "fsdp2", FALSE},
-    [AXIS_SYNC] = {"reduces every micro-batch", "accumulation.sync_every_step", "true false",
-                   "true", "fsdp2 ddp", TRUE},
-    [AXIS_BUCKET] = {"bucket, MiB", "ddp.bucket_cap_mb", "25 100", "25", "ddp", FALSE},
-};
-
-const char *
-plan_axis_name(PlanAxis axis)
-{
-  return axes[axis].name;
-}
-
-const char *
-plan_axis_key(PlanAxis axis)
-{
-  return axes[axis].key;
-}
+/* Micro-batches that a step of a plan may have. */
+enum { ACCUMULATION_MOST = 1024 };
 
 /* ---- choices ---- */
 
@@ -70,9 +21,8 @@ choice_free(gpointer data)
   g_free(choice);
 }
 
-/* assignments: separated by '&'. */
-static void
-add_choice(PlanSpace *space, PlanAxis axis, const char *label, const char *assignments)
+void
+plan_space_add_choice(PlanSpace *space, PlanAxis axis, const char *label, const char *assignments)
 {
   PlanChoice *choice = g_new(PlanChoice, 1);
   choice->label = g_strdup(label);
@@ -89,15 +39,15 @@ choice_at(const PlanSpace *space, PlanAxis axis, int i)
 static void
 add_listed(PlanSpace *space, PlanAxis axis)
 {
-  g_auto(GStrv) values = g_strsplit(axes[axis].values, " ", -1);
+  g_auto(GStrv) values = g_strsplit(plan_axes[axis].values, " ", -1);
   for (char **value = values; *value != NULL; value++) {
     char *bar = strchr(*value, '|');
     if (axis == AXIS_GROUPS && atoi(*value) > space->blocks)
       continue; /* the same as all of them */
     if (bar != NULL)
       *bar = '\0';
-    g_autofree char *plain = g_strconcat(axes[axis].key, "=", *value, NULL);
-    add_choice(space, axis, *value, bar != NULL ? bar + 1 : plain);
+    g_autofree char *plain = g_strconcat(plan_axes[axis].key, "=", *value, NULL);
+    plan_space_add_choice(space, axis, *value, bar != NULL ? bar + 1 : plain);
   }
 }
 
@@ -105,10 +55,10 @@ add_listed(PlanSpace *space, PlanAxis axis)
 static int
 find_value(const PlanSpace *space, PlanAxis axis, const char *value)
 {
-  g_autofree char *wanted = g_strconcat(axes[axis].key, "=", value, NULL);
+  g_autofree char *wanted = g_strconcat(plan_axes[axis].key, "=", value, NULL);
   for (guint i = 0; i < space->choices[axis]->len; i++) {
     const PlanChoice *choice = choice_at(space, axis, (int) i);
-    if (g_str_equal(choice->assignments[0], wanted) && choice->assignments[1] == NULL)
+    if (g_strv_length(choice->assignments) == 1 && g_str_equal(choice->assignments[0], wanted))
       return (int) i;
   }
   return -1;
@@ -131,9 +81,8 @@ is_above(const char *key, const char *other)
   return strncmp(key, other, length) == 0 && (other[length] == '\0' || other[length] == '.');
 }
 
-/* Does an assignment give the key, or a section that it is in? */
-static gboolean
-is_given(const RunRequest *base, const char *key)
+gboolean
+plan_space_is_given(const RunRequest *base, const char *key)
 {
   for (char **a = base->inputs.assignments; a != NULL && *a != NULL; a++) {
     g_autofree char *given = g_strndup(*a, strcspn(*a, "="));
@@ -143,122 +92,56 @@ is_given(const RunRequest *base, const char *key)
   return FALSE;
 }
 
-/* The base plan's value comes first to what is tried, also where the table does not have it: it
- * stays as the plan says it. */
-static void
-fill_axis(PlanSpace *space, const RunRequest *base, PlanAxis axis, const char *plan)
+static gboolean
+has_axis(PlanAxis axis, const char *strategy)
 {
-  g_autofree char *json = plan_document_value(plan, axes[axis].key);
-  g_autofree char *value = without_quotes(json != NULL ? json : axes[axis].fallback);
-  space->fixed[axis] = is_given(base, axes[axis].key);
+  if (plan_axes[axis].strategies == NULL)
+    return TRUE;
+  g_auto(GStrv) names = g_strsplit(plan_axes[axis].strategies, " ", -1);
+  return g_strv_contains((const char *const *) names, strategy);
+}
+
+/* The base plan's value is among those that are tried, and the only one where an assignment gives
+ * it. */
+static void
+fill_axis(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, PlanAxis axis,
+          const char *text)
+{
+  g_autofree char *json =
+      has_axis(axis, plan->strategy) ? plan_document_value(text, plan_axes[axis].key) : NULL;
+  g_autofree char *value = without_quotes(json != NULL ? json : plan_axes[axis].fallback);
+  space->fixed[axis] = plan_space_is_given(base, plan_axes[axis].key);
   if (!space->fixed[axis])
     add_listed(space, axis);
   int found = find_value(space, axis, value);
   if (found < 0) {
+    g_autofree char *own =
+        json != NULL ? g_strconcat(plan_axes[axis].key, "=", value, NULL) : g_strdup("");
     found = (int) space->choices[axis]->len;
-    add_choice(space, axis, json != NULL ? value : "default", "");
+    plan_space_add_choice(space, axis, g_str_equal(value, "null") ? "default" : value, own);
   }
   space->base.at[axis] = found;
 }
 
-/* ---- sharding ---- */
-
+/* A policy is more than its name: the base plan's is said as a whole, unless the name is all. */
 static void
-sharding_clear(gpointer data)
+fill_checkpointing(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, const char *text)
 {
-  PlanSharding *sharding = data;
-  g_free(sharding->strategy);
-  input_text_clear(&sharding->request.inputs.plan);
-}
-
-static char *
-sharding_label(const PlanMesh *mesh)
-{
-  if (mesh->shard * mesh->replicate == 1)
-    return g_strdup_printf("%s, one rank", mesh->strategy);
-  if (mesh->shard == 1)
-    return g_strdup_printf("%s, %d replicas", mesh->strategy, mesh->replicate);
-  if (mesh->replicate == 1)
-    return g_strdup_printf("%s, %d shards", mesh->strategy, mesh->shard);
-  return g_strdup_printf("%s, %d shards x %d replicas", mesh->strategy, mesh->shard,
-                         mesh->replicate);
-}
-
-/* A section of another strategy that an assignment names cannot be meant for this one. */
-static gboolean
-sections_allow(const RunRequest *base, const char *strategy)
-{
-  const Strategy *own = strategy_find(strategy);
-  for (const Strategy *const *s = strategies(); *s != NULL; s++) {
-    const OptionSection *section = (*s)->section;
-    gboolean is_own =
-        own->section != NULL && section != NULL && g_str_equal(own->section->name, section->name);
-    if (section != NULL && !is_own && is_given(base, section->name))
-      return FALSE;
-  }
-  return TRUE;
-}
-
-static gboolean
-assignments_allow(const RunRequest *base, const PlanSpec *plan, const PlanMesh *mesh)
-{
-  if (is_given(base, "strategy") && !g_str_equal(plan->strategy, mesh->strategy))
-    return FALSE;
-  if (is_given(base, "mesh.shard") && plan->shard != mesh->shard)
-    return FALSE;
-  if (is_given(base, "mesh.replicate") && plan->replicate != mesh->replicate)
-    return FALSE;
-  return sections_allow(base, mesh->strategy);
-}
-
-static gboolean
-has_sharding(const PlanSpace *space, const PlanMesh *mesh)
-{
-  for (guint i = 0; i < space->shardings->len; i++) {
-    const PlanSharding *s = &g_array_index(space->shardings, PlanSharding, i);
-    if (g_str_equal(s->strategy, mesh->strategy) && s->shard == mesh->shard &&
-        s->replicate == mesh->replicate)
-      return TRUE;
-  }
-  return FALSE;
-}
-
-static void
-add_sharding(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, const PlanMesh *mesh)
-{
-  if (has_sharding(space, mesh) || !assignments_allow(base, plan, mesh))
-    return;
-  char *text = plan_document_for(&base->inputs.plan, base->inputs.assignments, plan, mesh);
-  if (text == NULL)
-    return;
-  PlanSharding sharding = {g_strdup(mesh->strategy), mesh->shard, mesh->replicate, *base};
-  sharding.request.inputs.plan = (InputText){g_strdup(base->inputs.plan.name), text, strlen(text)};
-  sharding.request.inputs.assignments = NULL;
-  sharding.request.rank = 0;
-  g_autofree char *label = sharding_label(mesh);
-  add_choice(space, AXIS_SHARDING, label, "");
-  g_array_append_val(space->shardings, sharding);
-}
-
-/* FSDP2 over all ranks, over parts of them with replicas, whole replicas, and the three stages of
- * ZeRO; the base plan's own way, whatever it is. */
-static void
-fill_shardings(PlanSpace *space, const RunRequest *base, const PlanSpec *plan)
-{
-  int n = space->ranks;
-  if (n == plan->shard * plan->replicate)
-    add_sharding(space, base, plan, &(PlanMesh){plan->strategy, plan->shard, plan->replicate});
-  space->base.at[AXIS_SHARDING] = space->shardings->len > 0 ? 0 : -1;
-  if (n == 1) {
-    add_sharding(space, base, plan, &(PlanMesh){"none", 1, 1});
+  const CheckpointSpec *own = &plan->checkpointing;
+  gboolean is_plain = own->policy != CHECKPOINT_EVERY_N && own->policy != CHECKPOINT_FRACTION &&
+                      own->blocks == NULL;
+  if (is_plain) {
+    fill_axis(space, base, plan, AXIS_CHECKPOINTING, text);
     return;
   }
-  for (int shard = n; shard >= 2; shard = shard % 2 == 0 ? shard / 2 : 0)
-    add_sharding(space, base, plan, &(PlanMesh){"fsdp2", shard, n / shard});
-  add_sharding(space, base, plan, &(PlanMesh){"ddp", 1, n});
-  add_sharding(space, base, plan, &(PlanMesh){"zero1", n, 1});
-  add_sharding(space, base, plan, &(PlanMesh){"zero2", n, 1});
-  add_sharding(space, base, plan, &(PlanMesh){"zero3", n, 1});
+  g_autofree char *json = plan_document_value(text, "activation_checkpointing");
+  g_autofree char *whole = g_strconcat("activation_checkpointing=", json, NULL);
+  g_autofree char *label = checkpoint_spec_text(own);
+  space->fixed[AXIS_CHECKPOINTING] = plan_space_is_given(base, "activation_checkpointing");
+  if (!space->fixed[AXIS_CHECKPOINTING])
+    add_listed(space, AXIS_CHECKPOINTING);
+  space->base.at[AXIS_CHECKPOINTING] = (int) space->choices[AXIS_CHECKPOINTING]->len;
+  plan_space_add_choice(space, AXIS_CHECKPOINTING, label, whole);
 }
 
 /* ---- micro-batches ---- */
@@ -271,7 +154,7 @@ add_micro_batch(PlanSpace *space, gint64 micro_batch, gint64 steps)
   g_autofree char *assignments =
       g_strdup_printf("batch.micro_batch=%" G_GINT64_FORMAT "&accumulation.steps=%" G_GINT64_FORMAT,
                       micro_batch, steps);
-  add_choice(space, AXIS_MICRO_BATCH, label, assignments);
+  plan_space_add_choice(space, AXIS_MICRO_BATCH, label, assignments);
 }
 
 /* Ways to compute a rank's sequences of a step in equal micro-batches, the smallest first: the base
@@ -280,8 +163,8 @@ static gboolean
 fill_micro_batches(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, GError **error)
 {
   gint64 each = space->global_batch / space->ranks;
-  gboolean fixed = is_given(base, "batch.micro_batch"),
-           steps = is_given(base, "accumulation.steps");
+  gboolean fixed = plan_space_is_given(base, "batch.micro_batch"),
+           steps = plan_space_is_given(base, "accumulation.steps");
   space->base.at[AXIS_MICRO_BATCH] = 0;
   space->fixed[AXIS_MICRO_BATCH] = fixed || steps;
   for (gint64 m = 1; m <= MIN(each, PLAN_MICRO_BATCH_MOST); m++) {
@@ -324,16 +207,16 @@ static void
 add_reshard_to_node(PlanSpace *space, int gpus_per_node)
 {
   g_autofree char *value = g_strdup_printf("%d", gpus_per_node);
-  g_autofree char *assignment = g_strconcat(axes[AXIS_RESHARD].key, "=", value, NULL);
+  g_autofree char *assignment = g_strconcat(plan_axes[AXIS_RESHARD].key, "=", value, NULL);
   if (!space->fixed[AXIS_RESHARD] && space->ranks > gpus_per_node && gpus_per_node > 1 &&
       find_value(space, AXIS_RESHARD, value) < 0)
-    add_choice(space, AXIS_RESHARD, value, assignment);
+    plan_space_add_choice(space, AXIS_RESHARD, value, assignment);
 }
 
 static gboolean
 fill(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, GError **error)
 {
-  fill_shardings(space, base, plan);
+  plan_space_fill_shardings(space, base, plan);
   if (space->shardings->len == 0) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,
                 "plan: no strategy trains on %d ranks with what --set gives", space->ranks);
@@ -342,10 +225,18 @@ fill(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, GError **er
   if (!fill_micro_batches(space, base, plan, error))
     return FALSE;
   g_autofree char *own = plan_document_short(base->inputs.plan.text, base->inputs.assignments, "");
-  for (int axis = 0; axis < AXIS_COUNT; axis++)
-    if (axes[axis].values != NULL)
-      fill_axis(space, base, (PlanAxis) axis, own);
+  fill_checkpointing(space, base, plan, own);
+  for (int axis = AXIS_FIRST_FINE; axis < AXIS_COUNT; axis++)
+    fill_axis(space, base, plan, (PlanAxis) axis, own);
   return TRUE;
+}
+
+static void
+sharding_clear(gpointer data)
+{
+  PlanSharding *sharding = data;
+  g_free(sharding->strategy);
+  input_text_clear(&sharding->request.inputs.plan);
 }
 
 PlanSpace *
@@ -358,6 +249,7 @@ plan_space_new(const RunRequest *base, int ranks, gint64 global_batch, GError **
   const PlanSpec *plan = scenario->plan;
   space->ranks = ranks > 0 ? ranks : plan->shard * plan->replicate;
   space->sequence_length = plan->sequence_length;
+  space->reduce = plan->precision.reduce;
   space->blocks = (int) scenario->network->blocks->len;
   space->shardings = g_array_new(FALSE, TRUE, sizeof(PlanSharding));
   g_array_set_clear_func(space->shardings, sharding_clear);
@@ -399,13 +291,10 @@ plan_space_micro_batches(const PlanSpace *space, const PlanPoint *point)
 gboolean
 plan_space_applies(const PlanSpace *space, const PlanPoint *point, PlanAxis axis)
 {
-  const AxisInfo *info = &axes[axis];
+  const PlanAxisInfo *info = &plan_axes[axis];
   if (info->accumulates && plan_space_micro_batches(space, point) == 1)
     return FALSE;
-  if (info->strategies == NULL)
-    return TRUE;
-  g_auto(GStrv) names = g_strsplit(info->strategies, " ", -1);
-  return g_strv_contains((const char *const *) names, sharding_of(space, point)->strategy);
+  return has_axis(axis, sharding_of(space, point)->strategy);
 }
 
 PlanPoint
@@ -477,7 +366,7 @@ plan_space_describe(const PlanSpace *space, const PlanPoint *point)
   GString *text = g_string_new(plan_space_label(space, point, AXIS_SHARDING));
   for (int axis = AXIS_CHECKPOINTING; axis < AXIS_COUNT; axis++)
     if (point->at[axis] >= 0 && (axis < AXIS_FIRST_FINE || point->at[axis] != space->base.at[axis]))
-      g_string_append_printf(text, ", %s %s", axes[axis].name,
+      g_string_append_printf(text, ", %s %s", plan_axes[axis].name,
                              plan_space_label(space, point, (PlanAxis) axis));
   return g_string_free(text, FALSE);
 }

@@ -50,6 +50,7 @@ typedef struct {
   int ranks;
   gint64 global_batch; /* sequences a step, of all ranks */
   int sequence_length;
+  DType reduce;                   /* of the base plan: in which gradients are reduced */
   int blocks;                     /* of the network */
   GPtrArray *choices[AXIS_COUNT]; /* PlanChoice *; at least one each */
   gboolean fixed[AXIS_COUNT];     /* an assignment gives it */

@@ -56,6 +56,10 @@ print_chosen(const PlanAnswer *a, GString *out)
   equivalence_print(&s->equivalence, FALSE, checked);
   g_string_truncate(checked, strcspn(checked->str, "\n"));
   g_string_append_printf(out, "CHECK   %s\n", checked->str);
+  if (s->reduce != s->space->reduce)
+    g_string_append_printf(out,
+                           "NOTE    gradients are reduced in %s, those of the base plan in %s\n",
+                           dtype_name(s->reduce), dtype_name(s->space->reduce));
 }
 
 static void
@@ -68,13 +72,17 @@ print_nothing(const PlanAnswer *a, GString *out)
   }
   const PlanTried *closest = plan_search_tried(s, (guint) s->closest);
   g_autofree char *what = plan_space_describe(s->space, &closest->point);
-  g_autofree char *lacks = format_bytes(plan_search_lacks(s, &closest->outcome));
-  g_autofree char *reserved = format_bytes(closest->outcome.peak_reserved);
-  g_autofree char *needed = format_bytes(closest->outcome.peak_reserved + s->headroom);
-  g_string_append_printf(out, "NOTHING FITS\nCLOSEST %s\n", what);
-  g_string_append_printf(out, "NEEDS   %s reserved, %s with the headroom: %s more than there is\n",
-                         reserved, needed, lacks);
-  if (closest->outcome.peak_reserved <= s->capacity)
+  g_autofree char *needs = format_bytes(plan_search_needs(closest));
+  g_autofree char *needed = format_bytes(plan_search_needs(closest) + s->headroom);
+  g_string_append_printf(out, "NOTHING FITS\nCLOSEST %s\nNEEDS   %s, %s with the headroom: ", what,
+                         needs, needed);
+  if (closest->left_out != NULL) {
+    g_string_append_printf(out, "%s\n", closest->left_out);
+  } else {
+    g_autofree char *lacks = format_bytes(plan_search_lacks(s, closest));
+    g_string_append_printf(out, "%s more than there is\n", lacks);
+  }
+  if (plan_search_needs(closest) <= plan_search_capacity(s, closest))
     g_string_append(out, "        it fits with less headroom (--headroom)\n");
   else
     g_string_append(out,
@@ -145,6 +153,10 @@ print_counts(const PlanSearch *s, GString *out)
                            ", %s left out since a larger micro-batch fits and the next smaller "
                            "is slower",
                            smaller);
+  if (s->hopeless > 0)
+    g_string_append_printf(
+        out, ", %" G_GINT64_FORMAT " left out since they need more even without tokens",
+        s->hopeless);
   if (s->combinations > 0)
     g_string_append_printf(out, ", %s since their sharding, checkpointing and micro-batch lost",
                            combinations);
