@@ -194,7 +194,7 @@ collect_warnings(ReportModel *model)
   if (model->recording->stuck)
     g_ptr_array_add(model->warnings, g_strdup_printf("stuck: %s", model->recording->stuck));
   if (model->recording->out_of_memory.happened && model->recording->out_of_memory.step == 0 &&
-      info->shard > 1)
+      info->strategy != NULL && info->shard > 1)
     g_ptr_array_add(model->warnings,
                     g_strdup("memory runs out while the model is built: phases.initialize and"
                              " DeepSpeed's zero_init have other ways"));
@@ -248,7 +248,7 @@ report_model_of_step(const Recording *recording, const RunInfo *info, int step)
   model->peak_allocated = MAX(recording->peak.allocated, recording->construction_allocated);
   model->peak_reserved = recording->construction_reserved;
   model->is_simulated = info->model != NULL;
-  model->has_memory = model->peak_allocated > 0;
+  model->has_memory = model->peak_allocated > 0 || recording->out_of_memory.happened;
   if (recording->steps->len == 0 && recording->construction_reserved == 0)
     model->peak_reserved = highest_reserved(recording);
   collect_steps(model, step);
