@@ -421,6 +421,7 @@ libhighwater_a_SOURCES += \
   src/search/explanation.c src/search/explanation.h \
   src/search/gradient_flow.c src/search/gradient_flow.h \
   src/search/gradient_sets.c src/search/gradient_sets.h \
+  src/search/headroom.c src/search/headroom.h \
   src/search/oom_findings.c src/search/oom_findings.h \
   src/search/oom_search.c src/search/oom_search.h \
   src/search/plan_document.c src/search/plan_document.h \

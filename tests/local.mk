@@ -106,6 +106,7 @@ SHELL_TESTS = \
   tests/cli/list.sh \
   tests/cli/memory_snapshot.sh \
   tests/cli/networks.sh \
+  tests/cli/plan.sh \
   tests/cli/program.sh \
   tests/cli/replay.sh \
   tests/cli/report.sh \
@@ -116,6 +117,7 @@ SHELL_TESTS = \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
+  tests/cli/worked_case.sh \
   tests/documents.sh \
   tests/extend.sh \
   tests/formats.sh \

@@ -50,26 +50,6 @@ check_options(const Options *options, GError **error)
   return TRUE;
 }
 
-/* "10%" or "4GiB". */
-static gboolean
-read_headroom(const Options *options, PlanSearchOptions *search, GError **error)
-{
-  search->headroom = -1;
-  search->headroom_fraction = PLAN_HEADROOM_FRACTION;
-  if (options->headroom == NULL)
-    return TRUE;
-  char *end;
-  double percent = g_ascii_strtod(options->headroom, &end);
-  if (end != options->headroom && g_str_equal(end, "%")) {
-    search->headroom_fraction = percent / 100;
-    return (percent >= 0 && percent < 100) || refuse(error, "--headroom: is below 100 %");
-  }
-  if (parse_size(options->headroom, &search->headroom, error))
-    return TRUE;
-  g_prefix_error(error, "plan: --headroom: a part of the memory (10%%) or a size is needed: ");
-  return FALSE;
-}
-
 /* ---- while it goes on ---- */
 
 static void
@@ -120,8 +100,9 @@ search_and_print(const Options *options, const RunRequest *base, GError **error)
                            .steps = options->what.steps,
                            .progress = show_progress,
                            .stops = watching_stops,
+                           .headroom = {-1, PLAN_HEADROOM_FRACTION},
                            .user = &watching};
-  if (!read_headroom(options, &how, error))
+  if (!headroom_read("plan", options->headroom, &how.headroom, error))
     return EXIT_BAD_INPUT;
   g_autoptr(PlanSpace) space = plan_space_new(base, options->ranks, options->global_batch, error);
   if (space == NULL)

@@ -16,7 +16,7 @@
 typedef struct {
   RunOptions what;
   char **vary;
-  char *output, *evidence;
+  char *output, *evidence, *headroom;
   int jobs;
   gboolean json, csv, hold_global_batch;
 } Options;
@@ -28,6 +28,7 @@ options_clear(Options *options)
   g_strfreev(options->vary);
   g_free(options->output);
   g_free(options->evidence);
+  g_free(options->headroom);
 }
 
 static gboolean
@@ -92,17 +93,6 @@ show_progress(const SweepProgress *progress, gpointer user)
 
 /* ---- output ---- */
 
-static gboolean
-some_fits(const Sweep *sweep)
-{
-  for (guint i = 0; i < sweep->variants->len; i++) {
-    const SweepVariant *variant = sweep_variant(sweep, i);
-    if (variant->is_done && outcome_fits(&variant->outcome))
-      return TRUE;
-  }
-  return FALSE;
-}
-
 static int
 print_results(const Options *options, const Sweep *sweep)
 {
@@ -114,7 +104,7 @@ print_results(const Options *options, const Sweep *sweep)
   else
     sweep_text(sweep, out);
   fputs(out->str, stdout);
-  return some_fits(sweep) ? EXIT_ANSWER_YES : EXIT_ANSWER_NO;
+  return sweep->fastest >= 0 ? EXIT_ANSWER_YES : EXIT_ANSWER_NO;
 }
 
 static int
@@ -168,9 +158,10 @@ read_and_sweep(const Options *options, const char *network, GError **error)
   int status = EXIT_BAD_INPUT;
   if (check_options(options, error) &&
       run_options_read(&options->what, "sweep", network, &base, error)) {
-    const SweepRequest request = {
+    SweepRequest request = {
         .base = &base, .vary = options->vary, .hold_global_batch = options->hold_global_batch};
-    status = run_sweep(options, &request, error);
+    if (headroom_read("sweep", options->headroom, &request.headroom, error))
+      status = run_sweep(options, &request, error);
   }
   run_request_clear(&base);
   return status;
@@ -185,6 +176,8 @@ run(int argc, char **argv, GError **error)
        "Try each of these values; several keys: all combinations", "K=V,..."},
       {"hold-global-batch", 0, 0, G_OPTION_ARG_NONE, &options.hold_global_batch,
        "Choose accumulation.steps so that all have the plan's tokens a step", NULL},
+      {"headroom", 0, 0, G_OPTION_ARG_STRING, &options.headroom,
+       "What the fastest leaves free: a part of the memory or a size (0)", "10%|4GiB"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "Print a line of JSON for each variant",
        NULL},
       {"csv", 0, 0, G_OPTION_ARG_NONE, &options.csv, "Print CSV", NULL},
@@ -207,8 +200,9 @@ run(int argc, char **argv, GError **error)
 const Command command_sweep = {
     .name = "sweep",
     .arguments =
-        "NETWORK --vary K=V,...  [--vary K=V,...]... [--plan P] [--cluster C] [--set K=V]... "
+        "NETWORK --vary K=V,... [--vary K=V,...]... [--plan P] [--cluster C] [--set K=V]... "
         "[--steps N] [--rank R] [--all-ranks] [--memory-limit SIZE] [--hold-global-batch] "
+        "[--headroom 10%|4GiB] "
         "[--json | --csv] [--output DIR] [--evidence WHICH] [--jobs N]",
     .summary = "Try many variants of a plan: which fit, which is fastest, what each costs",
     .run = run,

@@ -334,7 +334,9 @@ report_model_knows_place(const ReportModel *model)
 void
 report_append_place(const Recording *recording, int step, gint32 phase, gint32 module, GString *out)
 {
-  gboolean has_construction = recording->construction_allocated > 0 || recording->steps->len > 0;
+  /* A measured run knows of none, nor of what lies outside of the allocator. */
+  gboolean has_construction = recording->construction_allocated > 0 || recording->steps->len > 0 ||
+                              recording->outside_allocator_bytes > 0;
   if (step > 0 && phase < 0 && !has_phases(recording))
     g_string_append_printf(out, "step %d", step);
   else if (step > 0)

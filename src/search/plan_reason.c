@@ -39,7 +39,7 @@ add_part(GString *reason, SimTime more, SimTime step, const char *what, const ch
   if ((double) more < WORTH_A_WORD * (double) step)
     return;
   g_autofree char *time = format_duration(more);
-  g_string_append_printf(reason, "%s%s of %s", reason->len > 0 ? ", " : "", time, what);
+  g_string_append_printf(reason, "%s%s more %s", reason->len > 0 ? ", " : "", time, what);
   if (why != NULL)
     g_string_append_printf(reason, " (%s)", why);
 }
@@ -54,8 +54,23 @@ add_slowness(const PlanSearch *search, const PlanTried *other, GString *reason)
   add_part(reason, b->exposed - a->exposed, a->step, "exposed communication", NULL);
   add_part(reason, b->host_bound - a->host_bound, a->step, "waiting for the host", NULL);
   add_part(reason, b->rank_wait - a->rank_wait, a->step, "waiting for ranks", NULL);
-  if (reason->len > 0)
-    g_string_insert(reason, 0, "more: ");
+}
+
+static void
+add_memory(const PlanSearch *search, const PlanTried *other, GString *reason)
+{
+  gint64 more = other->outcome.peak_reserved - search->outcome.peak_reserved;
+  g_autofree char *bytes = format_bytes(ABS(more));
+  if (more != 0)
+    g_string_append_printf(reason, "as fast, %s %s memory", bytes, more > 0 ? "more" : "less");
+  else
+    g_string_append(reason, "as fast, with the same memory");
+}
+
+static gboolean
+is_slower(const PlanSearch *search, const PlanTried *other)
+{
+  return (double) other->outcome.time.step > PLAN_AS_FAST * (double) search->outcome.time.step;
 }
 
 char *
@@ -70,13 +85,28 @@ plan_alternative_reason(const PlanSearch *search, const PlanAlternative *alterna
     g_autofree char *bytes = format_bytes(lacks);
     g_string_append_printf(reason, "lacks %s", bytes);
   } else if (search->chosen >= 0) {
-    add_slowness(search, other, reason);
-  }
-  if (reason->len == 0) {
-    gint64 more = other->outcome.peak_reserved - search->outcome.peak_reserved;
-    g_autofree char *bytes = format_bytes(ABS(more));
-    g_string_append_printf(reason, "as fast, with %s %s memory", bytes,
-                           more >= 0 ? "more" : "less");
+    if (is_slower(search, other))
+      add_slowness(search, other, reason);
+    if (reason->len == 0)
+      add_memory(search, other, reason);
   }
   return g_string_free(reason, FALSE);
+}
+
+char *
+plan_alternative_rest(const PlanSearch *search, const PlanAlternative *alternative)
+{
+  int shown = search->chosen >= 0 ? search->chosen : search->closest;
+  const PlanPoint *chosen = &plan_search_tried(search, (guint) shown)->point;
+  const PlanPoint *other = &plan_search_tried(search, alternative->tried)->point;
+  GString *rest = g_string_new(NULL);
+  for (int axis = 0; axis < AXIS_COUNT; axis++) {
+    if (axis == (int) alternative->axis || other->at[axis] < 0 ||
+        other->at[axis] == chosen->at[axis])
+      continue;
+    g_string_append_printf(rest, "%s%s %s", rest->len > 0 ? ", " : "",
+                           plan_axis_name((PlanAxis) axis),
+                           plan_space_label(search->space, other, (PlanAxis) axis));
+  }
+  return g_string_free(rest, FALSE);
 }

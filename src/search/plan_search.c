@@ -10,12 +10,10 @@
 enum { MOST_STARTS = 4, MOST_ROUNDS = 3 };
 /* Blocks of micro-batches that trying all combinations may compute. */
 enum { WORK_MOST = 60000, COMBINATIONS_MOST = 600 };
-enum { SEARCH_STEPS = 2, FINAL_STEPS = 3, MOST_REJECTED = 32 };
+/* In the second step segments are still found, in the third none, or few. */
+enum { SEARCH_STEPS = 3, EQUIVALENCE_STEP = 2, MOST_REJECTED = 32 };
 /* More than any device has. */
 #define UNLIMITED ((gint64) 1 << 52)
-/* Two plans are as fast as each other within so much: a thousandth is less than the model can tell.
- */
-#define AS_FAST 1.001
 
 typedef struct {
   PlanSearch *search;
@@ -382,7 +380,7 @@ next_choice(const Run *run)
   int best = best_tried(run);
   if (best < 0 || !fits(run, (guint) best))
     return -1;
-  double as_fast = (double) tried_at(run, (guint) best)->outcome.time.step * AS_FAST;
+  double as_fast = (double) tried_at(run, (guint) best)->outcome.time.step * PLAN_AS_FAST;
   for (guint i = 0; i < run->search->tried->len; i++)
     if (fits(run, i) && (double) tried_at(run, i)->outcome.time.step <= as_fast &&
         tried_at(run, i)->outcome.peak_reserved <
@@ -393,35 +391,46 @@ next_choice(const Run *run)
 
 /* Runs one point under a limit. */
 static Outcome
-try_once(Run *run, const PlanPoint *point, gint64 limit)
+try_once(Run *run, const PlanPoint *point, int steps, gint64 limit)
 {
-  Trial *trials = try_points(run, point, 1, MAX(run->options->steps, FINAL_STEPS), limit);
+  Trial *trials = try_points(run, point, 1, steps, limit);
   Outcome outcome = trials[0].outcome;
   g_free(trials);
   return outcome;
+}
+
+/* Does a step more take as long? */
+static gboolean
+is_steady(const Outcome *outcome, const Outcome *longer)
+{
+  double step = (double) outcome->time.step;
+  return ABS((double) longer->time.step - step) <= (PLAN_AS_FAST - 1) * step;
 }
 
 static gboolean
 choose(Run *run)
 {
   PlanSearch *search = run->search;
+  int steps = MAX(run->options->steps, SEARCH_STEPS);
   gint64 limit = search->capacity == G_MAXINT64 ? 0 : search->capacity - search->headroom;
   run->stage = "the best, longer";
   for (int rejected = 0; rejected < MOST_REJECTED && !run->stopped; rejected++) {
     int choice = next_choice(run);
     if (choice < 0)
       break;
-    Outcome tight = try_once(run, &tried_at(run, (guint) choice)->point, limit);
-    gboolean holds = tight.refusal == NULL && tight.verdict == VERDICT_FITS;
-    if (!holds) {
+    const PlanPoint *point = &tried_at(run, (guint) choice)->point;
+    Outcome longer = try_once(run, point, steps + 1, limit);
+    gboolean holds = longer.refusal == NULL && longer.verdict == VERDICT_FITS;
+    if (holds) {
+      search->chosen = choice;
+      search->outcome = try_once(run, point, steps, run->base->memory_limit);
+      search->is_steady = is_steady(&search->outcome, &longer);
+    } else {
       tried_at(run, (guint) choice)->is_left_out = TRUE;
-      outcome_clear(&tight);
-      continue;
     }
-    outcome_clear(&tight);
-    search->chosen = choice;
-    search->outcome = try_once(run, &tried_at(run, (guint) choice)->point, run->base->memory_limit);
-    break;
+    outcome_clear(&longer);
+    if (holds)
+      break;
   }
   return !run->stopped;
 }
@@ -450,7 +459,7 @@ list_alternatives(Run *run)
       g_array_append_val(points, tried_at(run, (guint) best)->point);
     }
   Trial *trials = try_points(run, (const PlanPoint *) (const void *) points->data, points->len,
-                             MAX(run->options->steps, FINAL_STEPS), UNLIMITED);
+                             MAX(run->options->steps, SEARCH_STEPS), UNLIMITED);
   for (guint i = 0; i < points->len; i++) {
     PlanTried *tried = tried_at(run, g_array_index(search->alternatives, PlanAlternative, i).tried);
     outcome_clear(&tried->outcome);
@@ -471,7 +480,7 @@ check_equivalence(Run *run)
   g_autoptr(Scenario) scenario = scenario_new(&request.inputs, 0, NULL);
   run->search->has_equivalence =
       scenario != NULL &&
-      equivalence_check(scenario, SEARCH_STEPS, &run->search->equivalence, NULL);
+      equivalence_check(scenario, EQUIVALENCE_STEP, &run->search->equivalence, NULL);
 }
 
 /* ---- all ---- */
@@ -481,7 +490,7 @@ static gboolean
 find_capacity(Run *run, GError **error)
 {
   PlanSearch *search = run->search;
-  PlanPoint first = plan_space_normal(search->space, search->space->base);
+  PlanPoint first = search->space->base;
   first.at[AXIS_SHARDING] = MAX(first.at[AXIS_SHARDING], 0);
   first = plan_space_normal(search->space, first);
   for (int s = 0; s < (int) search->space->choices[AXIS_SHARDING]->len && !run->stopped; s++) {
@@ -497,11 +506,7 @@ find_capacity(Run *run, GError **error)
     first.at[AXIS_SHARDING] = s;
     first = plan_space_normal(search->space, first);
   }
-  search->headroom = run->options->headroom;
-  if (search->headroom < 0)
-    search->headroom = search->capacity == G_MAXINT64
-                           ? 0
-                           : (gint64) ((double) search->capacity * run->options->headroom_fraction);
+  search->headroom = headroom_of(&run->options->headroom, search->capacity);
   if (search->headroom < search->capacity)
     return TRUE;
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_USAGE,

@@ -4,7 +4,7 @@
  * In stages.  Coarse: every sharding with every checkpointing, from the largest micro-batch down,
  * until one that fits is faster than the next smaller.  Around the best of these and around faster
  * ones that nearly fit the fine axes are tried one after the other; around the best of that with
- * each other, where that is not too much.  Plans run two steps on a device without a limit, which
+ * each other, where that is not too much.  Plans run three steps on a device without a limit, which
  * says how much they need; where that is below the limit they run in the same way under it.  What
  * is chosen and what is shown beside it runs longer, and the chosen one under the limit. */
 #ifndef HIGHWATER_SEARCH_PLAN_SEARCH_H
@@ -12,6 +12,7 @@
 
 #include "search/candidate.h"
 #include "search/equivalence.h"
+#include "search/headroom.h"
 #include "search/plan_space.h"
 
 /* A plan that was tried. */
@@ -36,6 +37,7 @@ typedef struct {
   int chosen;           /* index, or -1: nothing fits */
   int closest;          /* without a chosen one: the index of that which needs least, or -1 */
   Outcome outcome;      /* of the chosen one, run as `run` does */
+  gboolean is_steady;   /* a step more takes as long */
   GArray *alternatives; /* PlanAlternative, by axis */
   guint refused;        /* of the tried: the inputs do not go together */
   gint64 size;          /* plans in the space */
@@ -47,10 +49,9 @@ typedef struct {
 } PlanSearch;
 
 typedef struct {
-  int workers;     /* 0: as many as there are cores */
-  int steps;       /* of the runs at the end, at least 3 */
-  gint64 headroom; /* bytes; -1: headroom_fraction of the capacity */
-  double headroom_fraction;
+  int workers; /* 0: as many as there are cores */
+  int steps;   /* of the runs at the end, at least 3 */
+  Headroom headroom;
   /* Called after each trial, in the caller's thread; may be NULL. */
   void (*progress)(guint done, guint planned, const char *stage, gpointer user);
   /* TRUE: no further trial is begun; may be NULL. */
@@ -68,6 +69,10 @@ void plan_search_free(PlanSearch *search);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PlanSearch, plan_search_free)
 
 const PlanTried *plan_search_tried(const PlanSearch *search, guint i);
+/* Steps that differ by less than this are as long as each other: a thousandth is less than the
+ * model can tell. */
+#define PLAN_AS_FAST 1.001
+
 /* Bytes that a plan lacks, with the headroom; 0 or less: it fits.  G_MAXINT64: not known. */
 gint64 plan_search_lacks(const PlanSearch *search, const Outcome *outcome);
 

@@ -28,18 +28,6 @@ tokens(const Outcome *outcome)
   return format_grouped((gint64) (outcome->time.tokens_per_s + 0.5));
 }
 
-/* Are the last two steps as long as each other? */
-static gboolean
-is_steady(const Outcome *outcome)
-{
-  const GArray *times = outcome->step_times;
-  if (times == NULL || times->len < 2)
-    return FALSE;
-  double last = (double) g_array_index(times, SimTime, times->len - 1);
-  double before = (double) g_array_index(times, SimTime, times->len - 2);
-  return ABS(last - before) <= 0.001 * last;
-}
-
 static void
 print_chosen(const PlanAnswer *a, GString *out)
 {
@@ -60,9 +48,8 @@ print_chosen(const PlanAnswer *a, GString *out)
   if (o->time.mfu > 0)
     g_string_append_printf(out, " · MFU %.0f %%", 100 * o->time.mfu);
   g_string_append_printf(out, " · %s of communication exposed\n", exposed);
-  if (!is_steady(o))
-    g_string_append(out,
-                    "        the last step is not as long as the one before: --steps runs more\n");
+  if (!s->is_steady)
+    g_string_append(out, "        one more step would not take as long: --steps runs more\n");
   if (!s->has_equivalence)
     return;
   g_autoptr(GString) checked = g_string_new(NULL);
@@ -95,13 +82,14 @@ print_nothing(const PlanAnswer *a, GString *out)
                     "optimizer on the host (fsdp.cpu_offload)\n");
 }
 
-/* "12.3 %": how much slower than the chosen one. */
+/* "+12.3 %": its step against the chosen one's. */
 static char *
-slower(const PlanSearch *s, const Outcome *o)
+step_change(const PlanSearch *s, const Outcome *o)
 {
   if (s->chosen < 0 || !o->time.known)
     return g_strdup("-");
-  return format_percent((double) o->time.step / (double) s->outcome.time.step - 1);
+  double more = (double) o->time.step / (double) s->outcome.time.step - 1;
+  return g_strdup_printf("%+.1f %%", 100 * (ABS(more) < 0.0005 ? 0 : more));
 }
 
 static gboolean
@@ -120,20 +108,22 @@ print_alternatives(const PlanAnswer *a, GString *out)
   const PlanSearch *s = a->search;
   if (s->alternatives->len == 0)
     return;
-  g_autoptr(TextTable) table = text_table_new("llrrrl");
-  text_table_row(table, "the best with", "", "tokens/s", "slower", "reserved", "why not", NULL);
+  g_autoptr(TextTable) table = text_table_new("llrrrll");
+  text_table_row(table, "the best with", "", "tokens/s", "step", "reserved", "why not", "and with",
+                 NULL);
   for (guint i = 0; i < s->alternatives->len; i++) {
     const PlanAlternative *alternative = &g_array_index(s->alternatives, PlanAlternative, i);
     const PlanTried *other = plan_search_tried(s, alternative->tried);
     if (was_shown(s, i))
       continue;
     g_autofree char *speed = tokens(&other->outcome);
-    g_autofree char *loses = slower(s, &other->outcome);
+    g_autofree char *change = step_change(s, &other->outcome);
     g_autofree char *reserved = format_bytes(other->outcome.peak_reserved);
     g_autofree char *why = plan_alternative_reason(s, alternative);
+    g_autofree char *rest = plan_alternative_rest(s, alternative);
     text_table_row(table, plan_axis_name(alternative->axis),
-                   plan_space_label(s->space, &other->point, alternative->axis), speed, loses,
-                   reserved, why, NULL);
+                   plan_space_label(s->space, &other->point, alternative->axis), speed, change,
+                   reserved, why, rest, NULL);
   }
   g_string_append_c(out, '\n');
   text_table_print(table, 0, out);

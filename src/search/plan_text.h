@@ -11,9 +11,12 @@ typedef struct {
   const char *network, *cluster;
 } PlanAnswer;
 
-/* What an alternative loses against the chosen plan: "slower by 12.0 %: 120 ms of computation
- * (recomputation), ...", "lacks 3.2 GiB", or what it saves.  Caller frees. */
+/* What an alternative loses against the chosen plan: "120 ms more computation (recomputation),
+ * ...", "lacks 3.2 GiB", or what it has in common.  Caller frees. */
 char *plan_alternative_reason(const PlanSearch *search, const PlanAlternative *alternative);
+/* What else it does in another way: "checkpointing full, micro-batch 1 x 8"; "": nothing.  Caller
+ * frees. */
+char *plan_alternative_rest(const PlanSearch *search, const PlanAlternative *alternative);
 
 /* The whole answer.  plan_file: where the plan was written, or NULL. */
 void plan_text(const PlanAnswer *answer, const char *plan_file, GString *out);

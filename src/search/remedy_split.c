@@ -72,30 +72,31 @@ largest_group(const GArray *groups)
   return largest;
 }
 
-/* "layers.*" when each block is a group by itself and as large as the others; NULL: they are not.
- */
+/* "layers.*" when each block is a group by itself; NULL: they are not.  *alike: they are as large
+ * as each other. */
 static char *
-pattern_of_blocks(const RemedyPlan *p)
+pattern_of_blocks(const RemedyPlan *p, gboolean *alike)
 {
   const Network *network = p->network;
-  guint alike = 0;
+  guint found = 0;
   gint64 parameters = 0;
   const char *first = network->blocks->len > 0
                           ? network_module(network, network_block(network, 0)->module)->path
                           : "";
   const char *dot = strrchr(first, '.');
   gsize head = dot != NULL ? (gsize) (dot - first) + 1 : 0;
+  *alike = TRUE;
   for (guint i = 0; i < p->info->groups->len && head > 0; i++) {
     const GroupInfo *group = &g_array_index(p->info->groups, GroupInfo, i);
     if (strncmp(first_module(group), first, head) != 0)
       continue;
-    if (group->modules->len != 1 || strchr(first_module(group) + head, '.') != NULL ||
-        (alike > 0 && group->parameters != parameters))
+    if (group->modules->len != 1 || strchr(first_module(group) + head, '.') != NULL)
       return NULL;
+    *alike = *alike && (found == 0 || group->parameters == parameters);
     parameters = group->parameters;
-    alike++;
+    found++;
   }
-  return alike > 1 && alike == network->blocks->len ? g_strdup_printf("%.*s*", (int) head, first)
+  return found > 1 && found == network->blocks->len ? g_strdup_printf("%.*s*", (int) head, first)
                                                     : NULL;
 }
 
@@ -105,29 +106,39 @@ add_name(cJSON *lists, const char *name)
   cJSON_AddItemToArray(lists, cJSON_CreateString(name));
 }
 
-/* A group in two; FALSE: it is one module without parts.  pattern: of all blocks, NULL. */
+/* One half of a group that is a module, which has to stand before the module that it lies in: it
+ * takes its parameters.  FALSE: the module has no parts. */
 static gboolean
-add_split(const RemedyPlan *p, const GroupInfo *group, const char *pattern, cJSON *lists)
+add_half(const RemedyPlan *p, const GroupInfo *group, const char *pattern, cJSON *lists)
 {
-  if (group->modules->len > 1) {
-    for (guint i = 0; i < group->modules->len; i++)
-      add_name(lists, g_ptr_array_index(group->modules, i));
-    return TRUE;
-  }
   const char *path = first_module(group), *half = half_of(p->network, path);
   if (half == NULL)
     return FALSE;
   g_autofree char *inner = g_strconcat(pattern != NULL ? pattern : path, half + strlen(path), NULL);
-  add_name(lists, inner); /* before the module that it lies in: it takes its parameters */
-  add_name(lists, pattern != NULL ? pattern : path);
+  add_name(lists, inner);
+  return TRUE;
+}
+
+/* A group in two; FALSE: it is one module without parts. */
+static gboolean
+add_split(const RemedyPlan *p, const GroupInfo *group, cJSON *lists)
+{
+  if (group->modules->len == 1) {
+    if (!add_half(p, group, NULL, lists))
+      return FALSE;
+    add_name(lists, first_module(group));
+    return TRUE;
+  }
+  for (guint i = 0; i < group->modules->len; i++)
+    add_name(lists, g_ptr_array_index(group->modules, i));
   return TRUE;
 }
 
 static void
-add_whole(const GroupInfo *group, const char *pattern, cJSON *lists)
+add_whole(const GroupInfo *group, cJSON *lists)
 {
   if (group->modules->len == 1) {
-    add_name(lists, pattern != NULL ? pattern : first_module(group));
+    add_name(lists, first_module(group));
     return;
   }
   cJSON *list = cJSON_CreateArray();
@@ -136,13 +147,30 @@ add_whole(const GroupInfo *group, const char *pattern, cJSON *lists)
   cJSON_AddItemToArray(lists, list);
 }
 
+/* All blocks by their pattern, behind the halves of the largest; returns how many are split. */
+static int
+list_blocks(const RemedyPlan *p, const char *pattern, gboolean alike, gint64 largest, cJSON *lists)
+{
+  int split = 0;
+  for (guint i = 0; i < p->info->groups->len; i++) {
+    const GroupInfo *group = &g_array_index(p->info->groups, GroupInfo, i);
+    if (group->parameters != largest || !g_pattern_match_simple(pattern, first_module(group)))
+      continue;
+    split += add_half(p, group, alike ? pattern : NULL, lists);
+    if (alike)
+      break;
+  }
+  add_name(lists, pattern);
+  return split;
+}
+
 /* All groups but the root's; returns how many are split. */
 static int
 list_groups(const RemedyPlan *p, cJSON *lists)
 {
-  g_autofree char *pattern = pattern_of_blocks(p);
+  gboolean alike, blocks_done = FALSE;
+  g_autofree char *pattern = pattern_of_blocks(p, &alike);
   gint64 largest = largest_group(p->info->groups);
-  gboolean blocks_done = FALSE;
   int split = 0;
   for (guint i = 0; i < p->info->groups->len; i++) {
     const GroupInfo *group = &g_array_index(p->info->groups, GroupInfo, i);
@@ -150,11 +178,12 @@ list_groups(const RemedyPlan *p, cJSON *lists)
     if (is_root(group) || (is_block && blocks_done))
       continue;
     blocks_done |= is_block;
-    const char *all = is_block ? pattern : NULL;
-    if (group->parameters == largest && add_split(p, group, all, lists))
+    if (is_block)
+      split += list_blocks(p, pattern, alike, largest, lists);
+    else if (group->parameters == largest && add_split(p, group, lists))
       split++;
     else
-      add_whole(group, all, lists);
+      add_whole(group, lists);
   }
   return split;
 }

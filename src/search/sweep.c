@@ -201,6 +201,7 @@ Sweep *
 sweep_new(const SweepRequest *request, GError **error)
 {
   g_autoptr(Sweep) sweep = g_new0(Sweep, 1);
+  sweep->headroom = request->headroom;
   sweep->fastest = -1;
   sweep->variants = g_array_new(FALSE, TRUE, sizeof(SweepVariant));
   g_array_set_clear_func(sweep->variants, variant_clear);

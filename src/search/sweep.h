@@ -3,6 +3,7 @@
 #ifndef HIGHWATER_SEARCH_SWEEP_H
 #define HIGHWATER_SEARCH_SWEEP_H
 
+#include "search/headroom.h"
 #include "search/trials.h"
 #include "search/vary.h"
 
@@ -12,6 +13,7 @@ typedef struct {
   char *const *vary;          /* see vary_parse(); NULL-terminated */
   gboolean hold_global_batch; /* accumulation.steps of each variant follow from the base's tokens a
                                  step of all ranks */
+  Headroom headroom;          /* that the fastest has to leave */
 } SweepRequest;
 
 typedef struct {
@@ -39,6 +41,7 @@ typedef struct {
   GArray *inputs;            /* InputText: networks and clusters that are varied */
   gint64 least_global_batch; /* over the variants: tokens a step */
   gint64 most_global_batch;
+  Headroom headroom;
   int fastest; /* position of the variant that fits and is fastest, or -1; see sweep_judge() */
 } Sweep;
 
@@ -54,8 +57,8 @@ SweepVariant *sweep_variant(const Sweep *sweep, guint i);
 /* What variants are ordered by, nanoseconds: the step's time where all have one global batch, else
  * the time of 1024 tokens on a GPU.  NAN: no step was completed. */
 double sweep_cost(const Sweep *sweep, const SweepVariant *variant);
-/* Marks the Pareto front (reserved memory against that cost) and the fastest that fits, of those
- * that are done. */
+/* Marks the Pareto front (reserved memory against that cost) and the fastest that fits with the
+ * headroom, of those that are done. */
 void sweep_judge(Sweep *sweep);
 
 #endif

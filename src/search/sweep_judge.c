@@ -48,19 +48,29 @@ points_that_fit(const Sweep *sweep)
   return points;
 }
 
+static gboolean
+leaves_headroom(const Sweep *sweep, guint i)
+{
+  const Outcome *outcome = &sweep_variant(sweep, i)->outcome;
+  return outcome->headroom >= headroom_of(&sweep->headroom, outcome->capacity);
+}
+
 void
 sweep_judge(Sweep *sweep)
 {
   g_autoptr(GArray) points = points_that_fit(sweep);
   Point best = {.cost = INFINITY};
+  double fastest = INFINITY;
   sweep->fastest = -1;
   for (guint i = 0; i < sweep->variants->len; i++)
     sweep_variant(sweep, i)->is_pareto = FALSE;
   for (guint i = 0; i < points->len; i++) {
     const Point *point = &g_array_index(points, Point, i);
     gboolean is_equal = point->cost == best.cost && point->reserved == best.reserved;
-    if (point->cost < best.cost) {
+    if (point->cost < best.cost)
       best = *point;
+    if (point->cost < fastest && leaves_headroom(sweep, point->variant)) {
+      fastest = point->cost;
       sweep->fastest = (int) point->variant;
     }
     sweep_variant(sweep, point->variant)->is_pareto = is_equal || best.variant == point->variant;

@@ -168,20 +168,43 @@ print_table(const Sweep *sweep, GString *out)
 
 /* ---- below ---- */
 
+/* "8, full": the values as they were given. */
+static char *
+values_of(const Sweep *sweep, guint i)
+{
+  GString *text = g_string_new(NULL);
+  for (guint k = 0; k < sweep->vary->axes->len; k++)
+    g_string_append_printf(text, "%s%s", k > 0 ? ", " : "", vary_value(sweep->vary, i, k));
+  return g_string_free(text, FALSE);
+}
+
+/* " with 488 MiB to spare": what was asked for. */
+static char *
+headroom_words(const Sweep *sweep)
+{
+  const Headroom *headroom = &sweep->headroom;
+  if (headroom->bytes < 0)
+    return g_strdup_printf(" with %.3g %% to spare", 100 * headroom->fraction);
+  g_autofree char *bytes = format_bytes(headroom->bytes);
+  return headroom->bytes == 0 ? g_strdup("") : g_strdup_printf(" with %s to spare", bytes);
+}
+
 static void
 print_best(const Sweep *sweep, GString *out)
 {
+  g_autofree char *asked = headroom_words(sweep);
   if (sweep->fastest < 0) {
-    g_string_append(out, "No variant fits.\n");
+    g_string_append_printf(out, "No variant fits%s.\n", asked);
     return;
   }
+  g_autofree char *values = values_of(sweep, (guint) sweep->fastest);
   const SweepVariant *best = sweep_variant(sweep, (guint) sweep->fastest);
   g_autofree char *step = format_duration(best->outcome.time.step);
   g_autofree char *reserved = format_bytes(best->outcome.peak_reserved);
   g_string_append_printf(out,
-                         "* %s is the fastest that fits: %s a step, %s reserved.  + needs less "
+                         "* %s is the fastest that fits%s: %s a step, %s reserved.  + needs less "
                          "memory, and nothing that does is faster.\n",
-                         best->label, step, reserved);
+                         values, asked, step, reserved);
 }
 
 static void
@@ -195,7 +218,8 @@ print_reasons(const Sweep *sweep, GString *out)
       continue;
     if (written++ == 0)
       g_string_append_c(out, '\n');
-    g_string_append_printf(out, "%s: %s\n", variant->label, reason);
+    g_autofree char *values = values_of(sweep, i);
+    g_string_append_printf(out, "%s: %s\n", values, reason);
   }
   if (all > written)
     g_string_append_printf(out, "and %u more for reasons that --csv gives\n", all - written);
