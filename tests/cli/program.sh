@@ -63,7 +63,7 @@ answers "presets are listed" 0 list program
 ok "with what they are" prints "spike-split"
 
 answers "it leaves a folder and a trace" 0 run small.program --output folder --chrome-trace trace.json --timeline timeline.tsv
-ok "the folder has what there is" test -s folder/recording.json -a -s folder/report.json -a -s folder/cluster.json
+ok "the folder has what there is" test -s folder/recording.json -a -s folder/report.json -a -s folder/cluster.json -a -s folder/program.txt
 ok "and no network or plan" test ! -e folder/network.json -a ! -e folder/plan.json
 ok "the trace has the gather" grep -q '"ncclDevKernel_AllGather' trace.json
 answers "the folder can be reported" 0 report folder
@@ -78,6 +78,18 @@ sed '/^steps/d' small.program >short.program
 refuses "so is a text that is cut off" "short.program: line 34: the text ends before the steps" run short.program
 printf 'highwater-program-1\nsteps\0\n' >nul.program
 refuses "and one with a NUL character" "nul.program: a NUL character" run nul.program
+
+answers "why it does not fit can be asked" 1 explain small.program --memory-limit 40MiB
+ok "what is alive then is said" prints "12.0 MiB (12582912 bytes) too few"
+answers "of a folder, too" 0 explain folder
+run run small.program --memory-limit 40MiB --output folder
+answers "which keeps the Program" 1 explain folder
+ok "so what it needs is known" prints "With enough memory the peak would be 36.0 MiB allocated"
+for command in "sweep small.program --vary steps=1,2" "plan small.program" "explain small.program --message -"; do
+  echo "CUDA out of memory. Tried to allocate 98.00 MiB." >message
+  run $command <message
+  ok "a network is needed by: $command" is_refusal "small.program: is a Program, which has no plan: a network is needed here"
+done
 
 answers "lower prints its steps" 0 lower small.program --check
 ok "all four of them" test "$(grep -c 'collective' out)" -eq 4
