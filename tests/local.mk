@@ -134,6 +134,7 @@ TEST_EXTRAS = \
   tests/host_order.h \
   tests/op_cases.h \
   tests/paper_machine.h \
+  tests/perfetto_check.py \
   tests/plan_tables.h \
   tests/program_text.h \
   tests/recorded_config.h \

@@ -321,7 +321,7 @@ take_line(Parser *parser, const char *line, GError **error)
 static gboolean
 parse_lines(Parser *parser, const char *text, gsize length, GError **error)
 {
-  const char *end = text + length;
+  const char *end = length > 0 ? text + length : text; /* an empty file may be NULL */
   while (text < end) {
     const char *newline = memchr(text, '\n', (gsize) (end - text));
     const char *stop = newline ? newline : end;

@@ -204,9 +204,22 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   return builder_leave(b, out);
 }
 
+/* Autocast's list of ops in a 16-bit dtype has scaled_dot_product_attention: its wrapper casts the
+ * operands, the last one first (aten/src/ATen/autocast_mode.h, AT_FORALL_LOWER_PRECISION_FP).
+ * Positions that were computed in fp32 make queries and keys fp32. */
+static Val
+autocast_operand(Builder *b, Val x)
+{
+  const NetworkPrecision *precision = &builder_shape(b)->precision;
+  return precision->autocast ? to(b, x, precision->matmul) : x;
+}
+
 Val
 attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
+  v = autocast_operand(b, v);
+  k = autocast_operand(b, k);
+  q = autocast_operand(b, q);
   ValueInfo info = builder_info(b, q);
   switch (attention_choice(call, &info, builder_shape(b)->device.compute_capability)) {
   case ATTENTION_FLASH:

@@ -2,10 +2,23 @@
 # where it cannot be looked for.
 . "$top_srcdir/tests/cli/lib.sh"
 
+refuses "ranks are a number" "plan: " plan tiny --ranks=-1
+refuses "headroom is below everything" "plan: --headroom: is from 0 to below 100 %" plan tiny --headroom 100%
+refuses "headroom is a size" "plan: --headroom: a part of the memory (10%) or a size is needed" plan tiny --headroom much
+refuses "it is less than there is" "plan: --headroom: as much as there is" plan tiny --headroom 200GiB
+refuses "a batch has to be spread evenly" "plan: " plan tiny --global-batch 3
+refuses "an unknown key is named" "fsdp.groop" plan tiny --set fsdp.groop=1
+refuses "a network is needed" "plan: too few arguments" plan
+
 # ---- what is proposed ----
 
 small="tiny --set batch.sequence_length=1024"
 answers "a plan is proposed" 0 plan $small
+
+[ -z "${HIGHWATER_QUICK:-}" ] || {
+  skip "what is proposed" "HIGHWATER_QUICK is set"
+  finish
+}
 ok "its first lines say what it is" grep -q '^PLAN    ' out
 ok "and how it fits" grep -qE '^FITS    .* reserved, .* to spare$' out
 ok "its gradients have been followed" grep -q '^CHECK   equivalent: ' out
@@ -57,11 +70,4 @@ answers "a batch of all ranks is kept" 0 plan tiny --global-batch 32 --set batch
 tr -d '[:space:]' <out >planned
 ok "whatever the micro-batch" test "$(number sequences_per_step planned)" -eq 32
 
-refuses "ranks are a number" "plan: " plan tiny --ranks=-1
-refuses "headroom is below everything" "plan: --headroom: is from 0 to below 100 %" plan tiny --headroom 100%
-refuses "headroom is a size" "plan: --headroom: a part of the memory (10%) or a size is needed" plan tiny --headroom much
-refuses "it is less than there is" "plan: --headroom: as much as there is" plan tiny --headroom 200GiB
-refuses "a batch has to be spread evenly" "plan: " plan tiny --global-batch 3
-refuses "an unknown key is named" "fsdp.groop" plan tiny --set fsdp.groop=1
-refuses "a network is needed" "plan: too few arguments" plan
 finish

@@ -14,7 +14,8 @@ report(const RunInfo *info)
   g_autoptr(ReportModel) model = report_model_new(recording, info);
   g_autoptr(GString) text = g_string_new(NULL);
   summary_text(model, &(TextStyle){.verbose = TRUE}, text);
-  g_free(summary_json(model));
+  g_autofree char *json = summary_json(model);
+  g_assert(json != NULL);
 }
 
 int
