@@ -7,8 +7,8 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-static const char *const file_names[] = {RUN_RECORDING, RUN_INFO, RUN_TIMELINE, RUN_REPORT,
-                                         RUN_NETWORK,   RUN_PLAN, RUN_CLUSTER};
+static const char *const file_names[] = {RUN_RECORDING, RUN_INFO,    RUN_TIMELINE, RUN_REPORT,
+                                         RUN_NETWORK,   RUN_PROGRAM, RUN_PLAN,     RUN_CLUSTER};
 
 static gboolean
 is_our_file(const char *name)
@@ -69,6 +69,7 @@ write_files(const char *folder, const StoredRun *run, const char *report, GError
          write_document(folder, RUN_TIMELINE, timeline->str, error) &&
          write_document(folder, RUN_REPORT, report, error) &&
          write_document(folder, RUN_NETWORK, run->network, error) &&
+         write_document(folder, RUN_PROGRAM, run->program, error) &&
          write_document(folder, RUN_PLAN, run->plan, error) &&
          write_document(folder, RUN_CLUSTER, run->cluster, error);
 }

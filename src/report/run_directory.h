@@ -10,6 +10,7 @@
 #define RUN_TIMELINE "timeline.tsv"
 #define RUN_REPORT "report.json"
 #define RUN_NETWORK "network.json"
+#define RUN_PROGRAM "program.txt" /* instead of a network and a plan */
 #define RUN_PLAN "plan.json"
 #define RUN_CLUSTER "cluster.json"
 

@@ -45,6 +45,7 @@ read_documents(StoredRun *run, GError **error)
 {
   gsize length;
   return read_text(run->folder, RUN_NETWORK, &run->network, &length, error) &&
+         read_text(run->folder, RUN_PROGRAM, &run->program, &length, error) &&
          read_text(run->folder, RUN_PLAN, &run->plan, &length, error) &&
          read_text(run->folder, RUN_CLUSTER, &run->cluster, &length, error);
 }
@@ -82,7 +83,7 @@ stored_run_free(StoredRun *run)
 {
   if (run == NULL)
     return;
-  char *const texts[] = {run->folder, run->network, run->plan, run->cluster};
+  char *const texts[] = {run->folder, run->network, run->program, run->plan, run->cluster};
   for (guint i = 0; i < G_N_ELEMENTS(texts); i++)
     g_free(texts[i]);
   recording_free(run->recording);

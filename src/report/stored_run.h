@@ -11,8 +11,9 @@ typedef struct {
   Recording *recording;
   RunInfo *info;                  /* empty but for what is known, in a measured run */
   char *network, *plan, *cluster; /* the documents' texts, overrides applied; NULL: not there (the
-                                     run was measured) */
-  int steps, rank;                /* as it was asked for; steps 0: not simulated */
+                                     run was measured, or is one of a Program) */
+  char *program;   /* the text of a Program that was run instead of a network; else NULL */
+  int steps, rank; /* as it was asked for; steps 0: not simulated */
   gboolean all_ranks;
   gint64 memory_limit; /* of the allocator, bytes; 0: what the device has left */
 } StoredRun;

@@ -194,7 +194,7 @@ collect_warnings(ReportModel *model)
   if (model->recording->stuck)
     g_ptr_array_add(model->warnings, g_strdup_printf("stuck: %s", model->recording->stuck));
   if (model->recording->out_of_memory.happened && model->recording->out_of_memory.step == 0 &&
-      info->shard > 1)
+      info->strategy != NULL && info->shard > 1)
     g_ptr_array_add(model->warnings,
                     g_strdup("memory runs out while the model is built: phases.initialize and"
                              " DeepSpeed's zero_init have other ways"));

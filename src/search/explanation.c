@@ -1,6 +1,8 @@
 /* explanation.c - why a run's peak is where it is, why it does not fit, and what would help. */
 #include "search/explanation.h"
 
+#include "simulate/program_run.h"
+
 /* Does a recording begin with what the other one has allocated and freed? */
 static gboolean
 begins_with(const Recording *recording, const Recording *other)
@@ -81,7 +83,8 @@ explanation_new(const Recording *recording, const RunInfo *info, const RunReques
   if (request != NULL && e->verdict != VERDICT_FITS && !simulate_without_limit(e, request, error))
     return NULL;
   tell_story(e);
-  if (request != NULL && with_remedies && !try_remedies(e, request, error))
+  gboolean has_plan = request != NULL && !is_program(&request->inputs.network);
+  if (has_plan && with_remedies && !try_remedies(e, request, error))
     return NULL;
   return g_steal_pointer(&e);
 }

@@ -18,7 +18,7 @@ typedef struct {
   gboolean at_failure; /* the story is of the moment when memory runs out, else of the peak */
   PeakStory *story;    /* NULL: nothing was ever allocated */
   GPtrArray *remedies; /* Remedy *, as remedies_try() has them; NULL: none were asked for, or the
-                          run was measured */
+                          run was measured or has no plan */
 } Explanation;
 
 /* request: what was simulated; NULL: it was measured.  NULL and error when the inputs are wrong. */

@@ -208,6 +208,8 @@ sweep_new(const SweepRequest *request, GError **error)
   sweep->inputs = g_array_new(FALSE, TRUE, sizeof(InputText));
   g_array_set_clear_func(sweep->inputs, input_clear);
   sweep->facts = sweep_facts_new();
+  if (!input_check_network(&request->base->inputs.network, error))
+    return NULL;
   sweep->vary = vary_parse(request->vary, error);
   if (sweep->vary == NULL || !check_hold(request, sweep->vary, error) ||
       !read_inputs(sweep, error) || !form_variants(sweep, request, error) ||

@@ -39,6 +39,7 @@ run_store(const char *folder, const RunRequest *request, const RunResult *result
       .recording = result->recording,
       .info = result->info,
       .network = network,
+      .program = is_program(&inputs->network) ? inputs->network.text : NULL,
       .plan = plan,
       .cluster = cluster,
       .steps = request->steps,
@@ -61,7 +62,8 @@ take_input(const StoredRun *run, const char *file, const char *name, const char 
                 file);
     return FALSE;
   }
-  g_autofree char *first = name != NULL ? g_strconcat(name, ".json", NULL) : g_strdup(file);
+  g_autofree char *first =
+      name != NULL ? g_strconcat(name, strrchr(file, '.'), NULL) : g_strdup(file);
   *input = (InputText){g_build_filename(run->folder, first, NULL), g_strdup(text), strlen(text)};
   return TRUE;
 }
@@ -76,8 +78,10 @@ run_request_from_stored(const StoredRun *run, RunRequest *request, GError **erro
       .all_ranks = run->all_ranks,
       .memory_limit = run->memory_limit,
   };
-  if (!take_input(run, RUN_NETWORK, run->info->model, run->network, &inputs->network, error) ||
-      !take_input(run, RUN_PLAN, NULL, run->plan, &inputs->plan, error) ||
+  gboolean of_program = run->program != NULL;
+  if (!take_input(run, of_program ? RUN_PROGRAM : RUN_NETWORK, run->info->model,
+                  of_program ? run->program : run->network, &inputs->network, error) ||
+      (!of_program && !take_input(run, RUN_PLAN, NULL, run->plan, &inputs->plan, error)) ||
       !take_input(run, RUN_CLUSTER, run->info->cluster, run->cluster, &inputs->cluster, error))
     return FALSE;
   if (run->steps > 0)

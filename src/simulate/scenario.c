@@ -104,9 +104,21 @@ build_evaluation(Scenario *s, GError **error)
   return s->evaluation != NULL;
 }
 
+gboolean
+input_check_network(const InputText *network, GError **error)
+{
+  if (network->text == NULL || !program_text_begins(network->text))
+    return TRUE;
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+              "%s: is a Program, which has no plan: a network is needed here", network->name);
+  return FALSE;
+}
+
 Scenario *
 scenario_new(const ScenarioInputs *in, int rank, GError **error)
 {
+  if (!input_check_network(&in->network, error))
+    return NULL;
   g_autoptr(Scenario) s = g_new0(Scenario, 1);
   g_autofree PlanStrategy *table = strategy_plan_table();
   s->network_spec =

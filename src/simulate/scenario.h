@@ -24,6 +24,8 @@ gboolean input_text_read(const char *kind, const char *preset_or_path, InputText
 /* When the error names a key that an assignment gave, says so: "--set mesh.shard=0: FILE: key ...".
  * The last such assignment counts. */
 void scenario_name_assignment(char *const *assignments, GError **error);
+/* FALSE and error when it is a Program's text, which has no plan. */
+gboolean input_check_network(const InputText *network, GError **error);
 /* Frees name and text. */
 void input_text_clear(InputText *input);
 

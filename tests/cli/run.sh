@@ -96,6 +96,8 @@ answers "sixteen are all simulated" 0 run tiny --steps 16 --json
 ok "each of them" grep -q '"repeated_steps":	0,' out
 
 # The model is built under the same limit.
+answers "nothing at all may fit" 1 run tiny --memory-limit 1MiB
+ok "what is asked for first is said" prints "a segment of 2.00 MiB; 1.00 MiB of 1.00 MiB left, 0 B allocated"
 answers "a model that cannot be built does not fit" 1 run llama-3-8b --plan fsdp1 --memory-limit 20GiB
 ok "and the construction is named" grep -q '^DOES NOT FIT  construction of layers.22' out
 ok "with its peak" grep -q '^PEAK    20.0 GiB allocated in construction' out
