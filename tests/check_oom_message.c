@@ -114,6 +114,16 @@ START_TEST(a_figure_is_what_rounds_to_it)
 }
 END_TEST
 
+START_TEST(more_digits_than_bytes_have_are_the_nearest_byte)
+{
+  g_autoptr(OomMessage) m = parse("Tried to allocate 0.1234567 KiB; 98.5 bytes free");
+  ck_assert_int_eq(m->tried.low, 126); /* 126.42 */
+  ck_assert_int_eq(m->tried.high, 126);
+  ck_assert_int_eq(m->free.low, 99);
+  ck_assert_int_eq(m->free.high, 99);
+}
+END_TEST
+
 START_TEST(other_processes_are_told_from_this_one)
 {
   g_autoptr(OomMessage) m = parse(
@@ -206,6 +216,7 @@ test_suite(void)
   TCase *tcase = tcase_create("messages");
   tcase_add_loop_test(tcase, every_wording_is_read, 0, G_N_ELEMENTS(wordings));
   tcase_add_test(tcase, a_figure_is_what_rounds_to_it);
+  tcase_add_test(tcase, more_digits_than_bytes_have_are_the_nearest_byte);
   tcase_add_test(tcase, other_processes_are_told_from_this_one);
   tcase_add_test(tcase, a_process_with_an_absurd_size_is_left_out);
   tcase_add_test(tcase, a_traceback_and_broken_lines_are_read_through);

@@ -43,13 +43,15 @@ scan_number(const char *at, double *number, const char **end)
   return pow(10, -(double) MIN(decimals, 18));
 }
 
+/* The whole bytes that are written so; with more digits than bytes have, the nearest. */
 static OomFigure
 figure_of(double number, double last_digit, gint64 unit)
 {
   double bytes = number * (double) unit, half = unit == 1 ? 0 : last_digit * (double) unit / 2;
   if (bytes + half >= 0x1p62)
     return (OomFigure){.known = FALSE};
-  return (OomFigure){TRUE, (gint64) ceil(MAX(bytes - half, 0)), (gint64) floor(bytes + half)};
+  double low = ceil(MAX(bytes - half, 0)), high = floor(bytes + half), nearest = round(bytes);
+  return (OomFigure){TRUE, (gint64) MIN(low, nearest), (gint64) MAX(high, nearest)};
 }
 
 /* A number, a space, a unit. */
