@@ -77,6 +77,7 @@ CHECKS = \
   tests/check_throughput_timer \
   tests/check_trace_order \
   tests/check_trainable \
+  tests/check_trials \
   tests/check_units \
   tests/check_vary \
   tests/check_zero \
