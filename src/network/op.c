@@ -144,6 +144,40 @@ backward_cat(OpCase *c)
   }
 }
 
+/* Gradients of a difference: of other, the negative one; of self, it itself. */
+static void
+backward_sub(OpCase *c)
+{
+  recipe_grad_full(c, 1);
+  if (recipe_wants(c, 1))
+    recipe_launch(c, "neg", KERNEL_MEMORY, 0, "g0 >d1");
+  recipe_pass(c, 0);
+}
+
+/* where((x >= min) & (x <= max), grad, 0) */
+static void
+backward_clamp(OpCase *c)
+{
+  gint64 elements = value_elements(&c->in[0]);
+  int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "zero");
+  int above = recipe_temp(c, elements, "clamp mask"),
+      below = recipe_temp(c, elements, "clamp mask");
+  recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
+  recipe_release(c, zero);
+  recipe_release(c, below);
+  recipe_release(c, above);
+}
+
+/* Elements of a new last dimension. */
+static void
+backward_stack(OpCase *c)
+{
+  for (int i = 0; i < c->ins; i++)
+    recipe_view(c, i, i, ORDER_SAME, 0);
+}
+
 static void
 shape_dropout(OpCase *c)
 {
@@ -303,6 +337,8 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_pass},
     [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_pass},
+    [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
+                .backward = backward_sub},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
@@ -324,13 +360,15 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
-                  .backward = backward_new},
+                  .backward = backward_clamp},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
+    [OP_STACK] = {"stack", .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
