@@ -3,6 +3,7 @@
 
 #include "network/family.h"
 #include "network/transformers_lm.h"
+#include "network/transformers_rope.h"
 
 /* Parameters (by index) and modules of a block. */
 typedef struct {
@@ -196,10 +197,10 @@ transformers_attention(Builder *b, const Llama *m, const BlockParts *p, Val x, c
       let(b, "key", transpose(b, split_heads(b, linear(b, x, p->k), m->kv_heads, lm->head_dim)));
   qkv[2] =
       let(b, "value", transpose(b, split_heads(b, linear(b, x, p->v), m->kv_heads, lm->head_dim)));
-  transformers_rope(b, qkv, tables[TABLE_COS], tables[TABLE_SIN]);
+  transformers_rotate(b, ROTATE_HALF, qkv, tables[TABLE_COS], tables[TABLE_SIN]);
   qkv[0] = let(b, "query", qkv[0]);
   qkv[1] = let(b, "key", qkv[1]);
-  Val mask = transformers_mask(lm, tables);
+  Val mask = transformers_mask(lm, 0, tables);
   Val o = transformers_attend(b, lm, m->kv_heads, FALSE, qkv, mask, weights);
   o = let(b, "output", o);
   if (weights->slot != NO_VAL.slot)
@@ -262,7 +263,7 @@ read_config(Llama *m, NetworkSpec *spec, const NetworkShape *shape, GError **err
   m->qkv_bias = qwen || bias;
   m->o_bias = !qwen && bias;
   m->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
-  m->lm.window = transformers_window(spec);
+  m->lm.window = network_spec_int(spec, "sliding_window", 0);
   m->lm.mask_kwargs = qwen;
   if (m->lm.impl.code == CODE_TRANSFORMERS)
     transformers_check(spec);

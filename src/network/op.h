@@ -31,6 +31,7 @@
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
   X(ADD_SCALAR)                                                                                    \
+  X(SUB)                                                                                           \
   X(MUL)                                                                                           \
   X(MUL_COMPLEX)                                                                                   \
   X(MUL_SCALAR)                                                                                    \
@@ -46,6 +47,7 @@
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
+  X(STACK)                                                                                         \
   X(PAD)                                                                                           \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
