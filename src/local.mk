@@ -26,6 +26,9 @@ FAMILIES = \
   src/network/family_llama.c \
   src/network/family_gpt2.c \
   src/network/family_gpt_neox.c \
+  src/network/family_gpt_bigcode.c \
+  src/network/family_opt.c \
+  src/network/family_phi.c \
   src/network/family_mpt.c \
   src/network/family_blocks.c
 

@@ -61,7 +61,8 @@ causal_lm_figures(Builder *b, const CausalLm *lm)
   network->hidden = lm->hidden;
   network->attention_width = lm->heads * lm->head_dim;
   g_array_append_val(network->embedding_modules, lm->embedding_module);
-  g_array_append_val(network->head_modules, lm->norm_module);
+  if (lm->norm_module > 0)
+    g_array_append_val(network->head_modules, lm->norm_module);
   g_array_append_val(network->head_modules, lm->head_module);
   network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * embedding_width(lm);
 }

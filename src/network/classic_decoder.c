@@ -128,9 +128,10 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
     m->positions = network_spec_int(spec, style->positions_field, style->positions);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
   lm->head_bias = style->head_bias;
-  m->attention_dropout = read_dropout(spec, shape, style->attention_dropout, style->dropout);
-  m->residual_dropout = read_dropout(spec, shape, style->residual_dropout, style->dropout);
-  m->embedding_dropout = read_dropout(spec, shape, style->embedding_dropout, style->dropout);
+  m->attention_dropout = read_dropout(spec, shape, style->attention_dropout,
+                                      style->attention_dropout_default);
+  m->residual_dropout = read_dropout(spec, shape, style->residual_dropout, style->dropout_default);
+  m->embedding_dropout = read_dropout(spec, shape, style->embedding_dropout, style->dropout_default);
   if (style->activation_field != NULL)
     m->activation = activation_read(spec, style->activation_field, style->activation);
   m->final_norm = m->norm_first = TRUE;
@@ -154,13 +155,10 @@ define_positions(Builder *b, Classic *m)
   builder_module_end(b);
 }
 
-static void
-define_last_norm(Builder *b, Classic *m)
+void
+classic_define_last_norm(Builder *b, Classic *m, const char *name)
 {
-  m->lm.norm_module = m->lm.embedding_module; /* until there is one */
-  if (!m->final_norm)
-    return;
-  m->lm.norm_weight = define_norm(b, m->style->norm, "LayerNorm", m->lm.hidden, TRUE);
+  m->lm.norm_weight = define_norm(b, name, "LayerNorm", m->lm.hidden, TRUE);
   m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
 }
 
@@ -195,7 +193,7 @@ define_modules(Builder *b, Classic *m)
   if (style->define_last != NULL)
     style->define_last(b, m);
   else
-    define_last_norm(b, m);
+    classic_define_last_norm(b, m, style->norm);
   if (style->rotary && !style->rotary_before_norm)
     transformers_define_rotary(b, &m->lm);
   if (style->inner_model != NULL)
@@ -312,16 +310,48 @@ classic_chunk(Builder *b, Val x, int n, Val *out)
   builder_op_multi(b, OP_SPLIT, &at, 1, &x, n, out);
 }
 
-void
-classic_project(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Val qkv[3])
+Val
+classic_heads(Builder *b, const Classic *m, Val x)
 {
-  static const char *const names[] = {"query_states", "key_states", "value_states"};
-  const Linear *layers[] = {&p->q, &p->k, &p->v};
-  for (int i = 0; i < 3; i++) {
-    Val y = linear(b, x, *layers[i]);
-    y = split_heads(b, y, i == 0 ? m->lm.heads : m->kv_heads, m->lm.head_dim);
-    qkv[i] = let(b, names[i], transpose(b, y));
-  }
+  ValueInfo info = builder_info(b, x);
+  gint64 heads = info.shape[info.dims - 1] / m->lm.head_dim;
+  return transpose(b, view(b, x, 4, m->lm.batch, m->lm.length, heads, m->lm.head_dim));
+}
+
+Val
+classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
+{
+  const Classic *m = (const Classic *) lm;
+  const ClassicBlock *p = &m->blocks[block];
+  Val weights;
+  builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
+  Val residual = let(b, "residual", x);
+  x = let(b, "hidden_states", layer_norm(b, x, p->norm1));
+  Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
+  if (weights.slot != NO_VAL.slot)
+    let(b, "_", weights);
+  x = let(b, "hidden_states", binary(b, OP_ADD, a, residual));
+  residual = let(b, "residual", x);
+  x = let(b, "hidden_states", layer_norm(b, x, p->norm2));
+  Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
+  return builder_leave(b, let(b, "hidden_states", binary(b, OP_ADD, residual, f)));
+}
+
+Val
+classic_block_parallel(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
+{
+  const Classic *m = (const Classic *) lm;
+  const ClassicBlock *p = &m->blocks[block];
+  Val weights;
+  builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
+  Val residual = let(b, "residual", x);
+  x = let(b, "hidden_states", layer_norm(b, x, p->norm1));
+  Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
+  if (weights.slot != NO_VAL.slot)
+    let(b, "_", weights);
+  Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
+  x = binary(b, OP_ADD, binary(b, OP_ADD, a, f), residual);
+  return builder_leave(b, x);
 }
 
 Val

@@ -35,8 +35,9 @@ typedef struct {
   /* names of fields in a config.json, and their defaults */
   const char *ffn_field, *positions_field, *activation_field, *activation;
   gint64 positions; /* default of positions_field; 0: that field only limits the length */
-  const char *attention_dropout, *residual_dropout, *embedding_dropout; /* NULL: no such field */
-  double dropout;                                                       /* their default */
+  /* probabilities; NULL: no such field */
+  const char *attention_dropout, *residual_dropout, *embedding_dropout;
+  double attention_dropout_default, dropout_default;
   gboolean tied;                                                        /* default of tie_word_embeddings */
   gboolean head_bias;
   gboolean learned_positions; /* the model has a table of them, called this: */
@@ -56,6 +57,8 @@ typedef struct {
   /* What the model's forward() does between the embeddings and the blocks: returns hidden states. */
   Val (*prepare)(Builder *b, const Classic *m, Val embeds, ClassicArguments *args);
   Val (*compute_block)(Builder *b, const CausalLm *lm, int block, Val x, const Val *args);
+  /* The attention module's call, of blocks that classic_block or classic_block_parallel computes. */
+  Val (*attention)(Builder *b, const Classic *m, int block, Val x, const Val *args, Val *weights);
   /* What it does after the last norm; NULL: nothing. */
   Val (*finish)(Builder *b, const Classic *m, Val x);
 } ClassicStyle;
@@ -89,7 +92,9 @@ void classic_refuse_true(NetworkSpec *spec, const char *field);
 /* The plain feed-forward as a module `name` of two linear layers and the activation. */
 void classic_define_mlp(Builder *b, const Classic *m, ClassicBlock *p, const char *const names[4],
                         gboolean bias);
-/* Its call: down(act(up(x))), then dropout. */
+/* The norm behind the blocks. */
+void classic_define_last_norm(Builder *b, Classic *m, const char *name);
+/* The feed-forward's call: down(act(up(x))), then dropout. */
 Val classic_mlp(Builder *b, const Classic *m, const ClassicBlock *p, Val x);
 /* F.dropout(x): x itself where nothing is dropped. */
 Val classic_dropout(Builder *b, double p, Val x);
@@ -105,10 +110,12 @@ void classic_argument(ClassicArguments *args, Val value);
 Val classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qkv[3], Val mask,
                    Val *weights);
 Val classic_attention_leave(Builder *b, Val output, Val *weights);
-/* Heads of q, k, v: each projected, viewed and transposed, as query_states, key_states and
- * value_states. */
-void classic_project(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Val qkv[3]);
-/* x[..., :n] parts of equal width of the last dimension. */
+/* view(batch, length, heads, head_dim).transpose(1, 2) */
+Val classic_heads(Builder *b, const Classic *m, Val x);
+/* Blocks: x + attention(norm(x)), then x + mlp(norm(x)); and x + attention(y) + mlp(y) of y = norm(x). */
+Val classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args);
+Val classic_block_parallel(Builder *b, const CausalLm *lm, int block, Val x, const Val *args);
+/* n parts of equal width of the last dimension. */
 void classic_chunk(Builder *b, Val x, int n, Val *out);
 
 #endif

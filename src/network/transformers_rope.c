@@ -117,8 +117,8 @@ every_second(Builder *b, Val x, gint64 first)
 }
 
 /* torch.stack([-x2, x1], dim=-1).flatten(-2) of neighbours x1, x2. */
-static Val
-rotate_neighbours(Builder *b, Val x)
+Val
+transformers_rotate_neighbours(Builder *b, Val x)
 {
   ValueInfo info = builder_info(b, x);
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
@@ -143,15 +143,15 @@ rotate_interleaved(Builder *b, Val qk[2], Val cos, Val sin)
   for (int i = 0; i < 2; i++)
     qk[i] = let(b, names[i], to(b, qk[i], DTYPE_FP32));
   for (int i = 0; i < 2; i++)
-    qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, rotate_neighbours));
+    qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, transformers_rotate_neighbours));
   for (int i = 0; i < 2; i++)
     qk[i] = to(b, qk[i], dtype);
   builder_leave_with(b, 2, qk);
 }
 
 /* torch.cat((x, rest), dim=-1) */
-static Val
-join(Builder *b, Val x, Val rest)
+Val
+transformers_join_heads(Builder *b, Val x, Val rest)
 {
   ValueInfo info = builder_info(b, rest);
   OpAttributes at = {.result = builder_info(b, x)};
@@ -161,8 +161,8 @@ join(Builder *b, Val x, Val rest)
 }
 
 /* x[..., :dim], x[..., dim:] as names. */
-static void
-part(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2])
+void
+transformers_part_heads(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2])
 {
   ValueInfo info = builder_info(b, x);
   out[0] = slice_last(b, x, 0, dim);
@@ -181,13 +181,13 @@ rotate_part(Builder *b, Val qk[2], Val cos, Val sin, gboolean later)
   Val pieces[2][2];
   builder_call(b, 0, NULL);
   for (int i = 0; i < 2; i++)
-    part(b, qk[i], dim, parts[i], pieces[i]);
+    transformers_part_heads(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++) {
     qk[i] = rotated(b, pieces[i][0], cos, sin, rotate_half);
-    qk[i] = let(b, embedded[i], later ? qk[i] : join(b, qk[i], pieces[i][1]));
+    qk[i] = let(b, embedded[i], later ? qk[i] : transformers_join_heads(b, qk[i], pieces[i][1]));
   }
   for (int i = 0; i < 2 && later; i++)
-    qk[i] = let(b, embedded[i], join(b, qk[i], pieces[i][1]));
+    qk[i] = let(b, embedded[i], transformers_join_heads(b, qk[i], pieces[i][1]));
   builder_leave_with(b, 2, qk);
 }
 
@@ -199,13 +199,13 @@ rotate_part_outside(Builder *b, Val qk[2], Val cos, Val sin)
   static const char *const names[] = {"q_rot", "k_rot"};
   Val pieces[2][2], turned[2];
   for (int i = 0; i < 2; i++)
-    part(b, qk[i], dim, parts[i], pieces[i]);
+    transformers_part_heads(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++)
     turned[i] = pieces[i][0];
   rotate_halves(b, turned, cos, sin, FALSE);
   let_pair(b, names, turned);
   for (int i = 0; i < 2; i++)
-    qk[i] = join(b, turned[i], pieces[i][1]);
+    qk[i] = transformers_join_heads(b, turned[i], pieces[i][1]);
 }
 
 void

@@ -24,6 +24,12 @@ void transformers_rotary_tables(Builder *b, const CausalLm *lm, Val tables[4]);
 const Val *transformers_choose_table(const CausalLm *lm, int block, const Val tables[4]);
 /* apply_rotary_pos_emb: qk, names or temporaries, become their rotated selves.  ROTATE_PART_OUTSIDE
  * binds names in the caller's frame. */
+/* x[..., :dim] and x[..., dim:], bound to the names. */
+void transformers_part_heads(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2]);
+/* torch.cat((x, rest), dim=-1). */
+Val transformers_join_heads(Builder *b, Val x, Val rest);
+/* torch.stack([-x2, x1], dim=-1).flatten(-2) of neighbours x1, x2. */
+Val transformers_rotate_neighbours(Builder *b, Val x);
 void transformers_rotate(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin);
 
 #endif
