@@ -24,6 +24,7 @@ STRATEGIES = \
 
 FAMILIES = \
   src/network/family_llama.c \
+  src/network/family_qwen3.c \
   src/network/family_gpt2.c \
   src/network/family_gpt_neox.c \
   src/network/family_gpt_bigcode.c \
@@ -194,6 +195,13 @@ libhighwater_a_SOURCES += \
   src/network/transformers_activation.c src/network/transformers_activation.h \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
+  src/network/transformers_activation.c src/network/transformers_activation.h \
+  src/network/transformers_decoder.c src/network/transformers_decoder.h \
+  src/network/transformers_decoder_block.c \
+  src/network/transformers_lm.c src/network/transformers_lm.h \
+  src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_norm.c src/network/transformers_norm.h \
   src/network/transformers_rope.c src/network/transformers_rope.h
 
 # compute

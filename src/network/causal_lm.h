@@ -15,24 +15,22 @@
 
 /* What kind a block is of, as bits: blocks of one kind are computed in the same way. */
 typedef enum {
-  LAYER_WINDOWED = 1 << 0, /* attention sees the window only */
+  LAYER_WINDOWED = 1 << 0,  /* attention sees the window only */
   LAYER_UNROTATED = 1 << 1, /* no rotary embedding */
-  LAYER_FAMILY = 1 << 2,   /* this bit and higher ones: the family's own */
+  LAYER_FAMILY = 1 << 2,    /* this bit and higher ones: the family's own */
 } LayerKind;
 
 /* Tables of rotary embeddings as transformers makes them in forward(). */
 typedef struct {
-  gint64 dim;         /* of a head that is rotated; 0: all of it */
-  gboolean wide;      /* left in fp32 */
-  gboolean by_kind;   /* others for windowed blocks */
+  gint64 dim;       /* of a head that is rotated; 0: all of it */
+  gboolean wide;    /* left in fp32 */
+  gboolean by_kind; /* others for windowed blocks */
 } RotaryTables;
 
 typedef struct _CausalLm CausalLm;
 struct _CausalLm {
   gint64 hidden, layers, heads, head_dim, vocabulary;
   gboolean tied;
-  gboolean head_bias;     /* of the output layer */
-  gint64 embedding_width; /* of the embedding and the output layer; 0: hidden */
   Implementation impl;
   gint64 batch, length;
   DType dtype;          /* of the residual stream */
@@ -57,12 +55,14 @@ struct _CausalLm {
   Val (*add_positions)(Builder *b, const CausalLm *lm, Val inputs_embeds, Val positions);
   Val (*embedding_drop)(Builder *b, const CausalLm *lm, Val x);
   Val (*block)(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
-  /* transformers: another forward() of the model without its output layer; NULL: none */
-  Val (*model)(Builder *b, const CausalLm *lm, Val tokens);
   /* transformers: what happens to logits before the loss (as the named local); NULL: nothing */
   Val (*adjust_logits)(Builder *b, const CausalLm *lm, Val logits);
   /* the loss of logits, which are borrowed; NULL: causal_lm_loss */
   Val (*loss)(Builder *b, const CausalLm *lm, Val logits, Val labels);
+  /* transformers: another forward() of the model without its output layer; NULL: none */
+  Val (*model)(Builder *b, const CausalLm *lm, Val tokens);
+  gboolean head_bias;     /* of the output layer */
+  gint64 embedding_width; /* of embedding and output layer; 0: hidden */
 };
 
 /* Reads the fields that every config has; fills sizes from the shape. */

@@ -138,8 +138,8 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
 {
   Val masks[2];
   builder_module_call(b, network_module(builder_network(b), lm->embedding_module)->parent, 0, NULL);
-  Val embeds = lm->embed != NULL ? lm->embed(b, lm, tokens)
-                                 : embedding(b, lm->embedding_weight, tokens);
+  Val embeds =
+      lm->embed != NULL ? lm->embed(b, lm, tokens) : embedding(b, lm->embedding_weight, tokens);
   Val positions = position_ids(b, lm);
   embeds = let(b, "inputs_embeds", embeds);
   Val hidden = embeds;

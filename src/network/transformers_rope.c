@@ -1,7 +1,7 @@
 /* transformers_rope.c - rotary embeddings as transformers' models write them. */
 #include "network/transformers_rope.h"
 
-#include "network/strides.h"
+#include "network/op_recipe.h"
 
 /* ---- tables ---- */
 
@@ -23,14 +23,16 @@ has_kind(const CausalLm *lm, gboolean windowed)
 void
 transformers_define_rotary(Builder *b, CausalLm *lm)
 {
-  static const char *const plain[] = {""}, *const kinds[] = {"full_attention_", "sliding_attention_"};
+  static const char *const plain[] = {""}, *const kinds[] = {"full_attention_",
+                                                             "sliding_attention_"};
   const char *const *prefixes = lm->rotary.by_kind ? kinds : plain;
   lm->rotary_module = builder_module(b, "rotary_emb", "RotaryEmbedding");
   for (int i = 0; i < (lm->rotary.by_kind ? 2 : 1); i++) {
     if (lm->rotary.by_kind && !has_kind(lm, i == 1))
       continue;
     g_autofree char *now = g_strdup_printf("model.rotary_emb.%sinv_freq", prefixes[i]);
-    g_autofree char *original = g_strdup_printf("model.rotary_emb.%soriginal_inv_freq", prefixes[i]);
+    g_autofree char *original =
+        g_strdup_printf("model.rotary_emb.%soriginal_inv_freq", prefixes[i]);
     builder_buffer(b, now, 4 * (rotary_dim(lm) / 2));
     builder_buffer(b, original, 4 * (rotary_dim(lm) / 2));
   }
@@ -172,7 +174,7 @@ transformers_part_heads(Builder *b, Val x, gint64 dim, const char *const names[2
 
 static const char *const parts[2][2] = {{"q_rot", "q_pass"}, {"k_rot", "k_pass"}};
 
-/* later: after the keys have been rotated too. */
+/* later: queries are put together after keys have been rotated. */
 static void
 rotate_part(Builder *b, Val qk[2], Val cos, Val sin, gboolean later)
 {
@@ -183,8 +185,10 @@ rotate_part(Builder *b, Val qk[2], Val cos, Val sin, gboolean later)
   for (int i = 0; i < 2; i++)
     transformers_part_heads(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++) {
-    qk[i] = rotated(b, pieces[i][0], cos, sin, rotate_half);
-    qk[i] = let(b, embedded[i], later ? qk[i] : transformers_join_heads(b, qk[i], pieces[i][1]));
+    Val turned = rotated(b, pieces[i][0], cos, sin, rotate_half);
+    if (!later)
+      turned = transformers_join_heads(b, turned, pieces[i][1]);
+    qk[i] = let(b, embedded[i], turned);
   }
   for (int i = 0; i < 2 && later; i++)
     qk[i] = let(b, embedded[i], transformers_join_heads(b, qk[i], pieces[i][1]));
@@ -215,8 +219,8 @@ transformers_rotate(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin)
   case ROTATE_INTERLEAVED_WIDE:
     rotate_interleaved(b, qk, cos, sin);
     return;
-  case ROTATE_PART_LATER:
   case ROTATE_PART:
+  case ROTATE_PART_LATER:
     rotate_part(b, qk, cos, sin, kind == ROTATE_PART_LATER);
     return;
   case ROTATE_PART_OUTSIDE:
