@@ -37,6 +37,10 @@ FAMILIES = \
   src/network/family_stablelm.c \
   src/network/family_smollm3.c \
   src/network/family_gpt2.c \
+  src/network/family_gpt_neox.c \
+  src/network/family_gpt_bigcode.c \
+  src/network/family_opt.c \
+  src/network/family_phi.c \
   src/network/family_mpt.c \
   src/network/family_blocks.c
 
@@ -178,6 +182,7 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/classic_decoder.c src/network/classic_decoder.h \
   src/network/compile.c src/network/compile_private.h \
   src/network/compile_backward.c \
   src/network/compile_graph.c \
@@ -198,6 +203,9 @@ libhighwater_a_SOURCES += \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/strides.c src/network/strides.h \
+  src/network/transformers_activation.c src/network/transformers_activation.h \
+  src/network/transformers_lm.c src/network/transformers_lm.h \
+  src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
   src/network/transformers_activation.c src/network/transformers_activation.h \
   src/network/transformers_decoder.c src/network/transformers_decoder.h \

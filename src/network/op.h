@@ -43,6 +43,7 @@
   X(SILU)                                                                                          \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
+  X(RELU)                                                                                          \
   X(GELU)                                                                                          \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
