@@ -368,7 +368,7 @@ static const OpInfo ops[OP_COUNT] = {
                          .kind = KIND_MM},
     [OP_GROUPED_MM] = {"grouped_mm", SAVES(FOR_GRAD_OF(0, I1), ALWAYS(I2), FOR_GRAD_OF(1, I0)),
                        .shape = shape_grouped_mm, .forward = forward_grouped_mm,
-                       .backward = backward_grouped_mm, .kind = KIND_MATMUL},
+                       .backward = backward_grouped_mm},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
