@@ -24,6 +24,7 @@ STRATEGIES = \
 
 FAMILIES = \
   src/network/family_llama.c \
+  src/network/family_qwen3.c \
   src/network/family_gpt2.c \
   src/network/family_mpt.c \
   src/network/family_blocks.c
@@ -191,7 +192,14 @@ libhighwater_a_SOURCES += \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/strides.c src/network/strides.h \
-  src/network/transformers_lm.c src/network/transformers_lm.h
+  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
+  src/network/transformers_activation.c src/network/transformers_activation.h \
+  src/network/transformers_decoder.c src/network/transformers_decoder.h \
+  src/network/transformers_decoder_block.c \
+  src/network/transformers_lm.c src/network/transformers_lm.h \
+  src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_norm.c src/network/transformers_norm.h \
+  src/network/transformers_rope.c src/network/transformers_rope.h
 
 # compute
 libhighwater_a_SOURCES += \

@@ -144,6 +144,24 @@ backward_cat(OpCase *c)
   }
 }
 
+/* Gradients of a difference: of other, the negative one; of self, it itself. */
+static void
+backward_sub(OpCase *c)
+{
+  recipe_grad_full(c, 1);
+  if (recipe_wants(c, 1))
+    recipe_launch(c, "neg", KERNEL_MEMORY, 0, "g0 >d1");
+  recipe_pass(c, 0);
+}
+
+/* Elements of a new last dimension. */
+static void
+backward_stack(OpCase *c)
+{
+  for (int i = 0; i < c->ins; i++)
+    recipe_view(c, i, i, ORDER_SAME, 0);
+}
+
 static void
 shape_dropout(OpCase *c)
 {
@@ -314,6 +332,8 @@ static const OpInfo ops[OP_COUNT] = {
                          .backward = backward_pass},
     [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_pass},
+    [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
+                .backward = backward_sub},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
@@ -348,6 +368,8 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
+    [OP_STACK] = {"stack", .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,

@@ -32,6 +32,7 @@
   X(ADD)                                                                                           \
   X(ADD_IN_PLACE)                                                                                  \
   X(ADD_SCALAR)                                                                                    \
+  X(SUB)                                                                                           \
   X(MUL)                                                                                           \
   X(MUL_COMPLEX)                                                                                   \
   X(MUL_SCALAR)                                                                                    \
@@ -49,6 +50,7 @@
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
+  X(STACK)                                                                                         \
   X(PAD)                                                                                           \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
