@@ -26,7 +26,11 @@ FAMILIES = \
   src/network/family_llama.c \
   src/network/family_qwen3.c \
   src/network/family_gpt2.c \
+  src/network/family_mixtral.c \
   src/network/family_mpt.c \
+  src/network/family_olmoe.c \
+  src/network/family_qwen2_moe.c \
+  src/network/family_qwen3_moe.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -180,6 +184,7 @@ libhighwater_a_SOURCES += \
   src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
   src/network/moe.c src/network/moe.h \
+  src/network/moe_decoder.c src/network/moe_decoder.h \
   src/network/moe_experts.c \
   src/network/moe_router.c \
   src/network/network.c src/network/network.h \

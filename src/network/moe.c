@@ -17,14 +17,6 @@ define_router(Builder *b, Moe *m)
   builder_module_end(b);
 }
 
-static int
-define_activation(Builder *b)
-{
-  int module = builder_module(b, "act_fn", "Activation");
-  builder_module_end(b);
-  return module;
-}
-
 /* Every expert's matrix [out, in], or [in, out]. */
 static int
 define_matrices(Builder *b, const MoeStyle *s, const char *name, gint64 out, gint64 in)
@@ -45,7 +37,7 @@ define_experts(Builder *b, Moe *m)
   if (s->expert_bias)
     m->down_bias = builder_parameter(b, "down_proj_bias", 2, s->experts, s->hidden);
   if (s->gate == NULL)
-    m->activation = define_activation(b);
+    m->activation = activation_define(b, s->activation, "act_fn");
   builder_module_end(b);
 }
 
@@ -57,7 +49,7 @@ define_shared(Builder *b, Moe *m)
   m->shared.gate = define_linear(b, "gate_proj", s->shared_ffn, s->hidden, FALSE);
   m->shared.up = define_linear(b, "up_proj", s->shared_ffn, s->hidden, FALSE);
   m->shared.down = define_linear(b, "down_proj", s->hidden, s->shared_ffn, FALSE);
-  m->shared.activation = define_activation(b);
+  m->shared.activation = activation_define(b, s->activation, "act_fn");
   builder_module_end(b);
 }
 
@@ -86,10 +78,24 @@ moe_idle_parameters(const MoeStyle *s)
   return (s->experts - s->top_k) * expert;
 }
 
+/* No expert has more tokens than there are. */
+static void
+check_imbalance(Builder *b, const MoeStyle *s)
+{
+  const PlanSpec *plan = builder_shape(b)->plan;
+  double most = (double) s->experts / (double) s->top_k;
+  if (plan != NULL && plan->moe.load_imbalance > most)
+    builder_fail(b,
+                 "%s: key 'moe.load_imbalance': %g is more than %g, where one of %" G_GINT64_FORMAT
+                 " experts has every token",
+                 plan->file, plan->moe.load_imbalance, most, s->experts);
+}
+
 Moe
 moe_define(Builder *b, const MoeStyle *style)
 {
   Moe m = {.style = *style, .gate_up_bias = -1, .down_bias = -1};
+  check_imbalance(b, style);
   m.module = builder_module(b, style->module, "SparseMoeBlock");
   for (const char *letter = style->order; *letter != '\0'; letter++)
     define_part(b, &m, *letter);
@@ -105,8 +111,8 @@ static Val
 shared_experts(Builder *b, const Moe *m, Val x)
 {
   x = call_module(b, m->shared.module, x);
-  Val gate = call_module(b, m->shared.activation, linear(b, x, m->shared.gate));
-  gate = builder_leave(b, unary(b, m->style.activation, gate));
+  Val gate = linear(b, x, m->shared.gate);
+  gate = activation_call(b, m->style.activation, m->shared.activation, gate);
   Val up = linear(b, x, m->shared.up);
   Val y = linear(b, binary(b, OP_MUL, gate, up), m->shared.down);
   return builder_leave(b, let(b, "down_proj", y));

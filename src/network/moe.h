@@ -9,6 +9,7 @@
 
 #include "network/builder.h"
 #include "network/layers.h"
+#include "network/transformers_activation.h"
 
 typedef struct _Moe Moe;
 
@@ -37,7 +38,7 @@ typedef struct {
   /* experts */
   gboolean expert_bias, transposed;             /* weights [experts, in, out] */
   Val (*gate)(Builder *b, const Moe *m, Val x); /* of a product [rows, 2 ffn]; NULL: act(a) * b */
-  OpId activation;
+  const Activation *activation;
   /* modules; definition in this order of letters: g router, e experts, s shared, S shared gate */
   const char *module, *router, *experts_module, *shared_module, *shared_gate, *order;
 } MoeStyle;

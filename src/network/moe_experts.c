@@ -77,8 +77,7 @@ halves(Builder *b, Val x, Val out[2])
 static Val
 activate(Builder *b, const Moe *m, const Val gate_up[2])
 {
-  Val gate = call_module(b, m->activation, gate_up[0]);
-  gate = builder_leave(b, unary(b, m->style.activation, gate));
+  Val gate = activation_call(b, m->style.activation, m->activation, gate_up[0]);
   return binary(b, OP_MUL, gate, gate_up[1]);
 }
 

@@ -65,8 +65,8 @@ define_attention(Builder *b, const Decoder *d, DecoderBlock *p)
   builder_module_end(b);
 }
 
-static void
-define_mlp(Builder *b, Decoder *d, int block)
+void
+decoder_define_mlp(Builder *b, Decoder *d, int block)
 {
   const DecoderStyle *style = &d->style;
   const DecoderNames *names = style->names;
@@ -89,7 +89,8 @@ define_block(Builder *b, Decoder *d, int block)
   DecoderBlock *p = &d->blocks[block];
   builder_block_begin(b, "TransformerBlock");
   define_attention(b, d, p);
-  (style->define_feed_forward != NULL ? style->define_feed_forward : define_mlp)(b, d, block);
+  (style->define_feed_forward != NULL ? style->define_feed_forward : decoder_define_mlp)(b, d,
+                                                                                         block);
   for (int i = 0; i < NORM_PLACES; i++)
     if (style->names->norms[i] != NULL)
       p->norms[i] = norm_define(b, style->names->norms[i], style->norm, d->lm.hidden);

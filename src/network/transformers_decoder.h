@@ -135,6 +135,9 @@ void decoder_refuse(NetworkSpec *spec, const char *name, const char *what);
 
 /* The block that a style without one of its own has. */
 Val decoder_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
+/* The feed-forward of the style's `mlp`: its modules in block i, and its call. */
+void decoder_define_mlp(Builder *b, Decoder *d, int block);
+Val decoder_mlp(Builder *b, const Decoder *d, int block, Val x);
 /* F.dropout(x): x itself where nothing is dropped. */
 Val decoder_dropout(Builder *b, double p, Val x);
 /* The attention module's call.  *weights: eager attention's probabilities, or NO_VAL. */
