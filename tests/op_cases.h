@@ -327,7 +327,7 @@ static const Case op_cases[] = {
         "+o0:48 k:gather", "i1", "+d0:192 k:scatter_add", ""),
     ROW(INDEX_ADD, "the first operand takes the rows; their gradient is a selection", 3,
         INS(WANTS(BF16, 2, 6, 4), PLAIN(INT64, 1, 3), WANTS(BF16, 2, 3, 4)), NO_ATTRIBUTES,
-        "bf16[6,4]", "o0=i0@0 k:index_add", "i1", "d0=g0 +d2:24 k:index_select", ""),
+        "bf16[6,4]", "o0=i0@0 k:index_add", "i1 i2", "d0=g0 +d2:24 k:index_select", ""),
     ROW(TOPK, "values and int64 indices, which are saved", 1, INS(WANTS(FP32, 2, 6, 8)),
         AT(.size = {2}), "fp32[6,2] int64[6,2]", "+o0:48 +o1:96 k:topk", "o1",
         "+d0:192 k:topk_backward", ""),

@@ -12,8 +12,13 @@ static void
 read_window(Decoder *d, NetworkSpec *spec)
 {
   d->lm.mask_kwargs = TRUE;
-  if (!network_spec_bool(spec, "use_sliding_window", FALSE))
+  if (!network_spec_bool(spec, "use_sliding_window", FALSE)) {
+    /* the window is 0 then, which every sequence reaches: its mask is made, though no layer has it
+     */
+    d->lm.window = 1;
+    decoder_mark_layer(d, 0, 0);
     return;
+  }
   d->lm.window = network_spec_int(spec, "sliding_window", 4096);
   decoder_read_layer_types(d, spec, is_windowed, network_spec_int(spec, "max_window_layers", 28));
 }

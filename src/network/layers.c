@@ -212,11 +212,13 @@ linear_by(Builder *b, Val x, Val weight, Val bias)
   gboolean has_bias = bias.slot != NO_VAL.slot;
   if (builder_shape(b)->zero3_linear)
     return builder_op(b, OP_ZERO3_LINEAR, NULL, has_bias ? 3 : 2, (Val[]){x, weight, bias});
-  if (!has_bias) { /* t, view, mm, _unsafe_view */
+  if (!has_bias) { /* t, view, mm, _unsafe_view; of a matrix t, mm */
     Val w = autocast(b, weight);
     x = autocast(b, x);
     ValueInfo shape = builder_info(b, x);
     w = transpose(b, w);
+    if (shape.dims == 2)
+      return builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     x = flatten_rows(b, x);
     Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);

@@ -335,8 +335,8 @@ eager(Builder *b, const Moe *m, Val x, Val index, Val weights)
     y = let(b, "current_hidden_states", gated(b, m, y));
     y = expert_linear(b, m, y, m->down, m->down_bias, i);
     y = let(b, "current_hidden_states", y);
-    Val share = builder_op(b, OP_INDEX, NULL, 3, (Val[]){weights, tokens, tokens});
-    share = view(b, share, 2, rows, (gint64) 1);
+    Val share = view(b, weights, 3, s.tokens, s.k, (gint64) 1);
+    share = builder_op(b, OP_INDEX, NULL, 3, (Val[]){share, tokens, tokens});
     y = let(b, "current_hidden_states", binary(b, OP_MUL, y, share));
     Val added = to(b, y, s.dtype);
     sum = let(b, "final_hidden_states",

@@ -113,7 +113,8 @@ forward_index_add(OpCase *c)
   recipe_launch(c, "index_add", KERNEL_MEMORY, 0, "i1 i2 i2 +o0");
 }
 
-/* The gradient of source is a selection of rows; that of self passes through. */
+/* The gradient of source is a selection of rows, expanded to the shape of source, which is saved
+ * for that; that of self passes through. */
 void
 backward_index_add(OpCase *c)
 {
