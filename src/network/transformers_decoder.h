@@ -38,21 +38,31 @@ typedef enum {
   MLP_PLAIN,       /* down(act(up(x))) */
 } MlpKind;
 
-/* What modules are called; NULL in a norm's place: there is none. */
-typedef struct {
-  const char *embedding, *attention, *q, *k, *v, *qkv, *o, *q_norm, *k_norm;
-  const char *feed_forward, *gate, *up, *down, *activation;
-  const char *norms[NORM_PLACES]; /* in the order of their definition */
-  const char *head;
-} DecoderNames;
-
-/* Llama's, with norms before attention and before the feed-forward. */
-extern const DecoderNames decoder_names;
+/* What modules are called. */
+typedef enum {
+  NAME_EMBEDDING,
+  NAME_ATTENTION,
+  NAME_Q,
+  NAME_K,
+  NAME_V,
+  NAME_QKV,
+  NAME_O,
+  NAME_Q_NORM,
+  NAME_K_NORM,
+  NAME_FEED_FORWARD,
+  NAME_GATE,
+  NAME_UP,
+  NAME_DOWN,
+  NAME_ACTIVATION,
+  NAME_HEAD,
+  NAME_COUNT
+} DecoderName;
 
 typedef struct _Decoder Decoder;
 
 typedef struct {
-  const DecoderNames *names; /* NULL: decoder_names */
+  const char *names[NAME_COUNT];  /* NULL: Llama's */
+  const char *norms[NORM_PLACES]; /* names; NULL: no norm there.  Without any they are Llama's */
   NormKind norm;
   /* attention */
   QkvStep qkv[QKV_STEPS];
@@ -128,6 +138,8 @@ void decoder_read_layer_types(Decoder *d, NetworkSpec *spec,
 void decoder_mark_layer(Decoder *d, int block, guint8 kind);
 /* partial_rotary_factor: which part of a head is rotated. */
 void decoder_read_rotary_part(Decoder *d, NetworkSpec *spec, double fallback);
+/* Is there a soft cap under this name? */
+gboolean decoder_read_cap(NetworkSpec *spec, const char *name, double fallback);
 /* Refuses a field that changes what is computed, unless it is false, null or absent. */
 void decoder_refuse(NetworkSpec *spec, const char *name, const char *what);
 

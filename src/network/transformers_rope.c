@@ -95,11 +95,24 @@ rotated(Builder *b, Val x, Val cos, Val sin, Val (*rotate)(Builder *, Val))
 
 static const char *const embedded[] = {"q_embed", "k_embed"};
 
+/* A table that hooks have cast already to x's dtype, where they do that. */
+static Val
+received(Builder *b, const char *name, Val table, DType dtype)
+{
+  ValueInfo info = builder_info(b, table);
+  if (!builder_shape(b)->casts_inputs || info.dtype == dtype)
+    return table;
+  info.dtype = (guint8) dtype;
+  return let(b, name, shaped(b, OP_TO_IF_NEEDED, builder_share(b, table), info));
+}
+
 static void
 rotate_halves(Builder *b, Val qk[2], Val cos, Val sin, gboolean wide)
 {
   DType dtype = (DType) builder_info(b, qk[0]).dtype;
   builder_call(b, 0, NULL);
+  cos = received(b, "cos", cos, dtype);
+  sin = received(b, "sin", sin, dtype);
   for (int i = 0; i < 2; i++)
     qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, rotate_half));
   for (int i = 0; i < 2 && wide; i++)
@@ -167,7 +180,8 @@ static void
 part(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2])
 {
   ValueInfo info = builder_info(b, x);
-  out[0] = slice_last(b, x, 0, dim);
+  gboolean whole = dim == info.shape[info.dims - 1]; /* indexing then gives x itself */
+  out[0] = whole ? builder_share(b, x) : slice_last(b, x, 0, dim);
   out[1] = slice_last(b, x, dim, info.shape[info.dims - 1] - dim);
   let_pair(b, names, out);
 }

@@ -1,0 +1,50 @@
+/* family_gemma3.c - Gemma 3: Gemma 2 with norms of queries and keys, and tables of their own for
+ * windows. */
+#include "network/transformers_decoder.h"
+
+/* The last of so many layers sees everything. */
+static gboolean
+not_last_of(int block, gint64 pattern)
+{
+  return (block + 1) % pattern != 0;
+}
+
+static void
+read(Decoder *d, NetworkSpec *spec)
+{
+  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
+  d->style.caps_logits = decoder_read_cap(spec, "final_logit_softcapping", 0);
+  d->lm.mask_kwargs = TRUE;
+  d->lm.rotary.by_kind = TRUE;
+  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
+  decoder_read_layer_types(d, spec, not_last_of,
+                           network_spec_int(spec, "sliding_window_pattern", 6));
+  decoder_refuse(spec, "use_bidirectional_attention", "attention to later tokens is not supported");
+}
+
+static const DecoderStyle style = {
+    .norms = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+              "post_feedforward_layernorm"},
+    .norm = NORM_RMS_ONE_PLUS,
+    .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE, QKV_THEN, QKV_NORM},
+    .qk_norm = QK_NORM_HEAD,
+    .embedding_buffer = TRUE,
+    .activation_field = "hidden_activation",
+    .activation = "gelu_pytorch_tanh",
+    .head_dim = 256,
+    .tied = TRUE,
+    .read = read,
+};
+
+static Network *
+build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  return decoder_build_style(&style, spec, shape, error);
+}
+
+const NetworkFamily family_gemma3 = {
+    .name = "gemma3",
+    .summary = "Gemma 3 (text): norms of queries and keys, five windowed layers to one",
+    .model_types = (const char *const[]){"gemma3_text", NULL},
+    .build = build,
+};
