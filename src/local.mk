@@ -37,6 +37,7 @@ FAMILIES = \
   src/network/family_stablelm.c \
   src/network/family_smollm3.c \
   src/network/family_gpt2.c \
+  src/network/family_granitemoe.c \
   src/network/family_mixtral.c \
   src/network/family_mpt.c \
   src/network/family_olmoe.c \

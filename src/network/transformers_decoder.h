@@ -78,16 +78,18 @@ typedef struct {
   /* feed-forward */
   MlpKind mlp;
   gboolean mlp_bias;
+  gboolean mlp_last; /* defined after the norms */
   /* dropouts, as probabilities: of attention's probabilities; of what attention and feed-forward
    * return, inside of them; the same by modules of the block; of embeddings */
   double attention_dropout, inner_dropout, block_dropout, embedding_dropout;
   const char *dropout_modules[2]; /* names of block_dropout's modules; NULL: none */
   /* products with a number */
-  gboolean embedding_buffer; /* embeddings by a buffer of the embedding module */
-  gboolean embedding_scale;  /* embeddings, after it */
-  gboolean residual_scale;   /* what attention and feed-forward return */
-  OpId logits_scale;         /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
-  gboolean caps_logits;      /* soft cap */
+  gboolean embedding_buffer;     /* embeddings by a buffer of the embedding module */
+  gboolean embedding_scale;      /* embeddings, after it */
+  gboolean embedding_scale_late; /* after the masks have been made */
+  gboolean residual_scale;       /* what attention and feed-forward return */
+  OpId logits_scale;             /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
+  gboolean caps_logits;          /* soft cap */
   /* config.json: names and defaults */
   const char *activation_field; /* NULL: hidden_act */
   const char *activation;       /* NULL: silu */
