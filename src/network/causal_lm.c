@@ -38,10 +38,9 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
   if (!lm->tied)
     lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
   else
-    network->tied_weight = lm->embedding_weight;
+    builder_tie(b, lm->embedding_weight);
   if (network->split)
     builder_train_like(b, lm->head.weight, lm->embedding_weight);
-  network->tied_module = lm->tied ? lm->head_module : -1;
   builder_module_end(b);
 }
 

@@ -1,0 +1,62 @@
+/* transformers_activation.c - transformers' table of activation functions. */
+#include "network/transformers_activation.h"
+
+#include <string.h>
+
+static Val
+silu(Builder *b, Val x)
+{
+  return unary(b, OP_SILU, x);
+}
+
+/* F.gelu, exact or with its tanh approximation: one kernel either way. */
+static Val
+gelu(Builder *b, Val x)
+{
+  return unary(b, OP_GELU, x);
+}
+
+static const Activation activations[] = {
+    {"silu", "SiLUActivation", silu},
+    {"swish", "SiLUActivation", silu},
+    {"gelu", "GELUActivation", gelu},
+    {"gelu_pytorch_tanh", "GELUTanh", gelu},
+};
+
+const Activation *
+activation_find(const char *name)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS(activations); i++)
+    if (strcmp(activations[i].name, name) == 0)
+      return &activations[i];
+  return NULL;
+}
+
+const Activation *
+activation_read(NetworkSpec *spec, const char *names, const char *fallback)
+{
+  const char *name = network_spec_string(spec, names, fallback);
+  const Activation *activation = activation_find(name);
+  if (activation != NULL)
+    return activation;
+  g_autoptr(GString) known = g_string_new(activations[0].name);
+  for (gsize i = 1; i < G_N_ELEMENTS(activations); i++)
+    g_string_append_printf(known, ", %s", activations[i].name);
+  network_spec_fail(spec, names, "'%.60s' is not one of %s", name, known->str);
+  return &activations[0];
+}
+
+int
+activation_define(Builder *b, const Activation *activation, const char *name)
+{
+  int module = builder_module(b, name, activation->type);
+  builder_module_end(b);
+  return module;
+}
+
+Val
+activation_call(Builder *b, const Activation *activation, int module, Val x)
+{
+  x = call_module(b, module, x);
+  return builder_leave(b, activation->forward(b, x));
+}
