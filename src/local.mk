@@ -26,6 +26,7 @@ FAMILIES = \
   src/network/family_llama.c \
   src/network/family_gpt2.c \
   src/network/family_mpt.c \
+  src/network/family_bert.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -186,6 +187,8 @@ libhighwater_a_SOURCES += \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/strides.c src/network/strides.h \
+  src/network/transformers_activation.c src/network/transformers_activation.h \
+  src/network/transformers_encoder.c src/network/transformers_encoder.h \
   src/network/transformers_lm.c src/network/transformers_lm.h
 
 # compute

@@ -146,6 +146,13 @@ create(Builder *b, const char *what, ValueInfo info)
   return builder_op(b, OP_CREATE, &at, 0, NULL);
 }
 
+Val
+buffer_value(Builder *b, ValueInfo info)
+{
+  OpAttributes at = {.result = info};
+  return builder_op(b, OP_BUFFER, &at, 0, NULL);
+}
+
 /* ---- module calls ---- */
 
 Val

@@ -38,6 +38,9 @@ Val unary(Builder *b, OpId op, Val x);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */
 Val create(Builder *b, const char *what, ValueInfo info);
 
+/* The same of a registered buffer, or a part of it. */
+Val buffer_value(Builder *b, ValueInfo info);
+
 /* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it.
  */
 Val call_module(Builder *b, int module, Val x);
@@ -99,6 +102,15 @@ typedef struct {
   Val mask; /* explicit mask, or NO_VAL */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
+/* The same between any two sequences, [batch, heads, length, head_dim] each: queries see all keys,
+ * or those before them.  bias is added to the scores (borrowed); NO_VAL: none. */
+typedef struct {
+  AttentionCode code;
+  gint64 heads;
+  gboolean causal, dropout;
+  Val bias;
+} AttentionBetween;
+Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call);
 /* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
  * batch and heads apart are copied.  what: name of the product, or NULL. */
 Val batched_matmul(Builder *b, Val x, Val y, const char *what);

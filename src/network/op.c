@@ -258,6 +258,13 @@ backward_opaque(OpCase *c)
     recipe_release(c, workspace);
 }
 
+/* Part of a tensor that lives with the model. */
+static void
+forward_nothing(OpCase *c)
+{
+  (void) c;
+}
+
 /* ---- the table ---- */
 
 #define I0 IN(0)
@@ -388,6 +395,7 @@ static const OpInfo ops[OP_COUNT] = {
                                 .backward = backward_efficient_attention, .kind = KIND_ATTENTION},
 
     /* no gradient */
+    [OP_BUFFER] = {"buffer", .shape = shape_result, .forward = forward_nothing},
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_outputs},
     [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
 

@@ -67,6 +67,7 @@
   X(EFFICIENT_ATTENTION)                                                                           \
   /* no gradient */                                                                                \
   X(CREATE)                                                                                        \
+  X(BUFFER)                                                                                        \
   X(CUMSUM)                                                                                        \
   /* given by numbers */                                                                           \
   X(OPAQUE)
@@ -172,6 +173,8 @@ typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
                        inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
+  gint64 keys;    /* how many positions they have; 0: as many as queries */
+  gboolean whole; /* a query sees all of them, not those before it alone */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
