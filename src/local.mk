@@ -27,6 +27,7 @@ FAMILIES = \
   src/network/family_gpt2.c \
   src/network/family_mpt.c \
   src/network/family_bert.c \
+  src/network/family_vit.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -182,6 +183,7 @@ libhighwater_a_SOURCES += \
   src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
+  src/network/op_convolution.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
   src/network/op_norm.c \

@@ -67,6 +67,16 @@ Val linear(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
 Val embedding(Builder *b, int weight, Val indices);
+/* nn.Conv1d or Conv2d: weight [out, in, kernel...], bias -1: none. */
+typedef struct {
+  int weight, bias;
+  gint64 kernel, stride, padding; /* the same in every direction */
+} Convolution;
+/* Defines it with `directions` of them. */
+Convolution define_convolution(Builder *b, const char *name, gint64 out, gint64 in, int directions,
+                               const Convolution *sizes);
+/* x [batch, in, positions...]. */
+Val convolution(Builder *b, Val x, const Convolution *c);
 /* gain: its parameter; the bias is the next one. */
 Val layer_norm(Builder *b, Val x, int gain);
 /* RMSNorm as a module call, in the implementation's way. */

@@ -58,6 +58,12 @@ network_trainable_tensors(const Network *network)
 }
 
 gint64
+network_positions(const Network *network)
+{
+  return network->positions > 0 ? network->positions : network->shape.sequence_length;
+}
+
+gint64
 network_parameter_count(const Network *network)
 {
   gint64 count = 0;

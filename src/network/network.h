@@ -168,6 +168,7 @@ struct _Network {
   GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
+  gint64 positions; /* of a sample, where the config and not the plan says how many; else 0 */
   gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */
   int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's
                                   note says why) */
@@ -182,6 +183,8 @@ void network_free(Network *network);
 void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
+/* Positions of a sample: what FLOPs are counted by. */
+gint64 network_positions(const Network *network);
 gint64 network_parameter_count(const Network *network);
 gint64 network_trainable_count(const Network *network);
 /* Tensors, not elements. */

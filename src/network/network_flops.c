@@ -44,6 +44,6 @@ double
 network_model_flops_per_token(const Network *network)
 {
   double parameters = (double) (network_parameter_count(network) - network->embedding_parameters);
-  double square = (double) network->attention_width * (double) network->shape.sequence_length;
+  double square = (double) network->attention_width * (double) network_positions(network);
   return 6 * parameters + 12.0 * network->blocks->len * square;
 }

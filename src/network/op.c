@@ -134,13 +134,17 @@ backward_sum(OpCase *c)
   recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
+/* size: which dimension plus one, 0: the last. */
 static void
 backward_cat(OpCase *c)
 {
-  gint64 offset = 0;
+  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] - 1 : c->out[0].dims - 1;
+  gint64 offset = 0, row = 1;
+  for (int i = dim + 1; i < c->out[0].dims; i++)
+    row *= c->out[0].shape[i];
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    offset += c->in[i].shape[c->in[i].dims - 1];
+    offset += c->in[i].shape[dim] * row;
   }
 }
 
@@ -356,6 +360,9 @@ static const OpInfo ops[OP_COUNT] = {
                          .saves_late = TRUE, .shape = shape_zero3_linear,
                          .forward = forward_zero3_linear, .backward = backward_zero3_linear,
                          .kind = KIND_MM},
+    [OP_CONVOLUTION] = {"convolution", SAVES(ALWAYS(I0), ALWAYS(I1)), .shape = shape_result,
+                        .forward = forward_convolution, .backward = backward_convolution,
+                        .kind = KIND_OTHER},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),

@@ -53,6 +53,7 @@
   X(ADDMM)                                                                                         \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
+  X(CONVOLUTION)                                                                                   \
   /* norms, look-ups, losses */                                                                    \
   X(RMS_NORM)                                                                                      \
   X(LAYER_NORM)                                                                                    \
@@ -124,8 +125,8 @@ typedef enum {
   STEP_RESHAPE, /* gradient := view of an incoming gradient in the input's shape; where memory order
                    forbids one, of a copy of `bytes` */
   STEP_CONTIGUOUS,        /* the same where anything but row-major order forbids it */
-  STEP_CONTIGUOUS_INSIDE, /* temporary := copy of an incoming gradient, unless that is row-major as
-                             attention kernels see it; else nothing */
+  STEP_CONTIGUOUS_TEMP, /* temporary := copy of an incoming gradient, unless that is row-major, or
+                           (ORDER_HEADS_INSIDE) so as attention kernels see it; else nothing */
   STEP_REPLACE,           /* gradient := source; the old one lets go (validate_outputs, rule L3) */
   STEP_LAUNCH,            /* kernel `index` */
   STEP_WORKSPACE,         /* the thread's Workspace `index`, made at its first use */

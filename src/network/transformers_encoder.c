@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "network/causal_lm.h"
+#include "network/strides.h"
 
 /* ---- config.json ---- */
 
@@ -69,6 +70,18 @@ encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 w
     network_spec_fail(spec, names,
                       "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, heads,
                       width);
+}
+
+void
+encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels)
+{
+  causal_lm_check_matrix(spec, "image_size", image, image);
+  causal_lm_check_matrix(spec, "patch_size", patch, patch);
+  causal_lm_check_matrix(spec, "num_channels", channels, 1);
+  if (patch > image)
+    network_spec_fail(spec, "patch_size",
+                      "%" G_GINT64_FORMAT " is more than the image_size %" G_GINT64_FORMAT, patch,
+                      image);
 }
 
 void
@@ -180,6 +193,43 @@ Val
 encoder_merge(Builder *b, Val x)
 {
   return contiguous(b, merge_heads(b, x));
+}
+
+Val
+encoder_as_weights(Builder *b, Val x)
+{
+  ValueInfo info = value_like_dtype(builder_info(b, x), builder_shape(b)->precision.weights);
+  return shaped(b, OP_TO_IF_NEEDED, x, info);
+}
+
+Val
+encoder_expand_rows(Builder *b, Val x, gint64 batch)
+{
+  ValueInfo one = builder_info(b, x), all = one;
+  all.shape[0] = batch;
+  value_expand(&one, &all);
+  return shaped(b, OP_EXPAND, x, all);
+}
+
+Val
+encoder_cat_rows(Builder *b, Val x, Val y)
+{
+  enum { ROWS = 1 };
+  OpAttributes at = {.result = builder_info(b, y), .size = {ROWS + 1}};
+  at.result.shape[ROWS] += builder_info(b, x).shape[ROWS];
+  value_set_contiguous(&at.result);
+  return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
+}
+
+Val
+encoder_select_row(Builder *b, Val x, gint64 row)
+{
+  ValueInfo info = builder_info(b, x);
+  OpAttributes at = {.result = info, .size = {row * info.stride[1]}};
+  at.result.dims = 2;
+  at.result.shape[1] = info.shape[2];
+  at.result.stride[1] = info.stride[2];
+  return builder_op(b, OP_SLICE, &at, 1, &x);
 }
 
 Val

@@ -24,6 +24,9 @@ void encoder_refuse_unless(NetworkSpec *spec, const char *name, gboolean value, 
 gint64 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most);
 /* Heads divide the width: else refused because of the field under these names. */
 void encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 width);
+/* Patches of an image: they are whole and tensors can hold them. */
+void encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels);
+/* At most BUILDER_MOST_BLOCKS. */
 void encoder_check_layers(NetworkSpec *spec, const char *names, gint64 layers);
 /* The class of "architectures", or NULL when the config does not say. */
 const char *encoder_architecture(NetworkSpec *spec);
@@ -57,6 +60,14 @@ typedef struct {
 Val encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights);
 /* attn_output.reshape(*input_shape, -1).contiguous() */
 Val encoder_merge(Builder *b, Val x);
+/* x.to(dtype of the weights), x itself when it has it. */
+Val encoder_as_weights(Builder *b, Val x);
+/* [1, rows, width] seen `batch` times. */
+Val encoder_expand_rows(Builder *b, Val x, gint64 batch);
+/* torch.cat([x, y], dim=1) of [batch, rows, width]. */
+Val encoder_cat_rows(Builder *b, Val x, Val y);
+/* x[:, row] of [batch, rows, width]. */
+Val encoder_select_row(Builder *b, Val x, gint64 row);
 /* CrossEntropyLoss()(logits.view(-1, classes), labels.view(-1)): logits are borrowed. */
 Val encoder_loss(Builder *b, Val logits, Val labels, gint64 classes);
 /* shift_tokens_right(labels): a new tensor of indices, as an expression's own. */
