@@ -47,6 +47,8 @@ FAMILIES = \
   src/network/family_olmoe.c \
   src/network/family_qwen2_moe.c \
   src/network/family_qwen3_moe.c \
+  src/network/family_bert.c \
+  src/network/family_vit.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -208,19 +210,18 @@ libhighwater_a_SOURCES += \
   src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
+  src/network/op_convolution.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
   src/network/op_moe.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/strides.c src/network/strides.h \
-  src/network/transformers_activation.c src/network/transformers_activation.h \
-  src/network/transformers_lm.c src/network/transformers_lm.h \
-  src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
   src/network/transformers_activation.c src/network/transformers_activation.h \
   src/network/transformers_decoder.c src/network/transformers_decoder.h \
   src/network/transformers_decoder_block.c \
+  src/network/transformers_encoder.c src/network/transformers_encoder.h \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/transformers_norm.c src/network/transformers_norm.h \

@@ -144,7 +144,7 @@ add_step_text(GString *text, const Function *f, const OpStep *step)
     add_view(text, step, "=contiguous");
     add_bytes(text, step);
     break;
-  case STEP_CONTIGUOUS_INSIDE:
+  case STEP_CONTIGUOUS_TEMP:
     g_string_append_c(text, '?');
     add_buffer(text, step->buffer);
     add_bytes(text, step);

@@ -30,7 +30,7 @@ reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   gint32 node = wants ? autograd_region_node(t, number, n, args) /* older than all of the call's */
                       : -1;
   t->x->no_grad = TRUE;
-  TensorRef result = tape_call_hooked(t, block, place, n, args);
+  TensorRef result = tape_call_hooked(t, block, place, n, args).ref[0];
   t->x->no_grad = FALSE;
   result.node = node;
   result.output = 0;
@@ -54,7 +54,8 @@ run_again(Tape *t, const CheckpointFrame *frame, gint32 *inputs)
     args[i].output = 0;
   }
   program_builder_push(t->builder, RANGE_HOOK, "recompute", 0);
-  TensorRef result = tape_call_hooked(t, frame->block, frame->place, frame->arguments, args);
+  TensorRef result =
+      tape_call_hooked(t, frame->block, frame->place, frame->arguments, args).ref[0];
   program_builder_pop(t->builder);
   return result;
 }

@@ -64,7 +64,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->construct = n->main = n->after_backward = -1;
   for (int i = 0; i < LOSS_STEPS; i++)
     n->loss_step[i] = -1;
-  n->tied_module = n->tied_weight = -1;
+  n->ties = builder_array(sizeof(Tie), NULL);
   b->outer = builder_array(sizeof(Writing), NULL);
   b->written = builder_array(sizeof(WrittenBlock), NULL);
   b->open_modules = builder_array(sizeof(int), NULL);
@@ -283,6 +283,13 @@ builder_train_like(Builder *b, int parameter, int other)
 }
 
 void
+builder_tie(Builder *b, int parameter)
+{
+  Tie tie = {g_array_index(b->open_modules, int, b->open_modules->len - 1), parameter};
+  g_array_append_val(b->network->ties, tie);
+}
+
+void
 builder_buffer(Builder *b, const char *name, gint64 bytes)
 {
   int module = g_array_index(b->open_modules, int, b->open_modules->len - 1);
@@ -290,11 +297,21 @@ builder_buffer(Builder *b, const char *name, gint64 bytes)
   g_array_append_val(b->network->buffers, buffer);
 }
 
+/* How many blocks the open module has already. */
+static int
+blocks_in_list(const Builder *b)
+{
+  int open = g_array_index(b->open_modules, int, b->open_modules->len - 1), count = 0;
+  for (guint i = 0; i < b->network->blocks->len; i++)
+    count += network_module(b->network, network_block(b->network, (int) i)->module)->parent == open;
+  return count;
+}
+
 void
 builder_block_begin(Builder *b, const char *type)
 {
   int index = (int) b->network->blocks->len;
-  g_autofree char *name = g_strdup_printf("%d", index);
+  g_autofree char *name = g_strdup_printf("%d", blocks_in_list(b));
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
   Block block = {.module = module,

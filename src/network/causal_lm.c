@@ -44,12 +44,11 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
   if (!lm->tied)
     lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, embedding_width(lm));
   else
-    network->tied_weight = lm->embedding_weight;
+    builder_tie(b, lm->embedding_weight);
   if (lm->head_bias)
     lm->head.bias = builder_parameter(b, "bias", 1, lm->vocabulary);
   if (network->split)
     builder_train_like(b, lm->head.weight, lm->embedding_weight);
-  network->tied_module = lm->tied ? lm->head_module : -1;
   builder_module_end(b);
 }
 

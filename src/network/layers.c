@@ -146,6 +146,13 @@ create(Builder *b, const char *what, ValueInfo info)
   return builder_op(b, OP_CREATE, &at, 0, NULL);
 }
 
+Val
+buffer_value(Builder *b, ValueInfo info)
+{
+  OpAttributes at = {.result = info};
+  return builder_op(b, OP_BUFFER, &at, 0, NULL);
+}
+
 /* ---- module calls ---- */
 
 Val
@@ -278,6 +285,38 @@ embedding(Builder *b, int weight, Val indices)
   indices = call_module(b, parameter_module(b, weight), indices);
   return builder_leave(
       b, builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices}));
+}
+
+Convolution
+define_convolution(Builder *b, const char *name, gint64 out, gint64 in, int directions,
+                   const Convolution *sizes)
+{
+  Convolution c = *sizes;
+  builder_module(b, name, directions == 1 ? "Conv1d" : "Conv2d");
+  if (directions == 1)
+    c.weight = builder_parameter(b, "weight", 3, out, in, c.kernel);
+  else
+    c.weight = builder_parameter(b, "weight", 4, out, in, c.kernel, c.kernel);
+  if (c.bias >= 0)
+    c.bias = builder_parameter(b, "bias", 1, out);
+  builder_module_end(b);
+  return c;
+}
+
+Val
+convolution(Builder *b, Val x, const Convolution *c)
+{
+  x = call_module(b, parameter_module(b, c->weight), x);
+  Val bias = c->bias >= 0 ? autocast(b, builder_weight(b, c->bias)) : NO_VAL;
+  Val weight = autocast(b, builder_weight(b, c->weight));
+  x = autocast(b, x);
+  OpAttributes at = {.result = builder_info(b, x)};
+  at.result.shape[1] = builder_info(b, weight).shape[0];
+  for (int i = 2; i < at.result.dims; i++)
+    at.result.shape[i] = (at.result.shape[i] + 2 * c->padding - c->kernel) / c->stride + 1;
+  value_set_contiguous(&at.result);
+  Val operands[3] = {x, weight, bias};
+  return builder_leave(b, builder_op(b, OP_CONVOLUTION, &at, c->bias >= 0 ? 3 : 2, operands));
 }
 
 Linear

@@ -38,6 +38,9 @@ Val unary(Builder *b, OpId op, Val x);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */
 Val create(Builder *b, const char *what, ValueInfo info);
 
+/* The same of a registered buffer, or a part of it. */
+Val buffer_value(Builder *b, ValueInfo info);
+
 /* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it.
  */
 Val call_module(Builder *b, int module, Val x);
@@ -66,6 +69,16 @@ Val linear(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
 Val embedding(Builder *b, int weight, Val indices);
+/* nn.Conv1d or Conv2d: weight [out, in, kernel...], bias -1: none. */
+typedef struct {
+  int weight, bias;
+  gint64 kernel, stride, padding; /* the same in every direction */
+} Convolution;
+/* Defines it with `directions` of them. */
+Convolution define_convolution(Builder *b, const char *name, gint64 out, gint64 in, int directions,
+                               const Convolution *sizes);
+/* x [batch, in, positions...]. */
+Val convolution(Builder *b, Val x, const Convolution *c);
 /* gain: its parameter; the bias is the next one. */
 Val layer_norm(Builder *b, Val x, int gain);
 /* RMSNorm as a module call, in the implementation's way. */
@@ -101,6 +114,15 @@ typedef struct {
   Val mask; /* explicit mask, or NO_VAL */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
+/* The same between any two sequences, [batch, heads, length, head_dim] each: queries see all keys,
+ * or those before them.  bias is added to the scores (borrowed); NO_VAL: none. */
+typedef struct {
+  AttentionCode code;
+  gint64 heads;
+  gboolean causal, dropout;
+  Val bias;
+} AttentionBetween;
+Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call);
 /* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
  * batch and heads apart are copied.  what: name of the product, or NULL. */
 Val batched_matmul(Builder *b, Val x, Val y, const char *what);

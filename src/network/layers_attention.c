@@ -1,5 +1,7 @@
 /* layers_attention.c - scaled_dot_product_attention: which kernel runs, and the composed (math,
  * eager) forms. */
+#include <string.h>
+
 #include "base/units.h"
 #include "network/layers.h"
 #include "network/op_recipe.h"
@@ -34,15 +36,25 @@ attention_choice(const AttentionCall *call, const ValueInfo *q, int compute_capa
   return efficient_accepts(call, q) ? ATTENTION_EFFICIENT : ATTENTION_MATH;
 }
 
+/* What a call is about besides: positions see those before them, or all, and scores get a bias. */
+typedef struct {
+  AttentionCall call;
+  gboolean causal, between;
+  Val bias;
+} Attention;
+
 static OpAttributes
-attention_attributes(Builder *b, Val q, const AttentionCall *call, FusedAttention kernel)
+attention_attributes(Builder *b, Val q, Val k, const Attention *attention, FusedAttention kernel)
 {
+  const AttentionCall *call = &attention->call;
   ValueInfo info = builder_info(b, q);
   return (OpAttributes){
       .batch = info.shape[0],
       .heads = call->heads,
       .kv_heads = call->kv_heads,
       .length = info.shape[2],
+      .keys = builder_info(b, k).shape[2],
+      .whole = !attention->causal,
       .head_dim = info.shape[3],
       .variant = (guint16) kernel,
       .flag = call->dropout,
@@ -64,12 +76,12 @@ pad_heads(Builder *b, Val x, gint64 head_dim)
 /* Flash attention wants head dims that are multiples of 8: operands are padded, the output is a
  * slice. */
 static Val
-flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+flash(Builder *b, Val q, Val k, Val v, const Attention *attention)
 {
   const NetworkShape *shape = builder_shape(b);
   FusedAttention kernel =
-      fused_attention_of(call->code, shape->torch, shape->device.compute_capability);
-  OpAttributes at = attention_attributes(b, q, call, kernel);
+      fused_attention_of(attention->call.code, shape->torch, shape->device.compute_capability);
+  OpAttributes at = attention_attributes(b, q, k, attention, kernel);
   gint64 head_dim = at.head_dim;
   if (head_dim % 8 == 0)
     return builder_op(b, OP_FLASH_ATTENTION, &at, 3, (Val[]){q, k, v});
@@ -110,13 +122,19 @@ mask_bias(Builder *b, Val q)
   return padded;
 }
 
-static Val
-efficient(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+static gboolean
+is_there(Val v)
 {
-  OpAttributes at = attention_attributes(b, q, call, FUSED_EFFICIENT);
-  gboolean masked = call->mask.slot != NO_VAL.slot;
-  Val operands[] = {q, k, v, masked ? mask_bias(b, q) : NO_VAL};
-  return builder_op(b, OP_EFFICIENT_ATTENTION, &at, masked ? 4 : 3, operands);
+  return v.slot != NO_VAL.slot;
+}
+
+static Val
+efficient(Builder *b, Val q, Val k, Val v, const Attention *attention)
+{
+  OpAttributes at = attention_attributes(b, q, k, attention, FUSED_EFFICIENT);
+  Val bias = is_there(attention->call.mask) ? mask_bias(b, q) : attention->bias;
+  Val operands[] = {q, k, v, bias};
+  return builder_op(b, OP_EFFICIENT_ATTENTION, &at, is_there(bias) ? 4 : 3, operands);
 }
 
 /* ---- math: _scaled_dot_product_attention_math (aten/src/ATen/native/transformers/attention.cpp)
@@ -178,8 +196,11 @@ math_weights(Builder *b, Val query, Val key)
 /* The composed attention, in fp32.  Its results are the output and the probabilities in the
  * operands' dtype, which the caller drops; C++ evaluates the second first. */
 static Val
-math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+math(Builder *b, Val q, Val k, Val v, const Attention *attention)
 {
+  const AttentionCall *call = &attention->call;
+  if (attention->between && (is_there(attention->bias) || call->dropout))
+    builder_fail(b, "composed attention with a bias or dropout is not known");
   ValueInfo info = builder_info(b, q);
   DType dtype = (DType) info.dtype;
   gboolean narrow = dtype != DTYPE_FP32, grouped = call->kv_heads != call->heads;
@@ -188,7 +209,8 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   k = let(b, "key_acc", to(b, (Val){k.slot, FALSE}, DTYPE_FP32));
   v = let(b, "value_acc", to(b, (Val){v.slot, FALSE}, DTYPE_FP32));
   Val query = let(b, "query", unary(b, OP_MUL_SCALAR, q));
-  let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
+  if (attention->causal)
+    let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
   Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);
   Val value = let(b, "value_expanded", grouped ? interleave_heads(b, v, call->heads) : v);
   Val attn = math_weights(b, query, key);
@@ -199,7 +221,8 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   static const char *const order[] = {"attn",      "key_expanded", "value_expanded", "query",
                                       "attn_mask", "value_acc",    "key_acc",        "query_acc"};
   for (guint i = 0; i < G_N_ELEMENTS(order); i++)
-    unlet(b, order[i]);
+    if (attention->causal || strcmp(order[i], "attn_mask") != 0)
+      unlet(b, order[i]);
   builder_discard(b, weights);
   return builder_leave(b, out);
 }
@@ -214,19 +237,40 @@ autocast_operand(Builder *b, Val x)
   return precision->autocast ? to(b, x, precision->matmul) : x;
 }
 
-Val
-attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+static Val
+run(Builder *b, Val q, Val k, Val v, const Attention *how)
 {
   v = autocast_operand(b, v);
   k = autocast_operand(b, k);
   q = autocast_operand(b, q);
   ValueInfo info = builder_info(b, q);
-  switch (attention_choice(call, &info, builder_shape(b)->device.compute_capability)) {
+  AttentionCall call = how->call;
+  if (is_there(how->bias))
+    call.mask = how->bias;
+  switch (attention_choice(&call, &info, builder_shape(b)->device.compute_capability)) {
   case ATTENTION_FLASH:
-    return flash(b, q, k, v, call);
+    return flash(b, q, k, v, how);
   case ATTENTION_EFFICIENT:
-    return efficient(b, q, k, v, call);
+    return efficient(b, q, k, v, how);
   default:
-    return math(b, q, k, v, call);
+    return math(b, q, k, v, how);
   }
+}
+
+Val
+attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+{
+  return run(b, q, k, v, &(Attention){*call, TRUE, FALSE, NO_VAL});
+}
+
+Val
+attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call)
+{
+  const Attention how = {
+      .call = {call->code, call->heads, call->heads, call->dropout, NO_VAL},
+      .causal = call->causal,
+      .between = TRUE,
+      .bias = call->bias,
+  };
+  return run(b, q, k, v, &how);
 }

@@ -45,6 +45,6 @@ network_model_flops_per_token(const Network *network)
 {
   gint64 unused = network->embedding_parameters + network->idle_parameters;
   double parameters = (double) (network_parameter_count(network) - unused);
-  double square = (double) network->attention_width * (double) network->shape.sequence_length;
+  double square = (double) network->attention_width * (double) network_positions(network);
   return 6 * parameters + 12.0 * network->blocks->len * square;
 }

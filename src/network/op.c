@@ -134,13 +134,17 @@ backward_sum(OpCase *c)
   recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
+/* size: which dimension plus one, 0: the last. */
 static void
 backward_cat(OpCase *c)
 {
-  gint64 offset = 0;
+  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] - 1 : c->out[0].dims - 1;
+  gint64 offset = 0, row = 1;
+  for (int i = dim + 1; i < c->out[0].dims; i++)
+    row *= c->out[0].shape[i];
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    offset += c->in[i].shape[c->in[i].dims - 1];
+    offset += c->in[i].shape[dim] * row;
   }
 }
 
@@ -301,6 +305,13 @@ forward_in_place(OpCase *c)
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
+/* Part of a tensor that lives with the model. */
+static void
+forward_nothing(OpCase *c)
+{
+  (void) c;
+}
+
 /* ---- the table ---- */
 
 #define I0 IN(0)
@@ -409,6 +420,9 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_GROUPED_MM] = {"grouped_mm", SAVES(FOR_GRAD_OF(0, I1), ALWAYS(I2), FOR_GRAD_OF(1, I0)),
                        .shape = shape_grouped_mm, .forward = forward_grouped_mm,
                        .backward = backward_grouped_mm},
+    [OP_CONVOLUTION] = {"convolution", SAVES(ALWAYS(I0), ALWAYS(I1)), .shape = shape_result,
+                        .forward = forward_convolution, .backward = backward_convolution,
+                        .kind = KIND_OTHER},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
@@ -457,6 +471,7 @@ static const OpInfo ops[OP_COUNT] = {
                                 .backward = backward_efficient_attention, .kind = KIND_ATTENTION},
 
     /* no gradient */
+    [OP_BUFFER] = {"buffer", .shape = shape_result, .forward = forward_nothing},
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_outputs},
     [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
     [OP_HISTC] = {"histc", .shape = shape_result, .forward = forward_outputs},

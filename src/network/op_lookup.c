@@ -14,11 +14,23 @@ shape_embedding(OpCase *c)
   value_set_contiguous(&c->out[0]);
 }
 
+/* indices.reshape(-1), indices.contiguous(): a copy of a broadcast row; 0: there is none. */
+static int
+contiguous_indices(OpCase *c)
+{
+  if (value_is_contiguous(&c->in[1]))
+    return 0;
+  return recipe_temp(c, value_bytes(&c->in[1]), "contiguous indices");
+}
+
 void
 forward_embedding(OpCase *c)
 {
+  int indices = contiguous_indices(c);
   recipe_out(c, 0, "embedding");
   recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "i1 >o0");
+  if (indices != 0)
+    recipe_release(c, indices);
 }
 
 /* A buffer that only one kernel needs. */
@@ -101,10 +113,13 @@ void
 backward_embedding(OpCase *c)
 {
   enum { DENSE_LIMIT = 3072 };
+  int indices = contiguous_indices(c);
   if (value_elements(&c->in[1]) <= DENSE_LIMIT)
     dense_gradient(c);
   else
     sorted_gradient(c);
+  if (indices != 0)
+    recipe_release(c, indices);
 }
 
 /* torch.cumsum: flags are cast first; one row is scanned by cub, several by a kernel without

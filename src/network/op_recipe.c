@@ -101,12 +101,26 @@ recipe_temp(OpCase *c, gint64 bytes, const char *what)
   return new_temp(c, STEP_ALLOC, value_vector(bytes, DTYPE_UINT8), what);
 }
 
+static int
+contiguous_temp(OpCase *c, GradOrder order, const char *what)
+{
+  int buffer = new_temp(c, STEP_CONTIGUOUS_TEMP, c->out[0], what);
+  OpStep *step = &g_array_index(c->steps, OpStep, c->steps->len - 1);
+  step->source = BUFFER_INCOMING;
+  step->order = (guint8) order;
+  return buffer;
+}
+
 int
 recipe_contiguous_inside(OpCase *c, const char *what)
 {
-  int buffer = new_temp(c, STEP_CONTIGUOUS_INSIDE, c->out[0], what);
-  g_array_index(c->steps, OpStep, c->steps->len - 1).source = BUFFER_INCOMING;
-  return buffer;
+  return contiguous_temp(c, ORDER_HEADS_INSIDE, what);
+}
+
+int
+recipe_contiguous_incoming(OpCase *c, const char *what)
+{
+  return contiguous_temp(c, ORDER_DENSE, what);
 }
 
 void

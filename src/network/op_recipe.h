@@ -27,6 +27,8 @@ void recipe_release(OpCase *c, int buffer);
 /* A temporary copy of incoming gradient 0, [batch, heads, length, head_dim], where attention
  * kernels would not find it contiguous; returns the buffer, empty when they do. */
 int recipe_contiguous_inside(OpCase *c, const char *what);
+/* The same where it is not row-major. */
+int recipe_contiguous_incoming(OpCase *c, const char *what);
 /* New tensor for output i. */
 void recipe_out(OpCase *c, int i, const char *what);
 /* Output i is a view of input 0, from this element on. */
@@ -94,6 +96,8 @@ void forward_addmm(OpCase *c);
 void backward_addmm(OpCase *c);
 void forward_bmm(OpCase *c);
 void backward_bmm(OpCase *c);
+void forward_convolution(OpCase *c);
+void backward_convolution(OpCase *c);
 void shape_zero3_linear(OpCase *c);
 void forward_zero3_linear(OpCase *c);
 void backward_zero3_linear(OpCase *c);

@@ -47,10 +47,13 @@ print_modules(const NetworkSummary *s, GString *out)
                    NULL);
   }
   text_table_print(table, 0, out);
-  if (s->network->tied_module >= 0)
-    g_string_append_printf(out, "%s has the weight of %s.\n",
-                           network_module(s->network, s->network->tied_module)->path,
-                           network_parameter(s->network, s->network->tied_weight)->name);
+  for (guint i = 0; i < s->network->ties->len; i++) {
+    const Tie *tie = network_tie(s->network, (int) i);
+    if (tie->module >= 0)
+      g_string_append_printf(out, "%s has the weight of %s.\n",
+                             network_module(s->network, tie->module)->path,
+                             network_parameter(s->network, tie->parameter)->name);
+  }
 }
 
 static void

@@ -139,6 +139,50 @@ make_units(StrategyContext *x)
   strategy_add_module(x, root, 0, (int) n->modules->len - 1, owner);
 }
 
+/* By parameter: its place among those that modules have, children before their parent
+ * (_get_managed_modules, _fsdp_init.py). */
+typedef struct {
+  int *place;
+  int next;
+} Places;
+
+static int
+find_places(const Network *n, int module, Places *places)
+{
+  int next = module + 1;
+  while (next < (int) n->modules->len && network_module(n, next)->parent == module)
+    next = find_places(n, next, places);
+  for (int i = 0; i < network_module_parameters(n, module); i++) {
+    int *place = &places->place[network_module_parameter(n, module, i)];
+    if (*place < 0)
+      *place = places->next++;
+  }
+  return next;
+}
+
+static int
+compare_places(gconstpointer a, gconstpointer b, gpointer places)
+{
+  const int *place = places;
+  return place[*(const int *) a] - place[*(const int *) b];
+}
+
+/* A group has its parameters in that order. */
+static void
+order_parameters(StrategyContext *x)
+{
+  guint n = x->network->parameters->len;
+  Places places = {g_new(int, MAX(n, 1)), 0};
+  for (guint i = 0; i < n; i++)
+    places.place[i] = -1;
+  find_places(x->network, 0, &places);
+  for (guint i = 0; i < x->units->len; i++) {
+    const Unit *unit = g_ptr_array_index(x->units, i);
+    g_array_sort_with_data(unit->parameters, compare_places, places.place);
+  }
+  g_free(places.place);
+}
+
 static void
 fill_group(StrategyContext *x, Fsdp2 *f, int index)
 {
@@ -236,6 +280,7 @@ setup(StrategyContext *x)
   f->shards = g_new0(Shard, x->network->parameters->len);
   f->group_of_module = g_new(int, x->network->modules->len);
   memset(f->group_of_module, -1, sizeof(int) * x->network->modules->len);
+  order_parameters(x);
   for (int i = 0; i < f->count; i++)
     fill_group(x, f, i);
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
