@@ -3,7 +3,7 @@
 noinst_LIBRARIES += libhighwater.a
 bin_PROGRAMS += highwater
 highwater_SOURCES = src/cli/main.c
-PROGRAM_LIBS = $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) -lm
+PROGRAM_LIBS = $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) $(YAML_LIBS) $(TOML_LIBS) -lstdc++ -lm
 highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 
 # ---- Registries: a file named in one of these lists is compiled and registered.
@@ -408,6 +408,18 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/allocation_trace_snapshot.c src/import/allocation_trace_snapshot.h \
   src/import/byte_source.c src/import/byte_source.h \
+  src/import/config_accelerate.c \
+  src/import/config_arguments.c \
+  src/import/config_batch.c src/import/config_batch.h \
+  src/import/config_deepspeed.c src/import/config_deepspeed.h \
+  src/import/config_file.c src/import/config_file.h \
+  src/import/config_fsdp.c src/import/config_fsdp.h \
+  src/import/config_reader.c src/import/config_reader.h \
+  src/import/config_toml.c \
+  src/import/config_toml_events.cpp src/import/config_toml_events.h \
+  src/import/config_torchtitan.c \
+  src/import/config_tree.c src/import/config_tree.h \
+  src/import/config_yaml.c \
   src/import/json_pull.c src/import/json_pull.h \
   src/import/kineto_document.c \
   src/import/kineto_event.c \
@@ -436,6 +448,7 @@ libhighwater_a_SOURCES += \
   src/import/snapshot_sizes.c src/import/snapshot_sizes.h \
   src/import/snapshot_start.c src/import/snapshot_start.h \
   src/import/snapshot_tables.c \
+  src/import/training_config.c src/import/training_config.h \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
@@ -556,6 +569,7 @@ libhighwater_a_SOURCES += \
   src/cli/explain_print.c src/cli/explain_print.h \
   src/cli/figure_kinds.c src/cli/figure_kinds.h \
   src/cli/interrupts.c src/cli/interrupts.h \
+  src/cli/plan_input.c src/cli/plan_input.h \
   src/cli/progress_line.c src/cli/progress_line.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \

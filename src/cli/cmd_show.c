@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "cli/plan_input.h"
 #include "cli/registry.h"
 #include "report/network_summary.h"
 #include "simulate/scenario.h"
@@ -50,7 +51,7 @@ read_inputs(const ShowOptions *o, const char *network, ScenarioInputs *inputs, G
     return FALSE;
   if (o->plan == NULL)
     default_plan(&inputs->network, &inputs->plan);
-  else if (!input_text_read("plan", o->plan, &inputs->plan, error))
+  else if (!plan_input_read(o->plan, &inputs->plan, error))
     return FALSE;
   return input_text_read("cluster", cluster, &inputs->cluster, error);
 }
