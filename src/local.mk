@@ -26,7 +26,8 @@ FAMILIES = \
   src/network/family_llama.c \
   src/network/family_gpt2.c \
   src/network/family_mpt.c \
-  src/network/family_blocks.c
+  src/network/family_blocks.c \
+  src/network/family_ops.c
 
 COMMANDS = \
   src/cli/cmd_run.c \
@@ -184,7 +185,12 @@ libhighwater_a_SOURCES += \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
   src/network/op_norm.c \
+  src/network/op_recorded.c \
   src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/ops_format.c src/network/ops_format.h \
+  src/network/ops_function.c \
+  src/network/ops_rows.c \
+  src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \
   src/network/transformers_lm.c src/network/transformers_lm.h
 

@@ -293,8 +293,14 @@ builder_buffer(Builder *b, const char *name, gint64 bytes)
 void
 builder_block_begin(Builder *b, const char *type)
 {
+  g_autofree char *name = g_strdup_printf("%u", b->network->blocks->len);
+  builder_block_begin_named(b, name, type);
+}
+
+void
+builder_block_begin_named(Builder *b, const char *name, const char *type)
+{
   int index = (int) b->network->blocks->len;
-  g_autofree char *name = g_strdup_printf("%d", index);
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
   Block block = {.module = module,

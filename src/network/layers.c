@@ -206,15 +206,16 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
   return shaped(b, op, y, x);
 }
 
-static Val
-linear_ops(Builder *b, Val x, int weight, int bias)
+Val
+linear_of(Builder *b, Val x, Val weight, Val bias)
 {
+  gboolean biased = bias.slot != NO_VAL.slot;
   if (builder_shape(b)->zero3_linear) {
-    Val operands[3] = {x, builder_weight(b, weight), bias >= 0 ? builder_weight(b, bias) : NO_VAL};
-    return builder_op(b, OP_ZERO3_LINEAR, NULL, bias >= 0 ? 3 : 2, operands);
+    Val operands[3] = {x, weight, bias};
+    return builder_op(b, OP_ZERO3_LINEAR, NULL, biased ? 3 : 2, operands);
   }
-  if (bias < 0) { /* t, view, mm, _unsafe_view */
-    Val w = autocast(b, builder_weight(b, weight));
+  if (!biased) { /* t, view, mm, _unsafe_view */
+    Val w = autocast(b, weight);
     x = autocast(b, x);
     ValueInfo shape = builder_info(b, x);
     w = transpose(b, w);
@@ -222,8 +223,8 @@ linear_ops(Builder *b, Val x, int weight, int bias)
     Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
   }
-  Val c = autocast(b, builder_weight(b, bias)); /* view, t, addmm, view */
-  Val w = autocast(b, builder_weight(b, weight));
+  Val c = autocast(b, bias); /* view, t, addmm, view */
+  Val w = autocast(b, weight);
   x = autocast(b, x);
   ValueInfo shape = builder_info(b, x);
   x = flatten_rows(b, x);
@@ -237,7 +238,8 @@ call_linear(Builder *b, Val x, Linear parameters)
 {
   x = call_module(
       b, parameters.module > 0 ? parameters.module : parameter_module(b, parameters.weight), x);
-  return builder_leave(b, linear_ops(b, x, parameters.weight, parameters.bias));
+  Val bias = parameters.bias >= 0 ? builder_weight(b, parameters.bias) : NO_VAL;
+  return builder_leave(b, linear_of(b, x, builder_weight(b, parameters.weight), bias));
 }
 
 Val

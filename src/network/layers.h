@@ -61,6 +61,8 @@ int define_norm(Builder *b, const char *name, const char *type, gint64 width, gb
 
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
+/* F.linear(x, weight, bias): what is inside of it; bias NO_VAL: none. */
+Val linear_of(Builder *b, Val x, Val weight, Val bias);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
 Val embedding(Builder *b, int weight, Val indices);
