@@ -834,6 +834,8 @@ class Recorder(TorchDispatchMode):
             if real is not None:
                 self.twins.put(r, real)
         self.paused -= 1
+        if self.now is self.main and any(p is not None for p in module._parameters.values()):
+            self.calls.append((path, len(self.functions)))
         out = [self.new_value(r, t.requires_grad) for t, r in zip(tensors, received)]
         self.now.statements.append({"enter": path, "in": operands, "out": out})
         changed = {id(t): r for t, r in zip(tensors, received)}
@@ -1141,16 +1143,18 @@ def describe_modules(model, blocks, r):
     return modules, tied
 
 
-def figures(model, r, tied):
-    """What FLOPs per token are counted by: tables that are only looked up do not multiply."""
-    shapes = {n: p for n, p in model.named_parameters()}
-    only = [n for n in r.looked_up if n in shapes and n not in r.multiplied]
-    tables = [shapes[n] for n in r.looked_up if n in shapes and shapes[n].dim() == 2]
-    largest = max(tables, key=lambda p: p.shape[0], default=None)
-    return {"vocabulary": int(largest.shape[0]) if largest is not None else 0,
-            "hidden": int(largest.shape[1]) if largest is not None else 0,
-            "attention_width": r.attention_width,
-            "embedding_parameters": sum(shapes[n].numel() for n in only)}
+def figures(model, r, blocks):
+    """What FLOPs per token are counted by (tables that are only looked up do not multiply), and the ends of the
+    model: FSDP plans can give the token embedding, and what comes after the last block, groups of their own."""
+    shapes = dict(model.named_parameters())
+    looked_up = [n for n in shapes if n in r.looked_up and shapes[n].dim() == 2]
+    largest = max(looked_up, key=lambda n: shapes[n].shape[0], default=None)
+    rows, width = shapes[largest].shape if largest is not None else (0, 0)
+    embedding = largest.rpartition(".")[0] if largest is not None else ""
+    return {"vocabulary": int(rows), "hidden": int(width), "attention_width": r.attention_width,
+            "embedding_parameters": sum(shapes[n].numel() for n in looked_up if n not in r.multiplied),
+            "embedding": [embedding] if embedding in [path for path, done in r.calls] else [],
+            "head": [path for path, done in r.calls if blocks and path and done == len(blocks)]}
 
 
 def finish_statements(f, known):
@@ -1190,7 +1194,7 @@ def network_of(model, r, blocks, dtype, name):
         "dtype": DTYPES[dtype],
         "batch": int(first.shape[0]),
         "sequence_length": int(first.shape[1]) if len(first.shape) > 1 else 1,
-        "figures": figures(model, r, tied),
+        "figures": figures(model, r, blocks),
         "loss_inside": r.loss_inside,
         "checkpoints_forward": any(c.__name__ == "GradientCheckpointingLayer" for m in model.modules()
                                    for c in type(m).__mro__),

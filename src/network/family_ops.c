@@ -11,6 +11,8 @@ typedef struct {
   Builder *b;
   GHashTable *modules;    /* path -> index */
   GHashTable *parameters; /* full name -> index */
+  int tied_module;        /* has the weight's other name, or -1 */
+  int tied_weight, split_weight;
 } Ops;
 
 /* A function while it is written. */
@@ -19,6 +21,7 @@ typedef struct {
   const OpsFunction *function;
   const char *base; /* path of its block, "" */
   Val *values;      /* by number */
+  int module;       /* the innermost one that was entered, or -1 */
   gboolean failed;
 } Playing;
 
@@ -77,13 +80,52 @@ close_until(const Ops *ops, GPtrArray *open, const char *path)
   }
 }
 
+/* The file's tie; NULL: none. */
+static const OpsTied *
+tie_of(const Ops *ops)
+{
+  const GArray *tied = ops->format->tied;
+  return tied->len > 0 ? &g_array_index(tied, OpsTied, 0) : NULL;
+}
+
+/* A module that is defined has the other name of a tied weight: where the plan's strategy makes two
+ * of those, a parameter of its own. */
 static void
-define_modules(const Ops *ops)
+define_tied(Ops *ops, int module, const char *path)
+{
+  Network *n = builder_network(ops->b);
+  const OpsTied *tied = tie_of(ops);
+  gpointer weight;
+  if (tied == NULL || !is_inside(tied->name, path) ||
+      strcmp(own_name(tied->name), tied->name + (*path == '\0' ? 0 : strlen(path) + 1)) != 0)
+    return;
+  if (!g_hash_table_lookup_extended(ops->parameters, tied->weight, NULL, &weight)) {
+    builder_fail(ops->b, "key 'tied': there is no parameter '%.120s' before '%.120s'", tied->weight,
+                 tied->name);
+    return;
+  }
+  ops->tied_module = module;
+  ops->tied_weight = GPOINTER_TO_INT(weight);
+  n->split = n->shape.splits_tied;
+  if (!n->split) {
+    n->tied_module = module;
+    n->tied_weight = ops->tied_weight;
+    return;
+  }
+  const Parameter *first = network_parameter(n, ops->tied_weight);
+  gint64 shape[4];
+  memcpy(shape, first->shape, sizeof(shape));
+  ops->split_weight = builder_parameter(ops->b, own_name(tied->name), first->dims, shape[0],
+                                        shape[1], shape[2], shape[3]);
+  builder_train_like(ops->b, ops->split_weight, ops->tied_weight);
+}
+
+static void
+define_modules(Ops *ops)
 {
   const OpsFormat *f = ops->format;
   g_autoptr(GPtrArray) open = g_ptr_array_new();
-  gint64 before = f->modules->len > 0 ? 0 : -1;
-  define_parameters(ops, &g_array_index(f->modules, OpsModule, before));
+  define_parameters(ops, &g_array_index(f->modules, OpsModule, 0));
   g_hash_table_insert(ops->modules, g_strdup(""), GINT_TO_POINTER(0));
   for (guint i = 1; i < f->modules->len; i++) {
     OpsModule *m = &g_array_index(f->modules, OpsModule, i);
@@ -99,40 +141,11 @@ define_modules(const Ops *ops)
     if (!g_hash_table_insert(ops->modules, g_strdup(m->path), GINT_TO_POINTER(index)))
       builder_fail(ops->b, "two modules are called '%s'", m->path);
     define_parameters(ops, m);
+    define_tied(ops, index, m->path);
   }
   close_until(ops, open, NULL);
-}
-
-/* The module that has the parameter of this full name; -1: there is none. */
-static int
-owner_of(const Ops *ops, const char *name)
-{
-  const char *dot = strrchr(name, '.');
-  g_autofree char *path = dot != NULL ? g_strndup(name, (gsize) (dot - name)) : g_strdup("");
-  gpointer index;
-  return g_hash_table_lookup_extended(ops->modules, path, NULL, &index) ? GPOINTER_TO_INT(index)
-                                                                        : -1;
-}
-
-static void
-define_tied(const Ops *ops)
-{
-  Network *n = builder_network(ops->b);
-  if (ops->format->tied->len == 0)
-    return;
-  const OpsTied *tied = &g_array_index(ops->format->tied, OpsTied, 0);
-  gpointer weight;
-  n->tied_module = owner_of(ops, tied->name);
-  if (n->tied_module < 0 ||
-      !g_hash_table_lookup_extended(ops->parameters, tied->weight, NULL, &weight)) {
-    builder_fail(ops->b, "key 'tied': '%s' is not a module's, or '%s' is no parameter", tied->name,
-                 tied->weight);
-    return;
-  }
-  n->tied_weight = GPOINTER_TO_INT(weight);
-  if (n->shape.splits_tied)
-    builder_fail(ops->b, "key 'tied': the plan's strategy makes two of a tied weight, which an "
-                         "exported network cannot follow");
+  if (tie_of(ops) != NULL && ops->tied_module < 0)
+    builder_fail(ops->b, "key 'tied': no module has the weight '%.120s'", tie_of(ops)->name);
 }
 
 /* ---- statements ---- */
@@ -163,8 +176,12 @@ operand(Playing *p, guint statement, const OpsOperand *o)
   if (o->parameter == NULL)
     return (Val){p->values[o->slot].slot, FALSE};
   g_autofree char *path = full_path(p, o->parameter);
-  if (g_hash_table_lookup_extended(p->ops->parameters, path, NULL, &index))
-    return builder_weight(p->ops->b, GPOINTER_TO_INT(index));
+  if (g_hash_table_lookup_extended(p->ops->parameters, path, NULL, &index)) {
+    int parameter = GPOINTER_TO_INT(index);
+    gboolean other = builder_network(p->ops->b)->split && p->module == p->ops->tied_module;
+    return builder_weight(
+        p->ops->b, other && parameter == p->ops->tied_weight ? p->ops->split_weight : parameter);
+  }
   fail(p, statement, "there is no parameter '%.120s'", path);
   return NO_VAL;
 }
@@ -250,6 +267,7 @@ play_enter(Playing *p, guint statement, const OpsStatement *s)
     return;
   builder_module_enter(b, module, s->ins, args);
   builder_in_module(b, module);
+  p->module = module;
   for (int i = 0; i < s->ins; i++)
     p->values[s->first_out + i] = args[i];
 }
@@ -285,7 +303,8 @@ play_exit(Playing *p, guint statement, const OpsStatement *s)
   if (p->failed)
     return;
   builder_module_exit(b, module, p->values[s->in[0].slot]);
-  builder_in_module(b, MAX(network_module(builder_network(b), module)->parent, 0));
+  p->module = MAX(network_module(builder_network(b), module)->parent, 0);
+  builder_in_module(b, p->module);
   if (module == 0)
     play_root_exit(p, s);
 }
@@ -332,7 +351,7 @@ static Val
 play_function(const Ops *ops, const OpsFunction *f, const char *base, const Val *args)
 {
   g_autofree Val *values = g_new0(Val, (gsize) f->slots);
-  Playing p = {ops, f, base, values, FALSE};
+  Playing p = {ops, f, base, values, -1, FALSE};
   for (guint i = 0; i < f->arguments->len; i++) {
     ValueInfo expected = planned(ops, &g_array_index(f->arguments, ValueInfo, i));
     ValueInfo given = builder_info(ops->b, args[i]);
@@ -403,6 +422,24 @@ write_main(const Ops *ops)
 }
 
 static void
+add_modules(const Ops *ops, const char *key, const GArray *paths, GArray *modules)
+{
+  for (guint i = 0; i < paths->len; i++) {
+    const char *path = g_array_index(paths, const char *, i);
+    gpointer found;
+    if (!g_hash_table_lookup_extended(ops->modules, path, NULL, &found)) {
+      builder_fail(ops->b, "key 'figures.%s': there is no module '%.120s'", key, path);
+      return;
+    }
+    int module = GPOINTER_TO_INT(found);
+    if (network_module(builder_network(ops->b), module)->block >= 0 || module == 0)
+      builder_fail(ops->b, "key 'figures.%s': module '%.120s' is the model or in a block", key,
+                   path);
+    g_array_append_val(modules, module);
+  }
+}
+
+static void
 figures(const Ops *ops)
 {
   const OpsFormat *f = ops->format;
@@ -411,6 +448,8 @@ figures(const Ops *ops)
   n->hidden = f->hidden;
   n->attention_width = f->attention_width;
   n->embedding_parameters = MIN(f->embedding_parameters, network_parameter_count(n));
+  add_modules(ops, "embedding", f->embedding, n->embedding_modules);
+  add_modules(ops, "head", f->head, n->head_modules);
   n->loss_inside = f->loss_inside;
   n->checkpoints_forward = f->checkpoints_forward;
 }
@@ -445,14 +484,13 @@ check_plan(JsonReader *reader, const OpsFormat *f, const NetworkShape *shape)
 static Network *
 build_from(const OpsFormat *format, const char *name, const NetworkShape *shape, GError **error)
 {
-  Ops ops = {.format = format, .b = builder_new(name, shape)};
+  Ops ops = {.format = format, .b = builder_new(name, shape), .tied_module = -1};
   ops.modules = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   ops.parameters = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   define_modules(&ops);
-  define_tied(&ops);
   write_constants(&ops);
-  write_main(&ops);
   figures(&ops);
+  write_main(&ops);
   g_hash_table_unref(ops.modules);
   g_hash_table_unref(ops.parameters);
   return builder_finish(ops.b, error);

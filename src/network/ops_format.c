@@ -31,6 +31,8 @@ ops_format_new(void)
   f->modules = g_array_new(FALSE, TRUE, sizeof(OpsModule));
   g_array_set_clear_func(f->modules, module_clear);
   f->tied = g_array_new(FALSE, TRUE, sizeof(OpsTied));
+  f->embedding = g_array_new(FALSE, TRUE, sizeof(const char *));
+  f->head = g_array_new(FALSE, TRUE, sizeof(const char *));
   f->inputs = g_array_new(FALSE, TRUE, sizeof(ValueInfo));
   f->constants = g_array_new(FALSE, TRUE, sizeof(ValueInfo));
   f->constant_names = g_array_new(FALSE, TRUE, sizeof(const char *));
@@ -46,6 +48,8 @@ ops_format_free(OpsFormat *format)
     return;
   g_array_unref(format->modules);
   g_array_unref(format->tied);
+  g_array_unref(format->embedding);
+  g_array_unref(format->head);
   g_array_unref(format->inputs);
   g_array_unref(format->constants);
   g_array_unref(format->constant_names);
@@ -251,6 +255,21 @@ read_main(JsonReader *reader, JsonDocument *document, OpsFormat *f)
 
 /* ---- the file ---- */
 
+/* Paths of modules. */
+static void
+read_paths(JsonReader *reader, const char *key, GArray *paths)
+{
+  const cJSON *list = json_reader_raw(reader, key), *item;
+  cJSON_ArrayForEach(item, list)
+  {
+    const char *path = cJSON_GetStringValue(item);
+    if (path != NULL)
+      g_array_append_val(paths, path);
+    else
+      json_reader_fail(reader, key, "an array of paths of modules is needed");
+  }
+}
+
 static void
 read_figures(JsonReader *reader, OpsFormat *f)
 {
@@ -260,6 +279,8 @@ read_figures(JsonReader *reader, OpsFormat *f)
   f->attention_width = json_reader_int(figures, "attention_width", 0, 0, (gint64) 1 << 40);
   f->embedding_parameters =
       json_reader_int(figures, "embedding_parameters", 0, 0, BUILDER_MOST_ELEMENTS);
+  read_paths(figures, "embedding", f->embedding);
+  read_paths(figures, "head", f->head);
   json_reader_finish(figures, NULL);
 }
 

@@ -70,6 +70,8 @@ typedef struct {
   gboolean autocast;
   gint64 batch, sequence_length;
   gint64 vocabulary, hidden, attention_width, embedding_parameters;
+  GArray *embedding, *head; /* const char *: paths of the token embedding, and of what comes after
+                               the last block */
   gboolean loss_inside, checkpoints_forward;
   GArray *modules;         /* OpsModule, parents before children */
   GArray *tied;            /* OpsTied */
