@@ -50,6 +50,8 @@ FAMILIES = \
   src/network/family_bert.c \
   src/network/family_vit.c \
   src/network/family_blocks.c
+  src/network/family_blocks.c \
+  src/network/family_ops.c
 
 COMMANDS = \
   src/cli/cmd_run.c \
@@ -216,6 +218,11 @@ libhighwater_a_SOURCES += \
   src/network/op_moe.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/op_recorded.c \
+  src/network/ops_format.c src/network/ops_format.h \
+  src/network/ops_function.c \
+  src/network/ops_rows.c \
+  src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \
   src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
   src/network/transformers_activation.c src/network/transformers_activation.h \
@@ -448,11 +455,11 @@ libhighwater_a_SOURCES += \
   src/import/snapshot_sizes.c src/import/snapshot_sizes.h \
   src/import/snapshot_start.c src/import/snapshot_start.h \
   src/import/snapshot_tables.c \
-  src/import/training_config.c src/import/training_config.h \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
-  src/import/trace_replay_internal.h
+  src/import/trace_replay_internal.h \
+  src/import/training_config.c src/import/training_config.h
 
 # simulate
 libhighwater_a_SOURCES += \

@@ -310,8 +310,14 @@ blocks_in_list(const Builder *b)
 void
 builder_block_begin(Builder *b, const char *type)
 {
-  int index = (int) b->network->blocks->len;
   g_autofree char *name = g_strdup_printf("%d", blocks_in_list(b));
+  builder_block_begin_named(b, name, type);
+}
+
+void
+builder_block_begin_named(Builder *b, const char *name, const char *type)
+{
+  int index = (int) b->network->blocks->len;
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
   Block block = {.module = module,

@@ -66,6 +66,8 @@ void builder_adapter(Builder *b, gboolean begins);
 /* Opens the next block as a module named by its number among the open module's blocks; until
  * builder_block_end it defines modules and parameters. */
 void builder_block_begin(Builder *b, const char *type);
+/* The same with a name of its own: of several lists. */
+void builder_block_begin_named(Builder *b, const char *name, const char *type);
 void builder_block_end(Builder *b);
 
 /* ---- functions ---- */

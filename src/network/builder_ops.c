@@ -9,6 +9,8 @@
 static void
 choose_saved(OpCase *c)
 {
+  if (c->info->save != NULL)
+    c->info->save(c);
   for (int i = 0; i < c->info->save_count; i++) {
     OpSave save = c->info->saves[i];
     gboolean exists =

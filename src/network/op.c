@@ -480,6 +480,9 @@ static const OpInfo ops[OP_COUNT] = {
     /* given by numbers */
     [OP_OPAQUE] = {"opaque", SAVES(ALWAYS(O1)), .shape = shape_opaque, .forward = forward_opaque,
                    .backward = backward_opaque},
+    [OP_RECORDED] = {"recorded", .save = save_recorded, .shape = shape_recorded,
+                     .forward = forward_recorded, .backward = backward_recorded},
+    [OP_RECORDED_CONSTANT] = {"recorded", .shape = shape_recorded, .forward = forward_recorded},
 };
 
 gboolean

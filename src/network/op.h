@@ -84,7 +84,9 @@
   X(HISTC)                                                                                         \
   X(SORT)                                                                                          \
   /* given by numbers */                                                                           \
-  X(OPAQUE)
+  X(OPAQUE)                                                                                        \
+  X(RECORDED)                                                                                      \
+  X(RECORDED_CONSTANT)
 
 typedef enum {
 #define X(id) OP_##id,
@@ -182,6 +184,34 @@ typedef struct {
   } operand[KERNEL_OPERANDS];
 } OpKernel;
 
+/* A step of a backward that was recorded (op_recorded.c). */
+typedef enum {
+  RECORDED_GRAD,    /* a new gradient for input `index` */
+  RECORDED_PASS,    /* gradient `index` is the incoming one, or a view of it */
+  RECORDED_TEMP,    /* temporary `index`, of `bytes` */
+  RECORDED_RELEASE, /* it goes */
+} RecordedAction;
+
+typedef struct {
+  guint8 action; /* RecordedAction */
+  guint8 index;
+  gint64 bytes;
+} RecordedStep;
+
+/* What was seen of an op that has no row of its own. */
+typedef struct {
+  int outs;
+  ValueInfo out[OP_OUTPUTS];
+  gint8 view_of[OP_OUTPUTS]; /* the input whose memory the output is in, -1: it is new */
+  gint64 offset[OP_OUTPUTS]; /* of such a view, in elements */
+  int saves;
+  guint8 saved[OP_SAVED]; /* BUFFER_IN + i or BUFFER_OUT + i */
+  gint64 kept;            /* bytes that the node keeps besides: one more output */
+  GArray *backward;       /* RecordedStep */
+  double flops;           /* of forward; backward has twice as many */
+  const char *what;       /* static text */
+} RecordedOp;
+
 /* Attributes of a call; each row uses some. */
 typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
@@ -192,7 +222,8 @@ typedef struct {
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
-  const char *what; /* name of the output, static text */
+  const char *what;           /* name of the output, static text */
+  const RecordedOp *recorded; /* of the two rows that play what was recorded.  Borrowed */
 } OpAttributes;
 
 typedef struct _OpInfo OpInfo;
@@ -244,6 +275,7 @@ struct _OpInfo {
   int save_count;
   guint8 for_backward;      /* bit i: output i is not made where autograd records nothing */
   gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
+  void (*save)(OpCase *c);  /* chooses what is saved in place of `saves`; NULL: those */
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */

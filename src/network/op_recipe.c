@@ -142,8 +142,14 @@ recipe_out(OpCase *c, int i, const char *what)
 void
 recipe_alias(OpCase *c, int i, gint64 offset)
 {
+  recipe_alias_of(c, i, 0, offset);
+}
+
+void
+recipe_alias_of(OpCase *c, int i, int input, gint64 offset)
+{
   OpStep *step = add_step(c, STEP_ALIAS, OUT(i));
-  step->source = IN(0);
+  step->source = (guint8) IN(input);
   step->bytes = offset;
 }
 

@@ -31,8 +31,9 @@ int recipe_contiguous_inside(OpCase *c, const char *what);
 int recipe_contiguous_incoming(OpCase *c, const char *what);
 /* New tensor for output i. */
 void recipe_out(OpCase *c, int i, const char *what);
-/* Output i is a view of input 0, from this element on. */
+/* Output i is a view of input 0 (of another one), from this element on. */
 void recipe_alias(OpCase *c, int i, gint64 offset);
+void recipe_alias_of(OpCase *c, int i, int input, gint64 offset);
 /* Does input i want a gradient? */
 gboolean recipe_wants(const OpCase *c, int i);
 /* New gradient for input i (nothing if it wants none): of the input's own shape, or of the output's
@@ -88,7 +89,7 @@ void backward_pass(OpCase *c); /* every input gets the incoming gradient */
 void backward_reshape(OpCase *c);
 
 /* Rows' own recipes, by file: op_matmul.c, op_attention.c, op_norm.c, op_lookup.c,
- * op_moe.c. */
+ * op_moe.c, op_recorded.c. */
 void shape_mm(OpCase *c);
 void forward_mm(OpCase *c);
 void backward_mm(OpCase *c);
@@ -133,5 +134,9 @@ void backward_divide_in_place(OpCase *c);
 void shape_grouped_mm(OpCase *c);
 void forward_grouped_mm(OpCase *c);
 void backward_grouped_mm(OpCase *c);
+void save_recorded(OpCase *c);
+void shape_recorded(OpCase *c);
+void forward_recorded(OpCase *c);
+void backward_recorded(OpCase *c);
 
 #endif

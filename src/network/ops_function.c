@@ -1,0 +1,425 @@
+/* ops_function.c - reads the functions of an exported network: statements whose operands were made
+ * before and are still there. */
+#include <string.h>
+
+#include "base/units.h"
+#include "network/ops_format.h"
+
+#define MOST_STATEMENTS 65536
+#define MOST_VALUES 30000
+#define MOST_BACKWARD 64
+
+/* What has become of each value so far. */
+typedef enum { VALUE_THERE, VALUE_DROPPED, VALUE_ARGUMENT } ValueState;
+
+typedef struct {
+  OpsFunction *function;
+  GArray *states; /* guint8 by number */
+} Reading;
+
+static void
+statement_clear(gpointer data)
+{
+  OpsStatement *s = data;
+  if (s->drops != NULL)
+    g_array_unref(s->drops);
+  if (s->recorded.backward != NULL)
+    g_array_unref(s->recorded.backward);
+}
+
+void
+ops_function_free(OpsFunction *function)
+{
+  if (function == NULL)
+    return;
+  g_free(function->path);
+  g_array_unref(function->arguments);
+  g_array_unref(function->statements);
+  g_free(function);
+}
+
+/* ---- operands ---- */
+
+static void
+new_values(Reading *r, ValueState state, int n)
+{
+  guint8 stored = (guint8) state;
+  for (int i = 0; i < n; i++)
+    g_array_append_val(r->states, stored);
+  r->function->slots = (gint32) r->states->len;
+}
+
+/* A value's number, checked: it was made before, and is still there. */
+static gint32
+check_value(const Reading *r, JsonReader *reader, const char *key, const cJSON *item)
+{
+  double number = item->valuedouble;
+  if (!cJSON_IsNumber(item) || number < 0 || number != (double) (gint64) number) {
+    json_reader_fail(reader, key, "values are numbers from 0 on");
+    return 0;
+  }
+  if (number >= r->states->len) {
+    json_reader_fail(reader, key, "value %.0f is not made yet: there are %u", number,
+                     r->states->len);
+    return 0;
+  }
+  if (g_array_index(r->states, guint8, (guint) number) == VALUE_DROPPED) {
+    json_reader_fail(reader, key, "value %.0f was dropped before", number);
+    return 0;
+  }
+  return (gint32) number;
+}
+
+static void
+read_operands(const Reading *r, JsonReader *reader, gboolean parameters, OpsStatement *s)
+{
+  const cJSON *array = json_reader_raw(reader, "in"), *item;
+  if (array == NULL || !cJSON_IsArray(array)) {
+    json_reader_fail(reader, "in", "an array of values is needed");
+    return;
+  }
+  cJSON_ArrayForEach(item, array)
+  {
+    if (s->ins >= OP_INPUTS) {
+      json_reader_fail(reader, "in", "there are more than %d operands", OP_INPUTS);
+      return;
+    }
+    OpsOperand *operand = &s->in[s->ins++];
+    if (parameters && cJSON_IsString(item))
+      operand->parameter = item->valuestring;
+    else
+      operand->slot = check_value(r, reader, "in", item);
+  }
+}
+
+/* ---- kinds of statements ---- */
+
+static void
+read_drop(Reading *r, JsonReader *reader, OpsStatement *s)
+{
+  const cJSON *array = json_reader_raw(reader, "drop"), *item;
+  s->kind = OPS_DROP;
+  s->drops = g_array_new(FALSE, FALSE, sizeof(gint32));
+  if (!cJSON_IsArray(array)) {
+    json_reader_fail(reader, "drop", "an array of values is needed");
+    return;
+  }
+  cJSON_ArrayForEach(item, array)
+  {
+    gint32 slot = check_value(r, reader, "drop", item);
+    if (r->states->len == 0)
+      return;
+    guint8 *state = &g_array_index(r->states, guint8, slot);
+    if (*state == VALUE_ARGUMENT)
+      json_reader_fail(reader, "drop", "value %d is an argument, which the caller drops", slot);
+    else
+      g_array_append_val(s->drops, slot);
+    if (*state == VALUE_THERE)
+      *state = VALUE_DROPPED;
+  }
+}
+
+/* "views": [output, operand, offset in elements] of each. */
+static void
+read_views(JsonReader *reader, OpsStatement *s)
+{
+  const cJSON *views = json_reader_raw(reader, "views"), *view;
+  for (int i = 0; i < OP_OUTPUTS; i++)
+    s->recorded.view_of[i] = -1;
+  if (views == NULL)
+    return;
+  gboolean good = cJSON_IsArray(views);
+  cJSON_ArrayForEach(view, views)
+  {
+    double part[3] = {-1, -1, -1};
+    for (int k = 0; k < 3 && cJSON_GetArraySize(view) == 3; k++)
+      if (cJSON_IsNumber(cJSON_GetArrayItem(view, k)))
+        part[k] = cJSON_GetArrayItem(view, k)->valuedouble;
+    good = good && part[0] >= 0 && part[0] < s->outs && part[1] >= 0 && part[1] < s->ins &&
+           part[2] >= 0 && part[2] <= (double) BUILDER_MOST_ELEMENTS;
+    if (!good)
+      break;
+    s->recorded.view_of[(int) part[0]] = (gint8) part[1];
+    s->recorded.offset[(int) part[0]] = (gint64) part[2];
+  }
+  if (!good)
+    json_reader_fail(reader, "views", "views are [output, operand, offset in elements]");
+}
+
+/* "in0" and "out1". */
+static gboolean
+read_saved(const char *text, const OpsStatement *s, guint8 *buffer)
+{
+  gboolean out = g_str_has_prefix(text, "out");
+  const char *digit = text + (out ? 3 : 2);
+  if ((!out && !g_str_has_prefix(text, "in")) || !g_ascii_isdigit(digit[0]) || digit[1] != '\0')
+    return FALSE;
+  int index = digit[0] - '0';
+  *buffer = (guint8) (out ? BUFFER_OUT + index : BUFFER_IN + index);
+  return index < (out ? s->outs : s->ins);
+}
+
+static void
+read_saves(JsonReader *reader, OpsStatement *s)
+{
+  const cJSON *saves = json_reader_raw(reader, "saves"), *item;
+  RecordedOp *r = &s->recorded;
+  r->kept = json_reader_int(reader, "kept", 0, 0, BUILDER_MOST_ELEMENTS);
+  if (r->kept > 0 && s->outs >= OP_OUTPUTS)
+    json_reader_fail(reader, "kept", "there are %d results already", OP_OUTPUTS);
+  if (saves == NULL)
+    return;
+  gboolean good = cJSON_IsArray(saves);
+  cJSON_ArrayForEach(item, saves)
+  {
+    guint8 buffer = 0;
+    good = good && r->saves < OP_SAVED - 1 && cJSON_IsString(item) &&
+           read_saved(item->valuestring, s, &buffer);
+    if (!good)
+      break;
+    r->saved[r->saves++] = buffer;
+  }
+  if (!good)
+    json_reader_fail(reader, "saves", "at most %d of in0, in1, ... and out0, out1, ... are needed",
+                     OP_SAVED - 1);
+}
+
+/* Temporaries of a backward, numbered as they are written. */
+typedef struct {
+  gboolean there[256];
+  gboolean has_grad[OP_INPUTS];
+  int count;
+} Temporaries;
+
+static gboolean
+accept_step(Temporaries *t, const OpsStatement *s, const RecordedStep *step)
+{
+  switch ((RecordedAction) step->action) {
+  case RECORDED_GRAD:
+  case RECORDED_PASS:
+    if (step->index >= s->ins || t->has_grad[step->index])
+      return FALSE;
+    t->has_grad[step->index] = TRUE;
+    return TRUE;
+  case RECORDED_TEMP:
+    if (step->index >= OP_TEMPS || t->there[step->index] || t->count >= OP_TEMPS - 4)
+      return FALSE;
+    t->there[step->index] = TRUE;
+    t->count++;
+    return TRUE;
+  case RECORDED_RELEASE:
+    if (step->index >= OP_TEMPS || !t->there[step->index])
+      return FALSE;
+    t->there[step->index] = FALSE;
+    t->count--;
+    return TRUE;
+  }
+  return FALSE;
+}
+
+/* ["grad", operand], ["pass", operand], ["temp", number, bytes] or ["release", number]. */
+static gboolean
+read_step(const cJSON *item, RecordedStep *step)
+{
+  static const char *const names[] = {"grad", "pass", "temp", "release"};
+  const cJSON *name = cJSON_GetArrayItem(item, 0), *index = cJSON_GetArrayItem(item, 1);
+  const cJSON *bytes = cJSON_GetArrayItem(item, 2);
+  if (!cJSON_IsArray(item) || !cJSON_IsString(name) || !cJSON_IsNumber(index))
+    return FALSE;
+  guint action = 0;
+  while (action < G_N_ELEMENTS(names) && strcmp(name->valuestring, names[action]) != 0)
+    action++;
+  gboolean sized = action == RECORDED_TEMP;
+  if (action == G_N_ELEMENTS(names) || index->valuedouble < 0 || index->valuedouble > 255 ||
+      cJSON_GetArraySize(item) != (sized ? 3 : 2))
+    return FALSE;
+  if (sized && (!cJSON_IsNumber(bytes) || bytes->valuedouble < 1 ||
+                bytes->valuedouble > 8.0 * (double) BUILDER_MOST_ELEMENTS))
+    return FALSE;
+  *step = (RecordedStep){.action = (guint8) action,
+                         .index = (guint8) index->valuedouble,
+                         .bytes = sized ? (gint64) bytes->valuedouble : 0};
+  return TRUE;
+}
+
+static void
+read_backward(JsonReader *reader, OpsStatement *s)
+{
+  const cJSON *steps = json_reader_raw(reader, "backward"), *item;
+  Temporaries temporaries = {.count = 0};
+  gboolean good =
+      steps == NULL || (cJSON_IsArray(steps) && cJSON_GetArraySize(steps) <= MOST_BACKWARD);
+  s->recorded.backward = g_array_new(FALSE, FALSE, sizeof(RecordedStep));
+  if (good && steps != NULL)
+    cJSON_ArrayForEach(item, steps)
+    {
+      RecordedStep step = {0};
+      good = good && read_step(item, &step) && accept_step(&temporaries, s, &step);
+      if (!good)
+        break;
+      g_array_append_val(s->recorded.backward, step);
+    }
+  if (!good || temporaries.count > 0)
+    json_reader_fail(reader, "backward",
+                     "steps are [\"grad\", operand], [\"pass\", operand], [\"temp\", number, "
+                     "bytes] and [\"release\", number], each gradient once and each temporary "
+                     "released");
+}
+
+static void
+read_recorded(JsonReader *reader, OpsStatement *s)
+{
+  read_views(reader, s);
+  read_saves(reader, s);
+  read_backward(reader, s);
+  s->recorded.flops = json_reader_double(reader, "flops", 0, 0, 1e24);
+}
+
+static void
+read_outputs(JsonReader *reader, OpsStatement *s)
+{
+  guint n = json_reader_array_length(reader, "out");
+  int want = s->row->outs;
+  if (n < 1 || n > OP_OUTPUTS || (want > 0 && (int) n != want))
+    json_reader_fail(reader, "out", "'%s' has %s, not %u", s->row->name,
+                     want == 1 ? "one result" : "1 to 5 results", n);
+  for (guint i = 0; i < MIN(n, OP_OUTPUTS); i++) {
+    g_autoptr(JsonReader) element = json_reader_element(reader, "out", i);
+    s->out[s->outs++] = ops_value_read(element);
+    json_reader_finish(element, NULL);
+  }
+}
+
+static void
+read_op(Reading *r, JsonReader *reader, OpsStatement *s)
+{
+  const char *name = json_reader_required_string(reader, "op");
+  s->kind = OPS_OP;
+  s->row = ops_row_find(name);
+  if (s->row == NULL) {
+    g_autofree char *names = ops_row_names();
+    json_reader_fail(reader, "op", "'%.60s' is not one of %s", name, names);
+    return;
+  }
+  read_operands(r, reader, TRUE, s);
+  if (s->ins < s->row->ins || s->ins > s->row->most_ins)
+    json_reader_fail(reader, "in", "'%s' has %d to %d operands, not %d", name, s->row->ins,
+                     s->row->most_ins, s->ins);
+  read_outputs(reader, s);
+  s->number = json_reader_int(reader, "dim", 0, 0, OP_DIMS);
+  if (json_reader_has(reader, "offset"))
+    s->number = json_reader_int(reader, "offset", 0, 0, BUILDER_MOST_ELEMENTS);
+  s->causal = json_reader_bool(reader, "causal", FALSE);
+  s->dropout = json_reader_bool(reader, "dropout", FALSE);
+  s->recorded.what = g_intern_string(json_reader_string(reader, "what", name));
+  read_recorded(reader, s);
+}
+
+static void
+read_call(Reading *r, JsonReader *reader, OpsStatement *s)
+{
+  s->kind = OPS_CALL;
+  s->block = (gint32) json_reader_int(reader, "call", 0, 0, BUILDER_MOST_BLOCKS - 1);
+  read_operands(r, reader, FALSE, s);
+  s->outs = 1;
+}
+
+static void
+read_module(Reading *r, JsonReader *reader, OpsStatement *s)
+{
+  s->kind = json_reader_has(reader, "enter") ? OPS_ENTER : OPS_EXIT;
+  s->module = json_reader_required_string(reader, s->kind == OPS_ENTER ? "enter" : "exit");
+  read_operands(r, reader, FALSE, s);
+  if (s->kind == OPS_ENTER)
+    s->outs = s->ins;
+  else if (s->ins == 0)
+    json_reader_fail(reader, "in", "a module gives back at least one value");
+}
+
+static OpsStatement
+read_statement(Reading *r, JsonReader *reader)
+{
+  OpsStatement s = {.first_out = (gint32) r->states->len};
+  if (json_reader_has(reader, "op"))
+    read_op(r, reader, &s);
+  else if (json_reader_has(reader, "drop"))
+    read_drop(r, reader, &s);
+  else if (json_reader_has(reader, "call"))
+    read_call(r, reader, &s);
+  else if (json_reader_has(reader, "enter") || json_reader_has(reader, "exit"))
+    read_module(r, reader, &s);
+  else
+    json_reader_fail(reader, "op", "a statement has op, drop, call, enter or exit");
+  new_values(r, VALUE_THERE, s.outs);
+  json_reader_finish(reader, NULL);
+  return s;
+}
+
+/* ---- functions ---- */
+
+static void
+read_result(Reading *r, JsonReader *reader)
+{
+  gint64 most = (gint64) r->states->len - 1;
+  r->function->result = (gint32) json_reader_required_int(reader, "result", 0, MAX(most, 0));
+  if (most < 0)
+    json_reader_fail(reader, "result", "there are no values");
+  else if (g_array_index(r->states, guint8, MIN(r->function->result, most)) != VALUE_THERE)
+    json_reader_fail(reader, "result", "value %d is %s", r->function->result,
+                     g_array_index(r->states, guint8, r->function->result) == VALUE_DROPPED
+                         ? "dropped"
+                         : "an argument");
+}
+
+static void
+read_arguments(JsonReader *reader, GArray *arguments)
+{
+  guint n = json_reader_array_length(reader, "arguments");
+  if (n < 1 || n > STATEMENT_SLOTS)
+    json_reader_fail(reader, "arguments", "a block has 1 to %d arguments, not %u", STATEMENT_SLOTS,
+                     n);
+  for (guint i = 0; i < MIN(n, STATEMENT_SLOTS); i++) {
+    g_autoptr(JsonReader) element = json_reader_element(reader, "arguments", i);
+    ValueInfo value = ops_value_read(element);
+    json_reader_finish(element, NULL);
+    g_array_append_val(arguments, value);
+  }
+}
+
+/* Statements as far as they are right: what refers to a wrong one would be wrong too. */
+static void
+read_statements(Reading *r, JsonReader *reader, JsonDocument *document)
+{
+  guint n = json_reader_array_length(reader, "statements");
+  if (n > MOST_STATEMENTS)
+    json_reader_fail(reader, "statements", "there are more than %d", MOST_STATEMENTS);
+  for (guint i = 0; i < n && json_document_error(document) == NULL; i++) {
+    g_autoptr(JsonReader) element = json_reader_element(reader, "statements", i);
+    OpsStatement s = read_statement(r, element);
+    g_array_append_val(r->function->statements, s);
+    if (r->states->len > MOST_VALUES)
+      json_reader_fail(element, "out", "there are more than %d values", MOST_VALUES);
+  }
+}
+
+OpsFunction *
+ops_function_read(JsonReader *reader, JsonDocument *document, const char *path, GArray *arguments)
+{
+  OpsFunction *f = g_new0(OpsFunction, 1);
+  g_autoptr(GArray) states = g_array_new(FALSE, FALSE, sizeof(guint8));
+  Reading r = {f, states};
+  f->path = g_strdup(path);
+  f->statements = g_array_new(FALSE, TRUE, sizeof(OpsStatement));
+  g_array_set_clear_func(f->statements, statement_clear);
+  f->arguments = arguments;
+  if (arguments == NULL) {
+    f->arguments = g_array_new(FALSE, TRUE, sizeof(ValueInfo));
+    read_arguments(reader, f->arguments);
+  }
+  new_values(&r, VALUE_ARGUMENT, (int) f->arguments->len);
+  read_statements(&r, reader, document);
+  if (json_document_error(document) == NULL)
+    read_result(&r, reader);
+  json_reader_finish(reader, NULL);
+  return f;
+}
