@@ -49,7 +49,6 @@ FAMILIES = \
   src/network/family_qwen3_moe.c \
   src/network/family_bert.c \
   src/network/family_vit.c \
-  src/network/family_blocks.c
   src/network/family_blocks.c \
   src/network/family_ops.c
 

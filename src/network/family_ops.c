@@ -108,8 +108,7 @@ define_tied(Ops *ops, int module, const char *path)
   ops->tied_weight = GPOINTER_TO_INT(weight);
   n->split = n->shape.splits_tied;
   if (!n->split) {
-    n->tied_module = module;
-    n->tied_weight = ops->tied_weight;
+    builder_tie(ops->b, ops->tied_weight);
     return;
   }
   const Parameter *first = network_parameter(n, ops->tied_weight);
@@ -315,8 +314,9 @@ static void
 play_call(Playing *p, guint statement, const OpsStatement *s)
 {
   const Ops *ops = p->ops;
-  BlockCode code = {block_forward, ops,
-                    g_array_index(ops->format->block_functions, gint32, s->block)};
+  BlockCode code = {.forward = block_forward,
+                    .model = ops,
+                    .kind = g_array_index(ops->format->block_functions, gint32, s->block)};
   Val args[OP_INPUTS];
   for (int i = 0; i < s->ins; i++)
     args[i] = operand(p, statement, &s->in[i]);
