@@ -23,7 +23,6 @@ block_forward(Builder *b, const CausalLm *lm, int block, Val x, const Val *table
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
   if (network_spec_bool(spec, "use_qk_norm", FALSE))
     d->style.qk_norm = QK_NORM_HEADS;
 }
@@ -35,6 +34,7 @@ static const DecoderStyle style = {
     .rotary = ROTATE_INTERLEAVED_WIDE,
     .logits_scale = OP_MUL_SCALAR,
     .tied = TRUE,
+    .attention_bias_field = TRUE,
     .read = read,
     .block = block_forward,
 };

@@ -2,13 +2,6 @@
  */
 #include "network/transformers_decoder.h"
 
-static void
-read(Decoder *d, NetworkSpec *spec)
-{
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
-  d->lm.rotary.wide = TRUE;
-}
-
 static const DecoderStyle style = {
     .norms = {[AFTER_ATTENTION] = "post_attention_layernorm",
               [AFTER_FEED_FORWARD] = "post_feedforward_layernorm"},
@@ -16,7 +9,7 @@ static const DecoderStyle style = {
     .qkv = {QKV_PROJECT, QKV_NORM, QKV_THEN, QKV_HEADS, QKV_TRANSPOSE},
     .qk_norm = QK_NORM_PROJECTION,
     .rotary = ROTATE_HALF_WIDE,
-    .read = read,
+    .attention_bias_field = TRUE,
 };
 
 static Network *

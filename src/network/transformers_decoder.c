@@ -324,13 +324,19 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
   gint64 share = MAX(lm->hidden / MAX(lm->heads, 1), 1);
   lm->head_dim = network_spec_int(spec, "head_dim", style->head_dim > 0 ? style->head_dim : share);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
+  lm->rotary.wide = style->rotary == ROTATE_HALF_WIDE;
   transformers_rope_read(lm, spec, style->rotary_part);
   d->activation = activation_read(
       spec, style->activation_field != NULL ? style->activation_field : "hidden_act",
       style->activation != NULL ? style->activation : "silu");
+  if (style->attention_bias_field)
+    style->qkv_bias = style->o_bias = network_spec_bool(spec, "attention_bias", FALSE);
+  if (style->mlp_bias_field)
+    style->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   style->attention_dropout = decoder_read_dropout(d, spec, "attention_dropout");
   if (style->norm == NORM_RMS && lm->impl.rms_norm == RMS_NORM_FUSED)
     style->norm = NORM_RMS_FUSED;
+  decoder_refuse(spec, "use_bidirectional_attention", "attention to later tokens is not supported");
   if (style->read != NULL)
     style->read(d, spec);
   causal_lm_check_matrix(spec, "intermediate_size", d->ffn, lm->hidden);

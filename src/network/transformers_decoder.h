@@ -89,10 +89,11 @@ typedef struct {
   OpId logits_scale;         /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
   gboolean caps_logits;      /* soft cap */
   /* config.json: names and defaults */
-  const char *activation_field;       /* NULL: hidden_act */
-  const char *activation;             /* NULL: silu */
-  gint64 head_dim;                    /* 0: hidden_size / num_attention_heads */
-  gint64 heads, kv_heads, vocabulary; /* 0: required, as many as heads, required */
+  const char *activation_field;                  /* NULL: hidden_act */
+  const char *activation;                        /* NULL: silu */
+  gint64 head_dim;                               /* 0: hidden_size / num_attention_heads */
+  gint64 heads, kv_heads, vocabulary;            /* 0: required, as many as heads, required */
+  gboolean attention_bias_field, mlp_bias_field; /* attention_bias, mlp_bias are fields */
   gboolean tied;
   double rotary_part; /* default of partial_rotary_factor; 0: the model has no such field */
   /* Reads fields that only this family has, into the decoder; NULL: none. */
