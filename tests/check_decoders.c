@@ -207,6 +207,18 @@ static const struct {
      FALSE,
      1240320,
      {{84278784, 115343360}, {92786688, 121634816}}},
+    {"olmo3",
+     CONFIG("olmo3", "2", ", 'sliding_window': 128"),
+     FALSE,
+     FALSE,
+     1497088,
+     {{90294272, 121634816}, {99897856, 125829120}}},
+    {"cohere2, rotated where there is a window",
+     CONFIG("cohere2", "4", ", 'sliding_window': 128"),
+     FALSE,
+     FALSE,
+     2223360,
+     {{95181312, 130023424}, {108412416, 138412032}}},
 };
 
 START_TEST(a_small_network_takes_the_memory_that_transformers_took)

@@ -1,13 +1,6 @@
 /* family_gemma2.c - Gemma 2: norms before and after, soft caps, windows in every second layer. */
 #include "network/transformers_decoder.h"
 
-static gboolean
-even(int block, gint64 number)
-{
-  (void) number;
-  return block % 2 == 0;
-}
-
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
@@ -15,9 +8,7 @@ read(Decoder *d, NetworkSpec *spec)
   d->lm.caps_scores = decoder_read_cap(spec, "attn_logit_softcapping", 50);
   if (d->lm.impl.attention == ATTENTION_SDPA) /* which Gemma 2 does not support */
     d->lm.impl.attention = ATTENTION_EAGER;
-  d->lm.mask_kwargs = TRUE;
-  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
-  decoder_read_layer_types(d, spec, even, 0);
+  decoder_read_window_pattern(d, spec, 2);
 }
 
 static const DecoderStyle style = {

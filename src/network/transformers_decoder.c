@@ -278,6 +278,20 @@ decoder_read_layer_types(Decoder *d, NetworkSpec *spec, gboolean (*windowed)(int
 }
 
 static gboolean
+is_not_last_of(int block, gint64 pattern)
+{
+  return (block + 1) % pattern != 0;
+}
+
+void
+decoder_read_window_pattern(Decoder *d, NetworkSpec *spec, gint64 pattern)
+{
+  d->lm.mask_kwargs = TRUE;
+  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
+  decoder_read_layer_types(d, spec, is_not_last_of, pattern);
+}
+
+static gboolean
 from_layer(int block, gint64 first)
 {
   return block >= first;

@@ -140,6 +140,8 @@ void decoder_read_layer_types(Decoder *d, NetworkSpec *spec,
 /* Qwen's: use_sliding_window says whether there is a window, max_window_layers from which block on.
  */
 void decoder_read_last_windows(Decoder *d, NetworkSpec *spec);
+/* layer_types, or all blocks windowed but every pattern-th. */
+void decoder_read_window_pattern(Decoder *d, NetworkSpec *spec, gint64 pattern);
 /* Sets a bit of the block's kind. */
 void decoder_mark_layer(Decoder *d, int block, guint8 kind);
 /* Is there a soft cap under this name? */
