@@ -27,7 +27,10 @@ FAMILIES = \
   src/network/family_qwen3.c \
   src/network/family_gpt2.c \
   src/network/family_gpt_neox.c \
+  src/network/family_bloom.c \
   src/network/family_gpt_bigcode.c \
+  src/network/family_gpt_neo.c \
+  src/network/family_gptj.c \
   src/network/family_opt.c \
   src/network/family_phi.c \
   src/network/family_mpt.c \
@@ -187,14 +190,12 @@ libhighwater_a_SOURCES += \
   src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
+  src/network/op_gelu.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/strides.c src/network/strides.h \
-  src/network/transformers_activation.c src/network/transformers_activation.h \
-  src/network/transformers_lm.c src/network/transformers_lm.h \
-  src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
   src/network/transformers_activation.c src/network/transformers_activation.h \
   src/network/transformers_decoder.c src/network/transformers_decoder.h \

@@ -265,6 +265,18 @@ classic_prepare_learned(Builder *b, const Classic *m, Val embeds, ClassicArgumen
   return x;
 }
 
+/* hidden_states = block(...), or outputs = block(...); hidden_states = outputs[0] */
+static Val
+receive_block(Builder *b, const Classic *m, Val x)
+{
+  Val weights = builder_take_beside(b);
+  if (m->style->returns_weights)
+    x = let(b, "outputs[0]", x);
+  if (weights.slot != NO_VAL.slot)
+    let(b, "outputs[1]", weights);
+  return let(b, "hidden_states", x);
+}
+
 /* embeddings, what blocks are called with, blocks, norm */
 static Val
 model_forward(Builder *b, const CausalLm *lm, Val tokens)
@@ -280,7 +292,7 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   for (int i = 0; i < lm->layers; i++) {
     call[0] = x;
     code.kind = lm->layer_kinds != NULL ? lm->layer_kinds[i] : 0;
-    x = let(b, "hidden_states", builder_block_call(b, i, &code, 1 + args.n, call));
+    x = receive_block(b, m, builder_block_call(b, i, &code, 1 + args.n, call));
   }
   if (m->final_norm)
     x = let(b, "hidden_states", layer_norm(b, x, lm->norm_weight));
@@ -289,7 +301,54 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   return builder_leave(b, x);
 }
 
+/* 2^(-8 i / n) for the largest power of two of heads, and numbers between them for the rest. */
+static Val
+alibi_slopes(Builder *b, gint64 heads)
+{
+  gint64 power = 1, rest;
+  while (2 * power <= heads)
+    power *= 2;
+  builder_call(b, 0, NULL);
+  let(b, "base", create(b, "base", value_shape(DTYPE_FP32, 1, (gint64) 1)));
+  let(b, "powers", create(b, "powers", value_shape(DTYPE_INT32, 1, power)));
+  Val slopes = let(b, "slopes", create(b, "slopes", value_shape(DTYPE_FP32, 1, power)));
+  if ((rest = MIN(power, heads - power)) > 0) {
+    let(b, "extra_base", create(b, "base", value_shape(DTYPE_FP32, 1, (gint64) 1)));
+    let(b, "extra_powers", create(b, "powers", value_shape(DTYPE_INT32, 1, rest)));
+    Val more = create(b, "slopes", value_shape(DTYPE_FP32, 1, rest));
+    Val all = create(b, "slopes", value_shape(DTYPE_FP32, 1, heads));
+    builder_discard(b, more);
+    slopes = let(b, "slopes", all);
+  }
+  return builder_leave(b, slopes);
+}
+
+Val
+classic_alibi(Builder *b, const CausalLm *lm)
+{
+  gint64 rows = lm->batch * lm->heads;
+  let(b, "slopes", alibi_slopes(b, lm->heads));
+  Val range = create(b, "arange", value_shape(DTYPE_INT64, 1, lm->length));
+  let(b, "alibi", create(b, "alibi", value_shape(DTYPE_FP32, 3, lm->heads, (gint64) 1, lm->length)));
+  builder_discard(b, range);
+  Val repeated = create(b, "alibi", value_shape(DTYPE_FP32, 3, rows, (gint64) 1, lm->length));
+  return let(b, "alibi", to(b, repeated, lm->dtype));
+}
+
 /* ---- parts of blocks ---- */
+
+Val
+classic_pick(Builder *b, Val x, int dim, gint64 index)
+{
+  OpAttributes at = {.result = builder_info(b, x)};
+  at.size[0] = index * at.result.stride[dim];
+  at.result.dims--;
+  for (int i = dim; i < at.result.dims; i++) {
+    at.result.shape[i] = at.result.shape[i + 1];
+    at.result.stride[i] = at.result.stride[i + 1];
+  }
+  return builder_op(b, OP_SLICE, &at, 1, &x);
+}
 
 Val
 classic_mlp(Builder *b, const Classic *m, const ClassicBlock *p, Val x)
@@ -319,6 +378,14 @@ classic_heads(Builder *b, const Classic *m, Val x)
 }
 
 Val
+classic_block_leave(Builder *b, const Classic *m, Val x, Val weights)
+{
+  if (m->style->returns_weights && weights.slot != NO_VAL.slot)
+    builder_give_beside(b, weights);
+  return builder_leave(b, x);
+}
+
+Val
 classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
 {
   const Classic *m = (const Classic *) lm;
@@ -329,12 +396,13 @@ classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
   x = let(b, "hidden_states", layer_norm(b, x, p->norm1));
   Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
   if (weights.slot != NO_VAL.slot)
-    let(b, "_", weights);
+    weights = let(b, "_", weights);
   x = let(b, "hidden_states", binary(b, OP_ADD, a, residual));
   residual = let(b, "residual", x);
   x = let(b, "hidden_states", layer_norm(b, x, p->norm2));
   Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
-  return builder_leave(b, let(b, "hidden_states", binary(b, OP_ADD, residual, f)));
+  x = let(b, "hidden_states", binary(b, OP_ADD, residual, f));
+  return classic_block_leave(b, m, x, weights);
 }
 
 Val
@@ -359,7 +427,13 @@ classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qk
                Val *weights)
 {
   Val o = transformers_attend(b, &m->lm, m->kv_heads, m->attention_dropout > 0, qkv, mask, weights);
-  o = let(b, "attn_output", o);
+  return classic_attend_with(b, p, o, weights);
+}
+
+Val
+classic_attend_with(Builder *b, const ClassicBlock *p, Val output, Val *weights)
+{
+  Val o = let(b, "attn_output", output);
   if (weights->slot != NO_VAL.slot)
     *weights = let(b, "attn_weights", *weights);
   o = let(b, "attn_output", merge_heads(b, o));

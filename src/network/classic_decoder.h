@@ -45,6 +45,7 @@ typedef struct {
   gint64 position_offset;        /* rows before position 0 */
   gboolean rotary;               /* the model makes tables of rotary embeddings */
   gboolean rotary_before_norm;   /* in order of definition */
+  gboolean returns_weights;      /* blocks return eager attention's probabilities too */
   gboolean no_sdpa;              /* its attention is eager, whatever is asked for */
   const char *rotary_fraction_fields; /* of a head that is rotated; NULL: all of it */
   double rotary_fraction;             /* its default */
@@ -103,18 +104,27 @@ Val classic_position_ids(Builder *b, const CausalLm *lm);
 /* prepare() of models with rotary tables, and with learned positions. */
 Val classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArguments *args);
 Val classic_prepare_learned(Builder *b, const Classic *m, Val embeds, ClassicArguments *args);
+/* ALiBi's tensor of slopes times positions, [batch * heads, 1, length], as the model's forward() makes
+ * it. */
+Val classic_alibi(Builder *b, const CausalLm *lm);
+/* x.select(dim, index): a view. */
+Val classic_pick(Builder *b, Val x, int dim, gint64 index);
 /* Appends an argument of blocks; NO_VAL: nothing. */
 void classic_argument(ClassicArguments *args, Val value);
 /* attention_interface(...), heads merged, output projection: as names of the caller's frame, which
  * classic_attention_leave ends. */
 Val classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qkv[3], Val mask,
                    Val *weights);
+/* The same of what attention gave back. */
+Val classic_attend_with(Builder *b, const ClassicBlock *p, Val output, Val *weights);
 Val classic_attention_leave(Builder *b, Val output, Val *weights);
 /* view(batch, length, heads, head_dim).transpose(1, 2) */
 Val classic_heads(Builder *b, const Classic *m, Val x);
 /* Blocks: x + attention(norm(x)), then x + mlp(norm(x)); and x + attention(y) + mlp(y) of y = norm(x). */
 Val classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args);
 Val classic_block_parallel(Builder *b, const CausalLm *lm, int block, Val x, const Val *args);
+/* Return of a block, with what its attention returned beside if the style says so. */
+Val classic_block_leave(Builder *b, const Classic *m, Val x, Val weights);
 /* n parts of equal width of the last dimension. */
 void classic_chunk(Builder *b, Val x, int n, Val *out);
 

@@ -357,6 +357,12 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
+    /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
+    [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
+                  .backward = backward_where},
+    [OP_BLOOM_GELU] = {"bloom_gelu", SAVES(ALWAYS(I0)), .saves_late = TRUE,
+                       .shape = shape_like_first, .forward = forward_bloom_gelu,
+                       .backward = backward_bloom_gelu},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
                     .forward = forward_dropout, .backward = backward_dropout},
 
@@ -365,6 +371,9 @@ static const OpInfo ops[OP_COUNT] = {
                .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
+    [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
+                    .forward = forward_baddbmm, .backward = backward_baddbmm,
+                    .kind = KIND_MATMUL},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in

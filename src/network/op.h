@@ -50,10 +50,13 @@
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \
   X(PAD)                                                                                           \
+  X(WHERE)                                                                                         \
+  X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
+  X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
   /* norms, look-ups, losses */                                                                    \
