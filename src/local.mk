@@ -28,6 +28,7 @@ FAMILIES = \
   src/network/family_gpt2.c \
   src/network/family_gpt_neox.c \
   src/network/family_bloom.c \
+  src/network/family_falcon.c \
   src/network/family_gpt_bigcode.c \
   src/network/family_gpt_neo.c \
   src/network/family_gptj.c \
