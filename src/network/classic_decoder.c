@@ -244,7 +244,10 @@ classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArgument
 {
   Val positions = classic_position_ids(b, &m->lm), tables[4];
   Val mask = transformers_causal_mask(b, &m->lm, TRUE, FALSE);
-  Val x = let(b, "hidden_states", classic_dropout(b, m->embedding_dropout, embeds));
+  Val x = classic_dropout(b, m->embedding_dropout, embeds);
+  if (m->style->renames_embeddings)
+    x = let(b, "inputs_embeds", x);
+  x = let(b, "hidden_states", x);
   transformers_rotary_tables(b, &m->lm, tables);
   classic_argument(args, positions);
   classic_argument(args, tables[0]);
@@ -426,6 +429,8 @@ classic_block_parallel(Builder *b, const CausalLm *lm, int block, Val x, const V
   Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
   if (weights.slot != NO_VAL.slot)
     let(b, "_", weights);
+  if (m->style->drops_outside)
+    a = let(b, "attn_output", classic_dropout(b, m->residual_dropout, a));
   Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
   x = binary(b, OP_ADD, binary(b, OP_ADD, a, f), residual);
   return builder_leave(b, x);

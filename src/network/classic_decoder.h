@@ -44,6 +44,8 @@ typedef struct {
   const char *position_embedding;
   gint64 position_offset;        /* rows before position 0 */
   gboolean rotary;               /* the model makes tables of rotary embeddings */
+  gboolean renames_embeddings;   /* their dropout is bound to their name */
+  gboolean drops_outside;        /* the block, not its attention, drops out what that returns */
   gboolean rotary_before_norm;   /* in order of definition */
   gboolean returns_weights;      /* blocks return eager attention's probabilities too */
   gboolean no_sdpa;              /* its attention is eager, whatever is asked for */
