@@ -169,6 +169,22 @@ backward_sub(OpCase *c)
   recipe_pass(c, 0);
 }
 
+/* where((x >= min) & (x <= max), grad, 0) */
+static void
+backward_clamp(OpCase *c)
+{
+  gint64 elements = value_elements(&c->in[0]);
+  int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "zero");
+  int above = recipe_temp(c, elements, "clamp mask"),
+      below = recipe_temp(c, elements, "clamp mask");
+  recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
+  recipe_release(c, zero);
+  recipe_release(c, below);
+  recipe_release(c, above);
+}
+
 /* Elements of a new last dimension. */
 static void
 backward_stack(OpCase *c)
@@ -364,7 +380,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
-                  .backward = backward_new},
+                  .backward = backward_clamp},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
