@@ -207,6 +207,18 @@ static const struct {
      FALSE,
      1240320,
      {{84278784, 115343360}, {92786688, 121634816}}},
+    {"olmo3",
+     CONFIG("olmo3", "2", ", 'sliding_window': 128"),
+     FALSE,
+     FALSE,
+     1497088,
+     {{90294272, 121634816}, {99897856, 125829120}}},
+    {"cohere2, rotated where there is a window",
+     CONFIG("cohere2", "4", ", 'sliding_window': 128"),
+     FALSE,
+     FALSE,
+     2223360,
+     {{95181312, 130023424}, {108412416, 138412032}}},
 };
 
 START_TEST(a_small_network_takes_the_memory_that_transformers_took)
@@ -247,6 +259,8 @@ static const struct {
      "key 'implementation': 'torchtitan' is not known for qwen3: only transformers"},
     {CONFIG("phi3", "2", ", 'partial_rotary_factor': 1.5"),
      "key 'partial_rotary_factor': 1.5 is not in 0..1"},
+    {CONFIG("phi3", "2", ", 'partial_rotary_factor': 0.33"),
+     "key 'partial_rotary_factor': 0.33 of a head of 64 is no even number of elements"},
     {CONFIG("phi3", "2", ", 'resid_pdrop': 2"), "key 'resid_pdrop': 2 is not in 0..1"},
     {CONFIG("gemma", "2", ", 'use_bidirectional_attention': true"),
      "key 'use_bidirectional_attention': attention to later tokens is not supported"},
@@ -290,6 +304,8 @@ static const struct {
     {CONFIG("smollm3", "4", ""), CONFIG("smollm3", "4", ", 'no_rope_layers': [1, 1, 1, 0]")},
     {CONFIG("gemma3_text", "2", ""),
      "'model_type': 'gemma3', 'text_config': {" CONFIG("gemma3_text", "2", "") "}"},
+    {CONFIG("mistral", "2", ", 'sliding_window': 128, 'implementation': {'attention': 'flash'}"),
+     CONFIG("mistral", "2", ", 'implementation': {'attention': 'flash'}")},
     {CONFIG("gemma", "2", ", 'hidden_act': 'silu'"),
      CONFIG("gemma", "2", ", 'hidden_act': 'swish'")},
 };

@@ -186,7 +186,7 @@ static const Case op_cases[] = {
         "+o0:12 k:gelu", "i0", "+d0:12l k:gelu", ""),
     ROW(CLAMP, "saves its input, which is compared with both limits once more", 1,
         INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]", "+o0:12 k:clamp", "i0",
-        "+t0:2 +t1:6 +t2:6 k:compare +d0:12l k:where -t0 -t2 -t1", ""),
+        "+t0:2 +t1:6 +t2:6 k:compare +d0:12l k:where -t2 -t1 -t0", ""),
     ROW(MASKED_FILL, "saves the mask", 2, INS(WANTS(FP32, 2, 6, 4), PLAIN(BOOL, 2, 6, 4)),
         NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:masked_fill", "i1", "+d0:96l k:masked_fill", ""),
     ROW(MEAN, "one number a row; the gradient is spread over the row", 1, INS(WANTS(FP32, 2, 6, 4)),

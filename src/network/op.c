@@ -180,9 +180,9 @@ backward_clamp(OpCase *c)
   recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
-  recipe_release(c, zero);
   recipe_release(c, below);
   recipe_release(c, above);
+  recipe_release(c, zero);
 }
 
 /* Elements of a new last dimension. */
