@@ -215,6 +215,7 @@ libhighwater_a_SOURCES += \
   src/network/transformers_decoder_block.c \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_mpt.c src/network/transformers_mpt.h \
   src/network/transformers_norm.c src/network/transformers_norm.h \
   src/network/transformers_rope.c src/network/transformers_rope.h
 

@@ -28,55 +28,6 @@ read_dropout(NetworkSpec *spec, const NetworkShape *shape, const char *name, dou
   return shape->evaluation ? 0 : dropout;
 }
 
-/* What changes only the numbers in the tables is let through; other kinds make new ones. */
-static void
-check_rope_type(NetworkSpec *spec, JsonReader *section, const char *field, const char *key)
-{
-  static const char *const known[] = {"default", "linear", "llama3", "yarn"};
-  const char *type = json_reader_string(section, key, NULL);
-  for (gsize i = 0; type != NULL && i < G_N_ELEMENTS(known); i++)
-    if (strcmp(type, known[i]) == 0)
-      return;
-  if (type != NULL)
-    network_spec_fail(spec, field, "%s '%.60s' is not one of default, linear, llama3, yarn", key,
-                      type);
-}
-
-/* rope_parameters or rope_scaling; the fraction of a head that they name. */
-static double
-read_rope(NetworkSpec *spec, double fraction)
-{
-  static const char *const fields[] = {"rope_parameters", "rope_scaling"};
-  for (gsize i = 0; i < G_N_ELEMENTS(fields); i++) {
-    if (!json_reader_has(spec->reader, fields[i]))
-      continue;
-    g_autoptr(JsonReader) section = json_reader_section(spec->reader, fields[i]);
-    json_reader_allow_unknown(section);
-    check_rope_type(spec, section, fields[i], "rope_type");
-    check_rope_type(spec, section, fields[i], "type");
-    fraction = json_reader_double(section, "partial_rotary_factor", fraction, 0, 1);
-  }
-  return fraction;
-}
-
-static void
-read_rotary(Classic *m, NetworkSpec *spec)
-{
-  const ClassicStyle *style = m->style;
-  double fraction = 1;
-  if (style->rotary_fraction_fields != NULL)
-    fraction = network_spec_double(spec, style->rotary_fraction_fields, style->rotary_fraction);
-  fraction = read_rope(spec, fraction);
-  m->lm.rotary.dim = (gint64) ((double) m->lm.head_dim * fraction);
-  if (m->lm.rotary.dim < 2 || m->lm.rotary.dim > m->lm.head_dim || m->lm.rotary.dim % 2 != 0)
-    network_spec_fail(spec,
-                      style->rotary_fraction_fields != NULL ? style->rotary_fraction_fields
-                                                            : "num_attention_heads",
-                      "%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
-                      " elements of a head cannot be rotated: an even number of them can",
-                      m->lm.rotary.dim, m->lm.head_dim);
-}
-
 static void
 check_sizes(const Classic *m, NetworkSpec *spec)
 {
@@ -119,6 +70,7 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
   const ClassicStyle *style = m->style;
   CausalLm *lm = &m->lm;
   causal_lm_read(lm, spec, shape);
+  m->evaluation = shape->evaluation;
   lm->head_dim = MAX(lm->hidden / MAX(lm->heads, 1), 1);
   m->kv_heads = lm->heads;
   m->ffn = 4 * lm->hidden;
@@ -128,16 +80,21 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
     m->positions = network_spec_int(spec, style->positions_field, style->positions);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
   lm->head_bias = style->head_bias;
-  m->attention_dropout = read_dropout(spec, shape, style->attention_dropout,
-                                      style->attention_dropout_default);
+  m->attention_dropout =
+      read_dropout(spec, shape, style->attention_dropout, style->attention_dropout_default);
   m->residual_dropout = read_dropout(spec, shape, style->residual_dropout, style->dropout_default);
-  m->embedding_dropout = read_dropout(spec, shape, style->embedding_dropout, style->dropout_default);
+  m->embedding_dropout =
+      read_dropout(spec, shape, style->embedding_dropout, style->dropout_default);
   if (style->activation_field != NULL)
     m->activation = activation_read(spec, style->activation_field, style->activation);
   m->final_norm = m->norm_first = TRUE;
   check_code(m, spec);
   if (style->rotary)
-    read_rotary(m, spec);
+    transformers_rope_read(
+        lm, spec,
+        style->rotary_fraction_field != NULL
+            ? network_spec_double(spec, style->rotary_fraction_field, style->rotary_fraction)
+            : 0);
   if (style->read != NULL)
     style->read(m, spec);
   check_sizes(m, spec);
@@ -333,7 +290,8 @@ classic_alibi(Builder *b, const CausalLm *lm)
   gint64 rows = lm->batch * lm->heads;
   let(b, "slopes", classic_alibi_slopes(b, lm->heads, FALSE));
   Val range = create(b, "arange", value_shape(DTYPE_INT64, 1, lm->length));
-  let(b, "alibi", create(b, "alibi", value_shape(DTYPE_FP32, 3, lm->heads, (gint64) 1, lm->length)));
+  let(b, "alibi",
+      create(b, "alibi", value_shape(DTYPE_FP32, 3, lm->heads, (gint64) 1, lm->length)));
   builder_discard(b, range);
   Val repeated = create(b, "alibi", value_shape(DTYPE_FP32, 3, rows, (gint64) 1, lm->length));
   return let(b, "alibi", to(b, repeated, lm->dtype));

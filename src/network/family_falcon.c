@@ -1,5 +1,5 @@
-/* family_falcon.c - Falcon: one head of keys and values, or a few; attention and feed-forward side by
- * side behind one norm or two; rotary embeddings or ALiBi. */
+/* family_falcon.c - Falcon: one head of keys and values, or a few; attention and feed-forward side
+ * by side behind one norm or two; rotary embeddings or ALiBi. */
 #include "network/classic_decoder.h"
 #include "network/strides.h"
 #include "network/transformers_masks.h"
@@ -65,7 +65,8 @@ alibi(Builder *b, const CausalLm *lm)
   return builder_leave(b, to(b, table, lm->dtype));
 }
 
-/* The boolean mask becomes one of ALiBi's numbers: where(), a quotient, a comparison, masked_fill. */
+/* The boolean mask becomes one of ALiBi's numbers: where(), a quotient, a comparison, masked_fill.
+ */
 static Val
 alibi_mask(Builder *b, const CausalLm *lm, Val mask, Val table)
 {
@@ -120,7 +121,8 @@ apply(Builder *b, const CausalLm *lm, Val x, Linear layer)
   gint64 out = builder_info(b, w).shape[1];
   Val y = binary(b, OP_MM, view(b, x, 2, lm->batch * lm->length, width), w);
   y = let(b, "hidden_states",
-          shaped(b, OP_UNSAFE_VIEW, y, value_shape((DType) shape.dtype, 3, lm->batch, lm->length, out)));
+          shaped(b, OP_UNSAFE_VIEW, y,
+                 value_shape((DType) shape.dtype, 3, lm->batch, lm->length, out)));
   return builder_leave(b, binary(b, OP_ADD, y, builder_weight(b, layer.bias)));
 }
 
