@@ -39,7 +39,11 @@ FAMILIES = \
   src/network/family_internlm2.c \
   src/network/family_gpt2.c \
   src/network/family_gpt_neox.c \
+  src/network/family_bloom.c \
+  src/network/family_falcon.c \
   src/network/family_gpt_bigcode.c \
+  src/network/family_gpt_neo.c \
+  src/network/family_gptj.c \
   src/network/family_opt.c \
   src/network/family_phi.c \
   src/network/family_granitemoe.c \
@@ -213,6 +217,7 @@ libhighwater_a_SOURCES += \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
   src/network/op_convolution.c \
+  src/network/op_gelu.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
   src/network/op_moe.c \
@@ -231,6 +236,7 @@ libhighwater_a_SOURCES += \
   src/network/transformers_encoder.c src/network/transformers_encoder.h \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_mpt.c src/network/transformers_mpt.h \
   src/network/transformers_norm.c src/network/transformers_norm.h \
   src/network/transformers_rope.c src/network/transformers_rope.h
 

@@ -28,55 +28,6 @@ read_dropout(NetworkSpec *spec, const NetworkShape *shape, const char *name, dou
   return shape->evaluation ? 0 : dropout;
 }
 
-/* What changes only the numbers in the tables is let through; other kinds make new ones. */
-static void
-check_rope_type(NetworkSpec *spec, JsonReader *section, const char *field, const char *key)
-{
-  static const char *const known[] = {"default", "linear", "llama3", "yarn"};
-  const char *type = json_reader_string(section, key, NULL);
-  for (gsize i = 0; type != NULL && i < G_N_ELEMENTS(known); i++)
-    if (strcmp(type, known[i]) == 0)
-      return;
-  if (type != NULL)
-    network_spec_fail(spec, field, "%s '%.60s' is not one of default, linear, llama3, yarn", key,
-                      type);
-}
-
-/* rope_parameters or rope_scaling; the fraction of a head that they name. */
-static double
-read_rope(NetworkSpec *spec, double fraction)
-{
-  static const char *const fields[] = {"rope_parameters", "rope_scaling"};
-  for (gsize i = 0; i < G_N_ELEMENTS(fields); i++) {
-    if (!json_reader_has(spec->reader, fields[i]))
-      continue;
-    g_autoptr(JsonReader) section = json_reader_section(spec->reader, fields[i]);
-    json_reader_allow_unknown(section);
-    check_rope_type(spec, section, fields[i], "rope_type");
-    check_rope_type(spec, section, fields[i], "type");
-    fraction = json_reader_double(section, "partial_rotary_factor", fraction, 0, 1);
-  }
-  return fraction;
-}
-
-static void
-read_rotary(Classic *m, NetworkSpec *spec)
-{
-  const ClassicStyle *style = m->style;
-  double fraction = 1;
-  if (style->rotary_fraction_fields != NULL)
-    fraction = network_spec_double(spec, style->rotary_fraction_fields, style->rotary_fraction);
-  fraction = read_rope(spec, fraction);
-  m->lm.rotary.dim = (gint64) ((double) m->lm.head_dim * fraction);
-  if (m->lm.rotary.dim < 2 || m->lm.rotary.dim > m->lm.head_dim || m->lm.rotary.dim % 2 != 0)
-    network_spec_fail(spec,
-                      style->rotary_fraction_fields != NULL ? style->rotary_fraction_fields
-                                                            : "num_attention_heads",
-                      "%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
-                      " elements of a head cannot be rotated: an even number of them can",
-                      m->lm.rotary.dim, m->lm.head_dim);
-}
-
 static void
 check_sizes(const Classic *m, NetworkSpec *spec)
 {
@@ -119,6 +70,7 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
   const ClassicStyle *style = m->style;
   CausalLm *lm = &m->lm;
   causal_lm_read(lm, spec, shape);
+  m->evaluation = shape->evaluation;
   lm->head_dim = MAX(lm->hidden / MAX(lm->heads, 1), 1);
   m->kv_heads = lm->heads;
   m->ffn = 4 * lm->hidden;
@@ -128,16 +80,21 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
     m->positions = network_spec_int(spec, style->positions_field, style->positions);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
   lm->head_bias = style->head_bias;
-  m->attention_dropout = read_dropout(spec, shape, style->attention_dropout,
-                                      style->attention_dropout_default);
+  m->attention_dropout =
+      read_dropout(spec, shape, style->attention_dropout, style->attention_dropout_default);
   m->residual_dropout = read_dropout(spec, shape, style->residual_dropout, style->dropout_default);
-  m->embedding_dropout = read_dropout(spec, shape, style->embedding_dropout, style->dropout_default);
+  m->embedding_dropout =
+      read_dropout(spec, shape, style->embedding_dropout, style->dropout_default);
   if (style->activation_field != NULL)
     m->activation = activation_read(spec, style->activation_field, style->activation);
   m->final_norm = m->norm_first = TRUE;
   check_code(m, spec);
   if (style->rotary)
-    read_rotary(m, spec);
+    transformers_rope_read(
+        lm, spec,
+        style->rotary_fraction_field != NULL
+            ? network_spec_double(spec, style->rotary_fraction_field, style->rotary_fraction)
+            : 0);
   if (style->read != NULL)
     style->read(m, spec);
   check_sizes(m, spec);
@@ -244,7 +201,10 @@ classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArgument
 {
   Val positions = classic_position_ids(b, &m->lm), tables[4];
   Val mask = transformers_causal_mask(b, &m->lm, TRUE, FALSE);
-  Val x = let(b, "hidden_states", classic_dropout(b, m->embedding_dropout, embeds));
+  Val x = classic_dropout(b, m->embedding_dropout, embeds);
+  if (m->style->renames_embeddings)
+    x = let(b, "inputs_embeds", x);
+  x = let(b, "hidden_states", x);
   transformers_rotary_tables(b, &m->lm, tables);
   classic_argument(args, positions);
   classic_argument(args, tables[0]);
@@ -265,6 +225,18 @@ classic_prepare_learned(Builder *b, const Classic *m, Val embeds, ClassicArgumen
   return x;
 }
 
+/* hidden_states = block(...), or outputs = block(...); hidden_states = outputs[0] */
+static Val
+receive_block(Builder *b, const Classic *m, Val x)
+{
+  Val weights = builder_take_beside(b);
+  if (m->style->returns_weights)
+    x = let(b, "outputs[0]", x);
+  if (weights.slot != NO_VAL.slot)
+    let(b, "outputs[1]", weights);
+  return let(b, "hidden_states", x);
+}
+
 /* embeddings, what blocks are called with, blocks, norm */
 static Val
 model_forward(Builder *b, const CausalLm *lm, Val tokens)
@@ -280,7 +252,7 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   for (int i = 0; i < lm->layers; i++) {
     call[0] = x;
     code.kind = lm->layer_kinds != NULL ? lm->layer_kinds[i] : 0;
-    x = let(b, "hidden_states", builder_block_call(b, i, &code, 1 + args.n, call));
+    x = receive_block(b, m, builder_block_call(b, i, &code, 1 + args.n, call));
   }
   if (m->final_norm)
     x = let(b, "hidden_states", layer_norm(b, x, lm->norm_weight));
@@ -289,7 +261,64 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   return builder_leave(b, x);
 }
 
+/* 2^(-8 i / n) for the largest power of two of heads, and numbers between them for the rest. */
+Val
+classic_alibi_slopes(Builder *b, gint64 heads, gboolean inside)
+{
+  gint64 power = 1, rest;
+  while (2 * power <= heads)
+    power *= 2;
+  if (!inside)
+    builder_call(b, 0, NULL);
+  let(b, "base", create(b, "base", value_shape(DTYPE_FP32, 1, (gint64) 1)));
+  let(b, "powers", create(b, "powers", value_shape(DTYPE_INT32, 1, power)));
+  Val slopes = let(b, "slopes", create(b, "slopes", value_shape(DTYPE_FP32, 1, power)));
+  if ((rest = MIN(power, heads - power)) > 0) {
+    let(b, "extra_base", create(b, "base", value_shape(DTYPE_FP32, 1, (gint64) 1)));
+    let(b, "extra_powers", create(b, "powers", value_shape(DTYPE_INT32, 1, rest)));
+    Val more = create(b, "slopes", value_shape(DTYPE_FP32, 1, rest));
+    Val all = create(b, "slopes", value_shape(DTYPE_FP32, 1, heads));
+    builder_discard(b, more);
+    slopes = let(b, "slopes", all);
+  }
+  return inside ? slopes : builder_leave(b, slopes);
+}
+
+Val
+classic_alibi(Builder *b, const CausalLm *lm)
+{
+  gint64 rows = lm->batch * lm->heads;
+  let(b, "slopes", classic_alibi_slopes(b, lm->heads, FALSE));
+  Val range = create(b, "arange", value_shape(DTYPE_INT64, 1, lm->length));
+  let(b, "alibi",
+      create(b, "alibi", value_shape(DTYPE_FP32, 3, lm->heads, (gint64) 1, lm->length)));
+  builder_discard(b, range);
+  Val repeated = create(b, "alibi", value_shape(DTYPE_FP32, 3, rows, (gint64) 1, lm->length));
+  return let(b, "alibi", to(b, repeated, lm->dtype));
+}
+
 /* ---- parts of blocks ---- */
+
+Val
+classic_dropout_add(Builder *b, double p, Val x, Val residual)
+{
+  builder_enter(b, 1, (const char *const[]){"x"}, &x);
+  Val out = let(b, "out", classic_dropout(b, p, (Val){x.slot, FALSE}));
+  return builder_leave(b, let(b, "out", binary(b, OP_ADD, residual, out)));
+}
+
+Val
+classic_pick(Builder *b, Val x, int dim, gint64 index)
+{
+  OpAttributes at = {.result = builder_info(b, x)};
+  at.size[0] = index * at.result.stride[dim];
+  at.result.dims--;
+  for (int i = dim; i < at.result.dims; i++) {
+    at.result.shape[i] = at.result.shape[i + 1];
+    at.result.stride[i] = at.result.stride[i + 1];
+  }
+  return builder_op(b, OP_SLICE, &at, 1, &x);
+}
 
 Val
 classic_mlp(Builder *b, const Classic *m, const ClassicBlock *p, Val x)
@@ -319,6 +348,14 @@ classic_heads(Builder *b, const Classic *m, Val x)
 }
 
 Val
+classic_block_leave(Builder *b, const Classic *m, Val x, Val weights)
+{
+  if (m->style->returns_weights && weights.slot != NO_VAL.slot)
+    builder_give_beside(b, weights);
+  return builder_leave(b, x);
+}
+
+Val
 classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
 {
   const Classic *m = (const Classic *) lm;
@@ -329,12 +366,13 @@ classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
   x = let(b, "hidden_states", layer_norm(b, x, p->norm1));
   Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
   if (weights.slot != NO_VAL.slot)
-    let(b, "_", weights);
+    weights = let(b, "_", weights);
   x = let(b, "hidden_states", binary(b, OP_ADD, a, residual));
   residual = let(b, "residual", x);
   x = let(b, "hidden_states", layer_norm(b, x, p->norm2));
   Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
-  return builder_leave(b, let(b, "hidden_states", binary(b, OP_ADD, residual, f)));
+  x = let(b, "hidden_states", binary(b, OP_ADD, residual, f));
+  return classic_block_leave(b, m, x, weights);
 }
 
 Val
@@ -349,6 +387,8 @@ classic_block_parallel(Builder *b, const CausalLm *lm, int block, Val x, const V
   Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
   if (weights.slot != NO_VAL.slot)
     let(b, "_", weights);
+  if (m->style->drops_outside)
+    a = let(b, "attn_output", classic_dropout(b, m->residual_dropout, a));
   Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
   x = binary(b, OP_ADD, binary(b, OP_ADD, a, f), residual);
   return builder_leave(b, x);
@@ -359,7 +399,13 @@ classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qk
                Val *weights)
 {
   Val o = transformers_attend(b, &m->lm, m->kv_heads, m->attention_dropout > 0, qkv, mask, weights);
-  o = let(b, "attn_output", o);
+  return classic_attend_with(b, p, o, weights);
+}
+
+Val
+classic_attend_with(Builder *b, const ClassicBlock *p, Val output, Val *weights)
+{
+  Val o = let(b, "attn_output", output);
   if (weights->slot != NO_VAL.slot)
     *weights = let(b, "attn_weights", *weights);
   o = let(b, "attn_output", merge_heads(b, o));

@@ -1,5 +1,5 @@
-/* family_gpt_neox.c - GPT-NeoX and Pythia: one projection for q, k and v, rotary embeddings of a part
- * of each head, attention and feed-forward side by side. */
+/* family_gpt_neox.c - GPT-NeoX and Pythia: one projection for q, k and v, rotary embeddings of a
+ * part of each head, attention and feed-forward side by side. */
 #include "network/classic_decoder.h"
 #include "network/transformers_rope.h"
 
@@ -52,7 +52,6 @@ compute_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
     a = let(b, "attn_output", binary(b, OP_ADD, a, x));
   y = layer_norm(b, m->parallel ? x : a, p->norm2);
   y = let(b, "mlp_output", classic_mlp(b, m, p, y));
-  y = let(b, "mlp_output", classic_dropout(b, m->residual_dropout, y));
   y = binary(b, OP_ADD, y, a);
   if (m->parallel)
     y = binary(b, OP_ADD, y, x);
@@ -79,7 +78,7 @@ static const ClassicStyle style = {
     .attention_dropout = "attention_dropout",
     .residual_dropout = "hidden_dropout",
     .rotary = TRUE,
-    .rotary_fraction_fields = "rotary_pct|partial_rotary_factor",
+    .rotary_fraction_field = "rotary_pct",
     .rotary_fraction = 0.25,
     .read = read,
     .define_block = define_block,

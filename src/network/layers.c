@@ -365,6 +365,14 @@ layer_norm(Builder *b, Val x, int gain)
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
 }
 
+Val
+layer_norm_unbiased(Builder *b, Val x, int gain)
+{
+  x = call_module(b, parameter_module(b, gain), x);
+  Val w = builder_weight(b, gain);
+  return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
+}
+
 /* x.pow(2).mean(-1, keepdim=True) */
 static Val
 mean_square(Builder *b, Val x)

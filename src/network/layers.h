@@ -81,6 +81,8 @@ Convolution define_convolution(Builder *b, const char *name, gint64 out, gint64 
 Val convolution(Builder *b, Val x, const Convolution *c);
 /* gain: its parameter; the bias is the next one. */
 Val layer_norm(Builder *b, Val x, int gain);
+/* The same without a bias. */
+Val layer_norm_unbiased(Builder *b, Val x, int gain);
 /* RMSNorm as a module call, in the implementation's way. */
 typedef enum { NORM_FUSED, NORM_COMPOSITE, NORM_TRANSFORMERS } NormCode;
 Val rms_norm(Builder *b, Val x, int weight, NormCode code);
@@ -123,8 +125,9 @@ typedef struct {
   Val bias;
 } AttentionBetween;
 Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call);
-/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
- * batch and heads apart are copied.  what: name of the product, or NULL. */
+/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed), or one head of the second
+ * for all of the first: operands whose memory has batch and heads apart are copied.  what: name of
+ * the product, or NULL. */
 Val batched_matmul(Builder *b, Val x, Val y, const char *what);
 /* Which kernel that is, for queries like q on a device. */
 AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,

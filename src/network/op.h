@@ -53,10 +53,15 @@
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \
   X(PAD)                                                                                           \
+  X(ADD_)                                                                                          \
+  X(INDEX_ONE)                                                                                     \
+  X(WHERE)                                                                                         \
+  X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
+  X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
   X(GROUPED_MM)                                                                                    \
