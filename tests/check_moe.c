@@ -276,6 +276,7 @@ static const struct {
     {OLMOE("8", "2"), "moe.load_imbalance=0.5", "key 'moe.load_imbalance'"},
     {OLMOE("8", "2"), "moe.experts=looped", "key 'moe.experts'"},
     {OLMOE("8", "9"), "", "key 'num_experts_per_tok': 9 are more than the 8 experts"},
+    {OLMOE("8", "2"), "compile=per_block", "key 'compile': mixtures of experts are not compiled"},
     {NETWORK("mixtral", "2", "'output_router_logits': true"), "",
      "key 'output_router_logits': the auxiliary loss is not supported"},
     {NETWORK("mixtral", "2", "'router_jitter_noise': 0.1"), "", "key 'router_jitter_noise'"},

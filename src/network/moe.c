@@ -100,6 +100,7 @@ moe_define(Builder *b, const MoeStyle *style)
   for (const char *letter = style->order; *letter != '\0'; letter++)
     define_part(b, &m, *letter);
   builder_module_end(b);
+  builder_network(b)->mixtures++;
   builder_network(b)->idle_parameters += moe_idle_parameters(style);
   return m;
 }
