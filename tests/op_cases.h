@@ -118,6 +118,13 @@ static const Case op_cases[] = {
         "+o0:40 k:to_copy", "", "+d0:80l k:to_copy", ""),
     ROW(CLONE, "a copy passes its gradient on", 1, INS(WANTS(BF16, 2, 6, 4)),
         AT(.result = PLAIN(BF16, 2, 6, 4)), "bf16[6,4]", "+o0:48 k:clone", "", "d0=g0", ""),
+    /* 48 bytes, of which 24 are copied into */
+    ROW(COPY_SLICE, "the first copy into an empty tensor: only the source wants a gradient", 2,
+        INS(PLAIN(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 2)), NO_ATTRIBUTES, "bf16[6,4]",
+        "o0=i0@0 k:copy_", "", "+t0:48 +d1:24 k:copy_slices -t0", ""),
+    ROW(COPY_SLICE, "the next one: the rest of the gradient goes on", 2,
+        INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 2)), NO_ATTRIBUTES, "bf16[6,4]",
+        "o0=i0@0 k:copy_", "", "+d0:48 +d1:24 +t0:24 -t0 k:copy_slices", ""),
     ROW(ADD, "both operands get the gradient itself", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 4)), NO_ATTRIBUTES, "bf16[6,4]", "+o0:48 k:add",
         "", "d0=g0 d1=g0", ""),

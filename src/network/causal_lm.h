@@ -24,6 +24,7 @@ typedef enum {
 typedef struct {
   gint64 dim;       /* of a head that is rotated; 0: all of it */
   gboolean wide;    /* left in fp32 */
+  gboolean complex; /* one table of complex numbers */
   gboolean by_kind; /* others for windowed blocks */
 } RotaryTables;
 

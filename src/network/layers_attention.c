@@ -34,6 +34,18 @@ attention_choice(const AttentionCall *call, const ValueInfo *q, int compute_capa
   return efficient_accepts(call, q) ? ATTENTION_EFFICIENT : ATTENTION_MATH;
 }
 
+/* Flash wants values as wide as queries. */
+static AttentionCode
+choose(Builder *b, Val q, Val v, const AttentionCall *call)
+{
+  ValueInfo queries = builder_info(b, q), values = builder_info(b, v);
+  AttentionCode code =
+      attention_choice(call, &queries, builder_shape(b)->device.compute_capability);
+  if (code != ATTENTION_FLASH || values.shape[3] == queries.shape[3])
+    return code;
+  return efficient_accepts(call, &queries) ? ATTENTION_EFFICIENT : ATTENTION_MATH;
+}
+
 static OpAttributes
 attention_attributes(Builder *b, Val q, const AttentionCall *call, FusedAttention kernel)
 {
@@ -220,8 +232,7 @@ attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   v = autocast_operand(b, v);
   k = autocast_operand(b, k);
   q = autocast_operand(b, q);
-  ValueInfo info = builder_info(b, q);
-  switch (attention_choice(call, &info, builder_shape(b)->device.compute_capability)) {
+  switch (choose(b, q, v, call)) {
   case ATTENTION_FLASH:
     return flash(b, q, k, v, call);
   case ATTENTION_EFFICIENT:

@@ -301,6 +301,24 @@ forward_in_place(OpCase *c)
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
+/* CopySlices: a copy of the gradient in which the slice is zero, and a copy of the slice; what base
+ * does not want is made all the same. */
+static void
+backward_copy_slice(OpCase *c)
+{
+  int unwanted = 0;
+  if (recipe_wants(c, 0))
+    recipe_grad(c, 0, ORDER_DENSE);
+  else
+    unwanted = recipe_temp(c, value_bytes(&c->in[0]), "gradient");
+  recipe_grad(c, 1, ORDER_DENSE);
+  if (unwanted == 0)
+    recipe_release(c, recipe_temp(c, value_bytes(&c->in[1]), "zeros"));
+  recipe_launch(c, "copy_slices", KERNEL_MEMORY, 0, "g0 >d0 >d1");
+  if (unwanted != 0)
+    recipe_release(c, unwanted);
+}
+
 /* ---- the table ---- */
 
 #define I0 IN(0)
@@ -342,6 +360,9 @@ static const OpInfo ops[OP_COUNT] = {
                       .backward = backward_new},
     [OP_CLONE] = {"clone", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_pass},
+    /* base[..., part].copy_(source), in place of base */
+    [OP_COPY_SLICE] = {"copy_", .shape = shape_like_first, .forward = forward_in_place,
+                       .backward = backward_copy_slice},
     [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_pass},
     [OP_ADD_IN_PLACE] = {"add_", .shape = shape_like_first, .forward = forward_in_place,

@@ -116,7 +116,10 @@ define_block(Builder *b, Decoder *d, int block)
   const DecoderStyle *style = &d->style;
   DecoderBlock *p = &d->blocks[block];
   builder_block_begin(b, "TransformerBlock");
-  define_attention(b, d, p);
+  if (style->define_attention != NULL)
+    style->define_attention(b, d, block);
+  else
+    define_attention(b, d, p);
   if (!style->mlp_last)
     define_feed_forward(b, d, block);
   for (int i = 0; i < NORM_PLACES; i++)

@@ -97,6 +97,9 @@ typedef struct {
   gboolean tied;
   /* Reads fields that only this family has, into the decoder; NULL: none. */
   void (*read)(Decoder *d, NetworkSpec *spec);
+  /* Another attention: defines its modules in block i, and calls them as decoder_attention does. */
+  void (*define_attention)(Builder *b, Decoder *d, int block);
+  Val (*attention)(Builder *b, const Decoder *d, int block, Val x, const Val *tables, Val *weights);
   /* Another feed-forward: defines its modules in block i, and calls them; NULL: as `mlp` says. */
   void (*define_feed_forward)(Builder *b, Decoder *d, int block);
   Val (*feed_forward)(Builder *b, const Decoder *d, int block, Val x);
