@@ -129,10 +129,64 @@ rotate_neighbours(Builder *b, Val qk[2], Val cos, Val sin)
   builder_leave_with(b, 2, qk);
 }
 
+/* view_as_complex(x.float() as pairs), kept as a name. */
+static Val
+as_complex(Builder *b, const char *name, Val x)
+{
+  ValueInfo info = builder_info(b, x), pairs, result;
+  Val wide = to(b, x, DTYPE_FP32);
+  pairs = builder_info(b, wide);
+  int last = info.dims - 1;
+  pairs.shape[last] /= 2;
+  pairs.shape[last + 1] = 2;
+  pairs.dims++;
+  Val both = reshape(b, wide, pairs);
+  result = builder_info(b, both);
+  result.dtype = DTYPE_COMPLEX64;
+  result.dims--;
+  for (int i = 0; i < result.dims; i++)
+    result.stride[i] /= 2;
+  return let(b, name, shaped(b, OP_VIEW_AS_COMPLEX, both, result));
+}
+
+/* view_as_real(x * table).flatten(3).type_as(...) */
+static Val
+from_complex(Builder *b, Val x, Val table, ValueInfo shape)
+{
+  Val product = binary(b, OP_MUL_COMPLEX, x, table);
+  ValueInfo real = builder_info(b, product);
+  real.dtype = DTYPE_FP32;
+  for (int i = 0; i < real.dims; i++)
+    real.stride[i] *= 2;
+  real.shape[real.dims] = 2;
+  real.stride[real.dims] = 1;
+  real.dims++;
+  return to(b, reshape(b, shaped(b, OP_VIEW_AS_REAL, product, real), shape), (DType) shape.dtype);
+}
+
+/* apply_rotary_emb */
+static void
+rotate_complex(Builder *b, Val qk[2], Val table)
+{
+  static const char *const pairs[] = {"xq_", "xk_"}, *const names[] = {"xq_out", "xk_out"};
+  ValueInfo shapes[2];
+  Val x[2];
+  builder_call(b, 0, NULL);
+  for (int i = 0; i < 2; i++) {
+    shapes[i] = builder_info(b, qk[i]);
+    x[i] = as_complex(b, pairs[i], qk[i]);
+  }
+  for (int i = 0; i < 2; i++)
+    qk[i] = let(b, names[i], from_complex(b, x[i], table, shapes[i]));
+  builder_leave_with(b, 2, qk);
+}
+
 static void
 rotate(Builder *b, LatentRotation rotation, Val qk[2], const Val *tables)
 {
-  if (rotation == LATENT_NEIGHBOURS)
+  if (rotation == LATENT_COMPLEX)
+    rotate_complex(b, qk, tables[TABLE_COS]);
+  else if (rotation == LATENT_NEIGHBOURS)
     rotate_neighbours(b, qk, tables[TABLE_COS], tables[TABLE_SIN]);
   else
     transformers_rotate(b, ROTATE_HALF, qk, tables[TABLE_COS], tables[TABLE_SIN]);

@@ -25,7 +25,8 @@ transformers_mask(const CausalLm *lm, int block, const Val *tables)
 {
   if (!transformers_has_mask(lm, block))
     return NO_VAL;
-  return tables[lm->impl.rope != ROPE_NONE ? TABLE_MASK : TABLE_POSITIONS + 1];
+  int rotary = lm->impl.rope == ROPE_NONE ? 0 : lm->rotary.complex ? 1 : 2;
+  return tables[TABLE_POSITIONS + 1 + rotary];
 }
 
 /* ---- attention ---- */
@@ -123,7 +124,7 @@ layers_forward(Builder *b, const CausalLm *lm, Val hidden, Val positions, const 
     int n = 2;
     args[0] = hidden;
     code.kind = lm->layer_kinds != NULL ? lm->layer_kinds[i] : 0;
-    for (int k = 0; k < 2 && rotary; k++)
+    for (int k = 0; k < (lm->rotary.complex ? 1 : 2) && rotary; k++)
       args[n++] = transformers_choose_table(lm, i, tables)[k];
     if (transformers_has_mask(lm, i))
       args[n++] = transformers_choose_mask(lm, i, masks);

@@ -62,10 +62,31 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
   builder_leave_with(b, 2, out);
 }
 
+/* The same as complex numbers, in one table: polar(ones, angles) times attention_scaling. */
+static Val
+complex_forward(Builder *b, const CausalLm *lm)
+{
+  gint64 s = lm->length, half = rotary_dim(lm) / 2;
+  ValueInfo angles = value_shape(DTYPE_FP32, 3, (gint64) 1, s, half);
+  ValueInfo table = value_shape(DTYPE_COMPLEX64, 3, (gint64) 1, s, half);
+  builder_module_call(b, lm->rotary_module, 0, NULL);
+  Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
+  let(b, "freqs", create(b, "angles", angles));
+  builder_discard(b, positions);
+  Val ones = create(b, "ones", angles);
+  let(b, "freqs_cis", create(b, "freqs_cis", table));
+  builder_discard(b, ones);
+  return builder_leave(b, let(b, "freqs_cis", create(b, "freqs_cis", table)));
+}
+
 void
 transformers_rotary_tables(Builder *b, const CausalLm *lm, Val tables[4])
 {
   static const char *const names[] = {"cos", "sin", "cos of windows", "sin of windows"};
+  if (lm->rotary.complex) {
+    tables[0] = let(b, "position_embeddings", complex_forward(b, lm));
+    return;
+  }
   for (int kind = 0; kind < (lm->rotary.by_kind ? 2 : 1); kind++) {
     if (lm->rotary.by_kind && !has_kind(lm, kind == 1))
       continue;
