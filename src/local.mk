@@ -36,6 +36,7 @@ FAMILIES = \
   src/network/family_starcoder2.c \
   src/network/family_stablelm.c \
   src/network/family_smollm3.c \
+  src/network/family_internlm2.c \
   src/network/family_gpt2.c \
   src/network/family_deepseek.c \
   src/network/family_granitemoe.c \

@@ -26,6 +26,8 @@ typedef struct {
   gboolean wide;    /* left in fp32 */
   gboolean complex; /* one table of complex numbers */
   gboolean by_kind; /* others for windowed blocks */
+  /* what is done to the frequencies first: nothing; "dynamic", "longrope" look at the positions */
+  enum { FREQUENCIES_FIXED, FREQUENCIES_DYNAMIC, FREQUENCIES_LONG } update;
 } RotaryTables;
 
 typedef struct _CausalLm CausalLm;
@@ -62,7 +64,8 @@ struct _CausalLm {
   Val (*loss)(Builder *b, const CausalLm *lm, Val logits, Val labels);
 };
 
-/* Reads the fields that every config has; fills sizes from the shape. */
+/* Reads the fields that every config has; fills sizes from the shape.  Heads and vocabulary that
+ * are set already are defaults. */
 void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
 /* Refuses a matrix that cannot exist, because of the field under these names. */
 void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);

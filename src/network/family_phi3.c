@@ -7,7 +7,6 @@ read(Decoder *d, NetworkSpec *spec)
 {
   d->style.block_dropout = decoder_read_dropout(d, spec, "resid_pdrop");
   d->lm.window = network_spec_int(spec, "sliding_window", 0);
-  decoder_read_rotary_part(d, spec, 1);
 }
 
 static const DecoderStyle style = {
@@ -17,6 +16,7 @@ static const DecoderStyle style = {
     .fused_qkv = TRUE,
     .o_first = TRUE,
     .rotary = ROTATE_PART,
+    .rotary_part = 1,
     .mlp = MLP_GATED_FUSED,
     .dropout_modules = {"resid_attn_dropout", "resid_mlp_dropout"},
     .read = read,

@@ -19,20 +19,34 @@ read_rotated(Decoder *d, NetworkSpec *spec)
   }
 }
 
+/* Layers without a rotary embedding are those with a window, if there is one. */
+static void
+read_windows(Decoder *d, NetworkSpec *spec)
+{
+  gint64 window = network_spec_int(spec, "sliding_window", 0);
+  d->lm.mask_kwargs = TRUE;
+  if (!network_spec_bool(spec, "use_sliding_window", FALSE) || window == 0)
+    return;
+  d->lm.window = window;
+  for (int i = 0; i < d->lm.layers && !json_reader_has(spec->reader, "layer_types"); i++)
+    if (d->lm.layer_kinds[i] & LAYER_UNROTATED)
+      decoder_mark_layer(d, i, LAYER_WINDOWED);
+  decoder_read_layer_types(d, spec, NULL, 0);
+}
+
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
-  d->style.mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
-  d->lm.mask_kwargs = TRUE;
   read_rotated(d, spec);
-  decoder_refuse(spec, "use_sliding_window", "windows are not supported here");
+  read_windows(d, spec);
 }
 
 static const DecoderStyle style = {
     .norm = NORM_RMS,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
     .tied = TRUE,
+    .mlp_bias_field = TRUE,
+    .attention_bias_field = TRUE,
     .read = read,
 };
 

@@ -44,7 +44,6 @@ read(Decoder *d, NetworkSpec *spec)
   style->block_dropout = decoder_read_dropout(d, spec, "hidden_dropout");
   if (network_spec_bool(spec, "use_parallel_residual", FALSE))
     style->norms[BEFORE_FEED_FORWARD] = NULL;
-  decoder_read_rotary_part(d, spec, 0.25);
   decoder_refuse(spec, "qk_layernorm", "a norm for each head is not supported");
 }
 
@@ -52,6 +51,7 @@ static const DecoderStyle style = {
     .norm = NORM_LAYER,
     .qkv = {QKV_PROJECT, QKV_THEN, QKV_HEADS, QKV_TRANSPOSE},
     .rotary = ROTATE_PART_OUTSIDE,
+    .rotary_part = 0.25,
     .dropout_modules = {"dropout"},
     .read = read,
     .block = block_forward,

@@ -295,14 +295,34 @@ decoder_read_layer_types(Decoder *d, NetworkSpec *spec, gboolean (*windowed)(int
     d->lm.window = 0;
 }
 
-void
-decoder_read_rotary_part(Decoder *d, NetworkSpec *spec, double fallback)
+static gboolean
+is_not_last_of(int block, gint64 pattern)
 {
-  static const char name[] = "partial_rotary_factor";
-  double factor = network_spec_double(spec, name, fallback);
-  if (!(factor > 0 && factor <= 1))
-    network_spec_fail(spec, name, "%.17g is not in 0..1", factor);
-  d->lm.rotary.dim = MAX((gint64) ((double) d->lm.head_dim * factor), 1);
+  return (block + 1) % pattern != 0;
+}
+
+void
+decoder_read_window_pattern(Decoder *d, NetworkSpec *spec, gint64 pattern)
+{
+  d->lm.mask_kwargs = TRUE;
+  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
+  decoder_read_layer_types(d, spec, is_not_last_of, pattern);
+}
+
+static gboolean
+from_layer(int block, gint64 first)
+{
+  return block >= first;
+}
+
+void
+decoder_read_last_windows(Decoder *d, NetworkSpec *spec)
+{
+  d->lm.mask_kwargs = TRUE;
+  if (!network_spec_bool(spec, "use_sliding_window", FALSE))
+    return;
+  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
+  decoder_read_layer_types(d, spec, from_layer, network_spec_int(spec, "max_window_layers", 28));
 }
 
 static void
@@ -324,21 +344,31 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
   DecoderStyle *style = &d->style;
   d->evaluation = shape->evaluation;
   fill_in_names(style);
+  lm->heads = style->heads;
+  lm->vocabulary = style->vocabulary;
   causal_lm_read(lm, spec, shape);
   check_implementation(spec);
   if (lm->layers > BUILDER_MOST_BLOCKS) /* before anything is allocated for them */
     return causal_lm_check(lm, 1, spec, error);
-  d->kv_heads = network_spec_int(spec, "num_key_value_heads", lm->heads);
+  d->kv_heads = network_spec_int(spec, "num_key_value_heads",
+                                 style->kv_heads > 0 ? style->kv_heads : lm->heads);
   d->ffn = network_spec_int(spec, "intermediate_size", -1);
   gint64 share = MAX(lm->hidden / MAX(lm->heads, 1), 1);
   lm->head_dim = network_spec_int(spec, "head_dim", style->head_dim > 0 ? style->head_dim : share);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
+  lm->rotary.wide = style->rotary == ROTATE_HALF_WIDE;
+  transformers_rope_read(lm, spec, style->rotary_part);
   d->activation = activation_read(
       spec, style->activation_field != NULL ? style->activation_field : "hidden_act",
       style->activation != NULL ? style->activation : "silu");
+  if (style->attention_bias_field)
+    style->qkv_bias = style->o_bias = network_spec_bool(spec, "attention_bias", FALSE);
+  if (style->mlp_bias_field)
+    style->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   style->attention_dropout = decoder_read_dropout(d, spec, "attention_dropout");
   if (style->norm == NORM_RMS && lm->impl.rms_norm == RMS_NORM_FUSED)
     style->norm = NORM_RMS_FUSED;
+  decoder_refuse(spec, "use_bidirectional_attention", "attention to later tokens is not supported");
   if (style->read != NULL)
     style->read(d, spec);
   causal_lm_check_matrix(spec, "intermediate_size", d->ffn, lm->hidden);

@@ -91,10 +91,13 @@ typedef struct {
   OpId logits_scale;             /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
   gboolean caps_logits;          /* soft cap */
   /* config.json: names and defaults */
-  const char *activation_field; /* NULL: hidden_act */
-  const char *activation;       /* NULL: silu */
-  gint64 head_dim;              /* 0: hidden_size / num_attention_heads */
+  const char *activation_field;                  /* NULL: hidden_act */
+  const char *activation;                        /* NULL: silu */
+  gint64 head_dim;                               /* 0: hidden_size / num_attention_heads */
+  gint64 heads, kv_heads, vocabulary;            /* 0: required, as many as heads, required */
+  gboolean attention_bias_field, mlp_bias_field; /* attention_bias, mlp_bias are fields */
   gboolean tied;
+  double rotary_part; /* default of partial_rotary_factor; 0: the model has no such field */
   /* Reads fields that only this family has, into the decoder; NULL: none. */
   void (*read)(Decoder *d, NetworkSpec *spec);
   /* Another attention: defines its modules in block i, and calls them as decoder_attention does. */
@@ -139,10 +142,13 @@ double decoder_read_dropout(const Decoder *d, NetworkSpec *spec, const char *nam
  * says of each block (NULL: none).  Without a windowed block there is no window. */
 void decoder_read_layer_types(Decoder *d, NetworkSpec *spec,
                               gboolean (*windowed)(int block, gint64 number), gint64 number);
+/* Qwen's: use_sliding_window says whether there is a window, max_window_layers from which block on.
+ */
+void decoder_read_last_windows(Decoder *d, NetworkSpec *spec);
+/* layer_types, or all blocks windowed but every pattern-th. */
+void decoder_read_window_pattern(Decoder *d, NetworkSpec *spec, gint64 pattern);
 /* Sets a bit of the block's kind. */
 void decoder_mark_layer(Decoder *d, int block, guint8 kind);
-/* partial_rotary_factor: which part of a head is rotated. */
-void decoder_read_rotary_part(Decoder *d, NetworkSpec *spec, double fallback);
 /* Is there a soft cap under this name? */
 gboolean decoder_read_cap(NetworkSpec *spec, const char *name, double fallback);
 /* Refuses a field that changes what is computed, unless it is false, null or absent. */
