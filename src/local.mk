@@ -39,6 +39,7 @@ FAMILIES = \
   src/network/family_internlm2.c \
   src/network/family_gpt2.c \
   src/network/family_deepseek.c \
+  src/network/family_gpt_oss.c \
   src/network/family_granitemoe.c \
   src/network/family_mixtral.c \
   src/network/family_mpt.c \

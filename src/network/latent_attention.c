@@ -84,50 +84,7 @@ join_last(Builder *b, Val x, Val y)
   return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
 }
 
-/* x[..., first::2] of the last dimension. */
-static Val
-every_second(Builder *b, Val x, gint64 first)
-{
-  OpAttributes at = {.result = builder_info(b, x), .size = {first}};
-  int last = at.result.dims - 1;
-  at.result.shape[last] /= 2;
-  at.result.stride[last] *= 2;
-  return builder_op(b, OP_SLICE, &at, 1, &x);
-}
-
 /* ---- rotation ---- */
-
-/* x * a + y * b, or with a minus. */
-static Val
-turned(Builder *b, OpId op, const Val factors[4])
-{
-  Val first = binary(b, OP_MUL, factors[0], factors[1]);
-  Val second = binary(b, OP_MUL, factors[2], factors[3]);
-  return binary(b, op, first, second);
-}
-
-/* apply_rotary_pos_emb_interleave: torch.cat([x1 cos - x2 sin, x2 cos + x1 sin], -1) */
-static void
-rotate_neighbours(Builder *b, Val qk[2], Val cos, Val sin)
-{
-  static const char *const halves[2][2] = {{"q1", "q2"}, {"k1", "k2"}};
-  static const char *const names[] = {"q_embed", "k_embed"};
-  ValueInfo table = builder_info(b, cos);
-  gint64 pairs = table.shape[table.dims - 1] / 2;
-  Val x[2][2];
-  builder_call(b, 0, NULL);
-  cos = let(b, "cos", slice_last(b, cos, 0, pairs));
-  sin = let(b, "sin", slice_last(b, sin, 0, pairs));
-  for (int i = 0; i < 2; i++)
-    for (int k = 0; k < 2; k++)
-      x[i][k] = let(b, halves[i][k], every_second(b, qk[i], k));
-  for (int i = 0; i < 2; i++) {
-    Val even = turned(b, OP_SUB, (Val[]){x[i][0], cos, x[i][1], sin});
-    Val odd = turned(b, OP_ADD, (Val[]){x[i][1], cos, x[i][0], sin});
-    qk[i] = let(b, names[i], join_last(b, even, odd));
-  }
-  builder_leave_with(b, 2, qk);
-}
 
 /* view_as_complex(x.float() as pairs), kept as a name. */
 static Val
@@ -186,10 +143,9 @@ rotate(Builder *b, LatentRotation rotation, Val qk[2], const Val *tables)
 {
   if (rotation == LATENT_COMPLEX)
     rotate_complex(b, qk, tables[TABLE_COS]);
-  else if (rotation == LATENT_NEIGHBOURS)
-    rotate_neighbours(b, qk, tables[TABLE_COS], tables[TABLE_SIN]);
   else
-    transformers_rotate(b, ROTATE_HALF, qk, tables[TABLE_COS], tables[TABLE_SIN]);
+    transformers_rotate(b, rotation == LATENT_NEIGHBOURS ? ROTATE_NEIGHBOURS : ROTATE_HALF, qk,
+                        tables[TABLE_COS], tables[TABLE_SIN]);
 }
 
 /* ---- keys and values ---- */

@@ -29,6 +29,16 @@ slice_last(Builder *b, Val x, gint64 first, gint64 size)
   return builder_op(b, OP_SLICE, &at, 1, &x);
 }
 
+Val
+every_second(Builder *b, Val x, gint64 first)
+{
+  OpAttributes at = {.result = builder_info(b, x), .size = {first}};
+  int last = at.result.dims - 1;
+  at.result.shape[last] /= 2;
+  at.result.stride[last] *= 2;
+  return builder_op(b, OP_SLICE, &at, 1, &x);
+}
+
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val
 rotate_half(Builder *b, Val x)

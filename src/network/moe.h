@@ -71,6 +71,8 @@ Routing moe_route_softmax(Builder *b, const Moe *m, Val x);
 Routing moe_route_softmax_fp32(Builder *b, const Moe *m, Val x);
 /* The k largest logits, and their softmax (Granite). */
 Routing moe_route_largest(Builder *b, const Moe *m, Val x);
+/* The same in the model's dtype (gpt-oss). */
+Routing moe_route_largest_narrow(Builder *b, const Moe *m, Val x);
 /* Sigmoids, a bias for the choice alone, groups by the sum of their two best (DeepSeek V3). */
 Routing moe_route_sigmoid(Builder *b, const Moe *m, Val x);
 /* softmax, groups by their best (DeepSeek V2). */

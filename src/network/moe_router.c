@@ -79,18 +79,31 @@ moe_route_softmax_fp32(Builder *b, const Moe *m, Val x)
   return softmax_then_topk(b, m, x, FALSE);
 }
 
-Routing
-moe_route_largest(Builder *b, const Moe *m, Val x)
+static Routing
+topk_then_softmax(Builder *b, const Moe *m, Val x, gboolean wide)
 {
   Val best[2];
   x = enter(b, m, x);
   DType dtype = (DType) builder_info(b, x).dtype;
-  Val logits = let(b, "router_logits", to(b, logits_of(b, m, x), DTYPE_FP32));
+  Val logits = logits_of(b, m, x);
+  logits = let(b, "router_logits", wide ? to(b, logits, DTYPE_FP32) : logits);
   topk(b, logits, m->style.top_k, best);
   Val largest = let(b, "top_k_logits", best[0]);
   Val experts = let(b, "top_k_index", best[1]);
   Val weights = let(b, "top_k_weights", to(b, unary(b, OP_SOFTMAX, largest), dtype));
   return leave(b, logits, weights, experts);
+}
+
+Routing
+moe_route_largest(Builder *b, const Moe *m, Val x)
+{
+  return topk_then_softmax(b, m, x, TRUE);
+}
+
+Routing
+moe_route_largest_narrow(Builder *b, const Moe *m, Val x)
+{
+  return topk_then_softmax(b, m, x, FALSE);
 }
 
 /* ---- DeepSeek's routers: everything in fp32, experts of the best groups only ---- */

@@ -160,14 +160,15 @@ backward_clamp(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]);
   int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "zero");
-  int above = recipe_temp(c, elements, "clamp mask"),
-      below = recipe_temp(c, elements, "clamp mask");
-  recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
+  int above = c->at.flag ? 0 : recipe_temp(c, elements, "clamp mask");
+  int below = recipe_temp(c, elements, "clamp mask");
+  recipe_launch(c, "compare", KERNEL_MEMORY, 0, c->at.flag ? "i0 >t1" : "i0 i0 >t1 >t2");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
-  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, c->at.flag ? "g0 t1 >d0" : "g0 t1 t2 >d0");
   recipe_release(c, zero);
   recipe_release(c, below);
-  recipe_release(c, above);
+  if (above != 0)
+    recipe_release(c, above);
 }
 
 /* Elements of a new last dimension. */

@@ -60,8 +60,9 @@ define_qk_norm(Builder *b, const Decoder *d, const char *name, gint64 heads)
 }
 
 static void
-define_attention(Builder *b, const Decoder *d, DecoderBlock *p)
+define_attention(Builder *b, Decoder *d, int block)
 {
+  DecoderBlock *p = &d->blocks[block];
   const DecoderStyle *style = &d->style;
   const char *const *names = style->names;
   gint64 hidden = d->lm.hidden, q = d->lm.heads * d->lm.head_dim, kv = d->kv_heads * d->lm.head_dim;
@@ -81,6 +82,8 @@ define_attention(Builder *b, const Decoder *d, DecoderBlock *p)
     p->q_norm = define_qk_norm(b, d, names[NAME_Q_NORM], d->lm.heads);
     p->k_norm = define_qk_norm(b, d, names[NAME_K_NORM], d->kv_heads);
   }
+  if (style->define_in_attention != NULL)
+    style->define_in_attention(b, d, block);
   builder_module_end(b);
 }
 
@@ -119,7 +122,7 @@ define_block(Builder *b, Decoder *d, int block)
   if (style->define_attention != NULL)
     style->define_attention(b, d, block);
   else
-    define_attention(b, d, p);
+    define_attention(b, d, block);
   if (!style->mlp_last)
     define_feed_forward(b, d, block);
   for (int i = 0; i < NORM_PLACES; i++)

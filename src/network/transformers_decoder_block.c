@@ -89,8 +89,10 @@ projected_attention(Builder *b, const Decoder *d, int block, Val x, const Val *t
     qkv[1] = let(b, "key", qkv[1]);
   }
   Val mask = transformers_mask(lm, block, tables);
-  Val o =
-      transformers_attend(b, lm, d->kv_heads, d->style.attention_dropout > 0, qkv, mask, weights);
+  Val o = d->style.attend != NULL
+              ? d->style.attend(b, d, block, qkv, mask, weights)
+              : transformers_attend(b, lm, d->kv_heads, d->style.attention_dropout > 0, qkv, mask,
+                                    weights);
   o = let(b, "output", o);
   if (weights->slot != NO_VAL.slot)
     *weights = let(b, "attn_weights", *weights);

@@ -119,7 +119,8 @@ eager_mask(Builder *b, const CausalLm *lm, gboolean windowed)
 static Val
 make_mask(Builder *b, const CausalLm *lm, gboolean windowed)
 {
-  packed_sequence_test(b, lm);
+  if (!lm->mask_without_positions)
+    packed_sequence_test(b, lm);
   if (lm->impl.attention == ATTENTION_EAGER)
     return eager_mask(b, lm, windowed);
   return windowed && lm->length >= lm->window ? boolean_mask(b, lm, TRUE) : NO_VAL;

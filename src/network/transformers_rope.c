@@ -136,13 +136,14 @@ static void
 rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
 {
   gint64 s = lm->length, d = rotary_dim(lm);
-  ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, d);
+  ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, lm->rotary.halved ? d / 2 : d);
   builder_module_call(b, lm->rotary_module, 0, NULL); /* of hidden states only the dtype counts */
   update_frequencies(b, lm);
   Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
   let(b, "freqs", create(b, "angles", value_shape(DTYPE_FP32, 3, (gint64) 1, s, d / 2)));
   builder_discard(b, positions);
-  let(b, "emb", create(b, "angles", wide));
+  if (!lm->rotary.halved)
+    let(b, "emb", create(b, "angles", wide));
   static const char *const names[] = {"cos", "sin"};
   for (int i = 0; i < 2; i++) {
     Val plain = create(b, names[i], wide);
@@ -233,17 +234,6 @@ rotate_halves(Builder *b, Val qk[2], Val cos, Val sin, gboolean wide)
   builder_leave_with(b, 2, qk);
 }
 
-/* x[..., first::2] of the last dimension. */
-static Val
-every_second(Builder *b, Val x, gint64 first)
-{
-  OpAttributes at = {.result = builder_info(b, x), .size = {first}};
-  int last = at.result.dims - 1;
-  at.result.shape[last] /= 2;
-  at.result.stride[last] *= 2;
-  return builder_op(b, OP_SLICE, &at, 1, &x);
-}
-
 /* torch.stack([-x2, x1], dim=-1).flatten(-2) of neighbours x1, x2. */
 static Val
 rotate_neighbours(Builder *b, Val x)
@@ -286,6 +276,64 @@ join(Builder *b, Val x, Val rest)
   at.result.shape[at.result.dims - 1] += info.shape[info.dims - 1];
   value_set_contiguous(&at.result);
   return builder_op(b, OP_CAT, &at, 2, (Val[]){x, rest});
+}
+
+/* a * cos - b * sin, or a * cos + b * sin. */
+static Val
+turned(Builder *b, OpId op, const Val pair[2], Val cos, Val sin)
+{
+  Val first = binary(b, OP_MUL, pair[0], cos);
+  Val second = binary(b, OP_MUL, pair[1], sin);
+  return binary(b, op, first, second);
+}
+
+/* apply_rotary_pos_emb_interleave: torch.cat([x1 cos - x2 sin, x2 cos + x1 sin], -1) */
+static void
+rotate_neighbours_apart(Builder *b, Val qk[2], Val cos, Val sin)
+{
+  static const char *const halves[2][2] = {{"q1", "q2"}, {"k1", "k2"}};
+  ValueInfo table = builder_info(b, cos);
+  gint64 pairs = table.shape[table.dims - 1] / 2;
+  Val x[2][2];
+  builder_call(b, 0, NULL);
+  cos = let(b, "cos", slice_last(b, cos, 0, pairs));
+  sin = let(b, "sin", slice_last(b, sin, 0, pairs));
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < 2; k++)
+      x[i][k] = let(b, halves[i][k], every_second(b, qk[i], k));
+  for (int i = 0; i < 2; i++) {
+    Val even = turned(b, OP_SUB, x[i], cos, sin);
+    Val odd = turned(b, OP_ADD, (Val[]){x[i][1], x[i][0]}, cos, sin);
+    qk[i] = let(b, embedded[i], join(b, even, odd));
+  }
+  builder_leave_with(b, 2, qk);
+}
+
+/* _apply_rotary_emb: the same of halves, in a function of its own. */
+static Val
+rotated_chunks(Builder *b, Val x, Val cos, Val sin)
+{
+  static const char *const names[] = {"first_half", "second_half"};
+  OpAttributes at = {.result = builder_info(b, x), .size = {2}};
+  Val half[2];
+  at.result.shape[at.result.dims - 1] /= 2;
+  builder_enter(b, 1, (const char *const[]){"x"}, &x);
+  x = (Val){x.slot, FALSE};
+  builder_op_multi(b, OP_SPLIT, &at, 1, &x, 2, half);
+  for (int i = 0; i < 2; i++)
+    half[i] = let(b, names[i], half[i]);
+  Val first = let(b, "first_", turned(b, OP_SUB, half, cos, sin));
+  Val second = let(b, "second_", turned(b, OP_ADD, (Val[]){half[1], half[0]}, cos, sin));
+  return builder_leave(b, join(b, first, second));
+}
+
+static void
+rotate_chunks(Builder *b, Val qk[2], Val cos, Val sin)
+{
+  builder_call(b, 0, NULL);
+  for (int i = 0; i < 2; i++)
+    qk[i] = let(b, embedded[i], rotated_chunks(b, qk[i], cos, sin));
+  builder_leave_with(b, 2, qk);
 }
 
 /* x[..., :dim], x[..., dim:] as names. */
@@ -346,6 +394,12 @@ transformers_rotate(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin)
     return;
   case ROTATE_PART_OUTSIDE:
     rotate_part_outside(b, qk, cos, sin);
+    return;
+  case ROTATE_NEIGHBOURS:
+    rotate_neighbours_apart(b, qk, cos, sin);
+    return;
+  case ROTATE_CHUNKS:
+    rotate_chunks(b, qk, cos, sin);
     return;
   default:
     rotate_halves(b, qk, cos, sin, kind == ROTATE_HALF_WIDE);

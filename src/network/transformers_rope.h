@@ -11,6 +11,8 @@ typedef enum {
   ROTATE_HALF_WIDE,        /* with fp32 tables; the result is cast back */
   ROTATE_INTERLEAVED_WIDE, /* neighbours instead of halves, all of it in fp32 */
   ROTATE_PART,             /* the first elements of each head, in apply_rotary_pos_emb */
+  ROTATE_NEIGHBOURS,       /* the even and the odd elements, with half of the tables */
+  ROTATE_CHUNKS,           /* the two halves, with tables of half the width */
   ROTATE_PART_OUTSIDE,     /* the same, in the attention module */
 } RotaryKind;
 
