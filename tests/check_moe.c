@@ -39,6 +39,11 @@
   DEEPSEEK("deepseek_v3", "3",                                                                     \
            "'n_group': 4, 'topk_group': 2, 'q_lora_rank': 96, 'num_experts_per_tok': 8")
 
+#define GPT_OSS(heads)                                                                             \
+  "{'model_type': 'gpt_oss', 'num_hidden_layers': 2, 'hidden_size': 256, 'intermediate_size': "    \
+  "128, 'vocab_size': 1000, 'head_dim': 64, 'num_key_value_heads': 4, 'num_local_experts': 8, "    \
+  "'num_experts_per_tok': 2, 'num_attention_heads': " heads "}"
+
 #define PLAN                                                                                       \
   "{'strategy': 'fsdp2', 'mesh': {'shard': 8}, 'optimizer': {'name': 'adamw', 'implementation': "  \
   "'fused', 'zero_grad': 'end'}, 'precision': {'compute': 'bf16', 'reduce': 'fp32'}, 'fsdp': "     \
@@ -74,6 +79,11 @@ static const struct {
     {DEEPSEEK_V3, /* its first block is dense */
      "mlp.gate_proj.weight[128,256] mlp.up_proj.weight[128,256] mlp.down_proj.weight[256,128] "
      "input_layernorm.weight[256] post_attention_layernorm.weight[256]"},
+    {GPT_OSS("4"),
+     "mlp.router.weight[8,256] mlp.router.bias[8] mlp.experts.gate_up_proj[8,256,256] "
+     "mlp.experts.gate_up_proj_bias[8,256] mlp.experts.down_proj[8,128,256] "
+     "mlp.experts.down_proj_bias[8,256] input_layernorm.weight[256] "
+     "post_attention_layernorm.weight[256]"},
     {GRANITE,
      "input_layernorm.weight[256] post_attention_layernorm.weight[256] "
      "block_sparse_moe.router.weight[32,256] block_sparse_moe.experts.gate_up_proj[32,256,256] "
@@ -171,6 +181,14 @@ static const struct {
      {BATCH("1", "256")},
      {89905152, 93494272, 93494272},
      {150994944, 155189248, 155189248}},
+    {GPT_OSS("4"),
+     {BATCH("2", "256")},
+     {92452864, 98112512, 98112512},
+     {136314880, 138412032, 138412032}},
+    {GPT_OSS("16"),
+     {BATCH("1", "2048")},
+     {809418752, 812862976, 812862976},
+     {1080033280, 1084227584, 1084227584}},
     /* fully_shard() of every block's experts, then of every block */
     {OLMOE("16", "2"),
      {BATCH("2", "256"), "fsdp.groups=[\"model.layers.*.mlp.experts\", \"model.layers.*\"]"},
@@ -326,6 +344,8 @@ static const struct {
      "key 'topk_method': 'noaux_tc' is not greedy or group_limited_greedy"},
     {DEEPSEEK("deepseek_v2", "2", "'topk_method': 'greedy'"), "",
      "key 'num_experts_per_tok' is missing"},
+    {NETWORK("gpt_oss", "2", "'implementation': {'attention': 'flash'}"), "",
+     "the attention of gpt_oss is eager"},
     {NETWORK("mixtral", "2", "'hidden_act': 'snake'"), "", "key 'hidden_act'"},
 };
 

@@ -154,7 +154,7 @@ backward_sub(OpCase *c)
   recipe_pass(c, 0);
 }
 
-/* where((x >= min) & (x <= max), grad, 0) */
+/* where((x >= min) & (x <= max), grad, 0); flag: there is no lower limit */
 static void
 backward_clamp(OpCase *c)
 {
