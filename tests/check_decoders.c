@@ -259,6 +259,8 @@ static const struct {
      "key 'implementation': 'torchtitan' is not known for qwen3: only transformers"},
     {CONFIG("phi3", "2", ", 'partial_rotary_factor': 1.5"),
      "key 'partial_rotary_factor': 1.5 is not in 0..1"},
+    {CONFIG("phi3", "2", ", 'partial_rotary_factor': 0.33"),
+     "key 'partial_rotary_factor': 0.33 of a head of 64 is no even number of elements"},
     {CONFIG("phi3", "2", ", 'resid_pdrop': 2"), "key 'resid_pdrop': 2 is not in 0..1"},
     {CONFIG("gemma", "2", ", 'use_bidirectional_attention': true"),
      "key 'use_bidirectional_attention': attention to later tokens is not supported"},
@@ -302,6 +304,8 @@ static const struct {
     {CONFIG("smollm3", "4", ""), CONFIG("smollm3", "4", ", 'no_rope_layers': [1, 1, 1, 0]")},
     {CONFIG("gemma3_text", "2", ""),
      "'model_type': 'gemma3', 'text_config': {" CONFIG("gemma3_text", "2", "") "}"},
+    {CONFIG("mistral", "2", ", 'sliding_window': 128, 'implementation': {'attention': 'flash'}"),
+     CONFIG("mistral", "2", ", 'implementation': {'attention': 'flash'}")},
     {CONFIG("gemma", "2", ", 'hidden_act': 'silu'"),
      CONFIG("gemma", "2", ", 'hidden_act': 'swish'")},
 };

@@ -106,9 +106,6 @@ static const DecoderStyle style = {
 
 static const MoeStyle moe = {
     .shared = SHARED_ADDED,
-    .module = "mlp",
-    .router = "gate",
-    .experts_module = "experts",
     .shared_module = "shared_experts",
     .order = "egs",
 };

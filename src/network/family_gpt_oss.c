@@ -11,10 +11,9 @@ typedef struct {
 /* ---- config.json ---- */
 
 static gboolean
-is_windowed(int block, gint64 number)
+is_windowed(int block, gint64 every)
 {
-  (void) number;
-  return (block + 1) % 2 != 0;
+  return (block + 1) % every != 0;
 }
 
 static void
@@ -26,7 +25,7 @@ read(Decoder *d, NetworkSpec *spec)
   moe_decoder_read(d, spec, &fields);
   d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", TRUE);
   d->lm.window = network_spec_int(spec, "sliding_window", 128);
-  decoder_read_layer_types(d, spec, is_windowed, 0);
+  decoder_read_layer_types(d, spec, is_windowed, 2);
   d->lm.mask_kwargs = d->lm.mask_without_positions = TRUE;
   d->lm.rotary.halved = TRUE;
   if (impl->attention != ATTENTION_SDPA && impl->attention != ATTENTION_EAGER)
@@ -61,9 +60,7 @@ static Val
 below_largest(Builder *b, Val logits)
 {
   OpAttributes at = {.size = {1}, .what = "largest logit"};
-  Val largest[2];
-  builder_op_multi(b, OP_TOPK, &at, 1, &logits, 1, largest);
-  return binary(b, OP_SUB, logits, largest[0]);
+  return binary(b, OP_SUB, logits, builder_op(b, OP_TOPK, &at, 1, &logits));
 }
 
 /* Probabilities without the sink's. */
@@ -86,24 +83,11 @@ probabilities(Builder *b, const Decoder *d, int block, Val scores)
 static Val
 attend(Builder *b, const Decoder *d, int block, const Val qkv[3], Val mask, Val *weights)
 {
-  Val k = qkv[1], v = qkv[2];
+  Val values;
   builder_call(b, 0, NULL);
-  if (d->kv_heads != d->lm.heads) {
-    k = let(b, "key_states", repeat_heads(b, k, d->lm.heads, TRUE));
-    v = let(b, "value_states", repeat_heads(b, v, d->lm.heads, TRUE));
-  }
-  Val columns = transpose_last(b, k);
-  Val w = batched_matmul(b, qkv[0], (Val){columns.slot, FALSE}, "attention scores");
-  builder_discard(b, columns);
-  w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, w));
-  w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
+  Val w = transformers_eager_scores(b, &d->lm, d->kv_heads, qkv, mask, &values);
   w = let(b, "attn_weights", probabilities(b, d, block, w));
-  Val o = let(b, "attn_output", batched_matmul(b, w, v, NULL));
-  o = let(b, "attn_output", contiguous(b, transpose(b, o)));
-  Val results[2] = {o, w};
-  builder_leave_with(b, 2, results);
-  *weights = results[1];
-  return results[0];
+  return transformers_eager_output(b, w, values, weights);
 }
 
 /* ---- the experts' gate ---- */
@@ -145,10 +129,7 @@ static const MoeStyle moe = {
     .expert_bias = TRUE,
     .transposed = TRUE,
     .gate = apply_gate,
-    .module = "mlp",
     .router = "router",
-    .experts_module = "experts",
-    .order = "ge",
 };
 
 static Network *

@@ -91,13 +91,24 @@ check_imbalance(Builder *b, const MoeStyle *s)
                  plan->file, plan->moe.load_imbalance, most, s->experts);
 }
 
+static void
+set_default(const char **name, const char *standard)
+{
+  if (*name == NULL)
+    *name = standard;
+}
+
 Moe
 moe_define(Builder *b, const MoeStyle *style)
 {
   Moe m = {.style = *style, .gate_up_bias = -1, .down_bias = -1};
+  set_default(&m.style.module, "mlp");
+  set_default(&m.style.router, "gate");
+  set_default(&m.style.experts_module, "experts");
+  set_default(&m.style.order, "ge");
   check_imbalance(b, style);
-  m.module = builder_module(b, style->module, "SparseMoeBlock");
-  for (const char *letter = style->order; *letter != '\0'; letter++)
+  m.module = builder_module(b, m.style.module, "SparseMoeBlock");
+  for (const char *letter = m.style.order; *letter != '\0'; letter++)
     define_part(b, &m, *letter);
   builder_module_end(b);
   builder_network(b)->mixtures++;

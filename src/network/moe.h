@@ -39,8 +39,11 @@ typedef struct {
   gboolean expert_bias, transposed;             /* weights [experts, in, out] */
   Val (*gate)(Builder *b, const Moe *m, Val x); /* of a product [rows, 2 ffn]; NULL: act(a) * b */
   const Activation *activation;
-  /* modules; definition in this order of letters: g router, e experts, s shared, S shared gate */
-  const char *module, *router, *experts_module, *shared_module, *shared_gate, *order;
+  /* modules; NULL: mlp, gate, experts, and no shared ones */
+  const char *module, *router, *experts_module, *shared_module, *shared_gate;
+  /* their definition, in this order of letters: g router, e experts, s shared, S shared gate; NULL:
+   * ge */
+  const char *order;
 } MoeStyle;
 
 struct _Moe {

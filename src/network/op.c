@@ -165,10 +165,10 @@ backward_clamp(OpCase *c)
   recipe_launch(c, "compare", KERNEL_MEMORY, 0, c->at.flag ? "i0 >t1" : "i0 i0 >t1 >t2");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, "where", KERNEL_MEMORY, 0, c->at.flag ? "g0 t1 >d0" : "g0 t1 t2 >d0");
-  recipe_release(c, zero);
   recipe_release(c, below);
   if (above != 0)
     recipe_release(c, above);
+  recipe_release(c, zero);
 }
 
 /* Elements of a new last dimension. */

@@ -182,10 +182,7 @@ embed(Builder *b, const CausalLm *lm, Val tokens)
   const DecoderStyle *style = &((const Decoder *) lm)->style;
   if (!style->embedding_buffer) {
     Val x = embedding(b, lm->embedding_weight, tokens);
-    if (!style->embedding_scale)
-      return x;
-    x = let(b, "inputs_embeds", x);
-    return let(b, "inputs_embeds", unary(b, OP_MUL_SCALAR, x));
+    return style->embedding_scale ? unary(b, OP_MUL_SCALAR, x) : x;
   }
   tokens = call_module(b, lm->embedding_module, tokens);
   Val weight = builder_weight(b, lm->embedding_weight);

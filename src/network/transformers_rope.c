@@ -68,7 +68,12 @@ transformers_rope_read(CausalLm *lm, NetworkSpec *spec, double part)
   if (partial && !(part > 0 && part <= 1))
     network_spec_fail(spec, factor, "%.17g is not in 0..1", part);
   else if (partial)
-    lm->rotary.dim = MAX((gint64) ((double) lm->head_dim * part), 1);
+    lm->rotary.dim = (gint64) ((double) lm->head_dim * part);
+  if (lm->rotary.dim % 2 != 0 || (partial && lm->rotary.dim == 0))
+    network_spec_fail(spec, factor,
+                      "%g of a head of %" G_GINT64_FORMAT
+                      " is no even number of elements: rotary embeddings need pairs",
+                      part, lm->head_dim);
 }
 
 /* ---- tables ---- */
