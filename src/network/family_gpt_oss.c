@@ -35,7 +35,6 @@ read(Decoder *d, NetworkSpec *spec)
 
 /* ---- attention with sinks: one more column of scores that has no value ---- */
 
-/* After the projections, as FSDP2 orders a group; optimizers see it before them. */
 static void
 define_sinks(Builder *b, Decoder *d, int block)
 {

@@ -67,6 +67,8 @@ define_attention(Builder *b, Decoder *d, int block)
   const char *const *names = style->names;
   gint64 hidden = d->lm.hidden, q = d->lm.heads * d->lm.head_dim, kv = d->kv_heads * d->lm.head_dim;
   p->attention = builder_module(b, names[NAME_ATTENTION], "Attention");
+  if (style->define_in_attention != NULL)
+    style->define_in_attention(b, d, block);
   if (style->o_first)
     p->o = define_linear(b, names[NAME_O], hidden, q, style->o_bias);
   if (style->fused_qkv) {
@@ -82,8 +84,6 @@ define_attention(Builder *b, Decoder *d, int block)
     p->q_norm = define_qk_norm(b, d, names[NAME_Q_NORM], d->lm.heads);
     p->k_norm = define_qk_norm(b, d, names[NAME_K_NORM], d->kv_heads);
   }
-  if (style->define_in_attention != NULL)
-    style->define_in_attention(b, d, block);
   builder_module_end(b);
 }
 

@@ -123,6 +123,31 @@ make_usual_units(StrategyContext *x, int *owner)
   }
 }
 
+static gboolean
+is_inside(const Network *n, int module, int ancestor)
+{
+  do
+    module = network_module(n, module)->parent;
+  while (module > ancestor);
+  return module == ancestor;
+}
+
+/* A group has a module's own parameters behind those of the modules in it
+ * (_get_managed_modules, torch/distributed/fsdp/_fully_shard/_fsdp_init.py). */
+static void
+order_parameters(const Network *n, GArray *parameters)
+{
+  int *p = (int *) (void *) parameters->data;
+  for (guint i = 1; i < parameters->len; i++)
+    for (guint k = i; k > 0 && is_inside(n, network_parameter(n, p[k])->module,
+                                         network_parameter(n, p[k - 1])->module);
+         k--) {
+      int inner = p[k];
+      p[k] = p[k - 1];
+      p[k - 1] = inner;
+    }
+}
+
 /* Units in the order of named_modules().  The root's comes first but takes what is left. */
 static void
 make_units(StrategyContext *x)
@@ -137,6 +162,8 @@ make_units(StrategyContext *x)
   else
     make_usual_units(x, owner);
   strategy_add_module(x, root, 0, (int) n->modules->len - 1, owner);
+  for (guint i = 0; i < x->units->len; i++)
+    order_parameters(n, ((Unit *) g_ptr_array_index(x->units, i))->parameters);
 }
 
 static void
