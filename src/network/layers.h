@@ -103,6 +103,9 @@ typedef struct {
   Val mask; /* explicit mask, or NO_VAL */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
+/* Under autocast, an operand of an op that runs in a 16-bit dtype; the last operand is cast first.
+ */
+Val autocast_operand(Builder *b, Val x);
 /* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
  * batch and heads apart are copied.  what: name of the product, or NULL. */
 Val batched_matmul(Builder *b, Val x, Val y, const char *what);

@@ -216,10 +216,11 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   return builder_leave(b, out);
 }
 
-/* Autocast's list of ops in a 16-bit dtype has scaled_dot_product_attention: its wrapper casts the
- * operands, the last one first (aten/src/ATen/autocast_mode.h, AT_FORALL_LOWER_PRECISION_FP).
+/* Autocast's list of ops in a 16-bit dtype has scaled_dot_product_attention, mm and bmm: its
+ * wrapper casts the operands, the last one first (aten/src/ATen/autocast_mode.h,
+ * AT_FORALL_LOWER_PRECISION_FP).
  * Positions that were computed in fp32 make queries and keys fp32. */
-static Val
+Val
 autocast_operand(Builder *b, Val x)
 {
   const NetworkPrecision *precision = &builder_shape(b)->precision;

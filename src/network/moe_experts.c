@@ -198,10 +198,12 @@ batched_linear(Builder *b, const Moe *m, Val x, Val w, Val biases)
   Val y;
   builder_enter(b, 1, (const char *const[]){"input"}, &x);
   if (m->style.transposed) {
-    Val row = view(b, x, 3, n, (gint64) 1, width);
+    w = autocast_operand(b, w);
+    Val row = autocast_operand(b, view(b, x, 3, n, (gint64) 1, width));
     y = builder_op(b, OP_BMM, NULL, 2, (Val[]){row, w});
   } else {
-    Val column = view(b, x, 3, n, width, (gint64) 1);
+    Val column = autocast_operand(b, view(b, x, 3, n, width, (gint64) 1));
+    w = autocast_operand(b, w);
     y = builder_op(b, OP_BMM, NULL, 2, (Val[]){w, column});
   }
   y = let(b, "out", view(b, y, 2, n, out));
@@ -304,6 +306,8 @@ expert_linear(Builder *b, const Moe *m, Val x, int weight, int bias, gint64 expe
   Val w = matrix_of(b, weight, expert);
   if (!m->style.transposed)
     return linear_by(b, x, w, NO_VAL);
+  w = autocast_operand(b, w);
+  x = autocast_operand(b, x);
   Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
   return bias >= 0 ? binary(b, OP_ADD, y, matrix_of(b, bias, expert)) : y;
 }
