@@ -73,17 +73,6 @@ split_last(Builder *b, Val x, gint64 first, const char *const names[2], Val out[
     out[i] = let(b, names[i], out[i]);
 }
 
-/* torch.cat((x, y), dim=-1) */
-static Val
-join_last(Builder *b, Val x, Val y)
-{
-  OpAttributes at = {.result = builder_info(b, x)};
-  int last = at.result.dims - 1;
-  at.result.shape[last] += builder_info(b, y).shape[last];
-  value_set_contiguous(&at.result);
-  return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
-}
-
 /* ---- rotation ---- */
 
 /* view_as_complex(x.float() as pairs), kept as a name. */

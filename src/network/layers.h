@@ -81,6 +81,8 @@ Val rope_half(Builder *b, Val x, Val cos, Val sin);
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
 /* x[..., first::2] of the last dimension: a view. */
 Val every_second(Builder *b, Val x, gint64 first);
+/* torch.cat((x, y), dim=-1); where dtypes differ, autocast has the narrower one cast. */
+Val join_last(Builder *b, Val x, Val y);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
 /* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or

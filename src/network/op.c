@@ -312,10 +312,18 @@ backward_copy_slice(OpCase *c)
     recipe_grad(c, 0, ORDER_DENSE);
   else
     unwanted = recipe_temp(c, value_bytes(&c->in[0]), "gradient");
-  recipe_grad(c, 1, ORDER_DENSE);
+  gint64 bytes = value_elements(&c->in[1]) * dtype_size((DType) c->in[0].dtype);
+  gboolean casts = c->in[1].dtype != c->in[0].dtype;
+  int slice = casts ? recipe_temp(c, bytes, "gradient") : 0;
+  if (!casts)
+    recipe_grad(c, 1, ORDER_DENSE);
   if (unwanted == 0)
-    recipe_release(c, recipe_temp(c, value_bytes(&c->in[1]), "zeros"));
+    recipe_release(c, recipe_temp(c, bytes, "zeros"));
+  if (casts)
+    recipe_grad(c, 1, ORDER_DENSE);
   recipe_launch(c, "copy_slices", KERNEL_MEMORY, 0, "g0 >d0 >d1");
+  if (casts)
+    recipe_release(c, slice);
   if (unwanted != 0)
     recipe_release(c, unwanted);
 }

@@ -272,17 +272,6 @@ rotate_interleaved(Builder *b, Val qk[2], Val cos, Val sin)
   builder_leave_with(b, 2, qk);
 }
 
-/* torch.cat((x, rest), dim=-1) */
-static Val
-join(Builder *b, Val x, Val rest)
-{
-  ValueInfo info = builder_info(b, rest);
-  OpAttributes at = {.result = builder_info(b, x)};
-  at.result.shape[at.result.dims - 1] += info.shape[info.dims - 1];
-  value_set_contiguous(&at.result);
-  return builder_op(b, OP_CAT, &at, 2, (Val[]){x, rest});
-}
-
 /* a * cos - b * sin, or a * cos + b * sin. */
 static Val
 turned(Builder *b, OpId op, const Val pair[2], Val cos, Val sin)
@@ -309,7 +298,7 @@ rotate_neighbours_apart(Builder *b, Val qk[2], Val cos, Val sin)
   for (int i = 0; i < 2; i++) {
     Val even = turned(b, OP_SUB, x[i], cos, sin);
     Val odd = turned(b, OP_ADD, (Val[]){x[i][1], x[i][0]}, cos, sin);
-    qk[i] = let(b, embedded[i], join(b, even, odd));
+    qk[i] = let(b, embedded[i], join_last(b, even, odd));
   }
   builder_leave_with(b, 2, qk);
 }
@@ -329,7 +318,7 @@ rotated_chunks(Builder *b, Val x, Val cos, Val sin)
     half[i] = let(b, names[i], half[i]);
   Val first = let(b, "first_", turned(b, OP_SUB, half, cos, sin));
   Val second = let(b, "second_", turned(b, OP_ADD, (Val[]){half[1], half[0]}, cos, sin));
-  return builder_leave(b, join(b, first, second));
+  return builder_leave(b, join_last(b, first, second));
 }
 
 static void
@@ -365,7 +354,7 @@ rotate_part(Builder *b, Val qk[2], Val cos, Val sin)
     part(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++) {
     Val turned = rotated(b, pieces[i][0], cos, sin, rotate_half);
-    qk[i] = let(b, embedded[i], join(b, turned, pieces[i][1]));
+    qk[i] = let(b, embedded[i], join_last(b, turned, pieces[i][1]));
   }
   builder_leave_with(b, 2, qk);
 }
@@ -384,7 +373,7 @@ rotate_part_outside(Builder *b, Val qk[2], Val cos, Val sin)
   rotate_halves(b, turned, cos, sin, FALSE);
   let_pair(b, names, turned);
   for (int i = 0; i < 2; i++)
-    qk[i] = join(b, turned[i], pieces[i][1]);
+    qk[i] = join_last(b, turned[i], pieces[i][1]);
 }
 
 void
