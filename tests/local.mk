@@ -47,6 +47,7 @@ CHECKS = \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_memory_snapshot \
+  tests/check_moe \
   tests/check_nccl_tests \
   tests/check_measured \
   tests/check_oom_message \
@@ -109,6 +110,7 @@ SHELL_TESTS = \
   tests/cli/import_kineto.sh \
   tests/cli/list.sh \
   tests/cli/memory_snapshot.sh \
+  tests/cli/moe.sh \
   tests/cli/networks.sh \
   tests/cli/plan.sh \
   tests/cli/plot.sh \

@@ -169,6 +169,7 @@ struct _Network {
   GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
+  int mixtures;                               /* of experts */
   gint64 idle_parameters;      /* elements that no token meets but those sent to their expert */
   gint64 positions; /* of a sample, where the config and not the plan says how many; else 0 */
   gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */

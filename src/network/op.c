@@ -173,19 +173,20 @@ backward_sub(OpCase *c)
   recipe_pass(c, 0);
 }
 
-/* where((x >= min) & (x <= max), grad, 0) */
+/* where((x >= min) & (x <= max), grad, 0); flag: there is no lower limit */
 static void
 backward_clamp(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]);
   int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "zero");
-  int above = recipe_temp(c, elements, "clamp mask"),
-      below = recipe_temp(c, elements, "clamp mask");
-  recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
+  int above = c->at.flag ? 0 : recipe_temp(c, elements, "clamp mask");
+  int below = recipe_temp(c, elements, "clamp mask");
+  recipe_launch(c, "compare", KERNEL_MEMORY, 0, c->at.flag ? "i0 >t1" : "i0 i0 >t1 >t2");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
-  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, c->at.flag ? "g0 t1 >d0" : "g0 t1 t2 >d0");
   recipe_release(c, below);
-  recipe_release(c, above);
+  if (above != 0)
+    recipe_release(c, above);
   recipe_release(c, zero);
 }
 
@@ -328,6 +329,32 @@ forward_nothing(OpCase *c)
   (void) c;
 }
 
+/* CopySlices: a copy of the gradient in which the slice is zero, and a copy of the slice; what base
+ * does not want is made all the same. */
+static void
+backward_copy_slice(OpCase *c)
+{
+  int unwanted = 0;
+  if (recipe_wants(c, 0))
+    recipe_grad(c, 0, ORDER_DENSE);
+  else
+    unwanted = recipe_temp(c, value_bytes(&c->in[0]), "gradient");
+  gint64 bytes = value_elements(&c->in[1]) * dtype_size((DType) c->in[0].dtype);
+  gboolean casts = c->in[1].dtype != c->in[0].dtype;
+  int slice = casts ? recipe_temp(c, bytes, "gradient") : 0;
+  if (!casts)
+    recipe_grad(c, 1, ORDER_DENSE);
+  if (unwanted == 0)
+    recipe_release(c, recipe_temp(c, bytes, "zeros"));
+  if (casts)
+    recipe_grad(c, 1, ORDER_DENSE);
+  recipe_launch(c, "copy_slices", KERNEL_MEMORY, 0, "g0 >d0 >d1");
+  if (casts)
+    recipe_release(c, slice);
+  if (unwanted != 0)
+    recipe_release(c, unwanted);
+}
+
 /* ---- the table ---- */
 
 #define I0 IN(0)
@@ -369,6 +396,9 @@ static const OpInfo ops[OP_COUNT] = {
                       .backward = backward_new},
     [OP_CLONE] = {"clone", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_pass},
+    /* base[..., part].copy_(source), in place of base */
+    [OP_COPY_SLICE] = {"copy_", .shape = shape_like_first, .forward = forward_in_place,
+                       .backward = backward_copy_slice},
     [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_pass},
     [OP_ADD_IN_PLACE] = {"add_", .shape = shape_like_first, .forward = forward_in_place,

@@ -28,6 +28,7 @@
   X(TO_COPY)                                                                                       \
   X(TO_IF_NEEDED)                                                                                  \
   X(TO_CACHED)                                                                                     \
+  X(COPY_SLICE)                                                                                    \
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
   X(ADD_IN_PLACE)                                                                                  \
