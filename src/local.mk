@@ -28,6 +28,7 @@ FAMILIES = \
   src/network/family_mpt.c \
   src/network/family_bert.c \
   src/network/family_vit.c \
+  src/network/family_t5.c \
   src/network/family_blocks.c
 
 COMMANDS = \

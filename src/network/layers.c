@@ -82,6 +82,12 @@ transpose_last(Builder *b, Val x)
 }
 
 Val
+transpose_first(Builder *b, Val x)
+{
+  return swap_dimensions(b, x, 0);
+}
+
+Val
 to(Builder *b, Val x, DType dtype)
 {
   ValueInfo info = builder_info(b, x), result = info;

@@ -23,8 +23,9 @@ Val reshape(Builder *b, Val x, ValueInfo shape);
 Val view(Builder *b, Val x, int dims, ...);
 /* x.transpose(1, 2), of a matrix x.t(). */
 Val transpose(Builder *b, Val x);
-/* x.transpose(-2, -1). */
+/* x.transpose(-2, -1), and x.transpose(0, 1). */
 Val transpose_last(Builder *b, Val x);
+Val transpose_first(Builder *b, Val x);
 /* x.to(dtype): x itself when it has it. */
 Val to(Builder *b, Val x, DType dtype);
 /* x.contiguous(): x itself when it is. */

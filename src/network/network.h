@@ -120,6 +120,7 @@ typedef struct _Network Network;
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
+  gint64 target_length; /* of what a decoder gets beside an encoder; 0: sequence_length */
   int micro_batches; /* accumulation steps: the loop divides the loss when > 1 */
   int loss_steps;    /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
                         divides and scales it */

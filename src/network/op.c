@@ -148,6 +148,25 @@ backward_cat(OpCase *c)
   }
 }
 
+/* where(condition, self, a number): the number becomes a tensor. */
+static void
+forward_where(OpCase *c)
+{
+  int number = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "scalar");
+  recipe_out(c, 0, "where");
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "i0 i1 >o0");
+  recipe_release(c, number);
+}
+
+static void
+backward_where(OpCase *c)
+{
+  int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "scalar");
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 i1 >d0");
+  recipe_release(c, zero);
+}
+
 static void
 shape_dropout(OpCase *c)
 {
@@ -338,6 +357,10 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_new},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
+    [OP_RELU] = {"relu", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
+                 .backward = backward_new},
+    [OP_WHERE] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first, .forward = forward_where,
+                  .backward = backward_where},
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},

@@ -43,6 +43,8 @@
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
+  X(RELU)                                                                                          \
+  X(WHERE)                                                                                         \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
@@ -158,7 +160,7 @@ typedef struct {
   const char *what; /* name of a new tensor; static text */
 } OpStep;
 
-#define KERNEL_OPERANDS 10
+#define KERNEL_OPERANDS 12
 
 typedef struct {
   Kernel kernel; /* its name id is filled in when a Program is written */

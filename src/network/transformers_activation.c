@@ -16,7 +16,25 @@ gelu(Builder *b, Val x)
   return unary(b, OP_GELU, x);
 }
 
+static Val
+relu(Builder *b, Val x)
+{
+  return unary(b, OP_RELU, x);
+}
+
+/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
+static Val
+gelu_new(Builder *b, Val x)
+{
+  Val half = unary(b, OP_MUL_SCALAR, x);
+  Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, x)));
+  Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
+  return binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t));
+}
+
 static const Activation activations[] = {
+    {"relu", "ReLU", relu},
+    {"gelu_new", "NewGELUActivation", gelu_new},
     {"silu", "SiLUActivation", silu},
     {"swish", "SiLUActivation", silu},
     {"gelu", "GELUActivation", gelu},
