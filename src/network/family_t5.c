@@ -440,7 +440,6 @@ refuse_unknown(NetworkSpec *spec, const NetworkShape *shape)
                      "t5 in fp16 clamps its activations, which is not supported");
   if (spec->implementation.attention == ATTENTION_EAGER)
     json_reader_fail(spec->reader, "implementation", "eager attention of t5 is not yet supported");
-  encoder_refuse_checkpointing(spec, shape);
 }
 
 static gboolean

@@ -70,14 +70,6 @@ encoder_target_length(const NetworkShape *shape)
 }
 
 void
-encoder_refuse_checkpointing(NetworkSpec *spec, const NetworkShape *shape)
-{
-  if (shape->plan != NULL && checkpoint_spec_recomputes(&shape->plan->checkpointing))
-    json_reader_fail(spec->reader, "model_type", "activation checkpointing of %s is not supported",
-                     spec->family);
-}
-
-void
 encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 width)
 {
   if (width % heads != 0)

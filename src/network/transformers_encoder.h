@@ -22,8 +22,6 @@ void encoder_refuse_unless(NetworkSpec *spec, const char *name, gboolean value, 
 /* The plan's sequence length; when the plan does not say, at most `most`.  Refuses a longer one
  * because of the field under these names. */
 gint64 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most);
-/* Refuses plans that checkpoint blocks. */
-void encoder_refuse_checkpointing(NetworkSpec *spec, const NetworkShape *shape);
 /* How long what the decoder gets is. */
 gint64 encoder_target_length(const NetworkShape *shape);
 /* Heads divide the width: else refused because of the field under these names. */
