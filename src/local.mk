@@ -24,7 +24,15 @@ STRATEGIES = \
 
 FAMILIES = \
   src/network/family_llama.c \
+  src/network/family_qwen3.c \
   src/network/family_gpt2.c \
+  src/network/family_gpt_neox.c \
+  src/network/family_bloom.c \
+  src/network/family_gpt_bigcode.c \
+  src/network/family_gpt_neo.c \
+  src/network/family_gptj.c \
+  src/network/family_opt.c \
+  src/network/family_phi.c \
   src/network/family_mpt.c \
   src/network/family_bert.c \
   src/network/family_vit.c \
@@ -169,6 +177,7 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/classic_decoder.c src/network/classic_decoder.h \
   src/network/compile.c src/network/compile_private.h \
   src/network/compile_backward.c \
   src/network/compile_graph.c \
@@ -185,14 +194,21 @@ libhighwater_a_SOURCES += \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
   src/network/op_convolution.c \
+  src/network/op_gelu.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/strides.c src/network/strides.h \
+  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
   src/network/transformers_activation.c src/network/transformers_activation.h \
+  src/network/transformers_decoder.c src/network/transformers_decoder.h \
+  src/network/transformers_decoder_block.c \
   src/network/transformers_encoder.c src/network/transformers_encoder.h \
-  src/network/transformers_lm.c src/network/transformers_lm.h
+  src/network/transformers_lm.c src/network/transformers_lm.h \
+  src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_norm.c src/network/transformers_norm.h \
+  src/network/transformers_rope.c src/network/transformers_rope.h
 
 # compute
 libhighwater_a_SOURCES += \

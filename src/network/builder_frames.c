@@ -245,7 +245,8 @@ block_function(Builder *b, int block, const BlockCode *code, int n, const ValueI
   else
     results[0] = code->forward(b, code->model, block, args);
   Function *written = b->now.function;
-  written->others = results_count - 1;
+  if (results_count > 1)
+    written->others = results_count - 1;
   for (int i = 1; i < results_count; i++)
     written->other[i - 1] = results[i].slot;
   w.function = builder_function_end(b, results[0]);
@@ -283,8 +284,24 @@ builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Va
 {
   Val results[FUNCTION_RESULTS];
   int count = builder_block_call_several(b, block, code, n, args, results);
-  g_assert(count == 1);
+  g_assert(count <= 2);
+  b->now.beside = count == 2 ? results[1] : NO_VAL;
   return results[0];
+}
+
+void
+builder_give_beside(Builder *b, Val v)
+{
+  Function *f = b->now.function;
+  f->other[f->others++] = builder_share(b, v).slot;
+}
+
+Val
+builder_take_beside(Builder *b)
+{
+  Val beside = b->now.beside;
+  b->now.beside = NO_VAL;
+  return beside;
 }
 
 void

@@ -223,7 +223,7 @@ bias_mask(Builder *b, Val bias, gboolean causal)
     builder_discard(b, rows);
     builder_discard(b, columns);
     seen = let(b, "causal_mask", seen);
-    mask = let(b, "position_bias_mask", binary(b, OP_WHERE, bias, seen));
+    mask = let(b, "position_bias_mask", binary(b, OP_WHERE_NUMBER, bias, seen));
   }
   return builder_leave(b, contiguous(b, mask));
 }

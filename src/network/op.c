@@ -150,7 +150,7 @@ backward_cat(OpCase *c)
 
 /* where(condition, self, a number): the number becomes a tensor. */
 static void
-forward_where(OpCase *c)
+forward_where_number(OpCase *c)
 {
   int number = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "scalar");
   recipe_out(c, 0, "where");
@@ -159,12 +159,30 @@ forward_where(OpCase *c)
 }
 
 static void
-backward_where(OpCase *c)
+backward_where_number(OpCase *c)
 {
   int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "scalar");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 i1 >d0");
   recipe_release(c, zero);
+}
+
+/* Gradients of a difference: of other, the negative one; of self, it itself. */
+static void
+backward_sub(OpCase *c)
+{
+  recipe_grad_full(c, 1);
+  if (recipe_wants(c, 1))
+    recipe_launch(c, "neg", KERNEL_MEMORY, 0, "g0 >d1");
+  recipe_pass(c, 0);
+}
+
+/* Elements of a new last dimension. */
+static void
+backward_stack(OpCase *c)
+{
+  for (int i = 0; i < c->ins; i++)
+    recipe_view(c, i, i, ORDER_SAME, 0);
 }
 
 static void
@@ -333,6 +351,8 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_pass},
     [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_pass},
+    [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
+                .backward = backward_sub},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
@@ -351,22 +371,22 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_new},
     [OP_SILU] = {"silu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
-    [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
-                 .backward = backward_new},
-    [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
-                  .backward = backward_new},
-    [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
-                        .forward = forward_outputs, .backward = backward_new},
-    [OP_RELU] = {"relu", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
-                 .backward = backward_new},
-    [OP_WHERE] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first, .forward = forward_where,
-                  .backward = backward_where},
+    [OP_WHERE_NUMBER] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first,
+                         .forward = forward_where_number, .backward = backward_where_number},
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
+    [OP_STACK] = {"stack", .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
+    /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
+    [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
+                  .backward = backward_where},
+    [OP_BLOOM_GELU] = {"bloom_gelu", SAVES(ALWAYS(I0)), .saves_late = TRUE,
+                       .shape = shape_like_first, .forward = forward_bloom_gelu,
+                       .backward = backward_bloom_gelu},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
                     .forward = forward_dropout, .backward = backward_dropout},
 
@@ -375,6 +395,9 @@ static const OpInfo ops[OP_COUNT] = {
                .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
+    [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
+                    .forward = forward_baddbmm, .backward = backward_baddbmm,
+                    .kind = KIND_MATMUL},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in

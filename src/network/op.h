@@ -31,6 +31,7 @@
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
   X(ADD_SCALAR)                                                                                    \
+  X(SUB)                                                                                           \
   X(MUL)                                                                                           \
   X(MUL_COMPLEX)                                                                                   \
   X(MUL_SCALAR)                                                                                    \
@@ -44,15 +45,19 @@
   X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
   X(RELU)                                                                                          \
-  X(WHERE)                                                                                         \
+  X(WHERE_NUMBER)                                                                                  \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
+  X(STACK)                                                                                         \
   X(PAD)                                                                                           \
+  X(WHERE)                                                                                         \
+  X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
+  X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
   X(CONVOLUTION)                                                                                   \

@@ -1,5 +1,5 @@
-/* transformers_activation.h - transformers' table of activation functions (ACT2FN), by the name that a
- * config.json gives in hidden_act. */
+/* transformers_activation.h - transformers' table of activation functions (ACT2FN), by the name
+ * that a config.json gives in hidden_act. */
 #ifndef HIGHWATER_NETWORK_TRANSFORMERS_ACTIVATION_H
 #define HIGHWATER_NETWORK_TRANSFORMERS_ACTIVATION_H
 

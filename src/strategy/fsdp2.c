@@ -493,9 +493,10 @@ before_backward(StrategyContext *x, int unit, int token)
 {
   Fsdp2 *f = fsdp2_of(x);
   Group *g = &f->groups[unit];
+  gboolean before = g->in_backward;
   g->in_backward = TRUE;
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
-  if (g->count == 0)
+  if (g->count == 0 || before) /* of another output */
     return;
   group_unshard(x, g);
   group_wait_for_unshard(x, g, FALSE);

@@ -1,0 +1,317 @@
+/* transformers_decoder.c - decoders of the llama kind: modules, config.json, and what is around the
+ * blocks. */
+#include "network/transformers_decoder.h"
+
+#include <string.h>
+
+const DecoderNames decoder_names = {
+    .embedding = "embed_tokens",
+    .attention = "self_attn",
+    .q = "q_proj",
+    .k = "k_proj",
+    .v = "v_proj",
+    .qkv = "qkv_proj",
+    .o = "o_proj",
+    .q_norm = "q_norm",
+    .k_norm = "k_norm",
+    .feed_forward = "mlp",
+    .gate = "gate_proj",
+    .up = "up_proj",
+    .down = "down_proj",
+    .activation = "act_fn",
+    .norms = {"input_layernorm", NULL, "post_attention_layernorm", NULL},
+    .head = "lm_head",
+};
+
+/* ---- modules, in order of definition ---- */
+
+static Norm
+define_qk_norm(Builder *b, const Decoder *d, const char *name, gint64 heads)
+{
+  const DecoderStyle *style = &d->style;
+  gint64 width = d->lm.head_dim;
+  switch (style->qk_norm) {
+  case QK_NORM_HEAD:
+    return norm_define(b, name, style->norm, width);
+  case QK_NORM_HEADS:
+    return norm_define_heads(b, name, style->norm, heads, width);
+  default:
+    return norm_define(b, name, style->norm, heads * width);
+  }
+}
+
+static void
+define_attention(Builder *b, const Decoder *d, DecoderBlock *p)
+{
+  const DecoderStyle *style = &d->style;
+  const DecoderNames *names = style->names;
+  gint64 hidden = d->lm.hidden, q = d->lm.heads * d->lm.head_dim, kv = d->kv_heads * d->lm.head_dim;
+  p->attention = builder_module(b, names->attention, "Attention");
+  if (style->o_first)
+    p->o = define_linear(b, names->o, hidden, q, style->o_bias);
+  if (style->fused_qkv) {
+    p->qkv = define_linear(b, names->qkv, q + 2 * kv, hidden, style->qkv_bias);
+  } else {
+    p->q = define_linear(b, names->q, q, hidden, style->qkv_bias);
+    p->k = define_linear(b, names->k, kv, hidden, style->qkv_bias);
+    p->v = define_linear(b, names->v, kv, hidden, style->qkv_bias);
+  }
+  if (!style->o_first)
+    p->o = define_linear(b, names->o, hidden, q, style->o_bias);
+  if (style->qk_norm != QK_NORM_NONE) {
+    p->q_norm = define_qk_norm(b, d, names->q_norm, d->lm.heads);
+    p->k_norm = define_qk_norm(b, d, names->k_norm, d->kv_heads);
+  }
+  builder_module_end(b);
+}
+
+static void
+define_mlp(Builder *b, Decoder *d, int block)
+{
+  const DecoderStyle *style = &d->style;
+  const DecoderNames *names = style->names;
+  DecoderBlock *p = &d->blocks[block];
+  gint64 hidden = d->lm.hidden, ffn = d->ffn;
+  p->feed_forward = builder_module(b, names->feed_forward, "FeedForward");
+  if (style->mlp == MLP_GATED)
+    p->gate = define_linear(b, names->gate, ffn, hidden, style->mlp_bias);
+  gint64 width = style->mlp == MLP_GATED_FUSED ? 2 * ffn : ffn;
+  p->up = define_linear(b, names->up, width, hidden, style->mlp_bias);
+  p->down = define_linear(b, names->down, hidden, ffn, style->mlp_bias);
+  p->activation = activation_define(b, d->activation, names->activation);
+  builder_module_end(b);
+}
+
+static void
+define_block(Builder *b, Decoder *d, int block)
+{
+  const DecoderStyle *style = &d->style;
+  DecoderBlock *p = &d->blocks[block];
+  builder_block_begin(b, "TransformerBlock");
+  define_attention(b, d, p);
+  (style->define_feed_forward != NULL ? style->define_feed_forward : define_mlp)(b, d, block);
+  for (int i = 0; i < NORM_PLACES; i++)
+    if (style->names->norms[i] != NULL)
+      p->norms[i] = norm_define(b, style->names->norms[i], style->norm, d->lm.hidden);
+  for (int i = 0; i < 2 && style->dropout_modules[i] != NULL; i++) {
+    p->dropout[i] = builder_module(b, style->dropout_modules[i], "Dropout");
+    builder_module_end(b);
+  }
+  builder_block_end(b);
+}
+
+static void
+define_modules(Builder *b, Decoder *d)
+{
+  const DecoderNames *names = d->style.names;
+  CausalLm *lm = &d->lm;
+  builder_module(b, "model", "Model");
+  causal_lm_define_embedding(b, lm, names->embedding);
+  builder_module(b, "layers", "ModuleList");
+  d->blocks = g_new0(DecoderBlock, lm->layers);
+  for (int i = 0; i < lm->layers; i++)
+    define_block(b, d, i);
+  builder_module_end(b);
+  d->norm = norm_define(b, "norm", d->style.norm, lm->hidden);
+  lm->norm_weight = d->norm.weight;
+  lm->norm_module = d->norm.module;
+  transformers_define_rotary(b, lm);
+  builder_module_end(b);
+  causal_lm_define_head(b, lm, names->head);
+}
+
+/* ---- around the blocks ---- */
+
+static Val
+embed(Builder *b, const CausalLm *lm, Val tokens)
+{
+  const DecoderStyle *style = &((const Decoder *) lm)->style;
+  if (!style->embedding_buffer) {
+    Val x = embedding(b, lm->embedding_weight, tokens);
+    if (!style->embedding_scale)
+      return x;
+    x = let(b, "inputs_embeds", x);
+    return unary(b, OP_MUL_SCALAR, x);
+  }
+  tokens = call_module(b, lm->embedding_module, tokens);
+  Val weight = builder_weight(b, lm->embedding_weight);
+  Val x = builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){weight, tokens});
+  Val scale = create(b, "embedding scale", value_shape(lm->dtype, 0));
+  return builder_leave(b, binary(b, OP_MUL, x, scale));
+}
+
+static Val
+drop_embeddings(Builder *b, const CausalLm *lm, Val x)
+{
+  return decoder_dropout(b, ((const Decoder *) lm)->style.embedding_dropout, x);
+}
+
+static Val
+final_norm(Builder *b, const CausalLm *lm, Val x)
+{
+  return norm_apply(b, x, &((const Decoder *) lm)->norm);
+}
+
+static Val
+adjust_logits(Builder *b, const CausalLm *lm, Val logits)
+{
+  const DecoderStyle *style = &((const Decoder *) lm)->style;
+  if (style->logits_scale != 0)
+    logits = let(b, "logits", unary(b, style->logits_scale, logits));
+  return style->caps_logits ? transformers_soft_cap(b, "logits", logits) : logits;
+}
+
+/* ---- config.json ---- */
+
+double
+decoder_read_dropout(const Decoder *d, NetworkSpec *spec, const char *name)
+{
+  double dropout = network_spec_double(spec, name, 0);
+  if (!(dropout >= 0 && dropout <= 1))
+    network_spec_fail(spec, name, "%.17g is not in 0..1", dropout);
+  return d->evaluation ? 0 : dropout;
+}
+
+void
+decoder_refuse(NetworkSpec *spec, const char *name, const char *what)
+{
+  if (network_spec_bool(spec, name, FALSE))
+    network_spec_fail(spec, name, "%s", what);
+}
+
+void
+decoder_mark_layer(Decoder *d, int block, guint8 kind)
+{
+  if (d->lm.layer_kinds == NULL)
+    d->lm.layer_kinds = g_new0(guint8, d->lm.layers);
+  d->lm.layer_kinds[block] |= kind;
+}
+
+/* layer_types as a list of names; FALSE: there is none. */
+static gboolean
+read_types(Decoder *d, NetworkSpec *spec)
+{
+  static const char name[] = "layer_types";
+  const cJSON *list = json_reader_raw(spec->reader, name), *item;
+  int block = 0;
+  if (list == NULL || cJSON_IsNull(list))
+    return FALSE;
+  cJSON_ArrayForEach(item, list)
+  {
+    const char *type = cJSON_IsString(item) ? item->valuestring : "";
+    gboolean windowed = strcmp(type, "sliding_attention") == 0;
+    if (!windowed && strcmp(type, "full_attention") != 0)
+      network_spec_fail(spec, name, "'%.60s' is not one of full_attention, sliding_attention",
+                        type);
+    if (windowed && block < d->lm.layers)
+      decoder_mark_layer(d, block, LAYER_WINDOWED);
+    block++;
+  }
+  if (!cJSON_IsArray(list) || block < d->lm.layers)
+    network_spec_fail(spec, name, "must be a list of one name for each of %d layers",
+                      (int) d->lm.layers);
+  return TRUE;
+}
+
+void
+decoder_read_layer_types(Decoder *d, NetworkSpec *spec, gboolean (*windowed)(int, gint64),
+                         gint64 number)
+{
+  gboolean any = FALSE;
+  decoder_mark_layer(d, 0, 0);
+  if (!read_types(d, spec))
+    for (int i = 0; i < d->lm.layers && windowed != NULL; i++)
+      if (windowed(i, number))
+        decoder_mark_layer(d, i, LAYER_WINDOWED);
+  for (int i = 0; i < d->lm.layers; i++)
+    any |= (d->lm.layer_kinds[i] & LAYER_WINDOWED) != 0;
+  if (!any)
+    d->lm.window = 0;
+}
+
+void
+decoder_read_rotary_part(Decoder *d, NetworkSpec *spec, double fallback)
+{
+  static const char name[] = "partial_rotary_factor";
+  double factor = network_spec_double(spec, name, fallback);
+  if (!(factor > 0 && factor <= 1))
+    network_spec_fail(spec, name, "%.17g is not in 0..1", factor);
+  d->lm.rotary.dim = MAX((gint64) ((double) d->lm.head_dim * factor), 1);
+}
+
+static void
+check_implementation(NetworkSpec *spec)
+{
+  if (spec->implementation.code != CODE_TRANSFORMERS)
+    json_reader_fail(spec->reader, "implementation",
+                     "'%s' is not known for %.60s: only transformers",
+                     implementation_code_name(spec->implementation.code), spec->family);
+  transformers_check(spec);
+  if (spec->implementation.rope != ROPE_ROTATE_HALF)
+    json_reader_fail(spec->reader, "implementation", "the rope of transformers is rotate_half");
+}
+
+static gboolean
+read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  CausalLm *lm = &d->lm;
+  DecoderStyle *style = &d->style;
+  d->evaluation = shape->evaluation;
+  if (style->names == NULL)
+    style->names = &decoder_names;
+  causal_lm_read(lm, spec, shape);
+  check_implementation(spec);
+  if (lm->layers > BUILDER_MOST_BLOCKS) /* before anything is allocated for them */
+    return causal_lm_check(lm, 1, spec, error);
+  d->kv_heads = network_spec_int(spec, "num_key_value_heads", lm->heads);
+  d->ffn = network_spec_int(spec, "intermediate_size", -1);
+  gint64 share = MAX(lm->hidden / MAX(lm->heads, 1), 1);
+  lm->head_dim = network_spec_int(spec, "head_dim", style->head_dim > 0 ? style->head_dim : share);
+  lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
+  d->activation = activation_read(
+      spec, style->activation_field != NULL ? style->activation_field : "hidden_act",
+      style->activation != NULL ? style->activation : "silu");
+  style->attention_dropout = decoder_read_dropout(d, spec, "attention_dropout");
+  if (style->norm == NORM_RMS && lm->impl.rms_norm == RMS_NORM_FUSED)
+    style->norm = NORM_RMS_FUSED;
+  if (style->read != NULL)
+    style->read(d, spec);
+  causal_lm_check_matrix(spec, "intermediate_size", d->ffn, lm->hidden);
+  return causal_lm_check(lm, d->kv_heads, spec, error);
+}
+
+/* ---- a network ---- */
+
+static Network *
+build(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  if (!read_config(d, spec, shape, error))
+    return NULL;
+  Builder *b = builder_new(spec->name, shape);
+  define_modules(b, d);
+  CausalLm *lm = &d->lm;
+  lm->embed = embed;
+  lm->norm = final_norm;
+  lm->adjust_logits = adjust_logits;
+  lm->embedding_drop = drop_embeddings;
+  lm->block = d->style.block != NULL ? d->style.block : decoder_block;
+  transformers_write(b, lm);
+  return builder_finish(b, error);
+}
+
+Network *
+decoder_build(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  Network *network = build(d, spec, shape, error);
+  g_clear_pointer(&d->blocks, g_free);
+  g_clear_pointer(&d->lm.layer_kinds, g_free);
+  return network;
+}
+
+Network *
+decoder_build_style(const DecoderStyle *style, NetworkSpec *spec, const NetworkShape *shape,
+                    GError **error)
+{
+  Decoder d = {.style = *style};
+  return decoder_build(&d, spec, shape, error);
+}
