@@ -25,9 +25,22 @@ STRATEGIES = \
 FAMILIES = \
   src/network/family_llama.c \
   src/network/family_qwen3.c \
+  src/network/family_phi3.c \
+  src/network/family_gemma.c \
+  src/network/family_gemma2.c \
+  src/network/family_gemma3.c \
+  src/network/family_granite.c \
+  src/network/family_cohere.c \
+  src/network/family_olmo.c \
+  src/network/family_olmo2.c \
+  src/network/family_starcoder2.c \
+  src/network/family_stablelm.c \
+  src/network/family_smollm3.c \
+  src/network/family_internlm2.c \
   src/network/family_gpt2.c \
   src/network/family_gpt_neox.c \
   src/network/family_bloom.c \
+  src/network/family_falcon.c \
   src/network/family_gpt_bigcode.c \
   src/network/family_gpt_neo.c \
   src/network/family_gptj.c \

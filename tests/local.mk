@@ -21,6 +21,7 @@ CHECKS = \
   tests/check_ddp \
   tests/check_critical_path \
   tests/check_composer \
+  tests/check_decoders \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_equivalence \
@@ -51,6 +52,7 @@ CHECKS = \
   tests/check_oom_message \
   tests/check_op \
   tests/check_output \
+  tests/check_parameter_counts \
   tests/check_phases \
   tests/check_pickle \
   tests/check_plan_space \

@@ -42,6 +42,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .lora = plan->lora,
       .plan = plan,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
+      .casts_inputs = strategy->casts_inputs && plan_spec_has_mixed_precision(plan),
       .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
   if (strategy != NULL && strategy->shape != NULL)

@@ -12,15 +12,6 @@ unit_at(const GArray *units, int module)
   return units != NULL ? g_array_index(units, int, module) : -1;
 }
 
-/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then
- * inputs come as they are. */
-static gboolean
-has_mixed_precision(const PlanSpec *plan)
-{
-  DType stored = plan->precision.parameters;
-  return plan->precision.compute != stored || plan->precision.reduce != stored;
-}
-
 /* cast_forward_inputs: floating tensors come in the compute dtype.  What comes may be a part of its
  * storage, as tables are that are made for longer sequences. */
 static void
@@ -101,7 +92,7 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args, const ValueInfo *
       s->before_recompute(t->x, unit);
     return;
   }
-  if (s->casts_inputs && has_mixed_precision(t->x->plan))
+  if (t->network->shape.casts_inputs)
     for (int i = 0; i < n; i++)
       cast_input(t, &args[i], infos[i], module);
   s->before_forward(t->x, unit);

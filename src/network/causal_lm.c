@@ -11,8 +11,9 @@ causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape)
 {
   lm->hidden = network_spec_int(spec, "hidden_size|n_embd|n_embed|d_model", -1);
   lm->layers = network_spec_int(spec, "num_hidden_layers|n_layer|num_layers|n_layers", -1);
-  lm->heads = network_spec_int(spec, "num_attention_heads|n_head|num_heads|n_heads", -1);
-  lm->vocabulary = network_spec_int(spec, "vocab_size", -1);
+  lm->heads = network_spec_int(spec, "num_attention_heads|n_head|num_heads|n_heads",
+                               lm->heads > 0 ? lm->heads : -1);
+  lm->vocabulary = network_spec_int(spec, "vocab_size", lm->vocabulary > 0 ? lm->vocabulary : -1);
   lm->impl = spec->implementation;
   lm->batch = shape->micro_batch;
   lm->length = shape->sequence_length;

@@ -25,6 +25,8 @@ typedef struct {
   gint64 dim;       /* of a head that is rotated; 0: all of it */
   gboolean wide;    /* left in fp32 */
   gboolean by_kind; /* others for windowed blocks */
+  /* what is done to the frequencies first: nothing; "dynamic", "longrope" look at the positions */
+  enum { FREQUENCIES_FIXED, FREQUENCIES_DYNAMIC, FREQUENCIES_LONG } update;
 } RotaryTables;
 
 typedef struct _CausalLm CausalLm;
@@ -65,7 +67,8 @@ struct _CausalLm {
   gint64 embedding_width; /* of embedding and output layer; 0: hidden */
 };
 
-/* Reads the fields that every config has; fills sizes from the shape. */
+/* Reads the fields that every config has; fills sizes from the shape.  Heads and vocabulary that
+ * are set already are defaults. */
 void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
 /* Refuses a matrix that cannot exist, because of the field under these names. */
 void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);

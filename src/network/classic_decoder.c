@@ -244,7 +244,10 @@ classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArgument
 {
   Val positions = classic_position_ids(b, &m->lm), tables[4];
   Val mask = transformers_causal_mask(b, &m->lm, TRUE, FALSE);
-  Val x = let(b, "hidden_states", classic_dropout(b, m->embedding_dropout, embeds));
+  Val x = classic_dropout(b, m->embedding_dropout, embeds);
+  if (m->style->renames_embeddings)
+    x = let(b, "inputs_embeds", x);
+  x = let(b, "hidden_states", x);
   transformers_rotary_tables(b, &m->lm, tables);
   classic_argument(args, positions);
   classic_argument(args, tables[0]);
@@ -302,13 +305,14 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
 }
 
 /* 2^(-8 i / n) for the largest power of two of heads, and numbers between them for the rest. */
-static Val
-alibi_slopes(Builder *b, gint64 heads)
+Val
+classic_alibi_slopes(Builder *b, gint64 heads, gboolean inside)
 {
   gint64 power = 1, rest;
   while (2 * power <= heads)
     power *= 2;
-  builder_call(b, 0, NULL);
+  if (!inside)
+    builder_call(b, 0, NULL);
   let(b, "base", create(b, "base", value_shape(DTYPE_FP32, 1, (gint64) 1)));
   let(b, "powers", create(b, "powers", value_shape(DTYPE_INT32, 1, power)));
   Val slopes = let(b, "slopes", create(b, "slopes", value_shape(DTYPE_FP32, 1, power)));
@@ -320,14 +324,14 @@ alibi_slopes(Builder *b, gint64 heads)
     builder_discard(b, more);
     slopes = let(b, "slopes", all);
   }
-  return builder_leave(b, slopes);
+  return inside ? slopes : builder_leave(b, slopes);
 }
 
 Val
 classic_alibi(Builder *b, const CausalLm *lm)
 {
   gint64 rows = lm->batch * lm->heads;
-  let(b, "slopes", alibi_slopes(b, lm->heads));
+  let(b, "slopes", classic_alibi_slopes(b, lm->heads, FALSE));
   Val range = create(b, "arange", value_shape(DTYPE_INT64, 1, lm->length));
   let(b, "alibi", create(b, "alibi", value_shape(DTYPE_FP32, 3, lm->heads, (gint64) 1, lm->length)));
   builder_discard(b, range);
@@ -336,6 +340,14 @@ classic_alibi(Builder *b, const CausalLm *lm)
 }
 
 /* ---- parts of blocks ---- */
+
+Val
+classic_dropout_add(Builder *b, double p, Val x, Val residual)
+{
+  builder_enter(b, 1, (const char *const[]){"x"}, &x);
+  Val out = let(b, "out", classic_dropout(b, p, (Val){x.slot, FALSE}));
+  return builder_leave(b, let(b, "out", binary(b, OP_ADD, residual, out)));
+}
 
 Val
 classic_pick(Builder *b, Val x, int dim, gint64 index)
@@ -417,6 +429,8 @@ classic_block_parallel(Builder *b, const CausalLm *lm, int block, Val x, const V
   Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
   if (weights.slot != NO_VAL.slot)
     let(b, "_", weights);
+  if (m->style->drops_outside)
+    a = let(b, "attn_output", classic_dropout(b, m->residual_dropout, a));
   Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
   x = binary(b, OP_ADD, binary(b, OP_ADD, a, f), residual);
   return builder_leave(b, x);

@@ -44,6 +44,8 @@ typedef struct {
   const char *position_embedding;
   gint64 position_offset;        /* rows before position 0 */
   gboolean rotary;               /* the model makes tables of rotary embeddings */
+  gboolean renames_embeddings;   /* their dropout is bound to their name */
+  gboolean drops_outside;        /* the block, not its attention, drops out what that returns */
   gboolean rotary_before_norm;   /* in order of definition */
   gboolean returns_weights;      /* blocks return eager attention's probabilities too */
   gboolean no_sdpa;              /* its attention is eager, whatever is asked for */
@@ -107,6 +109,10 @@ Val classic_prepare_learned(Builder *b, const Classic *m, Val embeds, ClassicArg
 /* ALiBi's tensor of slopes times positions, [batch * heads, 1, length], as the model's forward() makes
  * it. */
 Val classic_alibi(Builder *b, const CausalLm *lm);
+/* The slopes alone, inside of a caller's frame or of one of their own. */
+Val classic_alibi_slopes(Builder *b, gint64 heads, gboolean inside);
+/* out = F.dropout(x); residual + out */
+Val classic_dropout_add(Builder *b, double p, Val x, Val residual);
 /* x.select(dim, index): a view. */
 Val classic_pick(Builder *b, Val x, int dim, gint64 index);
 /* Appends an argument of blocks; NO_VAL: nothing. */

@@ -54,15 +54,6 @@ split_qkv(Builder *b, const CausalLm *lm, Val x, Val qkv[3])
   }
 }
 
-/* out = F.dropout(x); residual + out */
-static Val
-dropout_add(Builder *b, const Classic *m, Val x, Val residual)
-{
-  builder_enter(b, 1, (const char *const[]){"x"}, &x);
-  Val out = let(b, "out", classic_dropout(b, m->residual_dropout, (Val){x.slot, FALSE}));
-  return builder_leave(b, let(b, "out", binary(b, OP_ADD, residual, out)));
-}
-
 static Val
 attention_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Val residual,
                   const Val *args, Val *weights)
@@ -85,7 +76,7 @@ attention_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Va
   o = transpose(b, view(b, o, 4, lm->batch, lm->heads, lm->length, lm->head_dim));
   o = let(b, "context_layer", merge_heads(b, o));
   o = let(b, "output_tensor", linear(b, o, p->out));
-  o = let(b, "output_tensor", dropout_add(b, m, o, residual));
+  o = let(b, "output_tensor", classic_dropout_add(b, m->residual_dropout, o, residual));
   return classic_attention_leave(b, o, weights);
 }
 
@@ -96,7 +87,7 @@ mlp_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Val resi
   Val up = call_module(b, p->activation, linear(b, x, p->up));
   x = let(b, "hidden_states", builder_leave(b, unary(b, OP_BLOOM_GELU, up)));
   Val y = let(b, "intermediate_output", linear(b, x, p->down));
-  return builder_leave(b, let(b, "output", dropout_add(b, m, y, residual)));
+  return builder_leave(b, let(b, "output", classic_dropout_add(b, m->residual_dropout, y, residual)));
 }
 
 static Val

@@ -52,7 +52,6 @@ compute_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
     a = let(b, "attn_output", binary(b, OP_ADD, a, x));
   y = layer_norm(b, m->parallel ? x : a, p->norm2);
   y = let(b, "mlp_output", classic_mlp(b, m, p, y));
-  y = let(b, "mlp_output", classic_dropout(b, m->residual_dropout, y));
   y = binary(b, OP_ADD, y, a);
   if (m->parallel)
     y = binary(b, OP_ADD, y, x);

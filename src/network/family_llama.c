@@ -14,28 +14,6 @@ read_biases(NetworkSpec *spec)
   return (TorchtitanLlama){.qkv_bias = qwen || bias, .o_bias = !qwen && bias};
 }
 
-static gboolean
-from_layer(int block, gint64 first)
-{
-  return block >= first;
-}
-
-/* Qwen2 has windows in its last layers, if at all; Mistral in all. */
-static void
-read_window(Decoder *d, NetworkSpec *spec)
-{
-  CausalLm *lm = &d->lm;
-  if (strcmp(spec->family, "qwen2") != 0) {
-    lm->window = network_spec_int(spec, "sliding_window", 0);
-    return;
-  }
-  lm->mask_kwargs = TRUE;
-  if (!network_spec_bool(spec, "use_sliding_window", FALSE))
-    return;
-  lm->window = network_spec_int(spec, "sliding_window", 4096);
-  decoder_read_layer_types(d, spec, from_layer, network_spec_int(spec, "max_window_layers", 28));
-}
-
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
@@ -43,7 +21,10 @@ read(Decoder *d, NetworkSpec *spec)
   d->style.qkv_bias = biases.qkv_bias;
   d->style.o_bias = biases.o_bias;
   d->style.mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
-  read_window(d, spec);
+  if (strcmp(spec->family, "qwen2") == 0)
+    decoder_read_last_windows(d, spec);
+  else
+    d->lm.window = network_spec_int(spec, "sliding_window", 0);
 }
 
 static const DecoderStyle style = {

@@ -33,7 +33,6 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   for (int i = 0; i < 2; i++)
     qkv[i] = let(b, names[i], qkv[i]);
   Val o = classic_attend(b, m, p, qkv, transformers_mask(&m->lm, 0, args), weights);
-  o = let(b, "attn_output", classic_dropout(b, m->residual_dropout, o));
   return classic_attention_leave(b, o, weights);
 }
 
@@ -58,6 +57,8 @@ static const ClassicStyle style = {
     .embedding_dropout = "embd_pdrop",
     .head_bias = TRUE,
     .rotary = TRUE,
+    .renames_embeddings = TRUE,
+    .drops_outside = TRUE,
     .rotary_before_norm = TRUE,
     .rotary_fraction_fields = "partial_rotary_factor",
     .rotary_fraction = 0.5,

@@ -1,21 +1,11 @@
 /* family_qwen3.c - Qwen3: Llama with norms of queries and keys, head by head. */
 #include "network/transformers_decoder.h"
 
-static gboolean
-from_layer(int block, gint64 first)
-{
-  return block >= first;
-}
-
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
   d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
-  d->lm.mask_kwargs = TRUE;
-  if (!network_spec_bool(spec, "use_sliding_window", FALSE))
-    return;
-  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
-  decoder_read_layer_types(d, spec, from_layer, network_spec_int(spec, "max_window_layers", 28));
+  decoder_read_last_windows(d, spec);
 }
 
 static const DecoderStyle style = {

@@ -122,7 +122,8 @@ typedef struct {
   Val bias;
 } AttentionBetween;
 Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call);
-/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
+/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed), or one head of the second for
+ * all of the first: operands whose memory has
  * batch and heads apart are copied.  what: name of the product, or NULL. */
 Val batched_matmul(Builder *b, Val x, Val y, const char *what);
 /* Which kernel that is, for queries like q on a device. */

@@ -138,6 +138,7 @@ typedef struct {
   const PlanSpec *plan;    /* for that.  Borrowed */
   gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
   gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean casts_inputs;   /* hooks give floating inputs of blocks the weights' dtype */
   gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */

@@ -106,6 +106,21 @@ backward_mul(OpCase *c)
   }
 }
 
+static void
+shape_first(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+}
+
+/* x += y: the result is x. */
+static void
+forward_add_inplace(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+  recipe_launch(c, "add", KERNEL_MEMORY, 0, "i1 +o0");
+}
+
 /* The conjugate of the table is materialised. */
 static void
 backward_mul_complex(OpCase *c)
@@ -175,6 +190,22 @@ backward_sub(OpCase *c)
   if (recipe_wants(c, 1))
     recipe_launch(c, "neg", KERNEL_MEMORY, 0, "g0 >d1");
   recipe_pass(c, 0);
+}
+
+/* where((x >= min) & (x <= max), grad, 0) */
+static void
+backward_clamp(OpCase *c)
+{
+  gint64 elements = value_elements(&c->in[0]);
+  int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "zero");
+  int above = recipe_temp(c, elements, "clamp mask"),
+      below = recipe_temp(c, elements, "clamp mask");
+  recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
+  recipe_release(c, zero);
+  recipe_release(c, below);
+  recipe_release(c, above);
 }
 
 /* Elements of a new last dimension. */
@@ -262,7 +293,8 @@ static void
 shape_cumsum(OpCase *c)
 {
   c->outs = 1;
-  c->out[0] = value_like(&c->in[0], DTYPE_INT64);
+  c->out[0] = value_like(&c->in[0], c->in[0].dtype == DTYPE_BOOL ? DTYPE_INT64
+                                                                 : (DType) c->in[0].dtype);
 }
 
 /* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward.
@@ -353,6 +385,8 @@ static const OpInfo ops[OP_COUNT] = {
                        .backward = backward_pass},
     [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_sub},
+    [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_add_inplace,
+                 .backward = backward_pass},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
@@ -376,7 +410,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
-                  .backward = backward_new},
+                  .backward = backward_clamp},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
     [OP_WHERE_NUMBER] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first,
@@ -389,6 +423,9 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
+    /* x[..., [i], :] with one index, which goes to the device */
+    [OP_INDEX] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_index},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},

@@ -51,6 +51,8 @@
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \
   X(PAD)                                                                                           \
+  X(ADD_)                                                                                          \
+  X(INDEX)                                                                                         \
   X(WHERE)                                                                                         \
   X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \

@@ -4,24 +4,43 @@
 
 #include <string.h>
 
-const DecoderNames decoder_names = {
-    .embedding = "embed_tokens",
-    .attention = "self_attn",
-    .q = "q_proj",
-    .k = "k_proj",
-    .v = "v_proj",
-    .qkv = "qkv_proj",
-    .o = "o_proj",
-    .q_norm = "q_norm",
-    .k_norm = "k_norm",
-    .feed_forward = "mlp",
-    .gate = "gate_proj",
-    .up = "up_proj",
-    .down = "down_proj",
-    .activation = "act_fn",
-    .norms = {"input_layernorm", NULL, "post_attention_layernorm", NULL},
-    .head = "lm_head",
+static const char *const llama_names[] = {
+    [NAME_EMBEDDING] = "embed_tokens",
+    [NAME_ATTENTION] = "self_attn",
+    [NAME_Q] = "q_proj",
+    [NAME_K] = "k_proj",
+    [NAME_V] = "v_proj",
+    [NAME_QKV] = "qkv_proj",
+    [NAME_O] = "o_proj",
+    [NAME_Q_NORM] = "q_norm",
+    [NAME_K_NORM] = "k_norm",
+    [NAME_FEED_FORWARD] = "mlp",
+    [NAME_GATE] = "gate_proj",
+    [NAME_UP] = "up_proj",
+    [NAME_DOWN] = "down_proj",
+    [NAME_ACTIVATION] = "act_fn",
+    [NAME_HEAD] = "lm_head",
 };
+
+static const char *const llama_norms[] = {
+    [BEFORE_ATTENTION] = "input_layernorm",
+    [BEFORE_FEED_FORWARD] = "post_attention_layernorm",
+    [AFTER_FEED_FORWARD] = NULL,
+};
+
+/* What is not named is called as in Llama. */
+static void
+fill_in_names(DecoderStyle *style)
+{
+  gboolean any = FALSE;
+  for (int i = 0; i < NAME_COUNT; i++)
+    if (style->names[i] == NULL)
+      style->names[i] = llama_names[i];
+  for (int i = 0; i < NORM_PLACES; i++)
+    any |= style->norms[i] != NULL;
+  if (!any)
+    memcpy(style->norms, llama_norms, sizeof(style->norms));
+}
 
 /* ---- modules, in order of definition ---- */
 
@@ -44,23 +63,23 @@ static void
 define_attention(Builder *b, const Decoder *d, DecoderBlock *p)
 {
   const DecoderStyle *style = &d->style;
-  const DecoderNames *names = style->names;
+  const char *const *names = style->names;
   gint64 hidden = d->lm.hidden, q = d->lm.heads * d->lm.head_dim, kv = d->kv_heads * d->lm.head_dim;
-  p->attention = builder_module(b, names->attention, "Attention");
+  p->attention = builder_module(b, names[NAME_ATTENTION], "Attention");
   if (style->o_first)
-    p->o = define_linear(b, names->o, hidden, q, style->o_bias);
+    p->o = define_linear(b, names[NAME_O], hidden, q, style->o_bias);
   if (style->fused_qkv) {
-    p->qkv = define_linear(b, names->qkv, q + 2 * kv, hidden, style->qkv_bias);
+    p->qkv = define_linear(b, names[NAME_QKV], q + 2 * kv, hidden, style->qkv_bias);
   } else {
-    p->q = define_linear(b, names->q, q, hidden, style->qkv_bias);
-    p->k = define_linear(b, names->k, kv, hidden, style->qkv_bias);
-    p->v = define_linear(b, names->v, kv, hidden, style->qkv_bias);
+    p->q = define_linear(b, names[NAME_Q], q, hidden, style->qkv_bias);
+    p->k = define_linear(b, names[NAME_K], kv, hidden, style->qkv_bias);
+    p->v = define_linear(b, names[NAME_V], kv, hidden, style->qkv_bias);
   }
   if (!style->o_first)
-    p->o = define_linear(b, names->o, hidden, q, style->o_bias);
+    p->o = define_linear(b, names[NAME_O], hidden, q, style->o_bias);
   if (style->qk_norm != QK_NORM_NONE) {
-    p->q_norm = define_qk_norm(b, d, names->q_norm, d->lm.heads);
-    p->k_norm = define_qk_norm(b, d, names->k_norm, d->kv_heads);
+    p->q_norm = define_qk_norm(b, d, names[NAME_Q_NORM], d->lm.heads);
+    p->k_norm = define_qk_norm(b, d, names[NAME_K_NORM], d->kv_heads);
   }
   builder_module_end(b);
 }
@@ -69,16 +88,16 @@ static void
 define_mlp(Builder *b, Decoder *d, int block)
 {
   const DecoderStyle *style = &d->style;
-  const DecoderNames *names = style->names;
+  const char *const *names = style->names;
   DecoderBlock *p = &d->blocks[block];
   gint64 hidden = d->lm.hidden, ffn = d->ffn;
-  p->feed_forward = builder_module(b, names->feed_forward, "FeedForward");
+  p->feed_forward = builder_module(b, names[NAME_FEED_FORWARD], "FeedForward");
   if (style->mlp == MLP_GATED)
-    p->gate = define_linear(b, names->gate, ffn, hidden, style->mlp_bias);
+    p->gate = define_linear(b, names[NAME_GATE], ffn, hidden, style->mlp_bias);
   gint64 width = style->mlp == MLP_GATED_FUSED ? 2 * ffn : ffn;
-  p->up = define_linear(b, names->up, width, hidden, style->mlp_bias);
-  p->down = define_linear(b, names->down, hidden, ffn, style->mlp_bias);
-  p->activation = activation_define(b, d->activation, names->activation);
+  p->up = define_linear(b, names[NAME_UP], width, hidden, style->mlp_bias);
+  p->down = define_linear(b, names[NAME_DOWN], hidden, ffn, style->mlp_bias);
+  p->activation = activation_define(b, d->activation, names[NAME_ACTIVATION]);
   builder_module_end(b);
 }
 
@@ -91,8 +110,8 @@ define_block(Builder *b, Decoder *d, int block)
   define_attention(b, d, p);
   (style->define_feed_forward != NULL ? style->define_feed_forward : define_mlp)(b, d, block);
   for (int i = 0; i < NORM_PLACES; i++)
-    if (style->names->norms[i] != NULL)
-      p->norms[i] = norm_define(b, style->names->norms[i], style->norm, d->lm.hidden);
+    if (style->norms[i] != NULL)
+      p->norms[i] = norm_define(b, style->norms[i], style->norm, d->lm.hidden);
   for (int i = 0; i < 2 && style->dropout_modules[i] != NULL; i++) {
     p->dropout[i] = builder_module(b, style->dropout_modules[i], "Dropout");
     builder_module_end(b);
@@ -100,13 +119,30 @@ define_block(Builder *b, Decoder *d, int block)
   builder_block_end(b);
 }
 
+/* As causal_lm_define_embedding, with a buffer perhaps. */
+static void
+define_embedding(Builder *b, Decoder *d)
+{
+  CausalLm *lm = &d->lm;
+  const char *name = d->style.names[NAME_EMBEDDING];
+  if (!d->style.embedding_buffer) {
+    causal_lm_define_embedding(b, lm, name);
+    return;
+  }
+  lm->embedding_module = builder_module(b, name, "ScaledWordEmbedding");
+  lm->embedding_weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
+  g_autofree char *buffer = g_strdup_printf("model.%s.embed_scale", name);
+  builder_buffer(b, buffer, dtype_size(DTYPE_FP32));
+  builder_module_end(b);
+}
+
 static void
 define_modules(Builder *b, Decoder *d)
 {
-  const DecoderNames *names = d->style.names;
+  const char *const *names = d->style.names;
   CausalLm *lm = &d->lm;
   builder_module(b, "model", "Model");
-  causal_lm_define_embedding(b, lm, names->embedding);
+  define_embedding(b, d);
   builder_module(b, "layers", "ModuleList");
   d->blocks = g_new0(DecoderBlock, lm->layers);
   for (int i = 0; i < lm->layers; i++)
@@ -117,7 +153,7 @@ define_modules(Builder *b, Decoder *d)
   lm->norm_module = d->norm.module;
   transformers_define_rotary(b, lm);
   builder_module_end(b);
-  causal_lm_define_head(b, lm, names->head);
+  causal_lm_define_head(b, lm, names[NAME_HEAD]);
 }
 
 /* ---- around the blocks ---- */
@@ -131,7 +167,7 @@ embed(Builder *b, const CausalLm *lm, Val tokens)
     if (!style->embedding_scale)
       return x;
     x = let(b, "inputs_embeds", x);
-    return unary(b, OP_MUL_SCALAR, x);
+    return let(b, "inputs_embeds", unary(b, OP_MUL_SCALAR, x));
   }
   tokens = call_module(b, lm->embedding_module, tokens);
   Val weight = builder_weight(b, lm->embedding_weight);
@@ -170,6 +206,18 @@ decoder_read_dropout(const Decoder *d, NetworkSpec *spec, const char *name)
   if (!(dropout >= 0 && dropout <= 1))
     network_spec_fail(spec, name, "%.17g is not in 0..1", dropout);
   return d->evaluation ? 0 : dropout;
+}
+
+gboolean
+decoder_read_cap(NetworkSpec *spec, const char *name, double fallback)
+{
+  const cJSON *value = json_reader_raw(spec->reader, name);
+  if (value != NULL && cJSON_IsNull(value))
+    return FALSE;
+  double cap = network_spec_double(spec, name, fallback);
+  if (cap < 0)
+    network_spec_fail(spec, name, "%.17g is not a positive number", cap);
+  return cap > 0;
 }
 
 void
@@ -229,14 +277,20 @@ decoder_read_layer_types(Decoder *d, NetworkSpec *spec, gboolean (*windowed)(int
     d->lm.window = 0;
 }
 
-void
-decoder_read_rotary_part(Decoder *d, NetworkSpec *spec, double fallback)
+static gboolean
+from_layer(int block, gint64 first)
 {
-  static const char name[] = "partial_rotary_factor";
-  double factor = network_spec_double(spec, name, fallback);
-  if (!(factor > 0 && factor <= 1))
-    network_spec_fail(spec, name, "%.17g is not in 0..1", factor);
-  d->lm.rotary.dim = MAX((gint64) ((double) d->lm.head_dim * factor), 1);
+  return block >= first;
+}
+
+void
+decoder_read_last_windows(Decoder *d, NetworkSpec *spec)
+{
+  d->lm.mask_kwargs = TRUE;
+  if (!network_spec_bool(spec, "use_sliding_window", FALSE))
+    return;
+  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
+  decoder_read_layer_types(d, spec, from_layer, network_spec_int(spec, "max_window_layers", 28));
 }
 
 static void
@@ -257,17 +311,20 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
   CausalLm *lm = &d->lm;
   DecoderStyle *style = &d->style;
   d->evaluation = shape->evaluation;
-  if (style->names == NULL)
-    style->names = &decoder_names;
+  fill_in_names(style);
+  lm->heads = style->heads;
+  lm->vocabulary = style->vocabulary;
   causal_lm_read(lm, spec, shape);
   check_implementation(spec);
   if (lm->layers > BUILDER_MOST_BLOCKS) /* before anything is allocated for them */
     return causal_lm_check(lm, 1, spec, error);
-  d->kv_heads = network_spec_int(spec, "num_key_value_heads", lm->heads);
+  d->kv_heads = network_spec_int(spec, "num_key_value_heads",
+                                 style->kv_heads > 0 ? style->kv_heads : lm->heads);
   d->ffn = network_spec_int(spec, "intermediate_size", -1);
   gint64 share = MAX(lm->hidden / MAX(lm->heads, 1), 1);
   lm->head_dim = network_spec_int(spec, "head_dim", style->head_dim > 0 ? style->head_dim : share);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
+  transformers_rope_read(lm, spec, style->rotary_part);
   d->activation = activation_read(
       spec, style->activation_field != NULL ? style->activation_field : "hidden_act",
       style->activation != NULL ? style->activation : "silu");

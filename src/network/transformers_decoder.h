@@ -38,21 +38,31 @@ typedef enum {
   MLP_PLAIN,       /* down(act(up(x))) */
 } MlpKind;
 
-/* What modules are called; NULL in a norm's place: there is none. */
-typedef struct {
-  const char *embedding, *attention, *q, *k, *v, *qkv, *o, *q_norm, *k_norm;
-  const char *feed_forward, *gate, *up, *down, *activation;
-  const char *norms[NORM_PLACES]; /* in the order of their definition */
-  const char *head;
-} DecoderNames;
-
-/* Llama's, with norms before attention and before the feed-forward. */
-extern const DecoderNames decoder_names;
+/* What modules are called. */
+typedef enum {
+  NAME_EMBEDDING,
+  NAME_ATTENTION,
+  NAME_Q,
+  NAME_K,
+  NAME_V,
+  NAME_QKV,
+  NAME_O,
+  NAME_Q_NORM,
+  NAME_K_NORM,
+  NAME_FEED_FORWARD,
+  NAME_GATE,
+  NAME_UP,
+  NAME_DOWN,
+  NAME_ACTIVATION,
+  NAME_HEAD,
+  NAME_COUNT
+} DecoderName;
 
 typedef struct _Decoder Decoder;
 
 typedef struct {
-  const DecoderNames *names; /* NULL: decoder_names */
+  const char *names[NAME_COUNT];  /* NULL: Llama's */
+  const char *norms[NORM_PLACES]; /* names; NULL: no norm there.  Without any they are Llama's */
   NormKind norm;
   /* attention */
   QkvStep qkv[QKV_STEPS];
@@ -79,10 +89,12 @@ typedef struct {
   OpId logits_scale;         /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
   gboolean caps_logits;      /* soft cap */
   /* config.json: names and defaults */
-  const char *activation_field; /* NULL: hidden_act */
-  const char *activation;       /* NULL: silu */
-  gint64 head_dim;              /* 0: hidden_size / num_attention_heads */
+  const char *activation_field;       /* NULL: hidden_act */
+  const char *activation;             /* NULL: silu */
+  gint64 head_dim;                    /* 0: hidden_size / num_attention_heads */
+  gint64 heads, kv_heads, vocabulary; /* 0: required, as many as heads, required */
   gboolean tied;
+  double rotary_part; /* default of partial_rotary_factor; 0: the model has no such field */
   /* Reads fields that only this family has, into the decoder; NULL: none. */
   void (*read)(Decoder *d, NetworkSpec *spec);
   /* Another feed-forward: defines its modules in block i, and calls them; NULL: as `mlp` says. */
@@ -124,10 +136,13 @@ double decoder_read_dropout(const Decoder *d, NetworkSpec *spec, const char *nam
  * says of each block (NULL: none).  Without a windowed block there is no window. */
 void decoder_read_layer_types(Decoder *d, NetworkSpec *spec,
                               gboolean (*windowed)(int block, gint64 number), gint64 number);
+/* Qwen's: use_sliding_window says whether there is a window, max_window_layers from which block on.
+ */
+void decoder_read_last_windows(Decoder *d, NetworkSpec *spec);
 /* Sets a bit of the block's kind. */
 void decoder_mark_layer(Decoder *d, int block, guint8 kind);
-/* partial_rotary_factor: which part of a head is rotated. */
-void decoder_read_rotary_part(Decoder *d, NetworkSpec *spec, double fallback);
+/* Is there a soft cap under this name? */
+gboolean decoder_read_cap(NetworkSpec *spec, const char *name, double fallback);
 /* Refuses a field that changes what is computed, unless it is false, null or absent. */
 void decoder_refuse(NetworkSpec *spec, const char *name, const char *what);
 

@@ -163,7 +163,7 @@ decoder_feed_forward(Builder *b, const Decoder *d, int block, Val x)
 static Val
 norm_at(Builder *b, const Decoder *d, const DecoderBlock *p, int place, Val x)
 {
-  if (d->style.names->norms[place] == NULL)
+  if (d->style.norms[place] == NULL)
     return x;
   return let(b, "hidden_states", norm_apply(b, x, &p->norms[place]));
 }

@@ -3,6 +3,59 @@
 
 #include "network/op_recipe.h"
 
+/* ---- config.json ---- */
+
+static const char *const rope_fields[] = {"rope_parameters", "rope_scaling"};
+
+/* Kinds of frequencies (ROPE_INIT_FUNCTIONS of modeling_rope_utils.py). */
+static const struct {
+  const char *name;
+  int update;
+} rope_types[] = {
+    {"default", FREQUENCIES_FIXED},   {"linear", FREQUENCIES_FIXED},
+    {"llama3", FREQUENCIES_FIXED},    {"yarn", FREQUENCIES_FIXED},
+    {"dynamic", FREQUENCIES_DYNAMIC}, {"longrope", FREQUENCIES_LONG},
+    {"su", FREQUENCIES_LONG},
+};
+
+static void
+read_rope_type(CausalLm *lm, JsonReader *section)
+{
+  const char *field = json_reader_has(section, "rope_type") ? "rope_type" : "type";
+  const char *type = json_reader_string(section, field, "default");
+  for (gsize i = 0; i < G_N_ELEMENTS(rope_types); i++)
+    if (g_str_equal(rope_types[i].name, type)) {
+      lm->rotary.update = rope_types[i].update;
+      return;
+    }
+  json_reader_fail(section, field,
+                   "'%.60s' is not one of default, linear, llama3, yarn, dynamic, longrope, su",
+                   type);
+}
+
+void
+transformers_rope_read(CausalLm *lm, NetworkSpec *spec, double part)
+{
+  static const char factor[] = "partial_rotary_factor";
+  gboolean partial = part > 0;
+  if (partial)
+    part = network_spec_double(spec, factor, part);
+  for (gsize i = 0; i < G_N_ELEMENTS(rope_fields); i++) {
+    if (!json_reader_has(spec->reader, rope_fields[i]))
+      continue;
+    g_autoptr(JsonReader) section = json_reader_section(spec->reader, rope_fields[i]);
+    json_reader_allow_unknown(section);
+    read_rope_type(lm, section);
+    if (partial)
+      part = json_reader_double(section, factor, part, 0, 1);
+    json_reader_finish(section, NULL);
+  }
+  if (partial && !(part > 0 && part <= 1))
+    network_spec_fail(spec, factor, "%.17g is not in 0..1", part);
+  else if (partial)
+    lm->rotary.dim = MAX((gint64) ((double) lm->head_dim * part), 1);
+}
+
 /* ---- tables ---- */
 
 static gint64
@@ -36,7 +89,30 @@ transformers_define_rotary(Builder *b, CausalLm *lm)
     builder_buffer(b, now, 4 * (rotary_dim(lm) / 2));
     builder_buffer(b, original, 4 * (rotary_dim(lm) / 2));
   }
+  if (lm->rotary.update == FREQUENCIES_LONG) /* an attribute that the first forward() makes */
+    builder_buffer(b, "model.rotary_emb.long_inv_freq", 4 * (rotary_dim(lm) / 2));
   builder_module_end(b);
+}
+
+/* dynamic_rope_update: are there positions beyond those that the frequencies were made for? */
+static void
+update_frequencies(Builder *b, const CausalLm *lm)
+{
+  ValueInfo number = value_shape(DTYPE_INT64, 0), answer = value_shape(DTYPE_BOOL, 0);
+  if (lm->rotary.update == FREQUENCIES_FIXED)
+    return;
+  Val largest = create(b, "largest position", number);
+  Val length = create(b, "positions seen", number);
+  builder_discard(b, largest);
+  Val longer = create(b, "longer", answer), chosen = NO_VAL;
+  if (lm->rotary.update == FREQUENCIES_LONG)
+    chosen = create(b, "frequencies", value_shape(DTYPE_FP32, 1, rotary_dim(lm) / 2));
+  builder_discard(b, longer);
+  if (lm->rotary.update == FREQUENCIES_DYNAMIC)
+    builder_discard(b, create(b, "shorter", answer));
+  builder_discard(b, length);
+  if (lm->rotary.update == FREQUENCIES_LONG)
+    builder_discard(b, chosen);
 }
 
 /* The rotary module's forward(): fp32 tables of this batch's positions, returned in the model's
@@ -47,6 +123,7 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
   gint64 s = lm->length, d = rotary_dim(lm);
   ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, d);
   builder_module_call(b, lm->rotary_module, 0, NULL); /* of hidden states only the dtype counts */
+  update_frequencies(b, lm);
   Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
   let(b, "freqs", create(b, "angles", value_shape(DTYPE_FP32, 3, (gint64) 1, s, d / 2)));
   builder_discard(b, positions);
@@ -95,11 +172,24 @@ rotated(Builder *b, Val x, Val cos, Val sin, Val (*rotate)(Builder *, Val))
 
 static const char *const embedded[] = {"q_embed", "k_embed"};
 
+/* A table that hooks have cast already to x's dtype, where they do that. */
+static Val
+received(Builder *b, const char *name, Val table, DType dtype)
+{
+  ValueInfo info = builder_info(b, table);
+  if (!builder_shape(b)->casts_inputs || info.dtype == dtype)
+    return table;
+  info.dtype = (guint8) dtype;
+  return let(b, name, shaped(b, OP_TO_IF_NEEDED, builder_share(b, table), info));
+}
+
 static void
 rotate_halves(Builder *b, Val qk[2], Val cos, Val sin, gboolean wide)
 {
   DType dtype = (DType) builder_info(b, qk[0]).dtype;
   builder_call(b, 0, NULL);
+  cos = received(b, "cos", cos, dtype);
+  sin = received(b, "sin", sin, dtype);
   for (int i = 0; i < 2; i++)
     qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, rotate_half));
   for (int i = 0; i < 2 && wide; i++)
@@ -167,7 +257,8 @@ void
 transformers_part_heads(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2])
 {
   ValueInfo info = builder_info(b, x);
-  out[0] = slice_last(b, x, 0, dim);
+  gboolean whole = dim == info.shape[info.dims - 1]; /* indexing then gives x itself */
+  out[0] = whole ? builder_share(b, x) : slice_last(b, x, 0, dim);
   out[1] = slice_last(b, x, dim, info.shape[info.dims - 1] - dim);
   let_pair(b, names, out);
 }

@@ -15,6 +15,10 @@ typedef enum {
   ROTATE_PART_OUTSIDE,     /* the same, in the attention module */
 } RotaryKind;
 
+/* Reads rope_parameters, or rope_scaling as it was called: which kind of frequencies they are, and
+ * which part of a head is rotated (part: where nothing says so; 0: always all of it).  Refuses
+ * kinds that are not known. */
+void transformers_rope_read(CausalLm *lm, NetworkSpec *spec, double part);
 /* The rotary module, with its buffers of frequencies. */
 void transformers_define_rotary(Builder *b, CausalLm *lm);
 /* The rotary module's calls: cos and sin, then cos and sin of windowed blocks if they have others,

@@ -399,6 +399,13 @@ plan_spec_free(PlanSpec *spec)
 }
 
 gboolean
+plan_spec_has_mixed_precision(const PlanSpec *spec)
+{
+  DType stored = spec->precision.parameters;
+  return spec->precision.compute != stored || spec->precision.reduce != stored;
+}
+
+gboolean
 plan_spec_checkpoints(const PlanSpec *spec, int block)
 {
   return checkpoint_spec_of_block(&spec->checkpointing, block) != CHECKPOINT_NONE;

@@ -126,6 +126,8 @@ const char *plan_optimizer_code_name(OptimizerCode code);
 
 /* Does the plan checkpoint this block (from 0)? */
 gboolean plan_spec_checkpoints(const PlanSpec *spec, int block);
+/* Is there a MixedPrecisionPolicy?  Not where everything is in the parameters' dtype. */
+gboolean plan_spec_has_mixed_precision(const PlanSpec *spec);
 
 /* Value of an option of the strategy's section; the key must be in its table. */
 const OptionValue *plan_spec_option(const PlanSpec *spec, const char *key);
