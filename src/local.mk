@@ -50,6 +50,12 @@ FAMILIES = \
   src/network/family_bert.c \
   src/network/family_vit.c \
   src/network/family_t5.c \
+  src/network/family_granitemoe.c \
+  src/network/family_mixtral.c \
+  src/network/family_mpt.c \
+  src/network/family_olmoe.c \
+  src/network/family_qwen2_moe.c \
+  src/network/family_qwen3_moe.c \
   src/network/family_blocks.c
 
 COMMANDS = \
@@ -197,11 +203,16 @@ libhighwater_a_SOURCES += \
   src/network/compile_kernels.c \
   src/network/compile_partition.c \
   src/network/compiled.h \
+  src/network/cub.c src/network/cub.h \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
   src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
+  src/network/moe.c src/network/moe.h \
+  src/network/moe_decoder.c src/network/moe_decoder.h \
+  src/network/moe_experts.c \
+  src/network/moe_router.c \
   src/network/network.c src/network/network.h \
   src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
@@ -210,6 +221,7 @@ libhighwater_a_SOURCES += \
   src/network/op_gelu.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
+  src/network/op_moe.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/strides.c src/network/strides.h \

@@ -47,6 +47,7 @@ CHECKS = \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_memory_snapshot \
+  tests/check_moe \
   tests/check_nccl_tests \
   tests/check_measured \
   tests/check_oom_message \

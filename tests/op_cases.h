@@ -137,8 +137,17 @@ static const Case op_cases[] = {
     ROW(ADD, "where operands disagree the first one decides", 2,
         INS(WANTS(BF16, 2, 6, 4), VALUE(BF16, TRUE, 2, BY(6, 4), BY(1, 6))), NO_ATTRIBUTES,
         "bf16[6,4]", "+o0:48 k:add", "", "d0=g0 d1=g0", ""),
+    ROW(ADD_IN_PLACE, "the first operand takes the sum; both get the gradient itself", 2,
+        INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 4)), NO_ATTRIBUTES, "bf16[6,4]",
+        "o0=i0@0 k:add_", "", "d0=g0 d1=g0", ""),
     ROW(ADD_SCALAR, "a constant changes no gradient", 1, INS(WANTS(FP32, 1, 6)), NO_ATTRIBUTES,
         "fp32[6]", "+o0:24 k:add_scalar", "", "d0=g0", ""),
+    /* 6 rows of 2 fp32 are 48 bytes; other: -grad * ((self / other) / other), self: grad / other */
+    ROW(DIV_IN_PLACE, "what it divides is cloned for backward; the divisor is summed over its row",
+        2, INS(WANTS(FP32, 2, 6, 2), WANTS(FP32, 2, 6, 1)), NO_ATTRIBUTES, "fp32[6,2] fp32[6,2]",
+        "+o1:48 o0=i0@0 k:div", "i1 o1",
+        "+t0:48 +t1:48 +t2:48 +d1:48l k:div_backward -t2 -t1 -t0 +d0:48l k:div",
+        "+t0:24 k:sum d1:=t0"),
     ROW(SUB, "the second operand's gradient is a new tensor, the first one's the incoming one", 2,
         INS(WANTS(FP32, 2, 6, 4), WANTS(FP32, 2, 6, 4)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:sub",
         "", "+d1:96l k:neg d0=g0", ""),
@@ -180,6 +189,8 @@ static const Case op_cases[] = {
         "fp32[6]", "+o0:24 k:rsqrt", "o0", "+t0:24 +t1:24 +d0:24l k:rsqrt -t1 -t0", ""),
     ROW(TANH, "saves its result", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:tanh", "o0", "+d0:12l k:tanh", ""),
+    ROW(SIGMOID, "saves its result", 1, INS(WANTS(BF16, 2, 6, 4)), NO_ATTRIBUTES, "bf16[6,4]",
+        "+o0:48 k:sigmoid", "o0", "+d0:48l k:sigmoid", ""),
     ROW(SILU, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:silu", "i0", "+d0:12l k:silu", ""),
     ROW(GELU, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
@@ -222,6 +233,18 @@ static const Case op_cases[] = {
         "+d1:48 k:addmm cublas +d2:40 k:addmm cublas d0=g0", "+t0:10 k:sum d0:=t0"),
     ROW(BMM, "a batch of products", 2, INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 3, 2, 4, 5)),
         NO_ATTRIBUTES, "bf16[2,3,5]", "+o0:60 k:bmm", "i1 i0", "+d1:80 k:bmm +d0:48 k:bmm", ""),
+    /* 3 experts, 6 rows sorted by them, [6, 4] x [3, 4, 5]; 60 bytes a problem, 512 bytes of tensor
+     * maps for each of the 132 SMs */
+    ROW(GROUPED_MM, "every product has scratch of its own; the weights' gradient comes first", 3,
+        INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 3, 3, 4, 5), PLAIN(INT32, 1, 3)), AT(.size = {2}),
+        "bf16[6,5]", "+o0:60 +t0:180 +t1:67584 -t1 -t0 k:grouped_mm", "i1 i2 i0",
+        "+d1:120 +t0:180 +t1:67584 -t1 -t0 k:grouped_mm +d0:48 +t0:180 +t1:67584 -t1 -t0 "
+        "k:grouped_mm",
+        ""),
+    ROW(GROUPED_MM, "fp32 products run one by one into the result", 3,
+        INS(WANTS(FP32, 2, 6, 4), WANTS(FP32, 3, 3, 4, 5), PLAIN(INT32, 1, 3)), AT(.size = {2}),
+        "fp32[6,5]", "+o0:120 k:grouped_mm", "i1 i2 i0", "+d1:240 k:grouped_mm +d0:96 k:grouped_mm",
+        ""),
     /* -- norms -- */
     ROW(RMS_NORM, "saves input, weight and one fp32 a row", 2,
         INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 1, 4)), NO_ATTRIBUTES, "bf16[2,3,4] fp32[6]",
@@ -279,6 +302,36 @@ static const Case op_cases[] = {
     /* -- losses -- */
     ROW(LOG_SOFTMAX, "saves its result", 1, INS(WANTS(FP32, 2, 6, 5)), NO_ATTRIBUTES, "fp32[6,5]",
         "+o0:120 k:log_softmax", "o0", "+d0:120 k:log_softmax", ""),
+    /* 8 bytes an index: linear indices by remainder and product, sorted with where they came from;
+     * one tile of cub's sort needs 1 byte */
+    ROW(INDEX, "rows by an index: the gradient is zeros, into which sorted rows are added", 2,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(INT64, 1, 10)), NO_ATTRIBUTES, "bf16[10,4]",
+        "+o0:80 k:index", "i1",
+        "+d0:48 +t0:80 +t1:80 -t0 +t0:80 +t2:80 +t3:80 +t4:1 -t4 k:index_put -t3 -t2 -t0 -t1", ""),
+    /* 5000 indices of 257 rows, whose numbers have 9 bits, two passes: 2 * al(40000) + 1024 *
+     * ceil(5000 / 4608) + 2 * 2048 + 511 = 87039 */
+    ROW(INDEX, "many indices are sorted by the bits that row numbers have", 2,
+        INS(WANTS(BF16, 2, 257, 4), PLAIN(INT64, 1, 5000)), NO_ATTRIBUTES, "bf16[5000,4]",
+        "+o0:40000 k:index", "i1",
+        "+d0:2056 +t0:40000 +t1:40000 -t0 +t0:40000 +t2:40000 +t3:40000 +t4:87039 -t4 k:index_put "
+        "-t3 "
+        "-t2 -t0 -t1",
+        ""),
+    ROW(INDEX, "elements by two indices, whose numbers are added up", 3,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(INT64, 1, 10), PLAIN(INT64, 1, 10)), NO_ATTRIBUTES,
+        "bf16[10]", "+o0:20 k:index", "i1 i2",
+        "+d0:48 +t0:80 +t1:80 -t0 +t0:80 +t2:80 -t0 -t2 +t0:80 +t2:80 +t3:80 +t4:1 -t4 k:index_put "
+        "-t3 -t2 -t0 -t1",
+        ""),
+    ROW(GATHER, "elements of each row are scattered back", 2,
+        INS(WANTS(FP32, 2, 6, 8), PLAIN(INT64, 2, 6, 2)), NO_ATTRIBUTES, "fp32[6,2]",
+        "+o0:48 k:gather", "i1", "+d0:192 k:scatter_add", ""),
+    ROW(INDEX_ADD, "the first operand takes the rows; their gradient is a selection", 3,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(INT64, 1, 3), WANTS(BF16, 2, 3, 4)), NO_ATTRIBUTES,
+        "bf16[6,4]", "o0=i0@0 k:index_add", "i1 i2", "d0=g0 +d2:24 k:index_select", ""),
+    ROW(TOPK, "values and int64 indices, which are saved", 1, INS(WANTS(FP32, 2, 6, 8)),
+        AT(.size = {2}), "fp32[6,2] int64[6,2]", "+o0:48 +o1:96 k:topk", "o1",
+        "+d0:192 k:topk_backward", ""),
     ROW(NLL_LOSS, "saves the logarithms, the targets and the total weight", 2,
         INS(WANTS(FP32, 2, 6, 5), PLAIN(INT64, 1, 6)), NO_ATTRIBUTES, "fp32[] fp32[]",
         "+o0:4 +o1:4 k:nll_loss", "i0 i1 o1", "+d0:120 k:nll_loss_backward", ""),
@@ -405,6 +458,18 @@ static const Case op_cases[] = {
         "+o0:48 +t0:48 +t1:1279 -t1 k:cumsum -t0", "", NULL, NULL),
     ROW(CUMSUM, "several rows are scanned without", 1, INS(PLAIN(BOOL, 2, 2, 6)), NO_ATTRIBUTES,
         "int64[2,6]", "+o0:96 +t0:96 k:cumsum -t0", "", NULL, NULL),
+    ROW(CUMSUM, "a dtype that is asked for needs no cast; entries of a tile's state are smaller", 1,
+        INS(PLAIN(INT32, 1, 6)), AT(.flag = TRUE), "int32[6]", "+o0:24 +t0:1023 -t0 k:cumsum", "",
+        NULL, NULL),
+    ROW(HISTC, "counts of a bin each", 1, INS(PLAIN(INT32, 1, 12)),
+        AT(.result = PLAIN(INT32, 1, 3)), "int32[3]", "+o0:12 k:histc", "", NULL, NULL),
+    ROW(SORT, "a block sorts up to 4096 numbers with their positions", 1,
+        INS(PLAIN(INT64, 1, 4096)), NO_ATTRIBUTES, "int64[4096] int64[4096]",
+        "+o0:32768 +o1:32768 +t0:32768 k:sort -t0", "", NULL, NULL),
+    /* all 64 bits: 2 * al(32776) + 1024 + 8 * 2048 + 511 = 83967 */
+    ROW(SORT, "cub sorts more of them", 1, INS(PLAIN(INT64, 1, 4097)), NO_ATTRIBUTES,
+        "int64[4097] int64[4097]", "+o0:32776 +o1:32776 +t0:32776 +t1:83967 -t1 k:sort -t0", "",
+        NULL, NULL),
     /* -- given by numbers -- */
     ROW(OPAQUE, "100 bytes kept, 32 of workspace in both directions", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 1, 9)),

@@ -82,6 +82,9 @@ accept_compile(const LowerInput *in, GError **error)
   if (in->plan->checkpointing.around != AROUND_MODULE)
     return plan_spec_refuse(in->plan, error, "activation_checkpointing.around",
                             "compiled blocks have their checkpoints inside: module");
+  if (in->network->mixtures > 0)
+    return plan_spec_refuse(in->plan, error, "compile",
+                            "mixtures of experts are not compiled: use \"none\"");
   if (in->strategy->before_module != NULL)
     return plan_spec_refuse(in->plan, error, "compile",
                             "strategy %s has hooks on every module: use \"none\"",

@@ -219,30 +219,37 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
   return shaped(b, op, y, x);
 }
 
-static Val
-linear_ops(Builder *b, Val x, int weight, int bias)
+Val
+linear_by(Builder *b, Val x, Val weight, Val bias)
 {
-  if (builder_shape(b)->zero3_linear) {
-    Val operands[3] = {x, builder_weight(b, weight), bias >= 0 ? builder_weight(b, bias) : NO_VAL};
-    return builder_op(b, OP_ZERO3_LINEAR, NULL, bias >= 0 ? 3 : 2, operands);
-  }
-  if (bias < 0) { /* t, view, mm, _unsafe_view */
-    Val w = autocast(b, builder_weight(b, weight));
+  gboolean has_bias = bias.slot != NO_VAL.slot;
+  if (builder_shape(b)->zero3_linear)
+    return builder_op(b, OP_ZERO3_LINEAR, NULL, has_bias ? 3 : 2, (Val[]){x, weight, bias});
+  if (!has_bias) { /* t, view, mm, _unsafe_view; of a matrix t, mm */
+    Val w = autocast(b, weight);
     x = autocast(b, x);
     ValueInfo shape = builder_info(b, x);
     w = transpose(b, w);
+    if (shape.dims == 2)
+      return builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     x = flatten_rows(b, x);
     Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
   }
-  Val c = autocast(b, builder_weight(b, bias)); /* view, t, addmm, view */
-  Val w = autocast(b, builder_weight(b, weight));
+  Val c = autocast(b, bias); /* view, t, addmm, view */
+  Val w = autocast(b, weight);
   x = autocast(b, x);
   ValueInfo shape = builder_info(b, x);
   x = flatten_rows(b, x);
   w = transpose(b, w);
   Val y = builder_op(b, OP_ADDMM, NULL, 3, (Val[]){c, x, w});
   return unflatten_rows(b, y, shape, OP_VIEW);
+}
+
+static Val
+linear_ops(Builder *b, Val x, int weight, int bias)
+{
+  return linear_by(b, x, builder_weight(b, weight), bias >= 0 ? builder_weight(b, bias) : NO_VAL);
 }
 
 static Val

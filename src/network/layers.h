@@ -63,6 +63,8 @@ Linear define_conv1d(Builder *b, const char *name, gint64 out, gint64 in);
  * next). */
 int define_norm(Builder *b, const char *name, const char *type, gint64 width, gboolean bias);
 
+/* F.linear(x, weight, bias) with x, weight and bias as they are, bias NO_VAL: none. */
+Val linear_by(Builder *b, Val x, Val weight, Val bias);
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */

@@ -171,6 +171,8 @@ struct _Network {
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
   gint64 positions; /* of a sample, where the config and not the plan says how many; else 0 */
+  int mixtures;                               /* of experts */
+  gint64 idle_parameters;      /* elements that no token meets but those sent to their expert */
   gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */
   int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's
                                   note says why) */

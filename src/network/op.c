@@ -289,12 +289,14 @@ backward_fused_cross_entropy(OpCase *c)
   recipe_launch(c, "fused_cross_entropy_backward", KERNEL_MEMORY, 0, "g0 i0 o1 i1 >d0");
 }
 
+/* Sums of integers are int64, unless a dtype is asked for. */
 static void
 shape_cumsum(OpCase *c)
 {
   c->outs = 1;
-  c->out[0] = value_like(&c->in[0], c->in[0].dtype == DTYPE_BOOL ? DTYPE_INT64
-                                                                 : (DType) c->in[0].dtype);
+  DType dtype = (DType) c->in[0].dtype;
+  gboolean counts = dtype == DTYPE_BOOL || dtype == DTYPE_INT32 || dtype == DTYPE_INT64;
+  c->out[0] = value_like(&c->in[0], counts && !c->at.flag ? DTYPE_INT64 : dtype);
 }
 
 /* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward.
@@ -336,6 +338,14 @@ static void
 forward_nothing(OpCase *c)
 {
   (void) c;
+}
+
+/* The first operand takes the sum. */
+static void
+forward_in_place(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
 /* ---- the table ---- */
@@ -381,6 +391,8 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_pass},
     [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_pass},
+    [OP_ADD_IN_PLACE] = {"add_", .shape = shape_like_first, .forward = forward_in_place,
+                         .backward = backward_pass},
     [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_pass},
     [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
@@ -395,6 +407,10 @@ static const OpInfo ops[OP_COUNT] = {
                        .backward = backward_new},
     [OP_DIV_SCALAR] = {"div_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_new},
+    /* what backward needs of the input is cloned, since the output is in its place */
+    [OP_DIV_IN_PLACE] = {"div_", SAVES(ALWAYS(I1), FOR_GRAD_OF(1, O1)), .for_backward = 1 << 1,
+                         .shape = shape_divide_in_place, .forward = forward_divide_in_place,
+                         .backward = backward_divide_in_place},
     [OP_NEG] = {"neg", .shape = shape_like_first, .forward = forward_outputs,
                 .backward = backward_new},
     [OP_POW] = {"pow", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
@@ -403,6 +419,8 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_power},
     [OP_TANH] = {"tanh", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
+    [OP_SIGMOID] = {"sigmoid", SAVES(ALWAYS(O0)), .shape = shape_like_first,
+                    .forward = forward_outputs, .backward = backward_new},
     [OP_SILU] = {"silu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
     [OP_RELU] = {"relu", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
@@ -424,8 +442,8 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
     /* x[..., [i], :] with one index, which goes to the device */
-    [OP_INDEX] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
-                  .backward = backward_index},
+    [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_index_one},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},
@@ -454,6 +472,9 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_CONVOLUTION] = {"convolution", SAVES(ALWAYS(I0), ALWAYS(I1)), .shape = shape_result,
                         .forward = forward_convolution, .backward = backward_convolution,
                         .kind = KIND_OTHER},
+    [OP_GROUPED_MM] = {"grouped_mm", SAVES(FOR_GRAD_OF(0, I1), ALWAYS(I2), FOR_GRAD_OF(1, I0)),
+                       .shape = shape_grouped_mm, .forward = forward_grouped_mm,
+                       .backward = backward_grouped_mm},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
@@ -465,6 +486,15 @@ static const OpInfo ops[OP_COUNT] = {
                        .backward = backward_layer_norm},
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},
+    [OP_INDEX] = {"index", SAVES(ALWAYS(I1), ALWAYS(I2)), .shape = shape_index,
+                  .forward = forward_outputs, .backward = backward_index},
+    [OP_GATHER] = {"gather", SAVES(ALWAYS(I1)), .shape = shape_gather, .forward = forward_outputs,
+                   .backward = backward_gather},
+    [OP_INDEX_ADD] = {"index_add_", SAVES(ALWAYS(I1), FOR_GRAD_OF(2, I2)),
+                      .shape = shape_like_first, .forward = forward_index_add,
+                      .backward = backward_index_add},
+    [OP_TOPK] = {"topk", SAVES(ALWAYS(O1)), .shape = shape_topk, .forward = forward_outputs,
+                 .backward = backward_topk},
     [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
@@ -496,6 +526,8 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_BUFFER] = {"buffer", .shape = shape_result, .forward = forward_nothing},
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_outputs},
     [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
+    [OP_HISTC] = {"histc", .shape = shape_result, .forward = forward_outputs},
+    [OP_SORT] = {"sort", .shape = shape_sort, .forward = forward_sort},
 
     /* given by numbers */
     [OP_OPAQUE] = {"opaque", SAVES(ALWAYS(O1)), .shape = shape_opaque, .forward = forward_opaque,

@@ -30,16 +30,19 @@
   X(TO_CACHED)                                                                                     \
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
+  X(ADD_IN_PLACE)                                                                                  \
   X(ADD_SCALAR)                                                                                    \
   X(SUB)                                                                                           \
   X(MUL)                                                                                           \
   X(MUL_COMPLEX)                                                                                   \
   X(MUL_SCALAR)                                                                                    \
   X(DIV_SCALAR)                                                                                    \
+  X(DIV_IN_PLACE)                                                                                  \
   X(NEG)                                                                                           \
   X(POW)                                                                                           \
   X(RSQRT)                                                                                         \
   X(TANH)                                                                                          \
+  X(SIGMOID)                                                                                       \
   X(SILU)                                                                                          \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
@@ -52,7 +55,7 @@
   X(STACK)                                                                                         \
   X(PAD)                                                                                           \
   X(ADD_)                                                                                          \
-  X(INDEX)                                                                                         \
+  X(INDEX_ONE)                                                                                     \
   X(WHERE)                                                                                         \
   X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \
@@ -63,10 +66,15 @@
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
   X(CONVOLUTION)                                                                                   \
+  X(GROUPED_MM)                                                                                    \
   /* norms, look-ups, losses */                                                                    \
   X(RMS_NORM)                                                                                      \
   X(LAYER_NORM)                                                                                    \
   X(EMBEDDING)                                                                                     \
+  X(INDEX)                                                                                         \
+  X(GATHER)                                                                                        \
+  X(INDEX_ADD)                                                                                     \
+  X(TOPK)                                                                                          \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \
   X(FUSED_CROSS_ENTROPY)                                                                           \
@@ -79,6 +87,8 @@
   X(CREATE)                                                                                        \
   X(BUFFER)                                                                                        \
   X(CUMSUM)                                                                                        \
+  X(HISTC)                                                                                         \
+  X(SORT)                                                                                          \
   /* given by numbers */                                                                           \
   X(OPAQUE)
 

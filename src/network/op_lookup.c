@@ -1,5 +1,6 @@
 /* op_lookup.c - recipes of embedding look-ups and of the scans that go with index arithmetic. */
 #include "base/units.h"
+#include "network/cub.h"
 #include "network/op_recipe.h"
 
 void
@@ -30,32 +31,6 @@ forward_embedding(OpCase *c)
   recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "i1 >o0");
   if (indices != 0)
     recipe_release(c, indices);
-}
-
-/* Temporary sizes of cub's device algorithms as compiled into PyTorch, aligned as cub aligns them.
- * Tile sizes are those of its policies for 8-byte keys on sm_90. */
-static gint64
-cub_align(gint64 bytes)
-{
-  return round_up(bytes, 256);
-}
-
-static gint64
-cub_sort_pairs_bytes(gint64 n)
-{
-  return 2 * cub_align(8 * n) + 1024 * ceil_div(n, 4608) + 16895;
-}
-
-static gint64
-cub_unique_bytes(gint64 n)
-{
-  return cub_align(8 * (ceil_div(n, 2240) + 32)) + 767;
-}
-
-static gint64
-cub_scan_bytes(gint64 n)
-{
-  return cub_align(16 * (ceil_div(n, 896) + 32)) + 511;
 }
 
 /* A buffer that only one kernel needs. */
@@ -113,7 +88,7 @@ sorted_gradient(OpCase *c)
   int sorted = recipe_temp(c, 8 * n, "sorted indices");
   int origin = recipe_temp(c, 8 * n, "original positions");
   int range = recipe_temp(c, 8 * n, "positions");
-  scratch(c, cub_sort_pairs_bytes(n), "sort workspace");
+  scratch(c, cub_sort_pairs_bytes(n, 64), "sort workspace");
   recipe_release(c, range);
   recipe_grad(c, 0, ORDER_DENSE);
   int segments = recipe_temp(c, 8 * n, "segment offsets");
@@ -124,7 +99,7 @@ sorted_gradient(OpCase *c)
   gint64 most_segments = MIN(n, vocabulary);
   int pieces = recipe_temp(c, 8 * most_segments, "pieces per segment");
   int piece_offsets = recipe_temp(c, 8 * most_segments, "piece offsets per segment");
-  scratch(c, cub_scan_bytes(most_segments), "scan workspace");
+  scratch(c, cub_scan_bytes(most_segments, 8), "scan workspace");
   int piece_count = recipe_temp(c, 8, "piece count");
   gint64 most_pieces = n / ROWS_PER_PIECE + most_segments;
   int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
@@ -152,7 +127,7 @@ backward_embedding(OpCase *c)
 /* index_put_ into zeros with the one index, which is sorted as many would be
  * (aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel). */
 void
-backward_index(OpCase *c)
+backward_index_one(OpCase *c)
 {
   enum { INDEX_BYTES = 8, CUB_BYTES = 1 };
   recipe_grad(c, 0, ORDER_DENSE);
@@ -176,12 +151,12 @@ void
 forward_cumsum(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]), length = c->in[0].shape[c->in[0].dims - 1];
+  gboolean casts = c->in[0].dtype != c->out[0].dtype;
   recipe_out(c, 0, "cumsum");
-  gboolean flags = c->in[0].dtype == DTYPE_BOOL;
-  int cast = flags ? recipe_temp(c, 8 * elements, "cast flags") : 0;
+  int cast = casts ? recipe_temp(c, value_bytes(&c->out[0]), "cast flags") : 0;
   if (elements == length)
-    scratch(c, cub_scan_bytes(length), "scan workspace");
+    scratch(c, cub_scan_bytes(length, dtype_size((DType) c->out[0].dtype)), "scan workspace");
   recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
-  if (flags)
+  if (casts)
     recipe_release(c, cast);
 }

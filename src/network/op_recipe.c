@@ -350,7 +350,7 @@ recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const 
 }
 
 void
-recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands)
+recipe_padded_gemm(OpCase *c, const char *name, GemmSize size, double flops, const char *operands)
 {
   OpKernel kernel = {
       .name = name,
@@ -360,10 +360,16 @@ recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands)
                  .m = size.batch * size.m,
                  .n = size.n,
                  .k = size.k,
-                 .flops = 2.0 * (double) size.batch * (double) size.m * (double) size.n *
-                          (double) size.k},
+                 .flops = flops},
   };
   add_kernel(c, kernel, operands);
+}
+
+void
+recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands)
+{
+  double flops = 2.0 * (double) size.batch * (double) size.m * (double) size.n * (double) size.k;
+  recipe_padded_gemm(c, name, size, flops, operands);
 }
 
 /* ---- reductions and validation ---- */

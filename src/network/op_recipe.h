@@ -64,6 +64,9 @@ typedef struct {
   gint64 batch, m, n, k;
 } GemmSize;
 void recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands);
+/* The same where only so many FLOPs of it are asked for: sizes are padded. */
+void recipe_padded_gemm(OpCase *c, const char *name, GemmSize size, double flops,
+                        const char *operands);
 
 /* validate_outputs (torch/csrc/autograd/engine.cpp): gradients whose shape is broader than their
  * input's are summed, those of another dtype are cast. */
@@ -84,7 +87,8 @@ void backward_new(
 void backward_pass(OpCase *c); /* every input gets the incoming gradient */
 void backward_reshape(OpCase *c);
 
-/* Rows' own recipes, by file: op_matmul.c, op_attention.c, op_norm.c, op_lookup.c. */
+/* Rows' own recipes, by file: op_matmul.c, op_attention.c, op_norm.c, op_lookup.c,
+ * op_moe.c. */
 void shape_mm(OpCase *c);
 void forward_mm(OpCase *c);
 void backward_mm(OpCase *c);
@@ -115,9 +119,25 @@ void backward_efficient_attention(OpCase *c);
 void forward_safe_softmax(OpCase *c);
 void backward_softmax(OpCase *c);
 void backward_index(OpCase *c);
+void backward_index_one(OpCase *c);
 void backward_where(OpCase *c);
 void forward_bloom_gelu(OpCase *c);
 void backward_bloom_gelu(OpCase *c);
 void forward_cumsum(OpCase *c);
+void shape_topk(OpCase *c);
+void backward_topk(OpCase *c);
+void shape_sort(OpCase *c);
+void forward_sort(OpCase *c);
+void shape_index(OpCase *c);
+void forward_index_add(OpCase *c);
+void backward_index_add(OpCase *c);
+void shape_gather(OpCase *c);
+void backward_gather(OpCase *c);
+void shape_divide_in_place(OpCase *c);
+void forward_divide_in_place(OpCase *c);
+void backward_divide_in_place(OpCase *c);
+void shape_grouped_mm(OpCase *c);
+void forward_grouped_mm(OpCase *c);
+void backward_grouped_mm(OpCase *c);
 
 #endif

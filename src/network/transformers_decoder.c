@@ -84,8 +84,8 @@ define_attention(Builder *b, const Decoder *d, DecoderBlock *p)
   builder_module_end(b);
 }
 
-static void
-define_mlp(Builder *b, Decoder *d, int block)
+void
+decoder_define_mlp(Builder *b, Decoder *d, int block)
 {
   const DecoderStyle *style = &d->style;
   const char *const *names = style->names;
@@ -102,16 +102,28 @@ define_mlp(Builder *b, Decoder *d, int block)
 }
 
 static void
+define_feed_forward(Builder *b, Decoder *d, int block)
+{
+  if (d->style.define_feed_forward != NULL)
+    d->style.define_feed_forward(b, d, block);
+  else
+    decoder_define_mlp(b, d, block);
+}
+
+static void
 define_block(Builder *b, Decoder *d, int block)
 {
   const DecoderStyle *style = &d->style;
   DecoderBlock *p = &d->blocks[block];
   builder_block_begin(b, "TransformerBlock");
   define_attention(b, d, p);
-  (style->define_feed_forward != NULL ? style->define_feed_forward : define_mlp)(b, d, block);
+  if (!style->mlp_last)
+    define_feed_forward(b, d, block);
   for (int i = 0; i < NORM_PLACES; i++)
     if (style->norms[i] != NULL)
       p->norms[i] = norm_define(b, style->norms[i], style->norm, d->lm.hidden);
+  if (style->mlp_last)
+    define_feed_forward(b, d, block);
   for (int i = 0; i < 2 && style->dropout_modules[i] != NULL; i++) {
     p->dropout[i] = builder_module(b, style->dropout_modules[i], "Dropout");
     builder_module_end(b);
@@ -179,7 +191,10 @@ embed(Builder *b, const CausalLm *lm, Val tokens)
 static Val
 drop_embeddings(Builder *b, const CausalLm *lm, Val x)
 {
-  return decoder_dropout(b, ((const Decoder *) lm)->style.embedding_dropout, x);
+  const DecoderStyle *style = &((const Decoder *) lm)->style;
+  if (style->embedding_scale_late)
+    x = let(b, "inputs_embeds", unary(b, OP_MUL_SCALAR, x));
+  return decoder_dropout(b, style->embedding_dropout, x);
 }
 
 static Val

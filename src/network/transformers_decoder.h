@@ -78,16 +78,18 @@ typedef struct {
   /* feed-forward */
   MlpKind mlp;
   gboolean mlp_bias;
+  gboolean mlp_last; /* defined after the norms */
   /* dropouts, as probabilities: of attention's probabilities; of what attention and feed-forward
    * return, inside of them; the same by modules of the block; of embeddings */
   double attention_dropout, inner_dropout, block_dropout, embedding_dropout;
   const char *dropout_modules[2]; /* names of block_dropout's modules; NULL: none */
   /* products with a number */
-  gboolean embedding_buffer; /* embeddings by a buffer of the embedding module */
-  gboolean embedding_scale;  /* embeddings, after it */
-  gboolean residual_scale;   /* what attention and feed-forward return */
-  OpId logits_scale;         /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
-  gboolean caps_logits;      /* soft cap */
+  gboolean embedding_buffer;     /* embeddings by a buffer of the embedding module */
+  gboolean embedding_scale;      /* embeddings, after it */
+  gboolean embedding_scale_late; /* after the masks have been made */
+  gboolean residual_scale;       /* what attention and feed-forward return */
+  OpId logits_scale;             /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
+  gboolean caps_logits;          /* soft cap */
   /* config.json: names and defaults */
   const char *activation_field;       /* NULL: hidden_act */
   const char *activation;             /* NULL: silu */
@@ -150,6 +152,9 @@ void decoder_refuse(NetworkSpec *spec, const char *name, const char *what);
 
 /* The block that a style without one of its own has. */
 Val decoder_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
+/* The feed-forward of the style's `mlp`: its modules in block i, and its call. */
+void decoder_define_mlp(Builder *b, Decoder *d, int block);
+Val decoder_mlp(Builder *b, const Decoder *d, int block, Val x);
 /* F.dropout(x): x itself where nothing is dropped. */
 Val decoder_dropout(Builder *b, double p, Val x);
 /* The attention module's call.  *weights: eager attention's probabilities, or NO_VAL. */

@@ -146,15 +146,19 @@ plain(Builder *b, const Decoder *d, const DecoderBlock *p, Val x)
 }
 
 Val
-decoder_feed_forward(Builder *b, const Decoder *d, int block, Val x)
+decoder_mlp(Builder *b, const Decoder *d, int block, Val x)
 {
   static Val (*const codes[])(Builder *, const Decoder *, const DecoderBlock *, Val) = {
       [MLP_GATED] = gated, [MLP_GATED_FUSED] = gated_fused, [MLP_PLAIN] = plain};
   const DecoderBlock *p = &d->blocks[block];
-  if (d->style.feed_forward != NULL)
-    return d->style.feed_forward(b, d, block, x);
   x = call_module(b, p->feed_forward, x);
   return builder_leave(b, codes[d->style.mlp](b, d, p, x));
+}
+
+Val
+decoder_feed_forward(Builder *b, const Decoder *d, int block, Val x)
+{
+  return (d->style.feed_forward != NULL ? d->style.feed_forward : decoder_mlp)(b, d, block, x);
 }
 
 /* ---- the block ---- */

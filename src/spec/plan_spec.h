@@ -30,6 +30,9 @@ typedef enum {
   RETAIN_END_OF_RUN
 } RetainUntil;
 
+/* How a layer's experts are computed: one grouped product, gathered matrices, a loop. */
+typedef enum { MOE_GROUPED, MOE_BATCHED, MOE_EAGER } MoeExperts;
+
 /* What plans call the loss of a micro-batch among what they retain. */
 #define RETAIN_LOSS "loss"
 
@@ -89,6 +92,10 @@ typedef struct {
     double jitter; /* standard deviation of every rank's compute time, step by step; 0: none */
     gint64 seed;
   } ranks;
+  struct {
+    MoeExperts experts;
+    double load_imbalance; /* tokens of the busiest expert over the mean, >= 1 */
+  } moe;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
   NamePatterns
