@@ -50,6 +50,7 @@ FAMILIES = \
   src/network/family_bert.c \
   src/network/family_vit.c \
   src/network/family_t5.c \
+  src/network/family_whisper.c \
   src/network/family_granitemoe.c \
   src/network/family_mixtral.c \
   src/network/family_mpt.c \
@@ -233,7 +234,8 @@ libhighwater_a_SOURCES += \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/transformers_norm.c src/network/transformers_norm.h \
-  src/network/transformers_rope.c src/network/transformers_rope.h
+  src/network/transformers_rope.c src/network/transformers_rope.h \
+  src/network/transformers_seq2seq.c src/network/transformers_seq2seq.h
 
 # compute
 libhighwater_a_SOURCES += \
