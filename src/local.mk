@@ -47,6 +47,7 @@ FAMILIES = \
   src/network/family_opt.c \
   src/network/family_phi.c \
   src/network/family_mpt.c \
+  src/network/family_bart.c \
   src/network/family_bert.c \
   src/network/family_vit.c \
   src/network/family_t5.c \

@@ -386,6 +386,7 @@ write_figures(Builder *b, const Bert *m)
 {
   Network *network = builder_network(b);
   network->vocabulary = m->vocabulary;
+  network->positions = m->length;
   network->hidden = network->attention_width = m->hidden;
   network->embedding_parameters = (m->positions + m->types) * m->hidden;
 }
@@ -409,5 +410,6 @@ const NetworkFamily family_bert = {
     .name = "bert",
     .summary = "BERT and RoBERTa as masked language models",
     .model_types = (const char *const[]){"bert", "roberta", NULL},
+    .limits_length = TRUE,
     .build = build,
 };

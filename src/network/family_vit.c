@@ -41,7 +41,7 @@ define_embeddings(Builder *b, Vit *m)
   m->positions = builder_parameter(b, "position_embeddings", 3, (gint64) 1, patch_count(m) + 1, m->hidden);
   m->patches = builder_module(b, "patch_embeddings", "ViTPatchEmbeddings");
   m->projection = define_convolution(b, "projection", m->hidden, m->channels, 2,
-                                     &(Convolution){.kernel = m->patch, .stride = m->patch});
+                                     &(Convolution){.kernel = m->patch, .stride = m->patch, .transposed = TRUE});
   builder_module_end(b);
   m->embedding_drop = encoder_define_dropout(b);
   builder_module_end(b);
@@ -274,5 +274,6 @@ const NetworkFamily family_vit = {
     .name = "vit",
     .summary = "Vision transformers as image classifiers",
     .model_types = (const char *const[]){"vit", NULL},
+    .limits_length = TRUE,
     .build = build,
 };

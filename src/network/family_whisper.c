@@ -27,7 +27,7 @@ define_encoder(Builder *b, Whisper *m)
   m->conv[0] = define_convolution(b, "conv1", s->width, m->mels, 1,
                                   &(Convolution){.kernel = 3, .stride = 1, .padding = 1});
   m->conv[1] = define_convolution(b, "conv2", s->width, s->width, 1,
-                                  &(Convolution){.kernel = 3, .stride = 2, .padding = 1});
+                                  &(Convolution){.kernel = 3, .stride = 2, .padding = 1, .transposed = TRUE});
   m->source_positions = encoder_define_embedding(b, "embed_positions",
                                                  s->stack[SEQ2SEQ_ENCODER].length, s->width);
   builder_freeze(b, m->source_positions); /* sinusoids */
@@ -191,5 +191,6 @@ const NetworkFamily family_whisper = {
     .name = "whisper",
     .summary = "Whisper: speech to text, an encoder of mel spectrograms and a decoder",
     .model_types = (const char *const[]){"whisper", NULL},
+    .limits_length = TRUE,
     .build = build,
 };

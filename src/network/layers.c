@@ -316,7 +316,7 @@ convolution(Builder *b, Val x, const Convolution *c)
   Val bias = c->bias >= 0 ? autocast(b, builder_weight(b, c->bias)) : NO_VAL;
   Val weight = autocast(b, builder_weight(b, c->weight));
   x = autocast(b, x);
-  OpAttributes at = {.result = builder_info(b, x)};
+  OpAttributes at = {.result = builder_info(b, x), .flag = c->transposed};
   at.result.shape[1] = builder_info(b, weight).shape[0];
   for (int i = 2; i < at.result.dims; i++)
     at.result.shape[i] = (at.result.shape[i] + 2 * c->padding - c->kernel) / c->stride + 1;

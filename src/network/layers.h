@@ -74,6 +74,7 @@ Val embedding(Builder *b, int weight, Val indices);
 typedef struct {
   int weight, bias;
   gint64 kernel, stride, padding; /* the same in every direction */
+  gboolean transposed;            /* what follows sees the output with channels inside */
 } Convolution;
 /* Defines it with `directions` of them. */
 Convolution define_convolution(Builder *b, const char *name, gint64 out, gint64 in, int directions,

@@ -23,7 +23,7 @@ forward_convolution(OpCase *c)
     recipe_launch(c, "add", KERNEL_MEMORY, 0, "i2 +o0");
 }
 
-/* Input and weight from the contiguous gradient (native/cudnn/ConvShared.cpp,
+/* flag: the gradient comes with channels inside.  Input and weight from the contiguous gradient (native/cudnn/ConvShared.cpp,
  * cudnn_convolution_backward), then sums for the bias from the one that came. */
 void
 backward_convolution(OpCase *c)
@@ -39,6 +39,12 @@ backward_convolution(OpCase *c)
     recipe_gemm(c, "convolution", (GemmSize){1, size.n, size.k, size.m}, "g0 i0 >d1");
   }
   recipe_release(c, gradient);
-  if (recipe_wants(c, 2))
+  if (!recipe_wants(c, 2))
+    return;
+  if (c->at.flag) {
     recipe_replace(c, 2, recipe_column_sum(c, size.m, &c->in[2], BUFFER_INCOMING), ORDER_DENSE);
+    return;
+  }
+  recipe_grad(c, 2, ORDER_DENSE); /* positions of a channel are contiguous: one block sums them */
+  recipe_launch(c, "sum", KERNEL_MEMORY, 0, "g0 >d2");
 }
