@@ -50,6 +50,7 @@ FAMILIES = \
   src/network/family_bart.c \
   src/network/family_bert.c \
   src/network/family_vit.c \
+  src/network/family_clip.c \
   src/network/family_t5.c \
   src/network/family_whisper.c \
   src/network/family_granitemoe.c \

@@ -121,6 +121,22 @@ forward_add_inplace(OpCase *c)
   recipe_launch(c, "add", KERNEL_MEMORY, 0, "i1 +o0");
 }
 
+/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation. */
+static void
+backward_div(OpCase *c)
+{
+  gint64 bytes = value_bytes(&c->out[0]);
+  int quotient = recipe_temp(c, bytes, "self / other"), twice = recipe_temp(c, bytes, "/ other"),
+      negative = recipe_temp(c, bytes, "-gradient");
+  recipe_grad_full(c, 1);
+  recipe_launch(c, "mul", KERNEL_MEMORY, 0, "g0 i0 i1 >d1");
+  recipe_release(c, negative);
+  recipe_release(c, twice);
+  recipe_release(c, quotient);
+  recipe_grad_full(c, 0);
+  recipe_launch(c, "div", KERNEL_MEMORY, 0, "g0 i1 >d0");
+}
+
 /* The conjugate of the table is materialised. */
 static void
 backward_mul_complex(OpCase *c)
@@ -405,6 +421,10 @@ static const OpInfo ops[OP_COUNT] = {
                         .forward = forward_outputs, .backward = backward_mul_complex},
     [OP_MUL_SCALAR] = {"mul_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_new},
+    [OP_DIV] = {"div", SAVES(ALWAYS(I1), ALWAYS(I0)), .shape = shape_broadcast,
+                .forward = forward_outputs, .backward = backward_div},
+    [OP_EXP] = {"exp", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
+                .backward = backward_new},
     [OP_DIV_SCALAR] = {"div_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_new},
     /* what backward needs of the input is cloned, since the output is in its place */

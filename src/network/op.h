@@ -36,6 +36,8 @@
   X(MUL)                                                                                           \
   X(MUL_COMPLEX)                                                                                   \
   X(MUL_SCALAR)                                                                                    \
+  X(DIV)                                                                                           \
+  X(EXP)                                                                                           \
   X(DIV_SCALAR)                                                                                    \
   X(DIV_IN_PLACE)                                                                                  \
   X(NEG)                                                                                           \

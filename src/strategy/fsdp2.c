@@ -67,6 +67,12 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
+  for (guint i = 0; i < network->parameters->len; i++)
+    if (network_parameter(network, (int) i)->dims == 0)
+      return plan_spec_refuse(plan, error, "strategy",
+                              "fully_shard does not take scalar parameters, as '%s' is: make it a "
+                              "vector of one, or use another strategy",
+                              network_parameter(network, (int) i)->name);
   gint64 blocks = plan_spec_number(plan, "blocks_per_group");
   if (blocks > (gint64) network->blocks->len)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
