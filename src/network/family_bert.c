@@ -338,6 +338,12 @@ masked_lm(Builder *b, gconstpointer model, const Val *inputs, Val *results)
 static void
 refuse_unknown(NetworkSpec *spec)
 {
+  const char *class = encoder_architecture(spec);
+  if (class != NULL && strcmp(class, "BertForMaskedLM") != 0 &&
+      strcmp(class, "RobertaForMaskedLM") != 0)
+    network_spec_fail(spec, "architectures",
+                      "'%.60s' is not supported, only BertForMaskedLM and RobertaForMaskedLM",
+                      class);
   static const char no_decoder[] = "a decoder is not supported, only the encoder";
   encoder_refuse_unless(spec, "is_decoder", FALSE, no_decoder);
   encoder_refuse_unless(spec, "add_cross_attention", FALSE, no_decoder);
@@ -387,6 +393,10 @@ write_figures(Builder *b, const Bert *m)
   Network *network = builder_network(b);
   network->vocabulary = m->vocabulary;
   network->positions = m->length;
+  /* BertModel has a pooler, a linear layer of the width of the head's, and no head */
+  network->base_parameters = network_parameter_count(network) - m->vocabulary - 2 * m->hidden;
+  network->base_class = m->roberta ? "RobertaModel" : "BertModel";
+  network->trained_class = m->roberta ? "RobertaForMaskedLM" : "BertForMaskedLM";
   network->hidden = network->attention_width = m->hidden;
   network->embedding_parameters = (m->positions + m->types) * m->hidden;
 }

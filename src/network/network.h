@@ -173,6 +173,10 @@ struct _Network {
   gint64 positions; /* of a sample, where the config and not the plan says how many; else 0 */
   int mixtures;                               /* of experts */
   gint64 idle_parameters;      /* elements that no token meets but those sent to their expert */
+  /* a model's parameters are usually counted as another class than is trained has them; 0: as it is
+   */
+  gint64 base_parameters;
+  const char *base_class, *trained_class; /* static text, where base_parameters is not 0 */
   gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */
   int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's
                                   note says why) */
