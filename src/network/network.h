@@ -194,6 +194,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 /* Positions of a sample: what FLOPs are counted by. */
 gint64 network_positions(const Network *network);
 gint64 network_parameter_count(const Network *network);
+/* As a model's parameters are usually counted (base_parameters). */
+gint64 network_usual_count(const Network *network);
 gint64 network_trainable_count(const Network *network);
 /* Tensors, not elements. */
 int network_trainable_tensors(const Network *network);

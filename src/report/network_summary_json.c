@@ -136,7 +136,7 @@ network_summary_json(const NetworkSummary *s)
   json_add_text(root, "family", s->network->family);
   json_add_text(root, "implementation", implementation_code_name(s->spec->implementation.code));
   gint64 base = s->network->base_parameters;
-  json_add_int(root, "parameters", base > 0 ? base : s->parameters);
+  json_add_int(root, "parameters", network_usual_count(s->network));
   if (base > 0) {
     json_add_text(root, "parameters_of", s->network->base_class);
     json_add_text(root, "trained_class", s->network->trained_class);

@@ -22,8 +22,7 @@ static void
 print_heading(const NetworkSummary *s, const char *separator, GString *out)
 {
   const Network *n = s->network;
-  g_autofree char *exact =
-      format_grouped(n->base_parameters > 0 ? n->base_parameters : s->parameters);
+  g_autofree char *exact = format_grouped(network_usual_count(n));
   g_autofree char *trained = format_grouped(s->parameters);
   g_autofree char *frozen = format_grouped(s->parameters - s->trainable_parameters);
   g_string_append_printf(out, "%s%s%s, as %s computes it%s%s parameters", s->network->name,
