@@ -40,10 +40,11 @@ cub_unique_bytes(gint64 n)
   return cub_align(8 * (ceil_div(n, 2240) + 32)) + 767;
 }
 
+/* A tile's state has the size of two values; tiles of narrow ones are no smaller. */
 static gint64
-cub_scan_bytes(gint64 n)
+cub_scan_bytes(gint64 n, gint64 value_bytes)
 {
-  return cub_align(16 * (ceil_div(n, 896) + 32)) + 511;
+  return cub_align(2 * value_bytes * (ceil_div(n, 896) + 32)) + 511;
 }
 
 /* A buffer that only one kernel needs. */
@@ -112,7 +113,7 @@ sorted_gradient(OpCase *c)
   gint64 most_segments = MIN(n, vocabulary);
   int pieces = recipe_temp(c, 8 * most_segments, "pieces per segment");
   int piece_offsets = recipe_temp(c, 8 * most_segments, "piece offsets per segment");
-  scratch(c, cub_scan_bytes(most_segments), "scan workspace");
+  scratch(c, cub_scan_bytes(most_segments, 8), "scan workspace");
   int piece_count = recipe_temp(c, 8, "piece count");
   gint64 most_pieces = n / ROWS_PER_PIECE + most_segments;
   int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
@@ -163,7 +164,7 @@ forward_cumsum(OpCase *c)
   gboolean flags = c->in[0].dtype == DTYPE_BOOL;
   int cast = flags ? recipe_temp(c, 8 * elements, "cast flags") : 0;
   if (elements == length)
-    scratch(c, cub_scan_bytes(length), "scan workspace");
+    scratch(c, cub_scan_bytes(length, dtype_size((DType) c->out[0].dtype)), "scan workspace");
   recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
   if (flags)
     recipe_release(c, cast);
