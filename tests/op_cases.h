@@ -211,7 +211,7 @@ static const Case op_cases[] = {
         INS(WANTS(FP32, 2, 6, 4)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:where", "",
         "+t0:4 +d0:96l k:where -t0", ""),
     /* x[:, [1], :]: gradients are added up by index_put_, whose one index is sorted */
-    ROW(INDEX, "the index is saved; the gradient is zeros of the whole", 2,
+    ROW(INDEX_ONE, "the index is saved; the gradient is zeros of the whole", 2,
         INS(WANTS(BF16, 3, 2, 3, 4), PLAIN(INT64, 1, 1)), AT(.result = PLAIN(BF16, 3, 2, 1, 4)),
         "bf16[2,1,4]", "+o0:16 k:index", "i1",
         "+d0:48 +t0:8 +t1:8 -t0 +t0:8 +t2:8 +t3:8 +t4:1 -t4 k:index_put -t3 -t2 -t0 -t1", ""),

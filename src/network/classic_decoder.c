@@ -50,8 +50,9 @@ static void
 check_code(Classic *m, NetworkSpec *spec)
 {
   if (m->lm.impl.code != CODE_TRANSFORMERS)
-    json_reader_fail(spec->reader, "implementation", "%s has transformers' code alone",
-                     spec->family);
+    json_reader_fail(spec->reader, "implementation",
+                     "'%s' is not known for %.60s: only transformers",
+                     implementation_code_name(m->lm.impl.code), spec->family);
   transformers_check(spec);
   if (m->style->no_sdpa && m->lm.impl.attention != ATTENTION_SDPA &&
       m->lm.impl.attention != ATTENTION_EAGER)

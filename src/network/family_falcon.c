@@ -134,7 +134,7 @@ index_one(Builder *b, Val x)
   at.result.shape[at.result.dims - 2] = 1;
   value_set_contiguous(&at.result);
   Val index = create(b, "index", value_shape(DTYPE_INT64, 1, (gint64) 1));
-  return builder_op(b, OP_INDEX, &at, 2, (Val[]){x, index});
+  return builder_op(b, OP_INDEX_ONE, &at, 2, (Val[]){x, index});
 }
 
 /* x[..., :-2, :], x[..., [-2], :], x[..., [-1], :] */

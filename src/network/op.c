@@ -392,8 +392,8 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
     /* x[..., [i], :] with one index, which goes to the device */
-    [OP_INDEX] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
-                  .backward = backward_index},
+    [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_index_one},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},

@@ -51,7 +51,7 @@
   X(STACK)                                                                                         \
   X(PAD)                                                                                           \
   X(ADD_)                                                                                          \
-  X(INDEX)                                                                                         \
+  X(INDEX_ONE)                                                                                     \
   X(WHERE)                                                                                         \
   X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \

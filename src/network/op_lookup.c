@@ -136,7 +136,7 @@ backward_embedding(OpCase *c)
 /* index_put_ into zeros with the one index, which is sorted as many would be
  * (aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel). */
 void
-backward_index(OpCase *c)
+backward_index_one(OpCase *c)
 {
   enum { INDEX_BYTES = 8, CUB_BYTES = 1 };
   recipe_grad(c, 0, ORDER_DENSE);
