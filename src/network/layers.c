@@ -339,17 +339,13 @@ mean_square(Builder *b, Val x)
 }
 
 /* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
- * x.to(dtype).  transformers binds the mean square to a name, so it lives until the function
- * returns. */
+ * x.to(dtype). */
 static Val
-composite_rms_norm(Builder *b, Val x, int weight, gboolean names_variance)
+composite_rms_norm(Builder *b, Val x, int weight)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
   x = let(b, "x", to(b, x, DTYPE_FP32));
-  Val variance = mean_square(b, x);
-  if (names_variance)
-    variance = let(b, "variance", variance);
-  Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, variance));
+  Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, mean_square(b, x)));
   x = let(b, "x", binary(b, OP_MUL, x, scale));
   Val normed = to(b, x, dtype);
   return binary(b, OP_MUL, builder_weight(b, weight), normed);
@@ -361,7 +357,7 @@ rms_norm(Builder *b, Val x, int weight, NormCode code)
   x = call_module(b, parameter_module(b, weight), x);
   Val y = code == NORM_FUSED
               ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
-              : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
+              : composite_rms_norm(b, x, weight);
   return builder_leave(b, y);
 }
 

@@ -69,7 +69,7 @@ Val layer_norm(Builder *b, Val x, int gain);
 /* The same without a bias. */
 Val layer_norm_unbiased(Builder *b, Val x, int gain);
 /* RMSNorm as a module call, in the implementation's way. */
-typedef enum { NORM_FUSED, NORM_COMPOSITE, NORM_TRANSFORMERS } NormCode;
+typedef enum { NORM_FUSED, NORM_COMPOSITE } NormCode;
 Val rms_norm(Builder *b, Val x, int weight, NormCode code);
 
 /* x [batch, length, heads, head_dim] times a table of complex numbers (torchtitan's
