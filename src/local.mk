@@ -187,6 +187,8 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/classic_alibi.c src/network/classic_alibi.h \
+  src/network/classic_block.c \
   src/network/classic_decoder.c src/network/classic_decoder.h \
   src/network/compile.c src/network/compile_private.h \
   src/network/compile_backward.c \
