@@ -65,26 +65,6 @@ prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 
 /* ---- blocks ---- */
 
-/* FalconLinear: input @ weight.T, and the bias is added apart. */
-static Val
-apply(Builder *b, const CausalLm *lm, Val x, Linear layer)
-{
-  if (layer.bias < 0)
-    return linear(b, x, layer);
-  if (layer.adapter > 0)
-    builder_fail(b, "adapters on falcon's linear layers with biases are not supported");
-  ValueInfo shape = builder_info(b, x);
-  gint64 width = shape.shape[2];
-  x = call_module(b, network_parameter(builder_network(b), layer.weight)->module, x);
-  Val w = transpose(b, builder_weight(b, layer.weight));
-  gint64 out = builder_info(b, w).shape[1];
-  Val y = binary(b, OP_MM, view(b, x, 2, lm->batch * lm->length, width), w);
-  y = let(b, "hidden_states",
-          shaped(b, OP_UNSAFE_VIEW, y,
-                 value_shape((DType) shape.dtype, 3, lm->batch, lm->length, out)));
-  return builder_leave(b, binary(b, OP_ADD, y, builder_weight(b, layer.bias)));
-}
-
 /* x[..., [i], :] of the last dimension but one. */
 static Val
 index_one(Builder *b, Val x)
@@ -148,7 +128,7 @@ attention_forward(Builder *b, const Falcon *f, const ClassicBlock *p, Val x, con
   const CausalLm *lm = &f->classic.lm;
   Val qkv[3];
   x = call_module(b, p->attention, x);
-  x = let(b, "fused_qkv", apply(b, lm, x, p->qkv));
+  x = let(b, "fused_qkv", linear_apart(b, x, p->qkv));
   split_heads_of(b, f, x, qkv);
   let_triple(b, names, qkv);
   for (int i = 0; i < 3; i++)
@@ -162,15 +142,15 @@ attention_forward(Builder *b, const Falcon *f, const ClassicBlock *p, Val x, con
   Val o = let(b, "attn_output", attention(b, qkv[0], qkv[1], qkv[2], &call));
   o = let(b, "attn_output", transpose(b, o));
   o = let(b, "attn_output", merge_heads(b, o));
-  return builder_leave(b, let(b, "attn_output", apply(b, lm, o, p->out)));
+  return builder_leave(b, let(b, "attn_output", linear_apart(b, o, p->out)));
 }
 
 static Val
 mlp_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x)
 {
   x = call_module(b, p->mlp, x);
-  x = let(b, "x", activation_call(b, m->activation, p->activation, apply(b, &m->lm, x, p->up)));
-  return builder_leave(b, let(b, "x", apply(b, &m->lm, x, p->down)));
+  x = let(b, "x", activation_call(b, m->activation, p->activation, linear_apart(b, x, p->up)));
+  return builder_leave(b, let(b, "x", linear_apart(b, x, p->down)));
 }
 
 static Val

@@ -61,6 +61,9 @@ int define_norm(Builder *b, const char *name, const char *type, gint64 width, gb
 
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
+/* x @ weight.T, and then the bias is added: transformers' FalconLinear, also of a linear layer.
+ * Under autocast the transposed weight is cast at each use. */
+Val linear_apart(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
 Val embedding(Builder *b, int weight, Val indices);
