@@ -219,9 +219,9 @@ backward_clamp(OpCase *c)
   recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
-  recipe_release(c, zero);
   recipe_release(c, below);
   recipe_release(c, above);
+  recipe_release(c, zero);
 }
 
 /* Elements of a new last dimension. */
@@ -479,8 +479,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
     [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
-                    .forward = forward_baddbmm, .backward = backward_baddbmm,
-                    .kind = KIND_MATMUL},
+                    .forward = forward_baddbmm, .backward = backward_baddbmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in
