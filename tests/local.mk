@@ -24,6 +24,7 @@ CHECKS = \
   tests/check_composer \
   tests/check_decoders \
   tests/check_device_clock \
+  tests/check_encoders \
   tests/check_engine \
   tests/check_equivalence \
   tests/check_estimate \

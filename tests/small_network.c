@@ -15,6 +15,12 @@ small_network_expect(const SmallNetwork *measured)
   const char *set[] = {NULL, NULL};
   if (measured->checkpointed)
     set[0] = "activation_checkpointing.policy=full";
+  small_network_expect_with(measured, set);
+}
+
+void
+small_network_expect_with(const SmallNetwork *measured, const char *const *set)
+{
   g_autofree char *network =
       g_strdup_printf("{%s, 'implementation': {'code': 'transformers', 'attention': '%s'}}",
                       measured->config, measured->eager ? "eager" : "sdpa");

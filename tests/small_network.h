@@ -25,6 +25,8 @@ extern const char small_network_plan[];
 
 /* Fails the test unless the network has these parameters and its steps these peaks. */
 void small_network_expect(const SmallNetwork *measured);
+/* The same under a plan with these assignments, NULL-terminated. */
+void small_network_expect_with(const SmallNetwork *measured, const char *const *set);
 /* Fails the test unless the config is refused with this message. */
 void small_network_refuse(const char *config, const char *says);
 

@@ -121,7 +121,8 @@ forward_add_inplace(OpCase *c)
   recipe_launch(c, "add", KERNEL_MEMORY, 0, "i1 +o0");
 }
 
-/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation. */
+/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
+ */
 static void
 backward_div(OpCase *c)
 {
@@ -463,7 +464,7 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_pad},
     /* x[..., [i], :] with one index, which goes to the device */
     [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
-                  .backward = backward_index_one},
+                      .backward = backward_index_one},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},
