@@ -51,6 +51,15 @@ FAMILIES = \
   src/network/family_granitemoe.c \
   src/network/family_mixtral.c \
   src/network/family_mpt.c \
+  src/network/family_bart.c \
+  src/network/family_bert.c \
+  src/network/family_vit.c \
+  src/network/family_clip.c \
+  src/network/family_t5.c \
+  src/network/family_whisper.c \
+  src/network/family_granitemoe.c \
+  src/network/family_mixtral.c \
+  src/network/family_mpt.c \
   src/network/family_olmoe.c \
   src/network/family_qwen2_moe.c \
   src/network/family_qwen3_moe.c \
@@ -197,6 +206,8 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/classic_alibi.c src/network/classic_alibi.h \
+  src/network/classic_block.c \
   src/network/classic_decoder.c src/network/classic_decoder.h \
   src/network/compile.c src/network/compile_private.h \
   src/network/compile_backward.c \
@@ -241,7 +252,8 @@ libhighwater_a_SOURCES += \
   src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/transformers_mpt.c src/network/transformers_mpt.h \
   src/network/transformers_norm.c src/network/transformers_norm.h \
-  src/network/transformers_rope.c src/network/transformers_rope.h
+  src/network/transformers_rope.c src/network/transformers_rope.h \
+  src/network/transformers_seq2seq.c src/network/transformers_seq2seq.h
 
 # compute
 libhighwater_a_SOURCES += \

@@ -119,7 +119,7 @@ count_parameters(const char *name, const char *config)
     return -1;
   g_autoptr(Scenario) s = simulation_read(&(Simulation){config, plan, NULL, 0}, &error);
   ck_assert_msg(s != NULL, "%s: %s", name, error != NULL ? error->message : "");
-  return network_parameter_count(s->network);
+  return network_usual_count(s->network);
 }
 
 START_TEST(published_models_have_their_published_sizes)

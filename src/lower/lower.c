@@ -31,6 +31,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
   NetworkShape shape = {
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
+      .target_length = plan->target_length,
       .micro_batches = loops ? plan->accumulation.steps : 1,
       .loss_steps = loops                  ? 0
                     : loss == LOSS_DIVIDED ? 1

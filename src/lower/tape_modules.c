@@ -184,10 +184,10 @@ tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args)
   gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
   Results results = NO_RESULTS;
   if (reentrant_wants(t, block))
-    results.ref[0] = reentrant_run(t, block, place, n, args);
+    results = reentrant_run(t, block, place, n, args);
   else
-    results = outer ? call_wrapper(t, block, place, n, args)
-                    : tape_call_hooked(t, block, place, n, args);
+    results =
+        outer ? call_wrapper(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return results;
 }

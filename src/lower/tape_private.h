@@ -256,7 +256,7 @@ void compiled_backward(Tape *t, CompiledCall *call, TensorRef incoming, TensorRe
 /* Is this block's checkpoint, outside its hooks, a reentrant one? */
 gboolean reentrant_wants(const Tape *t, int block);
 /* Calls the block inside its hooks without a graph. */
-TensorRef reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args);
+Results reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args);
 /* Runs it again with one, and backwards.  incoming is borrowed; gradients of the arguments, or
  * NO_TENSOR, are the caller's. */
 void reentrant_backward(Tape *t, gint32 frame, TensorRef incoming, TensorRef *gradients);

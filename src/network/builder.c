@@ -276,6 +276,13 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
 }
 
 void
+builder_freeze(Builder *b, int parameter)
+{
+  Parameter *p = &g_array_index(b->network->parameters, Parameter, parameter);
+  p->trainable = p->requires_grad = FALSE;
+}
+
+void
 builder_train_like(Builder *b, int parameter, int other)
 {
   Parameter *p = &g_array_index(b->network->parameters, Parameter, parameter);

@@ -50,6 +50,8 @@ int builder_module(Builder *b, const char *name, const char *type);
 void builder_module_end(Builder *b);
 /* A parameter of the open module: dims sizes follow as gint64.  Returns its index. */
 int builder_parameter(Builder *b, const char *name, int dims, ...);
+/* It does not train, whatever the plan says (requires_grad_(False) in the model's own code). */
+void builder_freeze(Builder *b, int parameter);
 /* It trains if `other` does: patterns saw one weight before it was split (fully_shard). */
 void builder_train_like(Builder *b, int parameter, int other);
 /* The open module has that parameter of another one too. */

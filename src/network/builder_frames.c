@@ -292,8 +292,8 @@ builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Va
 void
 builder_give_beside(Builder *b, Val v)
 {
-  b->now.function->others = 1;
-  b->now.function->other[0] = builder_share(b, v).slot;
+  Function *f = b->now.function;
+  f->other[f->others++] = builder_share(b, v).slot;
 }
 
 Val

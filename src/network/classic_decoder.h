@@ -109,11 +109,6 @@ Val classic_position_ids(Builder *b, const CausalLm *lm);
 /* prepare() of models with rotary tables, and with learned positions. */
 Val classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArguments *args);
 Val classic_prepare_learned(Builder *b, const Classic *m, Val embeds, ClassicArguments *args);
-/* ALiBi's tensor of slopes times positions, [batch * heads, 1, length], as the model's forward()
- * makes it. */
-Val classic_alibi(Builder *b, const CausalLm *lm);
-/* The slopes alone, inside of a caller's frame or of one of their own. */
-Val classic_alibi_slopes(Builder *b, gint64 heads, gboolean inside);
 /* out = F.dropout(x); residual + out */
 Val classic_dropout_add(Builder *b, double p, Val x, Val residual);
 /* x.select(dim, index): a view. */

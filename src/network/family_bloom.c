@@ -1,5 +1,6 @@
 /* family_bloom.c - BLOOM: ALiBi in place of positions, a norm behind the embeddings, one projection
  * for q, k and v, eager attention, and a GELU of its own. */
+#include "network/classic_alibi.h"
 #include "network/classic_decoder.h"
 #include "network/transformers_masks.h"
 
@@ -32,7 +33,7 @@ static Val
 prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
   Val x = let(b, "hidden_states", layer_norm(b, embeds, m->embedding_norm));
-  classic_argument(args, classic_alibi(b, &m->lm));
+  classic_argument(args, alibi_of_length(b, &m->lm));
   classic_argument(args, transformers_causal_mask(b, &m->lm, FALSE, FALSE));
   return x;
 }

@@ -82,6 +82,12 @@ transpose_last(Builder *b, Val x)
 }
 
 Val
+transpose_first(Builder *b, Val x)
+{
+  return swap_dimensions(b, x, 0);
+}
+
+Val
 to(Builder *b, Val x, DType dtype)
 {
   ValueInfo info = builder_info(b, x), result = info;
@@ -262,6 +268,31 @@ linear(Builder *b, Val x, Linear parameters)
 }
 
 static Val
+call_linear_apart(Builder *b, Val x, Linear parameters)
+{
+  const NetworkPrecision *precision = &builder_shape(b)->precision;
+  x = call_module(b, parameter_module(b, parameters.weight), x);
+  Val w = transpose(b, builder_weight(b, parameters.weight));
+  if (precision->autocast)
+    w = to(b, w, precision->matmul);
+  x = autocast(b, x);
+  ValueInfo shape = builder_info(b, x);
+  x = flatten_rows(b, x);
+  Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
+  y = let(b, "hidden_states", unflatten_rows(b, y, shape, OP_UNSAFE_VIEW));
+  if (parameters.bias >= 0)
+    y = binary(b, OP_ADD, y, builder_weight(b, parameters.bias));
+  return builder_leave(b, y);
+}
+
+Val
+linear_apart(Builder *b, Val x, Linear parameters)
+{
+  return parameters.adapter > 0 ? lora_linear(b, x, parameters, call_linear_apart)
+                                : call_linear_apart(b, x, parameters);
+}
+
+static Val
 call_conv1d(Builder *b, Val x, Linear parameters)
 {
   x = call_module(b, parameter_module(b, parameters.weight), x);
@@ -310,7 +341,7 @@ convolution(Builder *b, Val x, const Convolution *c)
   Val bias = c->bias >= 0 ? autocast(b, builder_weight(b, c->bias)) : NO_VAL;
   Val weight = autocast(b, builder_weight(b, c->weight));
   x = autocast(b, x);
-  OpAttributes at = {.result = builder_info(b, x)};
+  OpAttributes at = {.result = builder_info(b, x), .flag = c->transposed};
   at.result.shape[1] = builder_info(b, weight).shape[0];
   for (int i = 2; i < at.result.dims; i++)
     at.result.shape[i] = (at.result.shape[i] + 2 * c->padding - c->kernel) / c->stride + 1;

@@ -23,8 +23,9 @@ Val reshape(Builder *b, Val x, ValueInfo shape);
 Val view(Builder *b, Val x, int dims, ...);
 /* x.transpose(1, 2), of a matrix x.t(). */
 Val transpose(Builder *b, Val x);
-/* x.transpose(-2, -1). */
+/* x.transpose(-2, -1), and x.transpose(0, 1). */
 Val transpose_last(Builder *b, Val x);
+Val transpose_first(Builder *b, Val x);
 /* x.to(dtype): x itself when it has it. */
 Val to(Builder *b, Val x, DType dtype);
 /* x.contiguous(): x itself when it is. */
@@ -66,6 +67,9 @@ int define_norm(Builder *b, const char *name, const char *type, gint64 width, gb
 Val linear_by(Builder *b, Val x, Val weight, Val bias);
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
+/* x @ weight.T, and then the bias is added: transformers' FalconLinear, also of a linear layer.
+ * Under autocast the transposed weight is cast at each use. */
+Val linear_apart(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
 Val embedding(Builder *b, int weight, Val indices);
@@ -73,6 +77,7 @@ Val embedding(Builder *b, int weight, Val indices);
 typedef struct {
   int weight, bias;
   gint64 kernel, stride, padding; /* the same in every direction */
+  gboolean transposed;            /* what follows sees the output with channels inside */
 } Convolution;
 /* Defines it with `directions` of them. */
 Convolution define_convolution(Builder *b, const char *name, gint64 out, gint64 in, int directions,

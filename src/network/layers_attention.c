@@ -1,7 +1,5 @@
 /* layers_attention.c - scaled_dot_product_attention: which kernel runs, and the composed (math,
  * eager) forms. */
-#include <string.h>
-
 #include "base/units.h"
 #include "network/layers.h"
 #include "network/op_recipe.h"
@@ -151,12 +149,34 @@ is_there(Val v)
   return v.slot != NO_VAL.slot;
 }
 
+/* The kernel wants one for each sequence, with rows of whole 16 bytes (preprocess_mask,
+ * attention.cpp). */
+static Val
+expand_bias(Builder *b, Val bias, gint64 batch)
+{
+  enum { ROW_MULTIPLE = 8 };
+  if (!is_there(bias))
+    return bias;
+  ValueInfo one = builder_info(b, bias), all = one;
+  if (one.shape[3] % ROW_MULTIPLE != 0)
+    builder_fail(b,
+                 "sdpa attention with position biases is known for sequences that are multiples of "
+                 "%d, not for %" G_GINT64_FORMAT,
+                 ROW_MULTIPLE, one.shape[3]);
+  if (one.shape[0] == batch)
+    return bias;
+  all.shape[0] = batch;
+  value_expand(&one, &all);
+  return shaped(b, OP_EXPAND, bias, all);
+}
+
 static Val
 efficient(Builder *b, Val q, Val k, Val v, const Attention *attention)
 {
   OpAttributes at = attention_attributes(b, q, k, attention, FUSED_EFFICIENT);
-  Val mask = attention->call.mask;
-  Val bias = is_there(mask) ? pad_bias(b, mask_bias(b, q, mask)) : attention->bias;
+  Val mask = attention->call.mask, bias = expand_bias(b, attention->bias, at.batch);
+  if (is_there(mask))
+    bias = pad_bias(b, mask_bias(b, q, mask));
   Val operands[] = {q, k, v, bias};
   return builder_op(b, OP_EFFICIENT_ATTENTION, &at, is_there(bias) ? 4 : 3, operands);
 }

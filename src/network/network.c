@@ -38,6 +38,12 @@ network_free(Network *network)
 }
 
 gint64
+network_usual_count(const Network *network)
+{
+  return network->base_parameters > 0 ? network->base_parameters : network_parameter_count(network);
+}
+
+gint64
 network_trainable_count(const Network *network)
 {
   gint64 count = 0;

@@ -121,6 +121,23 @@ forward_add_inplace(OpCase *c)
   recipe_launch(c, "add", KERNEL_MEMORY, 0, "i1 +o0");
 }
 
+/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
+ */
+static void
+backward_div(OpCase *c)
+{
+  gint64 bytes = value_bytes(&c->out[0]);
+  int quotient = recipe_temp(c, bytes, "self / other"), twice = recipe_temp(c, bytes, "/ other"),
+      negative = recipe_temp(c, bytes, "-gradient");
+  recipe_grad_full(c, 1);
+  recipe_launch(c, "mul", KERNEL_MEMORY, 0, "g0 i0 i1 >d1");
+  recipe_release(c, negative);
+  recipe_release(c, twice);
+  recipe_release(c, quotient);
+  recipe_grad_full(c, 0);
+  recipe_launch(c, "div", KERNEL_MEMORY, 0, "g0 i1 >d0");
+}
+
 /* The conjugate of the table is materialised. */
 static void
 backward_mul_complex(OpCase *c)
@@ -161,6 +178,25 @@ backward_cat(OpCase *c)
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
     offset += c->in[i].shape[dim] * row;
   }
+}
+
+/* where(condition, self, a number): the number becomes a tensor. */
+static void
+forward_where_number(OpCase *c)
+{
+  int number = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "scalar");
+  recipe_out(c, 0, "where");
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "i0 i1 >o0");
+  recipe_release(c, number);
+}
+
+static void
+backward_where_number(OpCase *c)
+{
+  int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "scalar");
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 i1 >d0");
+  recipe_release(c, zero);
 }
 
 /* Gradients of a difference: of other, the negative one; of self, it itself. */
@@ -277,7 +313,8 @@ shape_cumsum(OpCase *c)
 {
   c->outs = 1;
   DType dtype = (DType) c->in[0].dtype;
-  c->out[0] = value_like(&c->in[0], c->at.flag || dtype != DTYPE_BOOL ? dtype : DTYPE_INT64);
+  gboolean counts = dtype == DTYPE_BOOL || dtype == DTYPE_INT32 || dtype == DTYPE_INT64;
+  c->out[0] = value_like(&c->in[0], counts && !c->at.flag ? DTYPE_INT64 : dtype);
 }
 
 /* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward.
@@ -415,6 +452,10 @@ static const OpInfo ops[OP_COUNT] = {
                         .forward = forward_outputs, .backward = backward_mul_complex},
     [OP_MUL_SCALAR] = {"mul_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_new},
+    [OP_DIV] = {"div", SAVES(ALWAYS(I1), ALWAYS(I0)), .shape = shape_broadcast,
+                .forward = forward_outputs, .backward = backward_div},
+    [OP_EXP] = {"exp", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
+                .backward = backward_new},
     [OP_DIV_SCALAR] = {"div_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_new},
     /* what backward needs of the input is cloned, since the output is in its place */
@@ -441,6 +482,8 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_clamp},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
+    [OP_WHERE_NUMBER] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first,
+                         .forward = forward_where_number, .backward = backward_where_number},
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
@@ -451,7 +494,7 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_pad},
     /* x[..., [i], :] with one index, which goes to the device */
     [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
-                  .backward = backward_index_one},
+                      .backward = backward_index_one},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},
@@ -467,7 +510,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
     [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
-                    .forward = forward_baddbmm, .backward = backward_baddbmm, .kind = KIND_MATMUL},
+                    .forward = forward_baddbmm, .backward = backward_baddbmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in
@@ -476,12 +519,12 @@ static const OpInfo ops[OP_COUNT] = {
                          .saves_late = TRUE, .shape = shape_zero3_linear,
                          .forward = forward_zero3_linear, .backward = backward_zero3_linear,
                          .kind = KIND_MM},
-    [OP_GROUPED_MM] = {"grouped_mm", SAVES(FOR_GRAD_OF(0, I1), ALWAYS(I2), FOR_GRAD_OF(1, I0)),
-                       .shape = shape_grouped_mm, .forward = forward_grouped_mm,
-                       .backward = backward_grouped_mm},
     [OP_CONVOLUTION] = {"convolution", SAVES(ALWAYS(I0), ALWAYS(I1)), .shape = shape_result,
                         .forward = forward_convolution, .backward = backward_convolution,
                         .kind = KIND_OTHER},
+    [OP_GROUPED_MM] = {"grouped_mm", SAVES(FOR_GRAD_OF(0, I1), ALWAYS(I2), FOR_GRAD_OF(1, I0)),
+                       .shape = shape_grouped_mm, .forward = forward_grouped_mm,
+                       .backward = backward_grouped_mm},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
@@ -489,7 +532,7 @@ static const OpInfo ops[OP_COUNT] = {
                      .backward = backward_rms_norm},
     [OP_LAYER_NORM] = {"native_layer_norm",
                        SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
-                       .shape = shape_layer_norm, .forward = forward_outputs,
+                       .shape = shape_layer_norm, .forward = forward_layer_norm,
                        .backward = backward_layer_norm},
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},

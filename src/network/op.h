@@ -37,6 +37,8 @@
   X(MUL)                                                                                           \
   X(MUL_COMPLEX)                                                                                   \
   X(MUL_SCALAR)                                                                                    \
+  X(DIV)                                                                                           \
+  X(EXP)                                                                                           \
   X(DIV_SCALAR)                                                                                    \
   X(DIV_IN_PLACE)                                                                                  \
   X(NEG)                                                                                           \
@@ -47,8 +49,9 @@
   X(SILU)                                                                                          \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
-  X(RELU)                                                                                          \
   X(GELU)                                                                                          \
+  X(RELU)                                                                                          \
+  X(WHERE_NUMBER)                                                                                  \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
@@ -65,8 +68,8 @@
   X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
-  X(GROUPED_MM)                                                                                    \
   X(CONVOLUTION)                                                                                   \
+  X(GROUPED_MM)                                                                                    \
   /* norms, look-ups, losses */                                                                    \
   X(RMS_NORM)                                                                                      \
   X(LAYER_NORM)                                                                                    \
@@ -145,12 +148,12 @@ typedef enum {
   STEP_VIEW,    /* gradient := view of an incoming gradient: its base keeps a reference (rule L5) */
   STEP_RESHAPE, /* gradient := view of an incoming gradient in the input's shape; where memory order
                    forbids one, of a copy of `bytes` */
-  STEP_CONTIGUOUS,        /* the same where anything but row-major order forbids it */
+  STEP_CONTIGUOUS,      /* the same where anything but row-major order forbids it */
   STEP_CONTIGUOUS_TEMP, /* temporary := copy of an incoming gradient, unless that is row-major, or
                            (ORDER_HEADS_INSIDE) so as attention kernels see it; else nothing */
-  STEP_REPLACE,           /* gradient := source; the old one lets go (validate_outputs, rule L3) */
-  STEP_LAUNCH,            /* kernel `index` */
-  STEP_WORKSPACE,         /* the thread's Workspace `index`, made at its first use */
+  STEP_REPLACE,         /* gradient := source; the old one lets go (validate_outputs, rule L3) */
+  STEP_LAUNCH,          /* kernel `index` */
+  STEP_WORKSPACE,       /* the thread's Workspace `index`, made at its first use */
 } OpAction;
 
 /* Memory order of a gradient that a step makes. */
@@ -179,7 +182,7 @@ typedef struct {
   const char *what; /* name of a new tensor; static text */
 } OpStep;
 
-#define KERNEL_OPERANDS 10
+#define KERNEL_OPERANDS 12
 
 typedef struct {
   Kernel kernel; /* its name id is filled in when a Program is written */
@@ -223,8 +226,8 @@ typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
                        inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
-  gint64 keys;    /* how many positions they have; 0: as many as queries */
-  gboolean whole; /* a query sees all of them, not those before it alone */
+  gint64 keys;     /* how many positions they have; 0: as many as queries */
+  gboolean whole;  /* a query sees all of them, not those before it alone */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;

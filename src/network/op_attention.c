@@ -276,10 +276,11 @@ backward_efficient_attention(OpCase *c)
 {
   int unwanted[3];
   recipe_grads_together(c, 3, ORDER_HEADS_INSIDE, unwanted);
+  recipe_grad(c, 3, ORDER_DENSE);
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
   recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
-                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2");
+                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
   recipe_release(c, delta);
   recipe_release(c, workspace);
   recipe_release_unwanted(c, 3, unwanted);

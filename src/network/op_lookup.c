@@ -114,10 +114,12 @@ backward_embedding(OpCase *c)
 {
   enum { DENSE_LIMIT = 3072 };
   int indices = contiguous_indices(c);
+  int gradient = recipe_contiguous_incoming(c, "contiguous gradient");
   if (value_elements(&c->in[1]) <= DENSE_LIMIT)
     dense_gradient(c);
   else
     sorted_gradient(c);
+  recipe_release(c, gradient);
   if (indices != 0)
     recipe_release(c, indices);
 }

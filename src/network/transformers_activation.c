@@ -44,6 +44,13 @@ gelu_fast(Builder *b, Val x)
   return binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t));
 }
 
+/* x * sigmoid(1.702 * x) */
+static Val
+quick_gelu(Builder *b, Val x)
+{
+  return binary(b, OP_MUL, x, unary(b, OP_SIGMOID, unary(b, OP_MUL_SCALAR, x)));
+}
+
 static const Activation activations[] = {
     {"silu", "SiLUActivation", silu},
     {"swish", "SiLUActivation", silu},
@@ -51,6 +58,7 @@ static const Activation activations[] = {
     {"gelu_pytorch_tanh", "GELUTanh", gelu},
     {"gelu_new", "NewGELUActivation", gelu_new},
     {"gelu_fast", "FastGELUActivation", gelu_fast},
+    {"quick_gelu", "QuickGELUActivation", quick_gelu},
     {"relu", "ReLU", relu},
 };
 

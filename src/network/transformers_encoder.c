@@ -63,6 +63,12 @@ encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, 
   return most;
 }
 
+gint64
+encoder_target_length(const NetworkShape *shape)
+{
+  return shape->target_length > 0 ? shape->target_length : shape->sequence_length;
+}
+
 void
 encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 width)
 {
@@ -137,6 +143,14 @@ encoder_dropout(Builder *b, int module, double p, Val x)
 }
 
 Val
+encoder_embed_tied(Builder *b, int module, int weight, Val indices)
+{
+  indices = call_module(b, module, indices);
+  return builder_leave(
+      b, builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices}));
+}
+
+Val
 encoder_heads(Builder *b, Val x, gint64 heads)
 {
   return transpose(b, split_heads(b, x, heads, builder_info(b, x).shape[2] / heads));
@@ -178,6 +192,8 @@ fused(Builder *b, const EncoderAttention *how, const Val qkv[3])
                            .dropout = how->dropout > 0,
                            .bias = how->bias};
   builder_call(b, 0, NULL);
+  if (how->bias.slot != NO_VAL.slot)
+    call.bias = let(b, "attention_mask", how->prepare_bias(b, how->bias, how->causal));
   Val o = let(b, "attn_output", attention_between(b, qkv[0], qkv[1], qkv[2], &call));
   return builder_leave(b, let(b, "attn_output", contiguous(b, transpose(b, o))));
 }

@@ -1,6 +1,6 @@
-/* transformers_encoder.h - what transformers' encoders and encoder-decoders share: attention without
- * a causal mask or between two sequences, dropout, losses in the model's dtype, and the call of a
- * model that is given more than tokens. */
+/* transformers_encoder.h - what transformers' encoders and encoder-decoders share: attention
+ * without a causal mask or between two sequences, dropout, losses in the model's dtype, and the
+ * call of a model that is given more than tokens. */
 #ifndef HIGHWATER_NETWORK_TRANSFORMERS_ENCODER_H
 #define HIGHWATER_NETWORK_TRANSFORMERS_ENCODER_H
 
@@ -22,6 +22,8 @@ void encoder_refuse_unless(NetworkSpec *spec, const char *name, gboolean value, 
 /* The plan's sequence length; when the plan does not say, at most `most`.  Refuses a longer one
  * because of the field under these names. */
 gint64 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most);
+/* How long what the decoder gets is. */
+gint64 encoder_target_length(const NetworkShape *shape);
 /* Heads divide the width: else refused because of the field under these names. */
 void encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 width);
 /* Patches of an image: they are whole and tensors can hold them. */
@@ -44,6 +46,8 @@ int encoder_define_embedding(Builder *b, const char *name, gint64 rows, gint64 w
 
 /* nn.Dropout's call, or F.dropout's with module 0. */
 Val encoder_dropout(Builder *b, int module, double p, Val x);
+/* The same of an embedding whose weight is another module's. */
+Val encoder_embed_tied(Builder *b, int module, int weight, Val indices);
 /* [batch, length, width] as [batch, heads, length, head_dim]. */
 Val encoder_heads(Builder *b, Val x, gint64 heads);
 /* attention_interface(...) of q, k, v like that; returns [batch, length, heads, head_dim].
@@ -56,6 +60,8 @@ typedef struct {
   gboolean wide_softmax; /* eager attention's is computed in fp32 */
   Val bias;              /* added to the scores, or NO_VAL */
   Val mask;              /* eager attention's, added after it, or NO_VAL */
+  /* sdpa's mask of the bias, with what is not seen; NULL: there is no bias */
+  Val (*prepare_bias)(Builder *b, Val bias, gboolean causal);
 } EncoderAttention;
 Val encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights);
 /* attn_output.reshape(*input_shape, -1).contiguous() */

@@ -2,6 +2,7 @@
  * bias, one projection for q, k and v, eager attention. */
 #include "network/transformers_mpt.h"
 
+#include "network/classic_alibi.h"
 #include "network/classic_decoder.h"
 #include "network/transformers_masks.h"
 
@@ -41,51 +42,11 @@ finish(Builder *b, const Classic *m, Val x)
 /* ---- what blocks are called with ---- */
 
 static Val
-vector(Builder *b, const char *what, DType dtype, gint64 n)
-{
-  return create(b, what, value_shape(dtype, 1, n));
-}
-
-/* 1 / 2^(bias i / n) for the next power of two of heads, every second of them first when there are
- * too many. */
-static Val
-alibi_slopes(Builder *b, gint64 heads)
-{
-  gint64 power = 1;
-  while (power < heads)
-    power *= 2;
-  Val counts = vector(b, "counts", DTYPE_INT64, power);
-  Val wide = vector(b, "counts", DTYPE_FP32, power);
-  builder_discard(b, counts);
-  let(b, "base", vector(b, "base", DTYPE_FP32, power));
-  builder_discard(b, wide);
-  Val powers = vector(b, "powers", DTYPE_FP32, power);
-  Val two = vector(b, "two", DTYPE_INT64, 1); /* pow's base as a tensor */
-  builder_discard(b, two);
-  Val reciprocal = vector(b, "reciprocals", DTYPE_FP32, power);
-  Val slopes = let(b, "slopes", vector(b, "slopes", DTYPE_FP32, power));
-  builder_discard(b, reciprocal);
-  builder_discard(b, powers);
-  return power == heads ? slopes : let(b, "slopes", vector(b, "slopes", DTYPE_FP32, power));
-}
-
-/* build_mpt_alibi_tensor: as long as max_seq_len. */
-static Val
-alibi(Builder *b, const Classic *m)
-{
-  builder_call(b, 0, NULL);
-  let(b, "alibi", vector(b, "positions", DTYPE_INT32, m->positions));
-  alibi_slopes(b, m->lm.heads);
-  ValueInfo table = value_shape(DTYPE_FP32, 3, m->lm.heads, (gint64) 1, m->positions);
-  return builder_leave(b, let(b, "alibi", create(b, "alibi", table)));
-}
-
-static Val
 prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
   const CausalLm *lm = &m->lm;
   Val x = let(b, "hidden_states", embeds);
-  classic_argument(args, let(b, "alibi", alibi(b, m)));
+  classic_argument(args, let(b, "alibi", alibi_of_positions(b, m->lm.heads, m->positions)));
   transformers_causal_mask(b, lm, FALSE, FALSE);
   ValueInfo square = value_shape(DTYPE_BOOL, 4, lm->batch, (gint64) 1, lm->length, lm->length);
   classic_argument(args, let(b, "causal_mask", create(b, "attention mask", square)));

@@ -135,7 +135,13 @@ network_summary_json(const NetworkSummary *s)
   json_add_text(root, "name", s->network->name);
   json_add_text(root, "family", s->network->family);
   json_add_text(root, "implementation", implementation_code_name(s->spec->implementation.code));
-  json_add_int(root, "parameters", s->parameters);
+  gint64 base = s->network->base_parameters;
+  json_add_int(root, "parameters", network_usual_count(s->network));
+  if (base > 0) {
+    json_add_text(root, "parameters_of", s->network->base_class);
+    json_add_text(root, "trained_class", s->network->trained_class);
+    json_add_int(root, "trained_parameters", s->parameters);
+  }
   json_add_int(root, "trainable_parameters", s->trainable_parameters);
   add_plan(root, s);
   add_flops(root, s);

@@ -21,11 +21,16 @@ weights_text(const Network *network, const Module *module)
 static void
 print_heading(const NetworkSummary *s, const char *separator, GString *out)
 {
-  g_autofree char *exact = format_grouped(s->parameters);
+  const Network *n = s->network;
+  g_autofree char *exact = format_grouped(network_usual_count(n));
+  g_autofree char *trained = format_grouped(s->parameters);
   g_autofree char *frozen = format_grouped(s->parameters - s->trainable_parameters);
   g_string_append_printf(out, "%s%s%s, as %s computes it%s%s parameters", s->network->name,
                          separator, s->network->family,
                          implementation_code_name(s->spec->implementation.code), separator, exact);
+  if (n->base_parameters > 0)
+    g_string_append_printf(out, " as %s; trained as %s with %s", n->base_class, n->trained_class,
+                           trained);
   if (s->trainable_parameters < s->parameters)
     g_string_append_printf(out, ", %s of them frozen", frozen);
   g_string_append(out, "\n\n");

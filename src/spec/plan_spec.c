@@ -67,6 +67,7 @@ read_batch(JsonReader *reader, PlanSpec *spec)
   spec->sequence_length_given = json_reader_has(batch, "sequence_length");
   spec->sequence_length =
       (int) json_reader_int(batch, "sequence_length", SEQUENCE_LENGTH_DEFAULT, 1, G_MAXINT32);
+  spec->target_length = (int) json_reader_int(batch, "target_length", 0, 1, G_MAXINT32);
   json_reader_finish(batch, NULL);
 }
 

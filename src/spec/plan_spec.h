@@ -61,6 +61,7 @@ typedef struct {
   int micro_batch;      /* sequences a rank computes at once */
   int sequence_length;  /* tokens */
   gboolean sequence_length_given;
+  int target_length; /* tokens that an encoder-decoder's decoder gets; 0: sequence_length */
   struct {
     int steps;
     gboolean sync_every_step, reshard_after_backward, set_last_backward;

@@ -67,6 +67,12 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
+  for (guint i = 0; i < network->parameters->len; i++)
+    if (network_parameter(network, (int) i)->dims == 0)
+      return plan_spec_refuse(plan, error, "strategy",
+                              "fully_shard does not take scalar parameters, as '%s' is: make it a "
+                              "vector of one, or use another strategy",
+                              network_parameter(network, (int) i)->name);
   gint64 blocks = plan_spec_number(plan, "blocks_per_group");
   if (blocks > (gint64) network->blocks->len)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
@@ -493,9 +499,10 @@ before_backward(StrategyContext *x, int unit, int token)
 {
   Fsdp2 *f = fsdp2_of(x);
   Group *g = &f->groups[unit];
+  gboolean before = g->in_backward;
   g->in_backward = TRUE;
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
-  if (g->count == 0)
+  if (g->count == 0 || before) /* of another output */
     return;
   group_unshard(x, g);
   group_wait_for_unshard(x, g, FALSE);
