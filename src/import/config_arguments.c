@@ -349,10 +349,10 @@ read_checkpointing(ConfigReader *r, Arguments *a)
 {
   const char *key = checkpointing_key(r, "");
   a->checkpoints = config_bool(r, key, FALSE);
-  if (config_has(r, key) && !config_failed(r))
-    config_use(r, key, "activation_checkpointing.policy",
-               cJSON_CreateString(a->checkpoints ? "full" : "none"),
-               a->checkpoints ? "each block" : NULL);
+  if (a->checkpoints)
+    config_use(r, key, "activation_checkpointing.policy", cJSON_CreateString("full"), "each block");
+  else if (config_has(r, key))
+    config_note(r, CONFIG_IGNORED, key, "off");
   read_checkpointing_arguments(r, a->checkpoints);
 }
 
@@ -520,8 +520,8 @@ static void
 read_compile(ConfigReader *r)
 {
   static const char *const keys[] = {"torch_compile_backend", "torch_compile_mode"};
-  gboolean is_on = config_bool(r, "torch_compile",
-                               config_has(r, keys[0]) || config_has(r, keys[1]));
+  gboolean is_on =
+      config_bool(r, "torch_compile", config_has(r, keys[0]) || config_has(r, keys[1]));
   if (config_has(r, "torch_compile") && is_on)
     config_use(r, "torch_compile", "compile", cJSON_CreateString("per_block"),
                "highwater compiles blocks one by one, the Trainer the whole model");
@@ -541,8 +541,8 @@ read_parallelism(ConfigReader *r, const Arguments *a)
   FsdpOutside outside = {0};
   gboolean fsdp = read_fsdp_words(r, &outside);
   const cJSON *item = config_get(r, "deepspeed");
-  gboolean deepspeed = cJSON_IsObject(item) ||
-                       (cJSON_IsString(item) && item->valuestring[0] != '\0');
+  gboolean deepspeed =
+      cJSON_IsObject(item) || (cJSON_IsString(item) && item->valuestring[0] != '\0');
   if (config_failed(r))
     return;
   if (fsdp && deepspeed)
@@ -562,8 +562,7 @@ read_parallelism(ConfigReader *r, const Arguments *a)
 static void
 default_rest(ConfigReader *r, const Arguments *a)
 {
-  const char *strategy =
-      cJSON_GetStringValue(cJSON_GetObjectItem(r->result->plan, "strategy"));
+  const char *strategy = cJSON_GetStringValue(cJSON_GetObjectItem(r->result->plan, "strategy"));
   gboolean deepspeed = strategy != NULL && g_str_has_prefix(strategy, "zero");
   if (a->steps > 1 && !deepspeed)
     config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),

@@ -274,9 +274,9 @@ static const char *
 dtype_of(const char *name)
 {
   static const char *const names[][2] = {
-      {"fp32", "fp32"},   {"float32", "fp32"},  {"float", "fp32"},  {"fp16", "fp16"},
-      {"float16", "fp16"}, {"half", "fp16"},    {"bf16", "bf16"},   {"bfp16", "bf16"},
-      {"bfloat16", "bf16"},
+      {"fp32", "fp32"}, {"float32", "fp32"}, {"float", "fp32"},
+      {"fp16", "fp16"}, {"float16", "fp16"}, {"half", "fp16"},
+      {"bf16", "bf16"}, {"bfp16", "bf16"},   {"bfloat16", "bf16"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(names); i++)
     if (g_str_equal(name, names[i][0]))
@@ -345,6 +345,8 @@ read_optimizer(ConfigReader *r, const DeepSpeedOutside *outside)
                    adam ? "DeepSpeed's own Adam is one fused kernel" : "PyTorch's default");
   if (!adam && config_number(r, "optimizer.params.momentum", 0) <= 0)
     config_fail(r, "optimizer.type", "SGD without momentum is not simulated");
+  else if (!adam)
+    config_note(r, CONFIG_USED, "optimizer.params.momentum", "a momentum for each parameter");
 }
 
 static void
@@ -385,8 +387,8 @@ read_batches(ConfigReader *r, const DeepSpeedOutside *outside)
 {
   check_outside(r, "train_micro_batch_size_per_gpu", outside->micro, outside->who);
   check_outside(r, "gradient_accumulation_steps", outside->steps, outside->who);
-  g_autofree char *reason = g_strdup_printf(
-      "from %s", outside->who != NULL ? outside->who : "the training script");
+  g_autofree char *reason =
+      g_strdup_printf("from %s", outside->who != NULL ? outside->who : "the training script");
   ConfigBatch batch = {
       .total_key = "train_batch_size",
       .micro_key = "train_micro_batch_size_per_gpu",
@@ -401,8 +403,8 @@ read_batches(ConfigReader *r, const DeepSpeedOutside *outside)
   config_batch_resolve(r, &batch);
   if (config_failed(r))
     return;
-  gboolean derived = batch.total > 0 && config_has(r, batch.micro_key) &&
-                     config_has(r, batch.steps_key) && !known;
+  gboolean derived =
+      batch.total > 0 && config_has(r, batch.micro_key) && config_has(r, batch.steps_key) && !known;
   config_default(r, "mesh.shard", cJSON_CreateNumber(batch.ranks),
                  outside->ranks > 0 ? "ranks, from the enclosing configuration"
                  : known            ? "--ranks"

@@ -6,10 +6,10 @@
 
 /* What an enclosing configuration says, which "auto" stands for. */
 typedef struct {
-  const char *who; /* "TrainingArguments"; NULL: there is none */
-  int ranks, micro, steps; /* 0: not said */
-  double clip;             /* negative: not said */
-  const char *dtype;       /* "fp32", "bf16", "fp16"; NULL: not said */
+  const char *who;                        /* "TrainingArguments"; NULL: there is none */
+  int ranks, micro, steps;                /* 0: not said */
+  double clip;                            /* negative: not said */
+  const char *dtype;                      /* "fp32", "bf16", "fp16"; NULL: not said */
   const char *optimizer, *implementation; /* of the plan; NULL: not said */
 } DeepSpeedOutside;
 

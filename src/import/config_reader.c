@@ -14,11 +14,8 @@ ConfigReader
 config_reader_part(const ConfigReader *r, const char *prefix, const cJSON *root,
                    const ConfigRow *rows)
 {
-  return (ConfigReader){.tree = r->tree,
-                        .root = root,
-                        .prefix = prefix,
-                        .rows = rows,
-                        .result = r->result};
+  return (ConfigReader){
+      .tree = r->tree, .root = root, .prefix = prefix, .rows = rows, .result = r->result};
 }
 
 /* ---- notes and errors ---- */
@@ -319,13 +316,13 @@ static gboolean
 is_on(const cJSON *item)
 {
   cJSON *value = plain_value(item);
-  gboolean off = cJSON_IsNull(value) || cJSON_IsFalse(value) ||
-                 (cJSON_IsNumber(value) && value->valuedouble <= 1) ||
-                 ((cJSON_IsArray(value) || cJSON_IsObject(value)) && value->child == NULL) ||
-                 (cJSON_IsString(value) &&
-                  (g_ascii_strcasecmp(value->valuestring, "none") == 0 ||
-                   g_ascii_strcasecmp(value->valuestring, "disabled") == 0 ||
-                   g_ascii_strcasecmp(value->valuestring, "auto") == 0));
+  gboolean off =
+      cJSON_IsNull(value) || cJSON_IsFalse(value) ||
+      (cJSON_IsNumber(value) && value->valuedouble <= 1) ||
+      ((cJSON_IsArray(value) || cJSON_IsObject(value)) && value->child == NULL) ||
+      (cJSON_IsString(value) && (g_ascii_strcasecmp(value->valuestring, "none") == 0 ||
+                                 g_ascii_strcasecmp(value->valuestring, "disabled") == 0 ||
+                                 g_ascii_strcasecmp(value->valuestring, "auto") == 0));
   cJSON_Delete(value);
   return !off;
 }
