@@ -61,6 +61,7 @@ static const ConfigRow rows[] = {
 typedef struct {
   const char *type;  /* distributed_type */
   const char *dtype; /* mixed precision, or NULL */
+  gboolean is_plain; /* mixed_precision is no */
   int ranks, machines;
 } Accelerate;
 
@@ -133,6 +134,7 @@ read_precision(ConfigReader *r, Accelerate *a)
     text = config_bool(r, key, FALSE) ? "fp16" : "no";
   }
   if (text == NULL || g_ascii_strcasecmp(text, "no") == 0) {
+    a->is_plain = text != NULL;
     if (text != NULL)
       config_note(r, CONFIG_USED, key, "parameters are computed with as they are");
     return;
@@ -291,7 +293,7 @@ read_deepspeed_file(ConfigReader *part, const Accelerate *a)
   DeepSpeedOutside outside = deepspeed_outside_none();
   outside.who = "accelerate's configuration";
   outside.ranks = a->ranks;
-  outside.dtype = a->dtype;
+  outside.dtype = a->is_plain ? "fp32" : a->dtype;
   config_read_file(part, key, &outside);
 }
 
@@ -406,8 +408,9 @@ default_script(ConfigReader *r, const char *type)
                    "accelerator.accumulate() runs under no_sync");
   config_default(r, "activation_checkpointing.policy", cJSON_CreateString("none"),
                  "the model says it (gradient_checkpointing_enable)");
-  config_default(r, "optimizer.name", cJSON_CreateString("adamw"), script);
-  config_default(r, "optimizer.implementation", cJSON_CreateString("fused"), script);
+  const char *trainer = "the training script makes the optimizer (the Trainer's default)";
+  config_default(r, "optimizer.name", cJSON_CreateString("adamw"), trainer);
+  config_default(r, "optimizer.implementation", cJSON_CreateString("fused"), trainer);
   const char *dtype = "fp32";
   config_default(r, "precision.parameters", cJSON_CreateString(dtype),
                  "the training script loads the model");

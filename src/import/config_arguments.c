@@ -200,8 +200,8 @@ static const ConfigRow rows[] = {
     {"config_name", config_ignore, NULL, MODEL},
     {"cache_dir", config_ignore, NULL, MODEL},
     {"trust_remote_code", config_ignore, NULL, MODEL},
-    {"torch_dtype", config_ignore, NULL, MODEL},
-    {"dtype", config_ignore, NULL, MODEL},
+    {"torch_dtype", config_later, NULL, NULL},
+    {"dtype", config_later, NULL, NULL},
     {"attn_implementation", config_ignore, NULL, MODEL},
     {"use_cache", config_ignore, NULL, MODEL},
     {"model_init_kwargs", config_ignore, NULL, MODEL},
@@ -445,6 +445,22 @@ read_fsdp(ConfigReader *r, const Arguments *a, FsdpOutside *outside)
 
 /* ---- DDP ---- */
 
+/* The dtype in which the script loads the model (TRL's ModelConfig): DDP leaves it. */
+static void
+read_loaded_dtype(ConfigReader *r)
+{
+  static const char *const names[][2] = {
+      {"bfloat16", "bf16"}, {"float16", "fp16"}, {"float32", "fp32"}};
+  const char *key = config_has(r, "dtype") ? "dtype" : "torch_dtype";
+  const char *text = config_text(r, key, NULL);
+  for (guint i = 0; text != NULL && i < G_N_ELEMENTS(names); i++)
+    if (g_str_equal(text, names[i][0]))
+      config_use(r, key, "precision.parameters", cJSON_CreateString(names[i][1]),
+                 "the model is loaded in it");
+  if (text != NULL && !config_is_set(r, "precision.parameters"))
+    config_note(r, CONFIG_IGNORED, key, "the model's own dtype is not known here");
+}
+
 static void
 read_ddp(ConfigReader *r, const Arguments *a)
 {
@@ -464,6 +480,7 @@ read_ddp(ConfigReader *r, const Arguments *a)
   if (config_bool(r, "ddp_static_graph", FALSE))
     config_fail(r, "ddp_static_graph", "static graphs are not supported");
   tell_precision(r, a, "precision.compute");
+  read_loaded_dtype(r);
   if (a->dtype == NULL)
     return;
   config_default(r, "precision.parameters", cJSON_CreateString("fp32"),
@@ -483,6 +500,7 @@ read_deepspeed(ConfigReader *r, const Arguments *a)
                               .steps = a->steps,
                               .clip = a->clip,
                               .dtype = a->dtype != NULL ? a->dtype : "fp32",
+                              .is_dtype_strict = TRUE,
                               .optimizer = a->optimizer,
                               .implementation = a->implementation};
   const cJSON *section = config_get(r, "deepspeed");
@@ -607,8 +625,6 @@ static const char *const marks[] = {"per_device_train_batch_size",
                                     "num_train_epochs",
                                     "logging_steps",
                                     "optim",
-                                    "fsdp",
-                                    "deepspeed",
                                     NULL};
 
 const ConfigKind config_kind_arguments = {

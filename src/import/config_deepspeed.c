@@ -250,7 +250,7 @@ read_precision(ConfigReader *r, const DeepSpeedOutside *outside)
     config_fail(r, "fp16.enabled", "contradicts '%s': only one of them can be true", bf16_key);
   const char *said = outside->dtype;
   if (said != NULL && (bf16 || fp16) && !g_str_equal(said, bf16 ? "bf16" : "fp16") &&
-      !g_str_equal(said, "fp32"))
+      (outside->is_dtype_strict || !g_str_equal(said, "fp32")))
     config_fail(r, bf16 ? bf16_key : "fp16.enabled", "contradicts %s, which says %s", outside->who,
                 said);
   gboolean given = config_has(r, bf16_key) || config_has(r, "fp16.enabled");
@@ -318,13 +318,15 @@ read_optimizer(ConfigReader *r, const DeepSpeedOutside *outside)
   if (type == NULL) {
     config_default(r, "optimizer.name",
                    cJSON_CreateString(outside->optimizer != NULL ? outside->optimizer : "adamw"),
-                   outside->optimizer != NULL ? "from the enclosing configuration"
-                                              : "the training script makes the optimizer");
+                   outside->optimizer != NULL
+                       ? "from the enclosing configuration"
+                       : "the training script makes the optimizer (the Trainer's default)");
     config_default(
         r, "optimizer.implementation",
         cJSON_CreateString(outside->implementation != NULL ? outside->implementation : "fused"),
-        outside->implementation != NULL ? "from the enclosing configuration"
-                                        : "the training script makes the optimizer");
+        outside->implementation != NULL
+            ? "from the enclosing configuration"
+            : "the training script makes the optimizer (the Trainer's default)");
     return;
   }
   g_autofree char *lower = g_ascii_strdown(type, -1);

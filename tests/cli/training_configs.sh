@@ -155,6 +155,9 @@ EOF
 refuses_text "a misspelt option of ZeRO" "unknown; did you mean 'reduce_bucket_size'?" <<'EOF'
 {"zero_optimization": {"stage": 2, "reduce_bucket_sise": 5e8}}
 EOF
+refuses_text "a misspelt section" "line 1: key 'zero_optimisation': unknown; did you mean 'zero_optimization'?" <<'EOF'
+{"train_batch_size": 8, "zero_optimisation": {"stage": 2}}
+EOF
 refuses_text "comments are not JSON" "line 2: " <<'EOF'
 {
   // stage 2 is enough
@@ -216,6 +219,10 @@ EOF
 refuses_text "DeepSpeed's sizes that contradict TrainingArguments'" \
   "key 'deepspeed.train_micro_batch_size_per_gpu': 2 contradicts TrainingArguments, which says 4" <<'EOF'
 {"output_dir": "o", "per_device_train_batch_size": 4, "deepspeed": {"train_micro_batch_size_per_gpu": 2}}
+EOF
+refuses_text "DeepSpeed's dtype that contradicts TrainingArguments'" \
+  "key 'deepspeed.bf16.enabled': contradicts TrainingArguments, which says fp32" <<'EOF'
+{"output_dir": "o", "per_device_train_batch_size": 4, "deepspeed": {"bf16": {"enabled": true}}}
 EOF
 refuses_text "two kinds of checkpoints" "contradicts gradient_checkpointing" <<'EOF'
 {"output_dir": "o", "gradient_checkpointing": true, "fsdp": "full_shard", "fsdp_config": {"activation_checkpointing": true}}
