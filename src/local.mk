@@ -79,6 +79,7 @@ COMMANDS = \
   src/cli/cmd_compare.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_import.c \
+  src/cli/cmd_export.c \
   src/cli/cmd_replay.c \
   src/cli/cmd_plan.c \
   src/cli/cmd_sweep.c \
@@ -467,6 +468,9 @@ libhighwater_a_SOURCES += \
   src/import/pickle_reader_internal.h \
   src/import/pickle_scalars.c \
   src/import/pickle_stack.c \
+  src/import/plan_export.c src/import/plan_export.h \
+  src/import/plan_format.h src/import/plan_formats.c \
+  src/import/plan_values.c src/import/plan_values.h \
   src/import/snapshot_file.c src/import/snapshot_file.h \
   src/import/snapshot_file_internal.h \
   src/import/snapshot_labels.c \

@@ -83,6 +83,7 @@ CHECKS = \
   tests/check_trace_order \
   tests/check_trainable \
   tests/check_trials \
+  tests/check_training_config \
   tests/check_units \
   tests/check_vary \
   tests/check_zero \
@@ -122,6 +123,7 @@ SHELL_TESTS = \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/sweep.sh \
+  tests/cli/training_configs.sh \
   tests/cli/tutorial.sh \
   tests/cli/usage.sh \
   tests/fuzz/replay.sh \
@@ -159,6 +161,8 @@ TEST_EXTRAS = \
 FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
+  tests/fuzz/fuzz_config_toml \
+  tests/fuzz/fuzz_config_yaml \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_kineto \
   tests/fuzz/fuzz_measurements \
@@ -170,9 +174,12 @@ FUZZERS = \
   tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording \
   tests/fuzz/fuzz_run_info \
-  tests/fuzz/fuzz_sweep
+  tests/fuzz/fuzz_sweep \
+  tests/fuzz/fuzz_training_config
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_config_toml_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_config_yaml_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_kineto_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
@@ -185,6 +192,7 @@ tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_run_info_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_sweep_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_training_config_LDADD = $(FUZZ_LDADD)
 
 # Published measurements beside predictions, from the reference data; without them skipped.
 SCORES = tests/published/score

@@ -99,11 +99,11 @@ check_options(const ImportKind *kind, const char *output, const ImportOptions *o
 {
   gboolean is_plan = kind->read == NULL;
   const char *wrong = is_plan && options->device != ANY_DEVICE ? "--device: a plan has none"
-                      : !is_plan && options->ranks != 0 ? "--ranks is for plans only"
+                      : !is_plan && options->ranks != 0        ? "--ranks is for plans only"
                       : options->ranks < 0 || options->ranks > RANKS_MOST
                           ? "--ranks: a number from 1 to 16777216 is needed"
-                      : is_plan ? NULL
-                      : !output                    ? "give the folder to write: -o DIR"
+                      : is_plan                  ? NULL
+                      : !output                  ? "give the folder to write: -o DIR"
                       : g_str_equal(output, "-") ? "--output: a folder is needed, not standard "
                                                    "output"
                       : options->device != ANY_DEVICE && options->device < 0
@@ -119,7 +119,8 @@ import(int argc, char **argv, GError **error)
   ImportOptions options = {.device = ANY_DEVICE};
   const GOptionEntry entries[] = {
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output,
-       "Write the run to a folder, for plot, report and compare; a plan to a file (standard output)",
+       "Write the run to a folder, for plot, report and compare; a plan to a file (standard "
+       "output)",
        "DIR"},
       {"device", 0, 0, G_OPTION_ARG_INT, &options.device,
        "Of several devices: which (default: the one with most events)", "N"},

@@ -1,4 +1,5 @@
-/* config_accelerate.c - what `accelerate config` writes: plain multi-GPU, FSDP 1 and 2, DeepSpeed. */
+/* config_accelerate.c - what `accelerate config` writes: plain multi-GPU, FSDP 1 and 2, DeepSpeed.
+ */
 #include "import/config_batch.h"
 #include "import/config_deepspeed.h"
 #include "import/config_file.h"
@@ -58,8 +59,9 @@ static const ConfigRow rows[] = {
 
 /* What several parts of the file need. */
 typedef struct {
-  const char *type; /* distributed_type */
+  const char *type;  /* distributed_type */
   const char *dtype; /* mixed precision, or NULL */
+  gboolean is_plain; /* mixed_precision is no */
   int ranks, machines;
 } Accelerate;
 
@@ -132,6 +134,7 @@ read_precision(ConfigReader *r, Accelerate *a)
     text = config_bool(r, key, FALSE) ? "fp16" : "no";
   }
   if (text == NULL || g_ascii_strcasecmp(text, "no") == 0) {
+    a->is_plain = text != NULL;
     if (text != NULL)
       config_note(r, CONFIG_USED, key, "parameters are computed with as they are");
     return;
@@ -182,8 +185,8 @@ read_parallelism(ConfigReader *r, FsdpOutside *outside)
   const char *replicate = "parallelism_config_dp_replicate_size";
   const char *shard = "parallelism_config_dp_shard_size";
   outside->replicate = config_int(&part, replicate, 1, 1, RANKS_MOST);
-  outside->shard = config_int(&part, shard, MAX(outside->ranks / outside->replicate, 1), 1,
-                              RANKS_MOST);
+  outside->shard =
+      config_int(&part, shard, MAX(outside->ranks / outside->replicate, 1), 1, RANKS_MOST);
   if (outside->ranks > 0 && (gint64) outside->shard * outside->replicate != outside->ranks)
     config_fail(&part, shard, "contradicts num_processes: %d x %d ranks are not %d",
                 outside->replicate, outside->shard, outside->ranks);
@@ -272,9 +275,12 @@ static const ConfigRow deepspeed_rows[] = {
 };
 
 /* The keys that a file of DeepSpeed's own makes void: accelerate refuses them beside it. */
-static const char *const of_the_file[] = {"zero_stage",           "gradient_accumulation_steps",
-                                          "gradient_clipping",    "offload_optimizer_device",
-                                          "offload_param_device", "zero3_save_16bit_model",
+static const char *const of_the_file[] = {"zero_stage",
+                                          "gradient_accumulation_steps",
+                                          "gradient_clipping",
+                                          "offload_optimizer_device",
+                                          "offload_param_device",
+                                          "zero3_save_16bit_model",
                                           NULL};
 
 static void
@@ -287,7 +293,7 @@ read_deepspeed_file(ConfigReader *part, const Accelerate *a)
   DeepSpeedOutside outside = deepspeed_outside_none();
   outside.who = "accelerate's configuration";
   outside.ranks = a->ranks;
-  outside.dtype = a->dtype;
+  outside.dtype = a->is_plain ? "fp32" : a->dtype;
   config_read_file(part, key, &outside);
 }
 
@@ -314,8 +320,7 @@ read_deepspeed_inline(ConfigReader *part, const Accelerate *a)
     config_use(part, "zero_stage", "strategy", cJSON_CreateString(strategies[stage]), NULL);
   config_default(part, "strategy", cJSON_CreateString(strategies[stage]), "accelerate's default");
   if (config_has(part, "gradient_accumulation_steps"))
-    config_use(part, "gradient_accumulation_steps", "accumulation.steps",
-               cJSON_CreateNumber(steps),
+    config_use(part, "gradient_accumulation_steps", "accumulation.steps", cJSON_CreateNumber(steps),
                config_is_auto(part, "gradient_accumulation_steps") ? "auto: the training script"
                                                                    : NULL);
   if (config_has(part, "gradient_clipping"))
@@ -376,8 +381,7 @@ check_other_sections(ConfigReader *r, const char *type)
 {
   for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
     const char *section = types[i].section;
-    const cJSON *item =
-        section != NULL && config_has(r, section) ? config_get(r, section) : NULL;
+    const cJSON *item = section != NULL && config_has(r, section) ? config_get(r, section) : NULL;
     if (item == NULL)
       continue;
     if (!g_str_equal(types[i].type, type) && is_filled(item))
@@ -389,7 +393,7 @@ check_other_sections(ConfigReader *r, const char *type)
 }
 
 static void
-default_script(ConfigReader *r)
+default_script(ConfigReader *r, const char *type)
 {
   const char *script = "the training script says it";
   config_default(r, "batch.micro_batch", cJSON_CreateNumber(1), script);
@@ -397,10 +401,16 @@ default_script(ConfigReader *r)
     config_use(r, "gradient_accumulation_steps", "accumulation.steps",
                cJSON_CreateNumber(config_int(r, "gradient_accumulation_steps", 1, 1, 1024)), NULL);
   config_default(r, "accumulation.steps", cJSON_CreateNumber(1), script);
+  const cJSON *section = cJSON_GetObjectItem(r->result->plan, "accumulation");
+  if (cJSON_GetNumberValue(cJSON_GetObjectItem(section, "steps")) > 1 &&
+      !g_str_equal(type, "DEEPSPEED"))
+    config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),
+                   "accelerator.accumulate() runs under no_sync");
   config_default(r, "activation_checkpointing.policy", cJSON_CreateString("none"),
                  "the model says it (gradient_checkpointing_enable)");
-  config_default(r, "optimizer.name", cJSON_CreateString("adamw"), script);
-  config_default(r, "optimizer.implementation", cJSON_CreateString("fused"), script);
+  const char *trainer = "the training script makes the optimizer (the Trainer's default)";
+  config_default(r, "optimizer.name", cJSON_CreateString("adamw"), trainer);
+  config_default(r, "optimizer.implementation", cJSON_CreateString("fused"), trainer);
   const char *dtype = "fp32";
   config_default(r, "precision.parameters", cJSON_CreateString(dtype),
                  "the training script loads the model");
@@ -434,7 +444,7 @@ read(ConfigReader *r)
     types[i].read(r, &a);
   }
   if (!config_failed(r))
-    default_script(r);
+    default_script(r, a.type);
   config_reader_end(r);
 }
 

@@ -200,8 +200,8 @@ static const ConfigRow rows[] = {
     {"config_name", config_ignore, NULL, MODEL},
     {"cache_dir", config_ignore, NULL, MODEL},
     {"trust_remote_code", config_ignore, NULL, MODEL},
-    {"torch_dtype", config_ignore, NULL, MODEL},
-    {"dtype", config_ignore, NULL, MODEL},
+    {"torch_dtype", config_later, NULL, NULL},
+    {"dtype", config_later, NULL, NULL},
     {"attn_implementation", config_ignore, NULL, MODEL},
     {"use_cache", config_ignore, NULL, MODEL},
     {"model_init_kwargs", config_ignore, NULL, MODEL},
@@ -349,10 +349,10 @@ read_checkpointing(ConfigReader *r, Arguments *a)
 {
   const char *key = checkpointing_key(r, "");
   a->checkpoints = config_bool(r, key, FALSE);
-  if (config_has(r, key) && !config_failed(r))
-    config_use(r, key, "activation_checkpointing.policy",
-               cJSON_CreateString(a->checkpoints ? "full" : "none"),
-               a->checkpoints ? "each block" : NULL);
+  if (a->checkpoints)
+    config_use(r, key, "activation_checkpointing.policy", cJSON_CreateString("full"), "each block");
+  else if (config_has(r, key))
+    config_note(r, CONFIG_IGNORED, key, "off");
   read_checkpointing_arguments(r, a->checkpoints);
 }
 
@@ -445,6 +445,22 @@ read_fsdp(ConfigReader *r, const Arguments *a, FsdpOutside *outside)
 
 /* ---- DDP ---- */
 
+/* The dtype in which the script loads the model (TRL's ModelConfig): DDP leaves it. */
+static void
+read_loaded_dtype(ConfigReader *r)
+{
+  static const char *const names[][2] = {
+      {"bfloat16", "bf16"}, {"float16", "fp16"}, {"float32", "fp32"}};
+  const char *key = config_has(r, "dtype") ? "dtype" : "torch_dtype";
+  const char *text = config_text(r, key, NULL);
+  for (guint i = 0; text != NULL && i < G_N_ELEMENTS(names); i++)
+    if (g_str_equal(text, names[i][0]))
+      config_use(r, key, "precision.parameters", cJSON_CreateString(names[i][1]),
+                 "the model is loaded in it");
+  if (text != NULL && !config_is_set(r, "precision.parameters"))
+    config_note(r, CONFIG_IGNORED, key, "the model's own dtype is not known here");
+}
+
 static void
 read_ddp(ConfigReader *r, const Arguments *a)
 {
@@ -464,6 +480,7 @@ read_ddp(ConfigReader *r, const Arguments *a)
   if (config_bool(r, "ddp_static_graph", FALSE))
     config_fail(r, "ddp_static_graph", "static graphs are not supported");
   tell_precision(r, a, "precision.compute");
+  read_loaded_dtype(r);
   if (a->dtype == NULL)
     return;
   config_default(r, "precision.parameters", cJSON_CreateString("fp32"),
@@ -483,6 +500,7 @@ read_deepspeed(ConfigReader *r, const Arguments *a)
                               .steps = a->steps,
                               .clip = a->clip,
                               .dtype = a->dtype != NULL ? a->dtype : "fp32",
+                              .is_dtype_strict = TRUE,
                               .optimizer = a->optimizer,
                               .implementation = a->implementation};
   const cJSON *section = config_get(r, "deepspeed");
@@ -520,8 +538,8 @@ static void
 read_compile(ConfigReader *r)
 {
   static const char *const keys[] = {"torch_compile_backend", "torch_compile_mode"};
-  gboolean is_on = config_bool(r, "torch_compile",
-                               config_has(r, keys[0]) || config_has(r, keys[1]));
+  gboolean is_on =
+      config_bool(r, "torch_compile", config_has(r, keys[0]) || config_has(r, keys[1]));
   if (config_has(r, "torch_compile") && is_on)
     config_use(r, "torch_compile", "compile", cJSON_CreateString("per_block"),
                "highwater compiles blocks one by one, the Trainer the whole model");
@@ -541,8 +559,8 @@ read_parallelism(ConfigReader *r, const Arguments *a)
   FsdpOutside outside = {0};
   gboolean fsdp = read_fsdp_words(r, &outside);
   const cJSON *item = config_get(r, "deepspeed");
-  gboolean deepspeed = cJSON_IsObject(item) ||
-                       (cJSON_IsString(item) && item->valuestring[0] != '\0');
+  gboolean deepspeed =
+      cJSON_IsObject(item) || (cJSON_IsString(item) && item->valuestring[0] != '\0');
   if (config_failed(r))
     return;
   if (fsdp && deepspeed)
@@ -562,8 +580,7 @@ read_parallelism(ConfigReader *r, const Arguments *a)
 static void
 default_rest(ConfigReader *r, const Arguments *a)
 {
-  const char *strategy =
-      cJSON_GetStringValue(cJSON_GetObjectItem(r->result->plan, "strategy"));
+  const char *strategy = cJSON_GetStringValue(cJSON_GetObjectItem(r->result->plan, "strategy"));
   gboolean deepspeed = strategy != NULL && g_str_has_prefix(strategy, "zero");
   if (a->steps > 1 && !deepspeed)
     config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),
@@ -608,8 +625,6 @@ static const char *const marks[] = {"per_device_train_batch_size",
                                     "num_train_epochs",
                                     "logging_steps",
                                     "optim",
-                                    "fsdp",
-                                    "deepspeed",
                                     NULL};
 
 const ConfigKind config_kind_arguments = {

@@ -81,8 +81,8 @@ tell(ConfigReader *r, const char *key, const char *ours, int value, int fallback
 {
   gboolean given = key != NULL && config_has(r, key);
   if (given && value > 0)
-    config_use(r, key, ours, cJSON_CreateNumber(value),
-               config_is_auto(r, key) ? "auto: %s" : NULL, reason);
+    config_use(r, key, ours, cJSON_CreateNumber(value), config_is_auto(r, key) ? "auto: %s" : NULL,
+               reason);
   else if (value > 0 && derived)
     config_default(r, ours, cJSON_CreateNumber(value), "what the other sizes of batches leave");
   else if (value > 0)

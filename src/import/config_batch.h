@@ -13,13 +13,13 @@ typedef struct {
   const char *total_key, *micro_key, *steps_key; /* keys of r */
   int total, micro, steps;
   int ranks;
-  int micro_default; /* where nothing says it */
+  int micro_default;                       /* where nothing says it */
   const char *micro_reason, *steps_reason; /* and who would say it */
 } ConfigBatch;
 
 /* Reads the three keys, finds what is missing, and gives the plan batch.micro_batch and
- * accumulation.steps; b->ranks is set, too, and the caller lays out the mesh.  Sizes that contradict
- * each other are an error that names them. */
+ * accumulation.steps; b->ranks is set, too, and the caller lays out the mesh.  Sizes that
+ * contradict each other are an error that names them. */
 void config_batch_resolve(ConfigReader *r, ConfigBatch *b);
 /* The settings' number of ranks beside that of a key (0: none); an error if they differ. */
 int config_ranks(ConfigReader *r, const char *key, int ranks);

@@ -250,7 +250,7 @@ read_precision(ConfigReader *r, const DeepSpeedOutside *outside)
     config_fail(r, "fp16.enabled", "contradicts '%s': only one of them can be true", bf16_key);
   const char *said = outside->dtype;
   if (said != NULL && (bf16 || fp16) && !g_str_equal(said, bf16 ? "bf16" : "fp16") &&
-      !g_str_equal(said, "fp32"))
+      (outside->is_dtype_strict || !g_str_equal(said, "fp32")))
     config_fail(r, bf16 ? bf16_key : "fp16.enabled", "contradicts %s, which says %s", outside->who,
                 said);
   gboolean given = config_has(r, bf16_key) || config_has(r, "fp16.enabled");
@@ -274,9 +274,9 @@ static const char *
 dtype_of(const char *name)
 {
   static const char *const names[][2] = {
-      {"fp32", "fp32"},   {"float32", "fp32"},  {"float", "fp32"},  {"fp16", "fp16"},
-      {"float16", "fp16"}, {"half", "fp16"},    {"bf16", "bf16"},   {"bfp16", "bf16"},
-      {"bfloat16", "bf16"},
+      {"fp32", "fp32"}, {"float32", "fp32"}, {"float", "fp32"},
+      {"fp16", "fp16"}, {"float16", "fp16"}, {"half", "fp16"},
+      {"bf16", "bf16"}, {"bfp16", "bf16"},   {"bfloat16", "bf16"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(names); i++)
     if (g_str_equal(name, names[i][0]))
@@ -318,13 +318,15 @@ read_optimizer(ConfigReader *r, const DeepSpeedOutside *outside)
   if (type == NULL) {
     config_default(r, "optimizer.name",
                    cJSON_CreateString(outside->optimizer != NULL ? outside->optimizer : "adamw"),
-                   outside->optimizer != NULL ? "from the enclosing configuration"
-                                              : "the training script makes the optimizer");
+                   outside->optimizer != NULL
+                       ? "from the enclosing configuration"
+                       : "the training script makes the optimizer (the Trainer's default)");
     config_default(
         r, "optimizer.implementation",
         cJSON_CreateString(outside->implementation != NULL ? outside->implementation : "fused"),
-        outside->implementation != NULL ? "from the enclosing configuration"
-                                        : "the training script makes the optimizer");
+        outside->implementation != NULL
+            ? "from the enclosing configuration"
+            : "the training script makes the optimizer (the Trainer's default)");
     return;
   }
   g_autofree char *lower = g_ascii_strdown(type, -1);
@@ -345,6 +347,8 @@ read_optimizer(ConfigReader *r, const DeepSpeedOutside *outside)
                    adam ? "DeepSpeed's own Adam is one fused kernel" : "PyTorch's default");
   if (!adam && config_number(r, "optimizer.params.momentum", 0) <= 0)
     config_fail(r, "optimizer.type", "SGD without momentum is not simulated");
+  else if (!adam)
+    config_note(r, CONFIG_USED, "optimizer.params.momentum", "a momentum for each parameter");
 }
 
 static void
@@ -385,8 +389,8 @@ read_batches(ConfigReader *r, const DeepSpeedOutside *outside)
 {
   check_outside(r, "train_micro_batch_size_per_gpu", outside->micro, outside->who);
   check_outside(r, "gradient_accumulation_steps", outside->steps, outside->who);
-  g_autofree char *reason = g_strdup_printf(
-      "from %s", outside->who != NULL ? outside->who : "the training script");
+  g_autofree char *reason =
+      g_strdup_printf("from %s", outside->who != NULL ? outside->who : "the training script");
   ConfigBatch batch = {
       .total_key = "train_batch_size",
       .micro_key = "train_micro_batch_size_per_gpu",
@@ -401,8 +405,8 @@ read_batches(ConfigReader *r, const DeepSpeedOutside *outside)
   config_batch_resolve(r, &batch);
   if (config_failed(r))
     return;
-  gboolean derived = batch.total > 0 && config_has(r, batch.micro_key) &&
-                     config_has(r, batch.steps_key) && !known;
+  gboolean derived =
+      batch.total > 0 && config_has(r, batch.micro_key) && config_has(r, batch.steps_key) && !known;
   config_default(r, "mesh.shard", cJSON_CreateNumber(batch.ranks),
                  outside->ranks > 0 ? "ranks, from the enclosing configuration"
                  : known            ? "--ranks"

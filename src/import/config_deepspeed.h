@@ -6,10 +6,11 @@
 
 /* What an enclosing configuration says, which "auto" stands for. */
 typedef struct {
-  const char *who; /* "TrainingArguments"; NULL: there is none */
-  int ranks, micro, steps; /* 0: not said */
-  double clip;             /* negative: not said */
-  const char *dtype;       /* "fp32", "bf16", "fp16"; NULL: not said */
+  const char *who;          /* "TrainingArguments"; NULL: there is none */
+  int ranks, micro, steps;  /* 0: not said */
+  double clip;              /* negative: not said */
+  const char *dtype;        /* "fp32", "bf16", "fp16"; NULL: not said */
+  gboolean is_dtype_strict; /* also where it is fp32, another one in the file is an error */
   const char *optimizer, *implementation; /* of the plan; NULL: not said */
 } DeepSpeedOutside;
 

@@ -124,8 +124,8 @@ read_strategy2(ConfigReader *r, const FsdpOutside *outside)
       return;
     }
     reshard = config_bool(r, "reshard_after_forward", TRUE);
-    config_use(r, "reshard_after_forward", "fsdp.reshard_after_forward",
-               cJSON_CreateBool(reshard), NULL);
+    config_use(r, "reshard_after_forward", "fsdp.reshard_after_forward", cJSON_CreateBool(reshard),
+               NULL);
   } else if (strategy != NULL && outside->strategy == strategy) {
     reshard = g_str_equal(strategy, "FULL_SHARD") || g_str_equal(strategy, "HYBRID_SHARD");
   }
@@ -203,8 +203,8 @@ read_groups(ConfigReader *r, const FsdpOutside *outside)
     return;
   }
   if (policy != NULL && !whole && !g_str_equal(policy, "TRANSFORMER_BASED_WRAP")) {
-    config_fail(r, key,
-                "'%.60s' is not one of TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP", policy);
+    config_fail(r, key, "'%.60s' is not one of TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP",
+                policy);
     return;
   }
   if (policy != NULL)
@@ -223,9 +223,8 @@ read_groups(ConfigReader *r, const FsdpOutside *outside)
 static void
 read_backward_prefetch(ConfigReader *r, int version)
 {
-  static const char *const names[][3] = {{"1", "BACKWARD_PRE", "pre"},
-                                         {"2", "BACKWARD_POST", "post"},
-                                         {"3", "NO_PREFETCH", "none"}};
+  static const char *const names[][3] = {
+      {"1", "BACKWARD_PRE", "pre"}, {"2", "BACKWARD_POST", "post"}, {"3", "NO_PREFETCH", "none"}};
   const char *key = "backward_prefetch", *old = "backward_prefetch_policy";
   if (config_has(r, key) && config_has(r, old) &&
       g_ascii_strcasecmp(config_text(r, key, ""), config_text(r, old, "")) != 0)

@@ -14,11 +14,8 @@ ConfigReader
 config_reader_part(const ConfigReader *r, const char *prefix, const cJSON *root,
                    const ConfigRow *rows)
 {
-  return (ConfigReader){.tree = r->tree,
-                        .root = root,
-                        .prefix = prefix,
-                        .rows = rows,
-                        .result = r->result};
+  return (ConfigReader){
+      .tree = r->tree, .root = root, .prefix = prefix, .rows = rows, .result = r->result};
 }
 
 /* ---- notes and errors ---- */
@@ -319,13 +316,13 @@ static gboolean
 is_on(const cJSON *item)
 {
   cJSON *value = plain_value(item);
-  gboolean off = cJSON_IsNull(value) || cJSON_IsFalse(value) ||
-                 (cJSON_IsNumber(value) && value->valuedouble <= 1) ||
-                 ((cJSON_IsArray(value) || cJSON_IsObject(value)) && value->child == NULL) ||
-                 (cJSON_IsString(value) &&
-                  (g_ascii_strcasecmp(value->valuestring, "none") == 0 ||
-                   g_ascii_strcasecmp(value->valuestring, "disabled") == 0 ||
-                   g_ascii_strcasecmp(value->valuestring, "auto") == 0));
+  gboolean off =
+      cJSON_IsNull(value) || cJSON_IsFalse(value) ||
+      (cJSON_IsNumber(value) && value->valuedouble <= 1) ||
+      ((cJSON_IsArray(value) || cJSON_IsObject(value)) && value->child == NULL) ||
+      (cJSON_IsString(value) && (g_ascii_strcasecmp(value->valuestring, "none") == 0 ||
+                                 g_ascii_strcasecmp(value->valuestring, "disabled") == 0 ||
+                                 g_ascii_strcasecmp(value->valuestring, "auto") == 0));
   cJSON_Delete(value);
   return !off;
 }
@@ -392,20 +389,43 @@ is_section(const ConfigReader *r, const char *key)
   return FALSE;
 }
 
-static void
-unknown_key(ConfigReader *r, const char *key, const cJSON *item)
+/* The key of a row, or a section of one, that the key is hardly different from; NULL.  Interned. */
+static const char *
+find_misspelt(const ConfigReader *r, const char *key)
 {
   g_autoptr(GPtrArray) names = g_ptr_array_new();
-  for (const ConfigRow *row = r->rows; row->key != NULL; row++)
-    g_ptr_array_add(names, (gpointer) (gsize) row->key);
+  guint depth = 0;
+  for (const char *c = key; *c != '\0'; c++)
+    depth += *c == '.';
+  for (const ConfigRow *row = r->rows; row->key != NULL; row++) {
+    const char *end = row->key;
+    for (guint dots = 0; *end != '\0' && (*end != '.' || dots < depth); end++)
+      dots += *end == '.';
+    g_autofree char *name = g_strndup(row->key, (gsize) (end - row->key));
+    if (!g_str_has_suffix(name, "*"))
+      g_ptr_array_add(names, (gpointer) (gsize) g_intern_string(name));
+  }
   g_ptr_array_add(names, NULL);
-  const char *plain =
-      r->strip != NULL && g_str_has_prefix(key, r->strip) ? key + strlen(r->strip) : key;
-  const char *near = misspelt_name(plain, (const char *const *) names->pdata);
+  return misspelt_name(key, (const char *const *) names->pdata);
+}
+
+/* FALSE after an error. */
+static gboolean
+check_spelling(ConfigReader *r, const char *key)
+{
+  gboolean has_prefix = r->strip != NULL && g_str_has_prefix(key, r->strip);
+  const char *plain = has_prefix ? key + strlen(r->strip) : key;
+  const char *near = find_misspelt(r, plain);
   if (near != NULL)
     config_fail(r, key, "unknown; did you mean '%s%.*s%s'?", r->prefix, (int) (plain - key), key,
                 near);
-  else
+  return near == NULL;
+}
+
+static void
+unknown_key(ConfigReader *r, const char *key, const cJSON *item)
+{
+  if (check_spelling(r, key))
     add_note(r, CONFIG_IGNORED, key, item,
              g_strdup("not known to highwater: taken to change neither memory nor time"));
 }
@@ -421,7 +441,8 @@ walk(ConfigReader *r, const cJSON *object, const char *path)
       add_note(r, CONFIG_IGNORED, key, item, g_strdup("null, as if it were left out"));
     } else if (cJSON_IsObject(item) && !exact && item->child != NULL) {
       g_autofree char *below = g_strconcat(key, ".", NULL);
-      walk(r, item, below);
+      if (row != NULL || is_section(r, key) || check_spelling(r, key))
+        walk(r, item, below);
     } else if (row != NULL) {
       row->action(r, row, key, item);
     } else if (is_section(r, key) && cJSON_IsObject(item)) {

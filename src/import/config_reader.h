@@ -34,8 +34,8 @@ typedef struct {
 struct _ConfigReader {
   const ConfigTree *tree;
   const cJSON *root;
-  const char *prefix;  /* the path to root, with its dot; "" */
-  const char *strip;   /* a prefix that keys may have or lack ("fsdp_"); NULL */
+  const char *prefix;    /* the path to root, with its dot; "" */
+  const char *strip;     /* a prefix that keys may have or lack ("fsdp_"); NULL */
   const ConfigRow *rows; /* ends with a NULL key */
   ConfigResult *result;
   GHashTable *left; /* cJSON * of root that no note says anything about yet */

@@ -157,7 +157,8 @@ read_mesh(ConfigReader *r)
     return (Mesh){1, 1, TRUE};
   const char *left = ranks > 0 ? "what --ranks leaves"
                                : "-1, all ranks that are left, and nothing says how many: 8";
-  int wanted = shard > 0 ? shard : MAX((ranks > 0 ? ranks : CONFIG_RANKS_USUAL * replicate) / replicate, 1);
+  int wanted =
+      shard > 0 ? shard : MAX((ranks > 0 ? ranks : CONFIG_RANKS_USUAL * replicate) / replicate, 1);
   if (config_has(r, shard_key))
     config_use(r, shard_key, "mesh.shard", cJSON_CreateNumber(wanted), shard < 0 ? "%s" : NULL,
                left);
@@ -267,7 +268,7 @@ read_strategy(ConfigReader *r, Mesh mesh)
   const char *offload = "training.enable_cpu_offload";
   gboolean offloads = config_bool(r, offload, FALSE);
   config_default(r, "strategy",
-                 cJSON_CreateString(!mesh.is_ddp        ? "fsdp2"
+                 cJSON_CreateString(!mesh.is_ddp         ? "fsdp2"
                                     : mesh.replicate > 1 ? "ddp"
                                                          : "none"),
                  "from the degrees of data parallelism");
@@ -318,8 +319,7 @@ read_checkpointing(ConfigReader *r)
   const char *key = "activation_checkpoint.mode", *mode = config_text(r, key, NULL);
   const char *option = "activation_checkpoint.selective_ac_option";
   const char *early = "activation_checkpoint.early_stop";
-  gboolean is_plain =
-      mode != NULL && (g_str_equal(mode, "none") || g_str_equal(mode, "full"));
+  gboolean is_plain = mode != NULL && (g_str_equal(mode, "none") || g_str_equal(mode, "full"));
   if (mode == NULL) {
     config_default(r, "activation_checkpointing.policy", cJSON_CreateString("every_n"),
                    "torchtitan's default, selective: every second block");
@@ -368,8 +368,7 @@ read_optimizer(ConfigReader *r)
   else if (config_has(r, key))
     config_use(r, key, "optimizer.implementation", cJSON_CreateString(code), NULL);
   if (code != NULL)
-    config_default(r, "optimizer.implementation", cJSON_CreateString(code),
-                   "torchtitan's default");
+    config_default(r, "optimizer.implementation", cJSON_CreateString(code), "torchtitan's default");
   config_default(r, "optimizer.clip_grad_norm", cJSON_CreateNumber(1), "torchtitan's default");
 }
 
@@ -412,9 +411,9 @@ read(ConfigReader *r)
   config_reader_end(r);
 }
 
-static const char *const marks[] = {"job",      "parallelism",           "lr_scheduler",
-                                    "training", "activation_checkpoint", "metrics",
-                                    "model.flavor", NULL};
+static const char *const marks[] = {
+    "job",          "parallelism", "lr_scheduler", "training", "activation_checkpoint", "metrics",
+    "model.flavor", NULL};
 
 const ConfigKind config_kind_torchtitan = {
     .title = "torchtitan",

@@ -105,7 +105,7 @@ config_tree_language(const char *text, gsize length)
       break;
   if (line < end && *line == '=')
     return CONFIG_TOML;
-  return line < end && *line == ':' ? CONFIG_YAML
+  return line < end && *line == ':'                         ? CONFIG_YAML
          : begin < stop && (*begin == '-' || *begin == '%') ? CONFIG_YAML
                                                             : CONFIG_JSON;
 }

@@ -8,8 +8,8 @@
 typedef enum { CONFIG_JSON, CONFIG_YAML, CONFIG_TOML } ConfigLanguage;
 
 typedef struct {
-  char *name;       /* what messages call the file */
-  cJSON *root;      /* an object */
+  char *name;        /* what messages call the file */
+  cJSON *root;       /* an object */
   GHashTable *lines; /* cJSON * -> line, of keys */
   ConfigLanguage language;
 } ConfigTree;

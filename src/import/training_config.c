@@ -8,8 +8,9 @@
 #include "base/units.h"
 
 /* Keys at the top of our own plans that no other kind has. */
-static const char *const own_marks[] = {"strategy",  "mesh",   "batch",     "accumulation",
-                                        "precision", "retain", "allocator", NULL};
+static const char *const own_marks[] = {"strategy",  "mesh",    "batch",     "accumulation",
+                                        "precision", "retain",  "trainable", "phases",
+                                        "ranks",     "failure", "allocator", NULL};
 
 static const ConfigKind *const kinds[] = {&config_kind_accelerate, &config_kind_torchtitan,
                                           &config_kind_deepspeed, &config_kind_arguments};
