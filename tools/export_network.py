@@ -29,10 +29,11 @@ DTYPES = {
     torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.complex64: "complex64",
     torch.int64: "int64", torch.int32: "int32", torch.uint8: "uint8", torch.bool: "bool",
 }
-MOST_OPERANDS = 6  # of an op, a block or a module call
+MOST_OPERANDS = 8  # of an op, a block or a module call
 MOST_OUTPUTS = 5
 MOST_DIMS = 5
-MOST_TEMPORARIES = 16
+MOST_TEMPORARIES = 12
+MOST_STEPS = 64
 META = torch.device("meta")
 
 
@@ -325,23 +326,21 @@ def backward_steps(made, gradients, wanted, ins, incoming):
             passed.append(["pass", i])
         elif key in made.number and made.number[key] not in owner:
             owner[made.number[key]] = i
-        elif key in made.number:
-            passed.append(["share", i, owner[made.number[key]]])
         else:
             passed.append(["grad", i])
-    live = set()
+    live, free = {}, list(range(MOST_TEMPORARIES))
     for kind, number, *size in events:
         if kind == "alloc":
             if number in owner:
                 steps.append(["grad", owner[number]])
-            elif size[0] > 0 and len(live) < MOST_TEMPORARIES - 2:
-                live.add(number)
-                steps.append(["temp", number, size[0]])
+            elif size[0] > 0 and free:
+                live[number] = free.pop(0)
+                steps.append(["temp", live[number], size[0]])
         elif number in live:
-            live.discard(number)
-            steps.append(["release", number])
-    steps += [["release", n] for n in sorted(live)]
-    return steps + passed
+            free.insert(0, live.pop(number))
+            steps.append(["release", free[0]])
+    steps += [["release", n] for n in live.values()]
+    return (steps + passed)[-MOST_STEPS:] if len(steps) <= MOST_STEPS else [s for s in steps if s[0] == "grad"] + passed
 
 
 # ---- the ops that highwater has recipes for ----
@@ -376,7 +375,7 @@ def _view(c):
 def _transpose(c):
     if c.func is aten.t.default:
         return {"op": "transpose", "dim": 0} if c.ins[0].dim() == 2 else {"op": "view"}
-    n = c.ins[0].dim()
+    n = max(c.ins[0].dim(), 1)
     a, b = sorted(d % n for d in c.args[1:3])
     if a == b:
         return {"op": "view"}
@@ -455,6 +454,11 @@ def _pad(c):
     return {"op": "pad"} if len(c.args) < 3 or all(p >= 0 for p in c.args[1]) else None
 
 
+def _sum(c):
+    whole = c.outs[0].dim() == 0
+    return {"op": "sum"} if whole or c.outs[0].dim() == c.ins[0].dim() else None
+
+
 RECIPES = {
     aten.view.default: _view, aten._unsafe_view.default: lambda c: {"op": "unsafe_view"},
     aten._reshape_alias.default: _view, aten.unsqueeze.default: _view, aten.squeeze.default: _view,
@@ -471,7 +475,7 @@ RECIPES = {
     aten.pow.Tensor_Scalar: _pow, aten.rsqrt.default: _plain("rsqrt", 1), aten.tanh.default: _plain("tanh", 1),
     aten.silu.default: _plain("silu", 1), aten.gelu.default: _plain("gelu", 1), aten.clamp.default: _plain("clamp", 1),
     aten.masked_fill.Scalar: _masked_fill, aten.mean.dim: lambda c: {"op": "mean"},
-    aten.sum.default: lambda c: {"op": "sum"}, aten.sum.dim_IntList: lambda c: {"op": "sum"}, aten.cat.default: _cat,
+    aten.sum.default: _sum, aten.sum.dim_IntList: _sum, aten.cat.default: _cat,
     aten.constant_pad_nd.default: _pad,
     aten.native_dropout.default: _dropout, aten.mm.default: _plain("mm", 2), aten.addmm.default: _plain("addmm", 3),
     aten.bmm.default: _plain("bmm", 2), aten.native_layer_norm.default: _layer_norm,
@@ -510,7 +514,7 @@ class Twins:
     """Positions, masks and labels are computed for real beside the meta tensors, so that a model may ask for
     their values; what depends on weights or activations has none."""
 
-    LARGEST = 1 << 24
+    LARGEST, LARGEST_FLOAT = 1 << 24, 1 << 18  # elements
 
     def __init__(self):
         self.buffers = {}  # storage -> flat tensor
@@ -526,7 +530,7 @@ class Twins:
 
     def put(self, t, real):
         bound = t.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
-        if bound > self.LARGEST:
+        if bound > (self.LARGEST_FLOAT if t.dtype.is_floating_point else self.LARGEST) or t.dtype.is_complex:
             return
         flat = torch.zeros(bound, dtype=t.dtype)
         torch.as_strided(flat, t.shape, t.stride(), t.storage_offset()).copy_(real)
@@ -627,12 +631,13 @@ class Recorder(TorchDispatchMode):
     def find(self, tensor):
         """The value or parameter that a tensor is, in the function that runs."""
         key = storage_of(tensor)._cdata
+        known, g = self.values.get(key), geometry(tensor)
         if key in self.parameters:
-            return self.parameters[key]
-        known = self.values.get(key)
+            views = [v for seen, v in known or () if seen == g and not v.scope.ended]
+            return self.localize(views[-1], tensor) if views else self.parameters[key]
         if known is None:
             return self.localize(self.constant(tensor), tensor)
-        wanted, g = tensor.requires_grad, geometry(tensor)
+        wanted = tensor.requires_grad
         for same in (lambda seen, v: seen == g and v.requires_grad == wanted, lambda seen, v: seen == g,
                      lambda seen, v: v.requires_grad == wanted, lambda seen, v: True):
             matching = [v for seen, v in known if same(seen, v)]
@@ -647,7 +652,7 @@ class Recorder(TorchDispatchMode):
             chain.append(f)
             f = f.outer
         if f is None:
-            raise NotABlock(v.scope.path, "it hands out more than one tensor")
+            raise NotABlock(v.scope.path, "more than one tensor that it hands out is used after it")
         for f in reversed(chain):
             v = f.imported.get(id(v)) or f.argument(v, tensor)
         return v
@@ -713,8 +718,7 @@ class Recorder(TorchDispatchMode):
             self.record(func, args, kwargs, out, outs)
             reals = tree_flatten(real)[0] if real is not None else []
             for t, r in zip(outs, reals):
-                small = t.numel() == 1 or not t.dtype.is_floating_point
-                if isinstance(r, torch.Tensor) and small and self.twins.of(t) is None and not t.dtype.is_complex:
+                if isinstance(r, torch.Tensor) and self.twins.of(t) is None:
                     self.twins.put(t, r)
         return out
 
@@ -823,8 +827,7 @@ class Recorder(TorchDispatchMode):
             self.begin_block(path, args, kwargs)
             return None
         tensors = [x for x in args if is_meta(x) and storage_of(x)._cdata not in self.parameters]
-        if len(tensors) > MOST_OPERANDS:
-            tensors = tensors[:MOST_OPERANDS]
+        tensors = tensors[:MOST_OPERANDS]
         operands = [self.find(t) for t in tensors]
         self.paused += 1
         received = [_Made.apply(lambda t=t: strided_like(t), t) if t.requires_grad else strided_like(t)
@@ -876,8 +879,8 @@ class Recorder(TorchDispatchMode):
         f = self.now
         if f.path != path:
             raise NotABlock(path, "its calls do not nest")
-        if len(tensors) != 1:
-            raise NotABlock(path, f"it returns {len(tensors)} tensors")
+        if not tensors:
+            raise NotABlock(path, "it returns no tensor")
         f.result = self.find(tensors[0])
         if isinstance(f.result, str) or f.result in f.arguments:
             raise NotABlock(path, "it returns what it was given")
@@ -1140,6 +1143,8 @@ def describe_modules(model, blocks, r):
         if buffers:
             d["buffers"] = buffers
         modules.append(d)
+    sizes = dict(model.named_parameters())
+    tied.sort(key=lambda t: sizes[t["weight"]].numel())
     return modules, tied
 
 
@@ -1266,17 +1271,17 @@ def model_of_config(path, attention):
     config.use_cache = False
     kind = getattr(transformers, architectures[0], None) if architectures else None
     with torch.device("meta"):
+        chosen = {"attn_implementation": attention} if attention else {}
         if kind is not None:
-            config._attn_implementation = attention
-            return kind(config)
-        return transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+            return kind._from_config(config, **chosen)
+        return transformers.AutoModelForCausalLM.from_config(config, **chosen)
 
 
 def parse(argv):
     p = argparse.ArgumentParser(prog="export_network.py", description="Records a model's step as a network.")
     p.add_argument("model", nargs="?", help="FILE.py:FUNCTION that makes the model (called under torch.device('meta'))")
     p.add_argument("--config", help="a config.json of transformers instead")
-    p.add_argument("--attn-implementation", default="sdpa", help="of transformers: sdpa or eager (sdpa)")
+    p.add_argument("--attn-implementation", help="of transformers: sdpa or eager (what it chooses)")
     p.add_argument("--batch", type=int, default=1, help="sequences of a micro-batch (1)")
     p.add_argument("--sequence-length", type=int, default=2048, help="tokens of a sequence (2048)")
     p.add_argument("--dtype", choices=["bf16", "fp16", "fp32"], default="bf16",

@@ -80,12 +80,12 @@ close_until(const Ops *ops, GPtrArray *open, const char *path)
   }
 }
 
-/* The file's tie; NULL: none. */
+/* The file's last tie: an output layer's; NULL: none.  Others are the same parameter. */
 static const OpsTied *
 tie_of(const Ops *ops)
 {
   const GArray *tied = ops->format->tied;
-  return tied->len > 0 ? &g_array_index(tied, OpsTied, 0) : NULL;
+  return tied->len > 0 ? &g_array_index(tied, OpsTied, tied->len - 1) : NULL;
 }
 
 /* A module that is defined has the other name of a tied weight: where the plan's strategy makes two
@@ -220,6 +220,18 @@ check_outputs(Playing *p, guint statement, const OpsStatement *s)
   }
 }
 
+/* Has a tensor of the call no elements? */
+static gboolean
+has_empty(const OpsStatement *s, const ValueInfo *in)
+{
+  gboolean empty = FALSE;
+  for (int i = 0; i < s->ins; i++)
+    empty |= value_elements(&in[i]) == 0;
+  for (int i = 0; i < s->outs; i++)
+    empty |= value_elements(&s->out[i]) == 0;
+  return empty;
+}
+
 static void
 play_op(Playing *p, guint statement, const OpsStatement *written)
 {
@@ -235,6 +247,10 @@ play_op(Playing *p, guint statement, const OpsStatement *written)
     s.out[i] = planned(p->ops, &s.out[i]);
   if (p->failed)
     return;
+  if (!ops_row_takes_empty(s.row) && has_empty(&s, infos)) {
+    fail(p, statement, "%s cannot have operands without elements", s.row->name);
+    return;
+  }
   const char *wrong = s.row->check != NULL ? s.row->check(&s, infos) : NULL;
   if (wrong != NULL) {
     fail(p, statement, "%s: %s", s.row->name, wrong);
@@ -259,7 +275,7 @@ static void
 play_enter(Playing *p, guint statement, const OpsStatement *s)
 {
   Builder *b = p->ops->b;
-  Val args[OP_INPUTS];
+  Val args[STATEMENT_SLOTS];
   int module = find_module(p, statement, s);
   for (int i = 0; i < s->ins; i++)
     args[i] = operand(p, statement, &s->in[i]);
@@ -279,7 +295,7 @@ play_root_exit(Playing *p, const OpsStatement *s)
 {
   Builder *b = p->ops->b;
   const NetworkPrecision *precision = &builder_shape(b)->precision;
-  Val outputs[OP_INPUTS], before[OP_INPUTS];
+  Val outputs[STATEMENT_SLOTS], before[STATEMENT_SLOTS];
   for (int i = 0; i < s->ins; i++) {
     before[i] = p->values[s->in[i].slot];
     DType dtype = (DType) builder_info(b, before[i]).dtype;
@@ -317,7 +333,7 @@ play_call(Playing *p, guint statement, const OpsStatement *s)
   const Ops *ops = p->ops;
   BlockCode code = {block_forward, ops,
                     g_array_index(ops->format->block_functions, gint32, s->block)};
-  Val args[OP_INPUTS];
+  Val args[STATEMENT_SLOTS];
   for (int i = 0; i < s->ins; i++)
     args[i] = operand(p, statement, &s->in[i]);
   p->values[s->first_out] = builder_block_call(ops->b, s->block, &code, s->ins, args);

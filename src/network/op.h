@@ -81,7 +81,7 @@ typedef enum {
 } OpId;
 
 #define OP_DIMS 5
-#define OP_INPUTS 6
+#define OP_INPUTS 8
 #define OP_OUTPUTS 5
 #define OP_SAVED 8
 #define OP_TEMPS 16

@@ -8,6 +8,7 @@
 #include "network/strides.h"
 
 #define MOST_MODULES 65536
+#define MOST_TIED 64
 #define MOST_INPUTS 14 /* with constants: arguments of the step */
 
 static void
@@ -307,7 +308,7 @@ ops_format_read(JsonReader *reader, JsonDocument *document, GError **error)
   g_autoptr(OpsFormat) f = ops_format_new();
   read_purpose(reader, f);
   read_list(reader, "modules", MOST_MODULES, f, read_module);
-  read_list(reader, "tied", 1, f, read_tied);
+  read_list(reader, "tied", MOST_TIED, f, read_tied);
   read_list(reader, "inputs", MOST_INPUTS, f, read_input);
   read_list(reader, "constants", MOST_INPUTS, f, read_constant);
   if (f->modules->len == 0)

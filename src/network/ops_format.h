@@ -26,7 +26,7 @@ typedef struct {
   const char *module; /* entered or left: its path within the block */
   gint32 block;       /* called */
   int ins, outs;
-  OpsOperand in[OP_INPUTS];
+  OpsOperand in[STATEMENT_SLOTS];
   gint32 first_out; /* outputs are numbered from here on */
   ValueInfo out[OP_OUTPUTS];
   GArray *drops; /* gint32, or NULL */
@@ -115,6 +115,8 @@ struct _OpsRow {
 
 /* The row of that name, or NULL. */
 const OpsRow *ops_row_find(const char *name);
+/* Can it have operands and results without elements? */
+gboolean ops_row_takes_empty(const OpsRow *row);
 /* Names of all, for a message.  Caller frees. */
 char *ops_row_names(void);
 /* Calls the op of a statement; operands are borrowed, outputs the caller's. */

@@ -80,8 +80,9 @@ read_operands(const Reading *r, JsonReader *reader, gboolean parameters, OpsStat
   }
   cJSON_ArrayForEach(item, array)
   {
-    if (s->ins >= OP_INPUTS) {
-      json_reader_fail(reader, "in", "there are more than %d operands", OP_INPUTS);
+    if (s->ins >= (parameters ? OP_INPUTS : STATEMENT_SLOTS)) {
+      json_reader_fail(reader, "in", "there are more than %d values",
+                       parameters ? OP_INPUTS : STATEMENT_SLOTS);
       return;
     }
     OpsOperand *operand = &s->in[s->ins++];

@@ -383,6 +383,13 @@ ops_row_find(const char *name)
   return NULL;
 }
 
+gboolean
+ops_row_takes_empty(const OpsRow *row)
+{
+  return row->op == OP_SLICE || row->op == OP_CAT || row->op == OP_RECORDED ||
+         row->op == OP_RECORDED_CONSTANT || row->op == OP_CREATE;
+}
+
 char *
 ops_row_names(void)
 {
