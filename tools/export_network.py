@@ -15,6 +15,7 @@ import argparse
 import fnmatch
 import importlib.util
 import json
+import logging
 import os
 import sys
 import weakref
@@ -475,6 +476,7 @@ RECIPES = {
     aten.pow.Tensor_Scalar: _pow, aten.rsqrt.default: _plain("rsqrt", 1), aten.tanh.default: _plain("tanh", 1),
     aten.silu.default: _plain("silu", 1), aten.gelu.default: _plain("gelu", 1), aten.clamp.default: _plain("clamp", 1),
     aten.masked_fill.Scalar: _masked_fill, aten.mean.dim: lambda c: {"op": "mean"},
+    aten.mean.default: lambda c: {"op": "mean"},
     aten.sum.default: _sum, aten.sum.dim_IntList: _sum, aten.cat.default: _cat,
     aten.constant_pad_nd.default: _pad,
     aten.native_dropout.default: _dropout, aten.mm.default: _plain("mm", 2), aten.addmm.default: _plain("addmm", 3),
@@ -497,6 +499,7 @@ class Call:
 
 def flops_of(func, args, kwargs, out):
     """FLOPs by PyTorch's own counters, where it has one."""
+    logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # it says that triton is not there
     from torch.utils.flop_counter import flop_registry
     packet = getattr(func, "overloadpacket", None)
     if packet not in flop_registry:
@@ -924,7 +927,7 @@ class Recorder(TorchDispatchMode):
 
     def linear(self, x, weight, bias=None):
         ins = [x, weight] + ([bias] if bias is not None else [])
-        if self.paused or not all(is_meta(t) for t in ins) or x.dim() < 2:
+        if self.paused or not all(is_meta(t) and t.dtype == x.dtype for t in ins) or x.dim() < 2:
             return PLAIN["linear"](x, weight, bias)
         self.note_products([weight])
         shape = x.shape[:-1] + weight.shape[:1]
