@@ -28,7 +28,7 @@ ok "its blocks are alike" has '"block_functions": [0, 0, 0]'
 ok "its output layer has the table's weight" has '"tied": [{"name": "out.weight", "weight": "table.weight"}]'
 ok "a buffer that is used is a constant" has '"name": "layers.0.scale"'
 ok "an op without a recipe keeps its operand" has '"what": "sin", "in": [5], "out": [{"dtype": "bf16", "shape": [2, 16, 64]}], "saves": ["in0"], "kept": 0'
-ok "a user's function keeps what it said" has '"what": "Cube", "in": [7], "out": [{"dtype": "bf16", "shape": [2, 16, 64]}], "saves": ["in0"], "kept": 0'
+ok "a user's function keeps what it said" has '"what": "Cube", "in": [6], "out": [{"dtype": "bf16", "shape": [2, 16, 64]}], "saves": ["in0"], "kept": 0'
 ok "dropout is the GPU's kernel" has '"op": "dropout"'
 run run model.json --set batch.micro_batch=2 --set batch.sequence_length=16 --plan fsdp2 --set mesh.shard=2
 ok "it is played" is_answer 0

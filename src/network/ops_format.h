@@ -29,8 +29,9 @@ typedef struct {
   OpsOperand in[STATEMENT_SLOTS];
   gint32 first_out; /* outputs are numbered from here on */
   ValueInfo out[OP_OUTPUTS];
-  GArray *drops; /* gint32, or NULL */
-  gint64 number; /* "dim" or "offset" */
+  GArray *drops;    /* gint32, or NULL */
+  GArray *backward; /* RecordedStep, or NULL */
+  gint64 number;    /* "dim" or "offset" */
   gboolean causal, dropout;
   RecordedOp recorded;
 } OpsStatement;

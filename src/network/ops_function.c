@@ -23,8 +23,8 @@ statement_clear(gpointer data)
   OpsStatement *s = data;
   if (s->drops != NULL)
     g_array_unref(s->drops);
-  if (s->recorded.backward != NULL)
-    g_array_unref(s->recorded.backward);
+  if (s->backward != NULL)
+    g_array_unref(s->backward);
 }
 
 void
@@ -250,7 +250,7 @@ read_backward(JsonReader *reader, OpsStatement *s)
   Temporaries temporaries = {.count = 0};
   gboolean good =
       steps == NULL || (cJSON_IsArray(steps) && cJSON_GetArraySize(steps) <= MOST_BACKWARD);
-  s->recorded.backward = g_array_new(FALSE, FALSE, sizeof(RecordedStep));
+  s->backward = g_array_new(FALSE, FALSE, sizeof(RecordedStep));
   if (good && steps != NULL)
     cJSON_ArrayForEach(item, steps)
     {
@@ -258,7 +258,7 @@ read_backward(JsonReader *reader, OpsStatement *s)
       good = good && read_step(item, &step) && accept_step(&temporaries, s, &step);
       if (!good)
         break;
-      g_array_append_val(s->recorded.backward, step);
+      g_array_append_val(s->backward, step);
     }
   if (!good || temporaries.count > 0)
     json_reader_fail(reader, "backward",

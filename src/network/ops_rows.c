@@ -317,6 +317,8 @@ call_recorded(Builder *b, const OpsStatement *s, const Val *in, Val *out)
 {
   RecordedOp recorded = s->recorded;
   OpAttributes at = {.recorded = &recorded};
+  recorded.backward = (const RecordedStep *) s->backward->data;
+  recorded.steps = (int) s->backward->len;
   recorded.outs = s->outs;
   memcpy(recorded.out, s->out, sizeof(recorded.out));
   builder_op_multi(b, s->row->op, &at, s->ins, in, s->outs, out);
