@@ -23,7 +23,7 @@ import weakref
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 aten = torch.ops.aten
 DTYPES = {
@@ -489,6 +489,16 @@ RECIPES = {
 NO_GRADIENT = {"create", "detach", "recorded_constant", "to_if_needed", "cumsum"}
 
 
+# Autocast (aten/src/ATen/autocast_mode.h): ops that compute in the 16-bit dtype, and in fp32.
+AUTOCAST_NARROW = {aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.addbmm, aten.mv, aten.addmv, aten.convolution}
+AUTOCAST_WIDE = {
+    getattr(aten, n) for n in (
+        "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt",
+        "sinh", "tan", "pow", "softplus", "native_layer_norm", "native_group_norm", "nll_loss_forward",
+        "nll_loss2d_forward", "mse_loss", "smooth_l1_loss", "huber_loss", "logsumexp", "prod", "_softmax",
+        "_log_softmax", "cumprod", "cumsum", "sum", "linalg_vector_norm") if hasattr(aten, n)}
+
+
 class Call:
     """One dispatched op."""
 
@@ -566,8 +576,9 @@ class Twins:
 
 
 class Recorder(TorchDispatchMode):
-    def __init__(self, model, blocks, attention):
+    def __init__(self, model, blocks, attention, autocast=None):
         super().__init__()
+        self.autocast = autocast  # the 16-bit dtype, or None
         self.model = model
         self.blocks = blocks  # path -> number
         self.attention = attention
@@ -710,6 +721,8 @@ class Recorder(TorchDispatchMode):
                 raise ExportError(f"the model asks for the value of a tensor that depends on weights or activations "
                                   f"({'x'.join(map(str, args[0].shape)) or 'one number'})")
             return real.item()
+        if self.autocast is not None:
+            args, kwargs = self.cast(func, args, kwargs)
         real = self.twins.run(func, args, kwargs)
         if func in (aten.nonzero.default, aten.equal.default, aten.is_nonzero.default):
             if real is None:
@@ -724,6 +737,25 @@ class Recorder(TorchDispatchMode):
                 if isinstance(r, torch.Tensor) and self.twins.of(t) is None:
                     self.twins.put(t, r)
         return out
+
+    def cast(self, func, args, kwargs):
+        """The op's floating operands as autocast gives them."""
+        narrow = func.overloadpacket in AUTOCAST_NARROW
+        if not narrow and func.overloadpacket not in AUTOCAST_WIDE:
+            return args, kwargs
+        want = self.autocast if narrow else torch.float32
+
+        def one(x):
+            if not is_meta(x) or x.dtype not in (torch.float32, torch.bfloat16, torch.float16) or x.dtype == want:
+                return x
+            operand, made = self.find(x), torch.empty_like(x, dtype=want)
+            cached = isinstance(operand, str) and self.trains[operand] and narrow
+            wants = operand.requires_grad if isinstance(operand, Value) else self.trains[operand]
+            self.emit({"op": "to_cached" if cached else "to_copy" if wants else "to_if_needed"}, [operand], [made])
+            return made.requires_grad_(wants)
+
+        flat, spec = tree_flatten((args, kwargs))  # C++ evaluates the last argument first
+        return tree_unflatten([one(x) for x in reversed(flat)][::-1], spec)
 
     def record(self, func, args, kwargs, out, outs):
         c = Call(func, args, kwargs, outs)
@@ -927,27 +959,31 @@ class Recorder(TorchDispatchMode):
 
     def linear(self, x, weight, bias=None):
         ins = [x, weight] + ([bias] if bias is not None else [])
-        if self.paused or not all(is_meta(t) and t.dtype == x.dtype for t in ins) or x.dim() < 2:
+        alike = all(is_meta(t) and (self.autocast or t.dtype == x.dtype) for t in ins)
+        if self.paused or not alike or x.dim() < 2:
             return PLAIN["linear"](x, weight, bias)
         self.note_products([weight])
-        shape = x.shape[:-1] + weight.shape[:1]
-        return self.whole({"op": "linear"}, ins, lambda: torch.empty(shape, dtype=x.dtype, device=META))
+        shape, dtype = x.shape[:-1] + weight.shape[:1], self.autocast or x.dtype
+        return self.whole({"op": "linear"}, ins, lambda: torch.empty(shape, dtype=dtype, device=META))
 
     def sdpa(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
         if self.paused or not is_meta(query) or query.dim() != 4:
             return PLAIN["sdpa"](query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal,
                                  scale=scale, enable_gqa=enable_gqa)
         ins = [query, key, value] + ([attn_mask] if attn_mask is not None else [])
-        kind = self.attention or attention_kind(query, key, attn_mask)
+        dtype = self.autocast or query.dtype
+        kind = self.attention or attention_kind(dtype, query, key, attn_mask)
         shape = query.shape[:-1] + value.shape[-1:]
         self.attention_width = max(self.attention_width, query.shape[1] * query.shape[3])
 
         def make():
             if kind == "math":
-                return torch.empty(shape, dtype=query.dtype, device=META)
-            inside = torch.empty_like(query.transpose(1, 2), device=META)
+                return torch.empty(shape, dtype=dtype, device=META)
+            if kind == "flash" and shape[-1] % 8:  # heads are padded to multiples of 8
+                return torch.empty(shape[:-1] + (-(-shape[-1] // 8) * 8,), dtype=dtype, device=META)[..., :shape[-1]]
+            inside = torch.empty_like(query.transpose(1, 2), dtype=dtype, device=META)
             return inside.transpose(1, 2) if inside.shape[-1] == shape[-1] else torch.empty(
-                (shape[0], shape[2], shape[1], shape[3]), dtype=query.dtype, device=META).transpose(1, 2)
+                (shape[0], shape[2], shape[1], shape[3]), dtype=dtype, device=META).transpose(1, 2)
 
         attributes = {"op": "attention"}
         if is_causal:
@@ -971,12 +1007,12 @@ PLAIN = {"linear": F.linear, "sdpa": F.scaled_dot_product_attention, "dropout": 
          "rms_norm": getattr(F, "rms_norm", None)}
 
 
-def attention_kind(query, key, mask):
+def attention_kind(dtype, query, key, mask):
     """Which kernel lays the result out: as torch chooses on an sm_80 GPU or later."""
-    narrow = query.dtype in (torch.bfloat16, torch.float16)
+    narrow = dtype in (torch.bfloat16, torch.float16)
     if narrow and mask is None and query.shape[3] <= 256:
         return "flash"
-    multiple = 16 // query.element_size()
+    multiple = 16 // dtype.itemsize
     same = query.shape[1] == key.shape[1]
     return "efficient" if same and query.shape[3] % multiple == 0 else "math"
 
@@ -1006,6 +1042,23 @@ def block_lists(model, pattern):
     return blocks
 
 
+def autocast_of(recorder):
+    """torch.autocast as the recorded model may call it inside: it turns the recorded autocast off and on."""
+
+    class Autocast:
+        def __init__(self, device_type=None, dtype=None, enabled=True, cache_enabled=None):
+            self.want = (dtype or torch.bfloat16) if enabled else None
+
+        def __enter__(self):
+            self.before, recorder.autocast = recorder.autocast, self.want
+            return self
+
+        def __exit__(self, *ignored):
+            recorder.autocast = self.before
+
+    return Autocast
+
+
 class Patches:
     """Functions whose kernels on a GPU are not those of meta tensors, and autograd.Functions, go through the
     recorder."""
@@ -1015,6 +1068,9 @@ class Patches:
         self.set = [(F, "linear", r.linear), (F, "scaled_dot_product_attention", r.sdpa), (F, "dropout", r.dropout)]
         if PLAIN["rms_norm"] is not None:
             self.set.append((F, "rms_norm", r.rms_norm))
+        if r.autocast is not None:
+            self.set += [(torch, "is_autocast_enabled", lambda *ignored: r.autocast is not None),
+                         (torch, "autocast", autocast_of(r)), (torch.amp, "autocast", autocast_of(r))]
         self.apply = torch.autograd.Function.__dict__["apply"]
 
     def __enter__(self):
@@ -1038,9 +1094,9 @@ class Patches:
         torch.autograd.Function.apply = self.apply
 
 
-def record(model, args, kwargs, loss, loss_args, blocks, attention):
+def record(model, args, kwargs, loss, loss_args, blocks, attention, autocast):
     """One forward pass and its loss; the recorder knows all about it."""
-    r = Recorder(model, {path: i for i, path in enumerate(blocks)}, attention)
+    r = Recorder(model, {path: i for i, path in enumerate(blocks)}, attention, autocast)
     for t in tensors_in((args, kwargs, loss_args)):
         if storage_of(t)._cdata not in r.values:
             r.input(t)
@@ -1084,14 +1140,15 @@ def default_loss(out, labels):
 
 
 def export_network(model, args=(), kwargs=None, *, loss=None, loss_args=(), name=None, blocks=None, attention=None,
-                   dtype=None):
+                   dtype=None, autocast=None):
     """The network of a model whose parameters and inputs are meta tensors, as a dict to be written as JSON.
 
     args, kwargs: the model's inputs.  loss: gets what the model returns and loss_args, gives one number; without it
     the model's own (.loss), or cross entropy of its logits with loss_args.  blocks: a pattern of module paths
     ("encoder.layer.*"), else the children of ModuleLists.  attention: the kernel whose layout
     scaled_dot_product_attention's results have ("flash", "efficient", "math"), else what PyTorch chooses.
-    dtype: of the parameters as the model computes with them, else as they are."""
+    dtype: of the parameters as the model computes with them, else as they are.  autocast: torch.bfloat16 or
+    torch.float16, the dtype of an autocast region around model and loss; parameters are then in fp32."""
     kwargs = dict(kwargs or {})
     if dtype is not None:
         for p in model.parameters():
@@ -1105,7 +1162,7 @@ def export_network(model, args=(), kwargs=None, *, loss=None, loss_args=(), name
     paths, r = block_lists(model, blocks), None
     while r is None:
         try:
-            r = record(model, args, kwargs, loss, loss_args, paths, attention)
+            r = record(model, args, kwargs, loss, loss_args, paths, attention, autocast)
             missing = [b for b in paths if b not in r.called]
             if missing:
                 r = None
@@ -1117,7 +1174,7 @@ def export_network(model, args=(), kwargs=None, *, loss=None, loss_args=(), name
                 raise ExportError(f"{e.path}: {e}") from e
             print(f"export_network: {e.path} is not a block: {e}", file=sys.stderr)
             paths = [b for b in paths if b not in siblings]
-    return network_of(model, r, paths, found.pop(), name)
+    return network_of(model, r, paths, found.pop(), name, autocast)
 
 
 def describe_modules(model, blocks, r):
@@ -1180,7 +1237,7 @@ def finish_statements(f, known):
             s.update(known[key])
 
 
-def network_of(model, r, blocks, dtype, name):
+def network_of(model, r, blocks, dtype, name, autocast):
     modules, tied = describe_modules(model, set(blocks), r)
     functions, numbers, which, known = [], {}, [], {}
     for path in blocks:
@@ -1200,6 +1257,7 @@ def network_of(model, r, blocks, dtype, name):
         "name": name or type(model).__name__,
         "torch": torch.__version__.split("+")[0],
         "dtype": DTYPES[dtype],
+        "autocast": DTYPES[autocast] if autocast else "none",
         "batch": int(first.shape[0]),
         "sequence_length": int(first.shape[1]) if len(first.shape) > 1 else 1,
         "figures": figures(model, r, blocks),
@@ -1289,6 +1347,7 @@ def parse(argv):
     p.add_argument("--sequence-length", type=int, default=2048, help="tokens of a sequence (2048)")
     p.add_argument("--dtype", choices=["bf16", "fp16", "fp32"], default="bf16",
                    help="that the model computes in (bf16)")
+    p.add_argument("--autocast", choices=["bf16", "fp16"], help="compute under autocast over parameters in fp32")
     p.add_argument("--blocks", help="pattern of the paths of blocks (the children of ModuleLists)")
     p.add_argument("--attention", choices=["flash", "efficient", "math"],
                    help="kernel of scaled_dot_product_attention (what PyTorch chooses)")
@@ -1303,7 +1362,8 @@ def parse(argv):
 
 
 def export_of_options(o):
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[o.dtype]
+    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, None: None}
+    dtype = dtypes["fp32" if o.autocast else o.dtype]
     module = None
     if o.config:
         model = model_of_config(o.config, o.attn_implementation)
@@ -1326,7 +1386,7 @@ def export_of_options(o):
     loss = getattr(module, o.loss) if o.loss else None
     name = o.name or os.path.splitext(os.path.basename(o.output))[0] if o.output != "-" else o.name
     return export_network(model, args, kwargs, loss=loss, loss_args=loss_args, name=name, blocks=o.blocks,
-                          attention=o.attention, dtype=dtype)
+                          attention=o.attention, dtype=dtype, autocast=dtypes[o.autocast])
 
 
 def main(argv):

@@ -490,6 +490,9 @@ check_plan(JsonReader *reader, const OpsFormat *f, const NetworkShape *shape)
     json_reader_fail(reader, "autocast", "exported %s autocast, the plan computes %s it",
                      f->autocast ? "under" : "without",
                      shape->precision.autocast ? "under" : "without");
+  else if (f->autocast && f->autocast_dtype != shape->precision.matmul)
+    json_reader_fail(reader, "autocast", "exported under autocast to %s, the plan's is to %s",
+                     dtype_name(f->autocast_dtype), dtype_name(shape->precision.matmul));
   else if (f->dtype != weights && dtype_size(f->dtype) > dtype_size(weights))
     json_reader_fail(reader, "dtype", "exported in %s, the plan computes in %s",
                      dtype_name(f->dtype), dtype_name(weights));

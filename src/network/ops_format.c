@@ -289,12 +289,15 @@ static void
 read_purpose(JsonReader *reader, OpsFormat *f)
 {
   static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
+  static const char *const autocasts[] = {"none", "bf16", "fp16", NULL};
   json_reader_string(reader, "family", NULL);
   json_reader_string(reader, "name", NULL);
   json_reader_string(reader, "torch", NULL);
   json_reader_require(reader, "dtype");
   f->dtype = (DType) json_reader_enum(reader, "dtype", dtypes, DTYPE_FP32);
-  f->autocast = json_reader_bool(reader, "autocast", FALSE);
+  int autocast = json_reader_enum(reader, "autocast", autocasts, 0);
+  f->autocast = autocast > 0;
+  f->autocast_dtype = autocast == 1 ? DTYPE_BF16 : DTYPE_FP16;
   f->batch = json_reader_required_int(reader, "batch", 1, (gint64) 1 << 20);
   f->sequence_length = json_reader_required_int(reader, "sequence_length", 1, (gint64) 1 << 31);
   f->loss_inside = json_reader_bool(reader, "loss_inside", FALSE);

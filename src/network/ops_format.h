@@ -67,8 +67,9 @@ typedef struct {
 } OpsTied;
 
 typedef struct {
-  DType dtype; /* that the exported model computes in */
-  gboolean autocast;
+  DType dtype;       /* that the exported model computes in */
+  gboolean autocast; /* over parameters in fp32 */
+  DType autocast_dtype;
   gint64 batch, sequence_length;
   gint64 vocabulary, hidden, attention_width, embedding_parameters;
   GArray *embedding, *head; /* const char *: paths of the token embedding, and of what comes after

@@ -1,6 +1,6 @@
 # exported.sh - networks that tools/export_network.py recorded (tests/data/exported): the peaks that PyTorch 2.11 and its
 # allocator had when they ran the same models (2 layers, width 256, 2 sequences of 512 tokens; FSDP2 on 8 ranks, or one
-# rank in bf16); what of such a file is refused, in which words.
+# rank in bf16 or under autocast); what of such a file is refused, in which words.
 . "$top_srcdir/tests/cli/lib.sh"
 exports=$top_srcdir/tests/data/exported
 
@@ -32,6 +32,22 @@ peaks qwen2 fsdp2 none 147357696 199229440
 peaks qwen2 fsdp2 full 129484800 186646528
 peaks gpt2 fsdp2 none 159915520 203423744
 peaks gpt2 fsdp2 full 130487808 180355072
+
+# bf16 autocast over fp32 parameters: what transformers' own config.json gives as well
+cat >autocast.json <<'PLAN'
+{"strategy": "none", "batch": {"micro_batch": 2, "sequence_length": 512},
+ "precision": {"parameters": "fp32", "compute": "bf16", "autocast": true},
+ "optimizer": {"name": "adamw", "implementation": "fused", "zero_grad": "end"}}
+PLAN
+peaks gpt2_autocast autocast none 206496768 222298112
+peaks gpt2_autocast autocast full 160291840 176160768
+cat >config.json <<'CONFIG'
+{"model_type": "gpt2", "n_embd": 256, "n_layer": 2, "n_head": 4, "n_positions": 1024, "vocab_size": 4096}
+CONFIG
+exported=$exports exports=.
+peaks config autocast none 206496768 222298112
+peaks config autocast full 160291840 176160768
+exports=$exported
 
 for strategy in fsdp1 zero1 zero2 zero3; do
   answers "$strategy trains an exported network" 0 run "$exports/gpt2.json" --plan "$strategy" \
