@@ -187,8 +187,12 @@ libhighwater_a_SOURCES += \
   src/network/op_norm.c \
   src/network/op_recorded.c \
   src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/ops_checks.c src/network/ops_checks.h \
   src/network/ops_format.c src/network/ops_format.h \
   src/network/ops_function.c \
+  src/network/ops_modules.c \
+  src/network/ops_play.c src/network/ops_play.h \
+  src/network/ops_recorded.c \
   src/network/ops_rows.c \
   src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \

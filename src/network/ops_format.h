@@ -96,6 +96,9 @@ OpsFunction *ops_function_read(JsonReader *reader, JsonDocument *document, const
                                GArray *arguments);
 void ops_function_free(OpsFunction *function);
 
+/* "views", "saves", "kept", "backward" and "flops" of a statement whose operands and outputs are
+ * known. */
+void ops_recorded_read(JsonReader *reader, OpsStatement *s);
 /* A value as written: "dtype", "shape" and "stride" of the reader's object. */
 ValueInfo ops_value_read(JsonReader *reader);
 /* Whole numbers of an array, each in [min, max]; at most `most`; returns how many. */
