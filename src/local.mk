@@ -24,8 +24,40 @@ STRATEGIES = \
 
 FAMILIES = \
   src/network/family_llama.c \
+  src/network/family_qwen3.c \
+  src/network/family_phi3.c \
+  src/network/family_gemma.c \
+  src/network/family_gemma2.c \
+  src/network/family_gemma3.c \
+  src/network/family_granite.c \
+  src/network/family_cohere.c \
+  src/network/family_olmo.c \
+  src/network/family_olmo2.c \
+  src/network/family_starcoder2.c \
+  src/network/family_stablelm.c \
+  src/network/family_smollm3.c \
+  src/network/family_internlm2.c \
   src/network/family_gpt2.c \
+  src/network/family_gpt_neox.c \
+  src/network/family_bloom.c \
+  src/network/family_falcon.c \
+  src/network/family_gpt_bigcode.c \
+  src/network/family_gpt_neo.c \
+  src/network/family_gptj.c \
+  src/network/family_opt.c \
+  src/network/family_phi.c \
   src/network/family_mpt.c \
+  src/network/family_bart.c \
+  src/network/family_bert.c \
+  src/network/family_vit.c \
+  src/network/family_clip.c \
+  src/network/family_t5.c \
+  src/network/family_whisper.c \
+  src/network/family_granitemoe.c \
+  src/network/family_mixtral.c \
+  src/network/family_olmoe.c \
+  src/network/family_qwen2_moe.c \
+  src/network/family_qwen3_moe.c \
   src/network/family_blocks.c \
   src/network/family_ops.c
 
@@ -167,23 +199,32 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/classic_decoder.c src/network/classic_decoder.h \
   src/network/compile.c src/network/compile_private.h \
   src/network/compile_backward.c \
   src/network/compile_graph.c \
   src/network/compile_kernels.c \
   src/network/compile_partition.c \
   src/network/compiled.h \
+  src/network/cub.c src/network/cub.h \
   src/network/family.c src/network/family.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
   src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
+  src/network/moe.c src/network/moe.h \
+  src/network/moe_decoder.c src/network/moe_decoder.h \
+  src/network/moe_experts.c \
+  src/network/moe_router.c \
   src/network/network.c src/network/network.h \
   src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
+  src/network/op_convolution.c \
+  src/network/op_gelu.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
+  src/network/op_moe.c \
   src/network/op_norm.c \
   src/network/op_recorded.c \
   src/network/op_recipe.c src/network/op_recipe.h \
@@ -196,7 +237,16 @@ libhighwater_a_SOURCES += \
   src/network/ops_rows.c \
   src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \
-  src/network/transformers_lm.c src/network/transformers_lm.h
+  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
+  src/network/transformers_activation.c src/network/transformers_activation.h \
+  src/network/transformers_decoder.c src/network/transformers_decoder.h \
+  src/network/transformers_decoder_block.c \
+  src/network/transformers_encoder.c src/network/transformers_encoder.h \
+  src/network/transformers_lm.c src/network/transformers_lm.h \
+  src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_norm.c src/network/transformers_norm.h \
+  src/network/transformers_rope.c src/network/transformers_rope.h \
+  src/network/transformers_seq2seq.c src/network/transformers_seq2seq.h
 
 # compute
 libhighwater_a_SOURCES += \

@@ -21,6 +21,7 @@ CHECKS = \
   tests/check_ddp \
   tests/check_critical_path \
   tests/check_composer \
+  tests/check_decoders \
   tests/check_device_clock \
   tests/check_engine \
   tests/check_equivalence \
@@ -46,11 +47,13 @@ CHECKS = \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_memory_snapshot \
+  tests/check_moe \
   tests/check_nccl_tests \
   tests/check_measured \
   tests/check_oom_message \
   tests/check_op \
   tests/check_output \
+  tests/check_parameter_counts \
   tests/check_phases \
   tests/check_pickle \
   tests/check_plan_space \

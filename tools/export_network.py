@@ -32,6 +32,7 @@ DTYPES = {
 }
 MOST_OPERANDS = 8  # of an op, a block or a module call
 MOST_OUTPUTS = 5
+MOST_RESULTS = 3  # of a block
 MOST_DIMS = 5
 MOST_TEMPORARIES = 12
 MOST_STEPS = 64
@@ -132,6 +133,7 @@ class Function:
         self.statements = []
         self.values = []  # all of this function's, in order
         self.late_drops = []  # of this function's values, noticed while a block runs
+        self.others = []  # results besides `result`
         self.ended = False
 
     def value(self, tensor):
@@ -185,12 +187,17 @@ class Function:
             for key in ("enter", "exit"):
                 if key in s:
                     s[key] = self.relative(s[key])
+            if len(made) > 1 and "call" in s:
+                s["results"] = len(made)
             if statements and "drop" in s and set(statements[-1]) == {"drop"}:
                 statements[-1]["drop"] += s["drop"]
             else:
                 statements.append(s)
-        return {"arguments": [v.describe() for v in self.arguments], "statements": statements,
-                "result": self.result.slot}
+        d = {"arguments": [v.describe() for v in self.arguments], "statements": statements,
+             "result": self.result.slot}
+        if self.others:
+            d["others"] = [v.slot for v in self.others]
+        return d
 
 
 # ---- what one op keeps, and what its backward makes: found by running it alone ----
@@ -666,7 +673,7 @@ class Recorder(TorchDispatchMode):
             chain.append(f)
             f = f.outer
         if f is None:
-            raise NotABlock(v.scope.path, "more than one tensor that it hands out is used after it")
+            raise NotABlock(v.scope.path, f"more than {MOST_RESULTS} tensors that it hands out are used after it")
         for f in reversed(chain):
             v = f.imported.get(id(v)) or f.argument(v, tensor)
         return v
@@ -921,15 +928,23 @@ class Recorder(TorchDispatchMode):
             raise NotABlock(path, "it returns what it was given")
         if len(f.arguments) > MOST_OPERANDS:
             raise NotABlock(path, f"it uses {len(f.arguments)} tensors from outside")
+        given = tensors[:1]
+        for t in tensors[1:]:  # as many as can be handed out
+            v = self.find(t)
+            if isinstance(v, Value) and v.scope is f and v not in f.arguments + f.others + [f.result] and \
+                    len(given) < MOST_RESULTS:
+                f.others.append(v)
+                given.append(t)
         for v in f.values:
-            if v is not f.result:
+            if v is not f.result and v not in f.others:
                 f.drop(v)
         f.ended = True
         self.now = f.outer
-        known = self.values[storage_of(tensors[0])._cdata]
-        known[:] = [pair for pair in known if pair[1].scope is not f]
-        value = self.new_value(tensors[0])
-        self.now.statements.append({"call": self.blocks[path], "in": f.outer_values, "out": [value]})
+        for t in given:
+            known = self.values[storage_of(t)._cdata]
+            known[:] = [pair for pair in known if pair[1].scope is not f]
+        values = [self.new_value(t, v.requires_grad) for t, v in zip(given, [f.result] + f.others)]
+        self.now.statements.append({"call": self.blocks[path], "in": f.outer_values, "out": values})
         self.functions[path] = f
         late, self.now.late_drops = self.now.late_drops, []
         for v in late:

@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "cli/registry.h"
+#include "network/family.h"
 #include "report/network_summary.h"
 #include "simulate/scenario.h"
 
@@ -44,16 +45,30 @@ own_micro_batch(const InputText *network)
   return given ? (int) value->valuedouble : 1;
 }
 
+/* Does the network say itself how long its sequences are? */
+static gboolean
+limits_length(const InputText *network)
+{
+  g_autoptr(NetworkSpec) spec =
+      network_spec_parse(network->name, network->text, network->length, NULL);
+  const NetworkFamily *family = spec != NULL ? network_family_find(spec, NULL) : NULL;
+  return family != NULL && family->limits_length;
+}
+
 /* Without --plan the figures are the network's own: one rank, one sequence, everything in bf16. */
 static void
 default_plan(const InputText *network, InputText *plan)
 {
   enum { LONGEST = 8192 }; /* the plan's own default */
+  g_autofree char *length =
+      limits_length(network)
+          ? g_strdup("")
+          : g_strdup_printf(", \"sequence_length\": %d", own_sequence_length(network, LONGEST));
   plan->name = g_strdup("show's own plan");
-  plan->text = g_strdup_printf("{\"strategy\": \"none\", \"batch\": {\"micro_batch\": %d, "
-                               "\"sequence_length\": %d}, "
-                               "\"precision\": {\"parameters\": \"bf16\"}}",
-                               own_micro_batch(network), own_sequence_length(network, LONGEST));
+  plan->text =
+      g_strdup_printf("{\"strategy\": \"none\", \"batch\": {\"micro_batch\": %d%s}, "
+                      "\"precision\": {\"parameters\": \"bf16\"}}",
+                      own_micro_batch(network), length);
   plan->length = strlen(plan->text);
 }
 

@@ -226,11 +226,12 @@ reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 
 /* Attention kernels copy a gradient that they do not find row-major. */
 static void
-make_contiguous_inside(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+make_contiguous_temp(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   ValueInfo incoming;
   buffer_info(run, step->source, &incoming);
-  value_swap(&incoming, 1, 2);
+  if (step->order == ORDER_HEADS_INSIDE)
+    value_swap(&incoming, 1, 2);
   run->buffer[step->buffer] = NO_TENSOR;
   if (value_is_contiguous(&incoming))
     return;
@@ -313,8 +314,8 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
   case STEP_CONTIGUOUS:
     reshape(t, run, step, what);
     break;
-  case STEP_CONTIGUOUS_INSIDE:
-    make_contiguous_inside(t, run, step, what);
+  case STEP_CONTIGUOUS_TEMP:
+    make_contiguous_temp(t, run, step, what);
     break;
   case STEP_REPLACE:
     replace(t, run, step);

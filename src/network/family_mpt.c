@@ -65,7 +65,8 @@ share_embedding(Builder *b, Mpt *m)
   m->lm.head =
       (Linear){.weight = m->lm.embedding_weight, .bias = -1, .module = m->lm.embedding_module};
   m->lm.head_module = m->lm.embedding_module;
-  builder_network(b)->tied_weight = m->lm.embedding_weight;
+  Tie twice = {-1, m->lm.embedding_weight};
+  g_array_append_val(builder_network(b)->ties, twice);
 }
 
 static void

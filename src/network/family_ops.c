@@ -38,7 +38,8 @@ write_main(const Ops *ops)
                    : g_array_index(f->arguments, ValueInfo, i);
   g_array_append_vals(n->inputs, infos, ops->format->inputs->len);
   builder_function_begin(b, "main", -1, (int) f->arguments->len, infos, args);
-  Val loss = ops_play(ops, f, "", args);
+  Val loss;
+  ops_play(ops, f, "", args, &loss);
   if (builder_shape(b)->micro_batches > 1) {
     Val divided = unary(b, OP_DIV_SCALAR, (Val){loss.slot, FALSE});
     builder_discard(b, loss);

@@ -82,6 +82,12 @@ transpose_last(Builder *b, Val x)
 }
 
 Val
+transpose_first(Builder *b, Val x)
+{
+  return swap_dimensions(b, x, 0);
+}
+
+Val
 to(Builder *b, Val x, DType dtype)
 {
   ValueInfo info = builder_info(b, x), result = info;
@@ -146,6 +152,13 @@ create(Builder *b, const char *what, ValueInfo info)
   return builder_op(b, OP_CREATE, &at, 0, NULL);
 }
 
+Val
+buffer_value(Builder *b, ValueInfo info)
+{
+  OpAttributes at = {.result = info};
+  return builder_op(b, OP_BUFFER, &at, 0, NULL);
+}
+
 /* ---- module calls ---- */
 
 Val
@@ -207,18 +220,18 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
 }
 
 Val
-linear_of(Builder *b, Val x, Val weight, Val bias)
+linear_by(Builder *b, Val x, Val weight, Val bias)
 {
-  gboolean biased = bias.slot != NO_VAL.slot;
-  if (builder_shape(b)->zero3_linear) {
-    Val operands[3] = {x, weight, bias};
-    return builder_op(b, OP_ZERO3_LINEAR, NULL, biased ? 3 : 2, operands);
-  }
-  if (!biased) { /* t, view, mm, _unsafe_view */
+  gboolean has_bias = bias.slot != NO_VAL.slot;
+  if (builder_shape(b)->zero3_linear)
+    return builder_op(b, OP_ZERO3_LINEAR, NULL, has_bias ? 3 : 2, (Val[]){x, weight, bias});
+  if (!has_bias) { /* t, view, mm, _unsafe_view; of a matrix t, mm */
     Val w = autocast(b, weight);
     x = autocast(b, x);
     ValueInfo shape = builder_info(b, x);
     w = transpose(b, w);
+    if (shape.dims == 2)
+      return builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     x = flatten_rows(b, x);
     Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
@@ -234,12 +247,17 @@ linear_of(Builder *b, Val x, Val weight, Val bias)
 }
 
 static Val
+linear_ops(Builder *b, Val x, int weight, int bias)
+{
+  return linear_by(b, x, builder_weight(b, weight), bias >= 0 ? builder_weight(b, bias) : NO_VAL);
+}
+
+static Val
 call_linear(Builder *b, Val x, Linear parameters)
 {
   x = call_module(
       b, parameters.module > 0 ? parameters.module : parameter_module(b, parameters.weight), x);
-  Val bias = parameters.bias >= 0 ? builder_weight(b, parameters.bias) : NO_VAL;
-  return builder_leave(b, linear_of(b, x, builder_weight(b, parameters.weight), bias));
+  return builder_leave(b, linear_ops(b, x, parameters.weight, parameters.bias));
 }
 
 Val
@@ -275,6 +293,38 @@ embedding(Builder *b, int weight, Val indices)
   indices = call_module(b, parameter_module(b, weight), indices);
   return builder_leave(
       b, builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices}));
+}
+
+Convolution
+define_convolution(Builder *b, const char *name, gint64 out, gint64 in, int directions,
+                   const Convolution *sizes)
+{
+  Convolution c = *sizes;
+  builder_module(b, name, directions == 1 ? "Conv1d" : "Conv2d");
+  if (directions == 1)
+    c.weight = builder_parameter(b, "weight", 3, out, in, c.kernel);
+  else
+    c.weight = builder_parameter(b, "weight", 4, out, in, c.kernel, c.kernel);
+  if (c.bias >= 0)
+    c.bias = builder_parameter(b, "bias", 1, out);
+  builder_module_end(b);
+  return c;
+}
+
+Val
+convolution(Builder *b, Val x, const Convolution *c)
+{
+  x = call_module(b, parameter_module(b, c->weight), x);
+  Val bias = c->bias >= 0 ? autocast(b, builder_weight(b, c->bias)) : NO_VAL;
+  Val weight = autocast(b, builder_weight(b, c->weight));
+  x = autocast(b, x);
+  OpAttributes at = {.result = builder_info(b, x), .flag = c->transposed};
+  at.result.shape[1] = builder_info(b, weight).shape[0];
+  for (int i = 2; i < at.result.dims; i++)
+    at.result.shape[i] = (at.result.shape[i] + 2 * c->padding - c->kernel) / c->stride + 1;
+  value_set_contiguous(&at.result);
+  Val operands[3] = {x, weight, bias};
+  return builder_leave(b, builder_op(b, OP_CONVOLUTION, &at, c->bias >= 0 ? 3 : 2, operands));
 }
 
 Linear

@@ -30,33 +30,53 @@
   X(TO_CACHED)                                                                                     \
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
+  X(ADD_IN_PLACE)                                                                                  \
   X(ADD_SCALAR)                                                                                    \
+  X(SUB)                                                                                           \
   X(MUL)                                                                                           \
   X(MUL_COMPLEX)                                                                                   \
   X(MUL_SCALAR)                                                                                    \
+  X(DIV)                                                                                           \
+  X(EXP)                                                                                           \
   X(DIV_SCALAR)                                                                                    \
+  X(DIV_IN_PLACE)                                                                                  \
   X(NEG)                                                                                           \
   X(POW)                                                                                           \
   X(RSQRT)                                                                                         \
   X(TANH)                                                                                          \
+  X(SIGMOID)                                                                                       \
   X(SILU)                                                                                          \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
+  X(RELU)                                                                                          \
+  X(WHERE_NUMBER)                                                                                  \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
+  X(STACK)                                                                                         \
   X(PAD)                                                                                           \
+  X(ADD_)                                                                                          \
+  X(INDEX_ONE)                                                                                     \
+  X(WHERE)                                                                                         \
+  X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
+  X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
+  X(CONVOLUTION)                                                                                   \
+  X(GROUPED_MM)                                                                                    \
   /* norms, look-ups, losses */                                                                    \
   X(RMS_NORM)                                                                                      \
   X(LAYER_NORM)                                                                                    \
   X(EMBEDDING)                                                                                     \
+  X(INDEX)                                                                                         \
+  X(GATHER)                                                                                        \
+  X(INDEX_ADD)                                                                                     \
+  X(TOPK)                                                                                          \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \
   X(FUSED_CROSS_ENTROPY)                                                                           \
@@ -67,7 +87,10 @@
   X(EFFICIENT_ATTENTION)                                                                           \
   /* no gradient */                                                                                \
   X(CREATE)                                                                                        \
+  X(BUFFER)                                                                                        \
   X(CUMSUM)                                                                                        \
+  X(HISTC)                                                                                         \
+  X(SORT)                                                                                          \
   /* given by numbers */                                                                           \
   X(OPAQUE)                                                                                        \
   X(RECORDED)                                                                                      \
@@ -125,8 +148,8 @@ typedef enum {
   STEP_RESHAPE, /* gradient := view of an incoming gradient in the input's shape; where memory order
                    forbids one, of a copy of `bytes` */
   STEP_CONTIGUOUS,        /* the same where anything but row-major order forbids it */
-  STEP_CONTIGUOUS_INSIDE, /* temporary := copy of an incoming gradient, unless that is row-major as
-                             attention kernels see it; else nothing */
+  STEP_CONTIGUOUS_TEMP, /* temporary := copy of an incoming gradient, unless that is row-major, or
+                           (ORDER_HEADS_INSIDE) so as attention kernels see it; else nothing */
   STEP_REPLACE,           /* gradient := source; the old one lets go (validate_outputs, rule L3) */
   STEP_LAUNCH,            /* kernel `index` */
   STEP_WORKSPACE,         /* the thread's Workspace `index`, made at its first use */
@@ -158,7 +181,7 @@ typedef struct {
   const char *what; /* name of a new tensor; static text */
 } OpStep;
 
-#define KERNEL_OPERANDS 10
+#define KERNEL_OPERANDS 12
 
 typedef struct {
   Kernel kernel; /* its name id is filled in when a Program is written */
@@ -203,6 +226,8 @@ typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
                        inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
+  gint64 keys;    /* how many positions they have; 0: as many as queries */
+  gboolean whole; /* a query sees all of them, not those before it alone */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;

@@ -7,11 +7,17 @@
 
 /* Multiply-adds count two; the causal half of the square is what the kernels do, and all of it
  * under an explicit mask, which they only add. */
+static gint64
+key_length(const OpCase *c)
+{
+  return c->at.keys > 0 ? c->at.keys : c->at.length;
+}
+
 static double
 forward_flops(const OpCase *c)
 {
-  return (c->ins > 3 ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
-         (double) c->at.length * (double) c->at.length * (double) c->at.head_dim;
+  return (c->ins > 3 || c->at.whole ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
+         (double) c->at.length * (double) key_length(c) * (double) c->at.head_dim;
 }
 
 /* ---- flash attention (FlashAttention-2 as vendored:
@@ -47,7 +53,7 @@ static int
 flash_splits(const OpCase *c)
 {
   gint64 block_keys = c->at.head_dim <= 64 ? 256 : c->at.head_dim <= 128 ? 128 : 64;
-  gint64 key_blocks = ceil_div(c->at.length, block_keys);
+  gint64 key_blocks = ceil_div(key_length(c), block_keys);
   gint64 query_blocks = c->at.batch * c->at.heads * ceil_div(c->at.length, 64);
   int slots = c->device.sms * 2;
   if ((double) query_blocks >= 0.8 * slots)
@@ -212,8 +218,8 @@ static const EfficientTile float_tiles[] = {{64, 64, 64, FALSE}, {G_MAXINT64, 12
 static gint64
 key_splits(const OpCase *c, const EfficientTile *tile)
 {
-  gint64 rows = c->at.batch * c->at.heads, splits = ceil_div(c->at.length, tile->keys);
-  if (rows >= 256 && c->at.length <= 2 * tile->keys)
+  gint64 rows = c->at.batch * c->at.heads, splits = ceil_div(key_length(c), tile->keys);
+  if (rows >= 256 && key_length(c) <= 2 * tile->keys)
     splits = 1;
   if (tile->accumulates_keys)
     splits = MIN(splits, 200 / rows);
@@ -260,10 +266,11 @@ backward_efficient_attention(OpCase *c)
 {
   int unwanted[3];
   recipe_grads_together(c, 3, ORDER_HEADS_INSIDE, unwanted);
+  recipe_grad(c, 3, ORDER_DENSE);
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
   recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
-                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2");
+                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
   recipe_release(c, delta);
   recipe_release(c, workspace);
   recipe_release_unwanted(c, 3, unwanted);

@@ -210,6 +210,9 @@ check_calls(JsonReader *reader, const OpsFormat *f)
     if ((guint) s->ins != callee->arguments->len)
       json_reader_fail(reader, "main", "statement %u calls block %d with %d values instead of %u",
                        i, s->block, s->ins, callee->arguments->len);
+    if (s->outs != 1 + callee->others)
+      json_reader_fail(reader, "main", "statement %u has %d results of block %d instead of %d", i,
+                       s->outs, s->block, 1 + callee->others);
     called[s->block] = TRUE;
     calls++;
   }
@@ -248,6 +251,8 @@ read_main(JsonReader *reader, JsonDocument *document, OpsFormat *f)
   json_reader_require(reader, "main");
   g_autoptr(JsonReader) section = json_reader_section(reader, "main");
   f->main = ops_function_read(section, document, "main", arguments);
+  if (json_document_error(document) == NULL && f->main->others > 0)
+    json_reader_fail(section, "others", "the step has one result, its loss");
   if (json_document_error(document) == NULL)
     check_functions(reader, f);
   if (json_document_error(document) == NULL)

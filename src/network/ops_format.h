@@ -41,6 +41,8 @@ typedef struct {
   GArray *arguments;  /* ValueInfo */
   GArray *statements; /* OpsStatement */
   gint32 slots, result;
+  int others; /* results besides it: of blocks */
+  gint32 other[FUNCTION_RESULTS - 1];
 } OpsFunction;
 
 typedef struct {

@@ -165,7 +165,7 @@ read_call(Reading *r, JsonReader *reader, OpsStatement *s)
   s->kind = OPS_CALL;
   s->block = (gint32) json_reader_int(reader, "call", 0, 0, BUILDER_MOST_BLOCKS - 1);
   read_operands(r, reader, FALSE, s);
-  s->outs = 1;
+  s->outs = (int) json_reader_int(reader, "results", 1, 1, FUNCTION_RESULTS);
 }
 
 static void
@@ -201,18 +201,38 @@ read_statement(Reading *r, JsonReader *reader)
 
 /* ---- functions ---- */
 
+/* Is the value the function's own, and there? */
+static gboolean
+is_result(const Reading *r, JsonReader *reader, const char *key, gint64 value)
+{
+  static const char *const what[] = {
+      [VALUE_THERE] = "", [VALUE_DROPPED] = "dropped", [VALUE_ARGUMENT] = "an argument"};
+  guint8 state = g_array_index(r->states, guint8, value);
+  if (state != VALUE_THERE)
+    json_reader_fail(reader, key, "value %d is %s", (int) value, what[state]);
+  return state == VALUE_THERE;
+}
+
 static void
 read_result(Reading *r, JsonReader *reader)
 {
-  gint64 most = (gint64) r->states->len - 1;
-  r->function->result = (gint32) json_reader_required_int(reader, "result", 0, MAX(most, 0));
-  if (most < 0)
-    json_reader_fail(reader, "result", "there are no values");
-  else if (g_array_index(r->states, guint8, MIN(r->function->result, most)) != VALUE_THERE)
-    json_reader_fail(reader, "result", "value %d is %s", r->function->result,
-                     g_array_index(r->states, guint8, r->function->result) == VALUE_DROPPED
-                         ? "dropped"
-                         : "an argument");
+  OpsFunction *f = r->function;
+  gint64 most = (gint64) r->states->len - 1, other[FUNCTION_RESULTS - 1];
+  if (most < 0) {
+    json_reader_fail(reader, "statements", "there are no values");
+    return;
+  }
+  f->result = (gint32) json_reader_required_int(reader, "result", 0, most);
+  if (!is_result(r, reader, "result", f->result))
+    return;
+  int n = ops_numbers_read(reader, "others", other, FUNCTION_RESULTS - 1, 0, most);
+  for (int i = 0; i < n; i++) {
+    gboolean twice = other[i] == f->result || (i > 0 && other[i] == other[0]);
+    if (twice)
+      json_reader_fail(reader, "others", "value %d is a result twice", (int) other[i]);
+    else if (is_result(r, reader, "others", other[i]))
+      f->other[f->others++] = (gint32) other[i];
+  }
 }
 
 static void

@@ -56,44 +56,55 @@ close_until(const Ops *ops, GPtrArray *open, const char *path)
   }
 }
 
-/* The file's last tie: an output layer's; NULL: none.  Others are the same parameter. */
-static const OpsTied *
-tie_of(const Ops *ops)
+/* The module's name for a parameter of another one; NULL when the tie is of another module. */
+static const char *
+name_in_module(const OpsTied *tied, const char *path)
 {
-  const GArray *tied = ops->format->tied;
-  return tied->len > 0 ? &g_array_index(tied, OpsTied, tied->len - 1) : NULL;
+  gsize length = strlen(path);
+  const char *name = tied->name + (length > 0 ? length + 1 : 0);
+  gboolean its = is_inside(tied->name, path) && strchr(name, '.') == NULL;
+  return its ? name : NULL;
 }
 
-/* A module that is defined has the other name of a tied weight: where the plan's strategy makes two
- * of those, a parameter of its own. */
+/* The weight becomes two where the plan's strategy makes it so (the last tie is an output layer's):
+ * the open module gets one of its own. */
 static void
-define_tied(Ops *ops, int module, const char *path)
+split_weight(Ops *ops, int module, const char *name, int weight)
+{
+  const Parameter *first = network_parameter(builder_network(ops->b), weight);
+  gint64 shape[4];
+  int dims = first->dims;
+  memcpy(shape, first->shape, sizeof(shape));
+  ops->tied_module = module;
+  ops->tied_weight = weight;
+  ops->split_weight = builder_parameter(ops->b, name, dims, shape[0], shape[1], shape[2], shape[3]);
+  builder_train_like(ops->b, ops->split_weight, weight);
+}
+
+/* A module that is defined may have parameters of others. */
+static void
+define_ties(Ops *ops, int module, const char *path)
 {
   Network *n = builder_network(ops->b);
-  const OpsTied *tied = tie_of(ops);
-  gpointer weight;
-  if (tied == NULL || !is_inside(tied->name, path) ||
-      strcmp(own_name(tied->name), tied->name + (*path == '\0' ? 0 : strlen(path) + 1)) != 0)
-    return;
-  if (!g_hash_table_lookup_extended(ops->parameters, tied->weight, NULL, &weight)) {
-    builder_fail(ops->b, "key 'tied': there is no parameter '%.120s' before '%.120s'", tied->weight,
-                 tied->name);
-    return;
+  const GArray *tied = ops->format->tied;
+  for (guint i = 0; i < tied->len; i++) {
+    const OpsTied *tie = &g_array_index(tied, OpsTied, i);
+    const char *name = name_in_module(tie, path);
+    gpointer weight;
+    if (name == NULL)
+      continue;
+    if (!g_hash_table_lookup_extended(ops->parameters, tie->weight, NULL, &weight)) {
+      builder_fail(ops->b, "key 'tied': there is no parameter '%.120s' before '%.120s'",
+                   tie->weight, tie->name);
+      return;
+    }
+    ops->ties++;
+    n->split = n->shape.splits_tied && i == tied->len - 1;
+    if (n->split)
+      split_weight(ops, module, name, GPOINTER_TO_INT(weight));
+    else
+      builder_tie(ops->b, GPOINTER_TO_INT(weight));
   }
-  ops->tied_module = module;
-  ops->tied_weight = GPOINTER_TO_INT(weight);
-  n->split = n->shape.splits_tied;
-  if (!n->split) {
-    n->tied_module = module;
-    n->tied_weight = ops->tied_weight;
-    return;
-  }
-  const Parameter *first = network_parameter(n, ops->tied_weight);
-  gint64 shape[4];
-  memcpy(shape, first->shape, sizeof(shape));
-  ops->split_weight = builder_parameter(ops->b, own_name(tied->name), first->dims, shape[0],
-                                        shape[1], shape[2], shape[3]);
-  builder_train_like(ops->b, ops->split_weight, ops->tied_weight);
 }
 
 void
@@ -102,6 +113,7 @@ ops_define_modules(Ops *ops)
   const OpsFormat *f = ops->format;
   g_autoptr(GPtrArray) open = g_ptr_array_new();
   define_parameters(ops, &g_array_index(f->modules, OpsModule, 0));
+  define_ties(ops, 0, "");
   g_hash_table_insert(ops->modules, g_strdup(""), GINT_TO_POINTER(0));
   for (guint i = 1; i < f->modules->len; i++) {
     OpsModule *m = &g_array_index(f->modules, OpsModule, i);
@@ -117,9 +129,9 @@ ops_define_modules(Ops *ops)
     if (!g_hash_table_insert(ops->modules, g_strdup(m->path), GINT_TO_POINTER(index)))
       builder_fail(ops->b, "two modules are called '%s'", m->path);
     define_parameters(ops, m);
-    define_tied(ops, index, m->path);
+    define_ties(ops, index, m->path);
   }
   close_until(ops, open, NULL);
-  if (tie_of(ops) != NULL && ops->tied_module < 0)
-    builder_fail(ops->b, "key 'tied': no module has the weight '%.120s'", tie_of(ops)->name);
+  if (ops->ties < f->tied->len)
+    builder_fail(ops->b, "key 'tied': not each name is of a module's parameter");
 }

@@ -187,18 +187,19 @@ play_exit(Playing *p, guint statement, const OpsStatement *s)
     play_root_exit(p, s);
 }
 
-static Val block_forward(Builder *b, gconstpointer model, int block, const Val *args);
+static int block_forward(Builder *b, gconstpointer model, int block, const Val *args, Val *results);
 
 static void
 play_call(Playing *p, guint statement, const OpsStatement *s)
 {
   const Ops *ops = p->ops;
-  BlockCode code = {block_forward, ops,
-                    g_array_index(ops->format->block_functions, gint32, s->block)};
+  BlockCode code = {.forward_several = block_forward,
+                    .model = ops,
+                    .kind = g_array_index(ops->format->block_functions, gint32, s->block)};
   Val args[STATEMENT_SLOTS];
   for (int i = 0; i < s->ins; i++)
     args[i] = operand(p, statement, &s->in[i]);
-  p->values[s->first_out] = builder_block_call(ops->b, s->block, &code, s->ins, args);
+  builder_block_call_several(ops->b, s->block, &code, s->ins, args, p->values + s->first_out);
 }
 
 static void
@@ -224,8 +225,8 @@ play(Playing *p, guint statement, const OpsStatement *s)
   }
 }
 
-Val
-ops_play(const Ops *ops, const OpsFunction *f, const char *base, const Val *args)
+int
+ops_play(const Ops *ops, const OpsFunction *f, const char *base, const Val *args, Val *results)
 {
   g_autofree Val *values = g_new0(Val, (gsize) f->slots);
   Playing p = {ops, f, base, values, -1, FALSE};
@@ -242,15 +243,19 @@ ops_play(const Ops *ops, const OpsFunction *f, const char *base, const Val *args
   }
   for (guint i = 0; i < f->statements->len && !p.failed; i++)
     play(&p, i, &g_array_index(f->statements, OpsStatement, i));
-  return p.failed ? args[0] : (Val){values[f->result].slot, TRUE};
+  results[0] = p.failed ? args[0] : (Val){values[f->result].slot, TRUE};
+  for (int i = 0; i < f->others; i++)
+    results[i + 1] = p.failed ? args[0] : (Val){values[f->other[i]].slot, TRUE};
+  return 1 + f->others;
 }
 
-static Val
-block_forward(Builder *b, gconstpointer model, int block, const Val *args)
+static int
+block_forward(Builder *b, gconstpointer model, int block, const Val *args, Val *results)
 {
   const Ops *ops = model;
   const Network *n = builder_network(b);
   gint32 function = g_array_index(ops->format->block_functions, gint32, block);
   g_autofree char *base = g_strdup(network_module(n, network_block(n, block)->module)->path);
-  return ops_play(ops, g_ptr_array_index(ops->format->functions, (guint) function), base, args);
+  return ops_play(ops, g_ptr_array_index(ops->format->functions, (guint) function), base, args,
+                  results);
 }

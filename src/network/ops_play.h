@@ -9,7 +9,8 @@ typedef struct {
   Builder *b;
   GHashTable *modules;    /* path -> index */
   GHashTable *parameters; /* full name -> index */
-  int tied_module;        /* has the weight's other name, or -1 */
+  guint ties;             /* defined */
+  int tied_module;        /* has a weight of its own in place of another's, or -1 */
   int tied_weight, split_weight;
 } Ops;
 
@@ -19,7 +20,9 @@ void ops_define_modules(Ops *ops);
  * the plan's. */
 ValueInfo ops_planned(const Ops *ops, const ValueInfo *value);
 /* Writes a function's statements into the builder's open one.  base: path of its block, "".
- * Returns the result, after an error any value. */
-Val ops_play(const Ops *ops, const OpsFunction *function, const char *base, const Val *args);
+ * Fills results, after an error with any value;
+ * returns how many there are. */
+int ops_play(const Ops *ops, const OpsFunction *function, const char *base, const Val *args,
+             Val *results);
 
 #endif

@@ -44,7 +44,7 @@ call_dropout(Builder *b, const OpsStatement *s, const Val *in, Val *out)
 static void
 call_linear(Builder *b, const OpsStatement *s, const Val *in, Val *out)
 {
-  out[0] = linear_of(b, in[0], in[1], s->ins > 2 ? in[2] : NO_VAL);
+  out[0] = linear_by(b, in[0], in[1], s->ins > 2 ? in[2] : NO_VAL);
 }
 
 static void

@@ -120,7 +120,7 @@ fill_figures(NetworkSummary *s)
 {
   const Network *n = s->network;
   NetworkFlops flops = network_flops(n);
-  double tokens = (double) n->shape.micro_batch * (double) n->shape.sequence_length;
+  double tokens = (double) n->shape.micro_batch * (double) network_positions(n);
   s->flops_per_token = (NetworkFlops){flops.forward / tokens, flops.backward / tokens};
   s->model_flops_per_token = network_model_flops_per_token(n);
   s->parameters = network_parameter_count(n);

@@ -46,13 +46,21 @@ add_modules(cJSON *root, const NetworkSummary *s)
 static void
 add_tied(cJSON *root, const Network *n)
 {
-  if (n->tied_module < 0) {
-    cJSON_AddNullToObject(root, "tied");
-    return;
+  cJSON *others = NULL;
+  for (guint i = 0; i < n->ties->len; i++) {
+    const Tie *tie = network_tie(n, (int) i);
+    if (tie->module < 0)
+      continue;
+    if (cJSON_GetObjectItemCaseSensitive(root, "tied") != NULL && others == NULL)
+      others = cJSON_AddArrayToObject(root, "tied_too");
+    cJSON *tied = others != NULL ? cJSON_CreateObject() : cJSON_AddObjectToObject(root, "tied");
+    if (others != NULL)
+      cJSON_AddItemToArray(others, tied);
+    json_add_text(tied, "module", network_module(n, tie->module)->path);
+    json_add_text(tied, "weight", network_parameter(n, tie->parameter)->name);
   }
-  cJSON *tied = cJSON_AddObjectToObject(root, "tied");
-  json_add_text(tied, "module", network_module(n, n->tied_module)->path);
-  json_add_text(tied, "weight", network_parameter(n, n->tied_weight)->name);
+  if (cJSON_GetObjectItemCaseSensitive(root, "tied") == NULL)
+    cJSON_AddNullToObject(root, "tied");
 }
 
 static void
@@ -137,7 +145,13 @@ network_summary_json(const NetworkSummary *s)
   json_add_text(root, "name", s->network->name);
   json_add_text(root, "family", s->network->family);
   json_add_text(root, "implementation", network_implementation(s));
-  json_add_int(root, "parameters", s->parameters);
+  gint64 base = s->network->base_parameters;
+  json_add_int(root, "parameters", network_usual_count(s->network));
+  if (base > 0) {
+    json_add_text(root, "parameters_of", s->network->base_class);
+    json_add_text(root, "trained_class", s->network->trained_class);
+    json_add_int(root, "trained_parameters", s->parameters);
+  }
   json_add_int(root, "trainable_parameters", s->trainable_parameters);
   add_plan(root, s);
   add_flops(root, s);

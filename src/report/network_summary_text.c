@@ -21,7 +21,9 @@ weights_text(const Network *network, const Module *module)
 static void
 print_heading(const NetworkSummary *s, const char *separator, GString *out)
 {
-  g_autofree char *exact = format_grouped(s->parameters);
+  const Network *n = s->network;
+  g_autofree char *exact = format_grouped(network_usual_count(n));
+  g_autofree char *trained = format_grouped(s->parameters);
   g_autofree char *frozen = format_grouped(s->parameters - s->trainable_parameters);
   if (g_str_equal(s->network->family, "ops"))
     g_string_append_printf(out, "%s%sas it was recorded%s%s parameters", s->network->name,
@@ -31,6 +33,9 @@ print_heading(const NetworkSummary *s, const char *separator, GString *out)
                            separator, s->network->family,
                            implementation_code_name(s->spec->implementation.code), separator,
                            exact);
+  if (n->base_parameters > 0)
+    g_string_append_printf(out, " as %s; trained as %s with %s", n->base_class, n->trained_class,
+                           trained);
   if (s->trainable_parameters < s->parameters)
     g_string_append_printf(out, ", %s of them frozen", frozen);
   g_string_append(out, "\n\n");
@@ -52,10 +57,13 @@ print_modules(const NetworkSummary *s, GString *out)
                    NULL);
   }
   text_table_print(table, 0, out);
-  if (s->network->tied_module >= 0)
-    g_string_append_printf(out, "%s has the weight of %s.\n",
-                           network_module(s->network, s->network->tied_module)->path,
-                           network_parameter(s->network, s->network->tied_weight)->name);
+  for (guint i = 0; i < s->network->ties->len; i++) {
+    const Tie *tie = network_tie(s->network, (int) i);
+    if (tie->module >= 0)
+      g_string_append_printf(out, "%s has the weight of %s.\n",
+                             network_module(s->network, tie->module)->path,
+                             network_parameter(s->network, tie->parameter)->name);
+  }
 }
 
 static void

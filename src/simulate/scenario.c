@@ -136,6 +136,8 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
+  if (s->network != NULL && s->network->positions > 0) /* figures are counted by those */
+    s->plan->sequence_length = (int) s->network->positions;
   if (s->network != NULL)
     lower_compile(s->plan, s->network);
   if (s->network == NULL || !check_attention(s, in->network.name, error) ||
