@@ -199,6 +199,8 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/classic_alibi.c src/network/classic_alibi.h \
+  src/network/classic_block.c \
   src/network/classic_decoder.c src/network/classic_decoder.h \
   src/network/compile.c src/network/compile_private.h \
   src/network/compile_backward.c \
@@ -244,6 +246,7 @@ libhighwater_a_SOURCES += \
   src/network/transformers_encoder.c src/network/transformers_encoder.h \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_mpt.c src/network/transformers_mpt.h \
   src/network/transformers_norm.c src/network/transformers_norm.h \
   src/network/transformers_rope.c src/network/transformers_rope.h \
   src/network/transformers_seq2seq.c src/network/transformers_seq2seq.h

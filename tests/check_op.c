@@ -433,8 +433,8 @@ START_TEST(attention_does_the_causal_half_of_two_products_and_five_halves_of_it_
     Call call = make_call(test);
     const OpAttributes *at = &test->at;
     gint64 keys = at->keys > 0 ? at->keys : at->length;
-    double square = (double) (at->batch * at->heads) * (double) (at->length * keys) *
-                    (double) at->head_dim;
+    double square =
+        (double) (at->batch * at->heads) * (double) (at->length * keys) * (double) at->head_dim;
     if (test->ins > 3) /* an explicit mask is added to all of the square */
       square *= 2;
     ck_assert_double_eq(kernel_of(&call, call.op->forward, call.op->backward, 0)->kernel.flops,

@@ -162,6 +162,9 @@ static const Case op_cases[] = {
     ROW(ADD_IN_PLACE, "the first operand takes the sum; both get the gradient itself", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 4)), NO_ATTRIBUTES, "bf16[6,4]",
         "o0=i0@0 k:add_", "", "d0=g0 d1=g0", ""),
+    ROW(ADD_, "in place: the result is the first operand, both get the gradient itself", 2,
+        INS(WANTS(BF16, 1, 6), WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]", "o0=i0@0 k:add", "",
+        "d0=g0 d1=g0", ""),
     ROW(ADD_SCALAR, "a constant changes no gradient", 1, INS(WANTS(FP32, 1, 6)), NO_ATTRIBUTES,
         "fp32[6]", "+o0:24 k:add_scalar", "", "d0=g0", ""),
     /* 6 rows of 2 fp32 are 48 bytes; other: -grad * ((self / other) / other), self: grad / other */
@@ -215,6 +218,8 @@ static const Case op_cases[] = {
         "+o0:48 k:sigmoid", "o0", "+d0:48l k:sigmoid", ""),
     ROW(SILU, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:silu", "i0", "+d0:12l k:silu", ""),
+    ROW(RELU, "saves its result", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
+        "+o0:12 k:relu", "o0", "+d0:12l k:relu", ""),
     ROW(GELU, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:gelu", "i0", "+d0:12l k:gelu", ""),
     ROW(WHERE_NUMBER, "the number is a tensor for a moment, and so is the zero of the gradient", 2,
@@ -223,12 +228,12 @@ static const Case op_cases[] = {
     ROW(EXP, "saves its result", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:exp", "o0", "+d0:12l k:exp", ""),
     ROW(DIV, "the gradient of other comes first, from three products, and is summed up", 2,
-        INS(WANTS(FP32, 2, 6, 4), WANTS(FP32, 2, 6, 1)), NO_ATTRIBUTES, "fp32[6,4]",
-        "+o0:96 k:div", "i1 i0",
-        "+t0:96 +t1:96 +t2:96 +d1:96l k:mul -t2 -t1 -t0 +d0:96l k:div", "+t0:24 k:sum d1:=t0"),
+        INS(WANTS(FP32, 2, 6, 4), WANTS(FP32, 2, 6, 1)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:div",
+        "i1 i0", "+t0:96 +t1:96 +t2:96 +d1:96l k:mul -t2 -t1 -t0 +d0:96l k:div",
+        "+t0:24 k:sum d1:=t0"),
     ROW(CLAMP, "saves its input, which is compared with both limits once more", 1,
         INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]", "+o0:12 k:clamp", "i0",
-        "+t0:2 +t1:6 +t2:6 k:compare +d0:12l k:where -t0 -t2 -t1", ""),
+        "+t0:2 +t1:6 +t2:6 k:compare +d0:12l k:where -t2 -t1 -t0", ""),
     ROW(MASKED_FILL, "saves the mask", 2, INS(WANTS(FP32, 2, 6, 4), PLAIN(BOOL, 2, 6, 4)),
         NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:masked_fill", "i1", "+d0:96l k:masked_fill", ""),
     ROW(MEAN, "one number a row; the gradient is spread over the row", 1, INS(WANTS(FP32, 2, 6, 4)),
@@ -248,6 +253,24 @@ static const Case op_cases[] = {
     ROW(PAD, "the gradient is a clone of the part that was not padded", 1,
         INS(WANTS(BF16, 2, 6, 3)), AT(.result = PLAIN(BF16, 2, 6, 8)), "bf16[6,8]",
         "+o0:96 k:constant_pad_nd", "", "+d0:36l k:constant_pad_nd", ""),
+    ROW(WHERE, "the number that fills the gradient's holes is a tensor for a moment", 1,
+        INS(WANTS(FP32, 2, 6, 4)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:where", "",
+        "+t0:4 +d0:96l k:where -t0", ""),
+    /* x[:, [1], :]: gradients are added up by index_put_, whose one index is sorted */
+    ROW(INDEX_ONE, "the index is saved; the gradient is zeros of the whole", 2,
+        INS(WANTS(BF16, 3, 2, 3, 4), PLAIN(INT64, 1, 1)), AT(.result = PLAIN(BF16, 3, 2, 1, 4)),
+        "bf16[2,1,4]", "+o0:16 k:index", "i1",
+        "+d0:48 +t0:8 +t1:8 -t0 +t0:8 +t2:8 +t3:8 +t4:1 -t4 k:index_put -t3 -t2 -t0 -t1", ""),
+    /* x * 0.5 * (1 + tanh(0.8 x (1 + 0.04 x x))): a tensor for each product, sum and tanh */
+    ROW(BLOOM_GELU, "one input is saved, every step of the formula makes a tensor", 1,
+        INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
+        "+t0:12 +t1:12 +t2:12 +t3:12 -t2 +t2:12 -t3 +t3:12 -t2 -t1 +t1:12 -t3 k:bloom_gelu "
+        "+t2:12 -t1 +o0:12 k:mul -t2 -t0",
+        "i0",
+        "+t0:12 +t1:12 +t2:12 -t1 +t1:12 -t2 +t2:12 -t1 -t0 +t0:12 -t2 k:bloom_gelu +t1:12 "
+        "+t2:12 +t3:12 -t2 +t2:12 +t4:12 -t2 +t2:12 -t4 +t4:12 -t2 -t3 +t2:12 -t4 -t1 +t1:12 "
+        "+t3:12 -t1 +t1:12 -t3 -t2 +d0:12l k:bloom_gelu_backward -t0 -t1",
+        ""),
     ROW(DROPOUT, "a mask of a byte an element is saved", 1, INS(WANTS(BF16, 2, 6, 4)),
         NO_ATTRIBUTES, "bf16[6,4] bool[6,4]", "+o1:24 +o0:48 k:native_dropout", "o1",
         "+d0:48l k:native_dropout_backward", ""),
@@ -263,8 +286,8 @@ static const Case op_cases[] = {
         "bf16[2,3,5]", "+o0:60 k:mm cublas k:add", "i2 i1 i0",
         "+d0:48 k:mm cublas +d1:40 k:mm cublas +t0:10 k:sum d2:=t0", ""),
     /* images [2, 3, 4, 4] under a 2 x 2 kernel with stride 2: output [2, 5, 2, 2] */
-    ROW(CONVOLUTION, "the gradient is made contiguous for input and weight; rows of it are summed", 3,
-        INS(PLAIN(BF16, 4, 2, 3, 4, 4), WANTS(BF16, 4, 5, 3, 2, 2), WANTS(BF16, 1, 5)),
+    ROW(CONVOLUTION, "the gradient is made contiguous for input and weight; rows of it are summed",
+        3, INS(PLAIN(BF16, 4, 2, 3, 4, 4), WANTS(BF16, 4, 5, 3, 2, 2), WANTS(BF16, 1, 5)),
         AT(.result = PLAIN(BF16, 4, 2, 5, 2, 2), .flag = TRUE), "bf16[2,5,2,2]",
         "+o0:80 k:convolution k:add", "i0 i1",
         "?t0:80 +d1:120 k:convolution -t0 +t0:10 k:sum d2:=t0", ""),
@@ -272,6 +295,10 @@ static const Case op_cases[] = {
         INS(WANTS(BF16, 1, 5), WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 4, 5)), NO_ATTRIBUTES,
         "bf16[6,5]", "+o0:60 k:addmm cublas cublaslt", "i1 i2",
         "+d1:48 k:addmm cublas +d2:40 k:addmm cublas d0=g0", "+t0:10 k:sum d0:=t0"),
+    ROW(BADDBMM, "a product, then times alpha, for each factor; the summand is a table", 3,
+        INS(PLAIN(BF16, 3, 2, 1, 5), WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 3, 2, 4, 5)),
+        NO_ATTRIBUTES, "bf16[2,3,5]", "+o0:60 k:baddbmm", "i1 i2",
+        "+t0:48 k:bmm +d1:48 k:mul -t0 +t0:80 k:bmm +d2:80 k:mul -t0", ""),
     ROW(BMM, "a batch of products", 2, INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 3, 2, 4, 5)),
         NO_ATTRIBUTES, "bf16[2,3,5]", "+o0:60 k:bmm", "i1 i0", "+d1:80 k:bmm +d0:48 k:bmm", ""),
     /* 3 experts, 6 rows sorted by them, [6, 4] x [3, 4, 5]; 60 bytes a problem, 512 bytes of tensor
@@ -331,7 +358,8 @@ static const Case op_cases[] = {
     ROW(EMBEDDING, "many indices of few words are sorted; partial sums are per word", 2,
         INS(WANTS(BF16, 2, 100, 8), PLAIN(INT64, 2, 4, 1024)), NO_ATTRIBUTES, "bf16[4,1024,8]",
         "+o0:65536 k:embedding", "i1",
-        "?t0:65536 +t1:32768 +t2:32768 +t3:32768 +t4:83455 -t4 -t3 +d0:1600 +t3:32768 +t4:8 +t5:32768 "
+        "?t0:65536 +t1:32768 +t2:32768 +t3:32768 +t4:83455 -t4 -t3 +d0:1600 +t3:32768 +t4:8 "
+        "+t5:32768 "
         "+t6:1279 "
         "-t6 -t5 "
         "+t5:800 +t6:800 +t7:1279 -t7 +t7:8 +t8:4072 +t9:4072 +t10:3200 k:embedding_dense_backward "
@@ -343,7 +371,8 @@ static const Case op_cases[] = {
     ROW(EMBEDDING, "many indices of many words: partial sums are per piece", 2,
         INS(WANTS(BF16, 2, 1000, 8), PLAIN(INT64, 2, 4, 1024)), NO_ATTRIBUTES, "bf16[4,1024,8]",
         "+o0:65536 k:embedding", "i1",
-        "+t1:32768 +t2:32768 +t3:32768 +t4:83455 -t4 -t3 +d0:16000 +t3:32768 +t4:8 +t5:32768 "
+        "?t0:65536 +t1:32768 +t2:32768 +t3:32768 +t4:83455 -t4 -t3 +d0:16000 +t3:32768 +t4:8 "
+        "+t5:32768 "
         "+t6:1279 "
         "-t6 -t5 "
         "+t5:8000 +t6:8000 +t7:1279 -t7 +t7:8 +t8:11272 +t9:45088 k:embedding_dense_backward -t9 "
@@ -530,6 +559,8 @@ static const Case op_cases[] = {
     ROW(SORT, "cub sorts more of them", 1, INS(PLAIN(INT64, 1, 4097)), NO_ATTRIBUTES,
         "int64[4097] int64[4097]", "+o0:32776 +o1:32776 +t0:32776 +t1:83967 -t1 k:sort -t0", "",
         NULL, NULL),
+    ROW(CUMSUM, "numbers are not cast", 1, INS(PLAIN(FP32, 2, 2, 6)), NO_ATTRIBUTES, "fp32[2,6]",
+        "+o0:48 k:cumsum", "", NULL, NULL),
     /* -- given by numbers -- */
     ROW(OPAQUE, "100 bytes kept, 32 of workspace in both directions", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 1, 9)),

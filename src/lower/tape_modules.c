@@ -186,8 +186,8 @@ tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args)
   if (reentrant_wants(t, block))
     results = reentrant_run(t, block, place, n, args);
   else
-    results = outer ? call_wrapper(t, block, place, n, args)
-                    : tape_call_hooked(t, block, place, n, args);
+    results =
+        outer ? call_wrapper(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
   return results;
 }

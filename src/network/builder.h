@@ -154,7 +154,8 @@ Val builder_block_call(Builder *b, int block, const BlockCode *code, int n, cons
 /* The same with all results, at most FUNCTION_RESULTS; returns how many there are. */
 int builder_block_call_several(Builder *b, int block, const BlockCode *code, int n, const Val *args,
                                Val *results);
-/* A block's forward() gives back this too, which the caller of the block holds (takes a temporary). */
+/* A block's forward() gives back this too, which the caller of the block holds (takes a temporary).
+ */
 void builder_give_beside(Builder *b, Val v);
 /* What the last block called gave back so; NO_VAL: nothing. */
 Val builder_take_beside(Builder *b);

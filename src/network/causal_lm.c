@@ -105,8 +105,8 @@ gboolean
 causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
 {
   if (lm->layers > BUILDER_MOST_BLOCKS)
-    network_spec_fail(spec, "num_hidden_layers|n_layer|num_layers|n_layers", "%" G_GINT64_FORMAT " is not in 1..%d",
-                      lm->layers, BUILDER_MOST_BLOCKS);
+    network_spec_fail(spec, "num_hidden_layers|n_layer|num_layers|n_layers",
+                      "%" G_GINT64_FORMAT " is not in 1..%d", lm->layers, BUILDER_MOST_BLOCKS);
   causal_lm_check_matrix(spec, "vocab_size", lm->vocabulary, lm->hidden);
   check_heads(lm, kv_heads, spec);
   return json_reader_finish(spec->reader, error);

@@ -28,55 +28,6 @@ read_dropout(NetworkSpec *spec, const NetworkShape *shape, const char *name, dou
   return shape->evaluation ? 0 : dropout;
 }
 
-/* What changes only the numbers in the tables is let through; other kinds make new ones. */
-static void
-check_rope_type(NetworkSpec *spec, JsonReader *section, const char *field, const char *key)
-{
-  static const char *const known[] = {"default", "linear", "llama3", "yarn"};
-  const char *type = json_reader_string(section, key, NULL);
-  for (gsize i = 0; type != NULL && i < G_N_ELEMENTS(known); i++)
-    if (strcmp(type, known[i]) == 0)
-      return;
-  if (type != NULL)
-    network_spec_fail(spec, field, "%s '%.60s' is not one of default, linear, llama3, yarn", key,
-                      type);
-}
-
-/* rope_parameters or rope_scaling; the fraction of a head that they name. */
-static double
-read_rope(NetworkSpec *spec, double fraction)
-{
-  static const char *const fields[] = {"rope_parameters", "rope_scaling"};
-  for (gsize i = 0; i < G_N_ELEMENTS(fields); i++) {
-    if (!json_reader_has(spec->reader, fields[i]))
-      continue;
-    g_autoptr(JsonReader) section = json_reader_section(spec->reader, fields[i]);
-    json_reader_allow_unknown(section);
-    check_rope_type(spec, section, fields[i], "rope_type");
-    check_rope_type(spec, section, fields[i], "type");
-    fraction = json_reader_double(section, "partial_rotary_factor", fraction, 0, 1);
-  }
-  return fraction;
-}
-
-static void
-read_rotary(Classic *m, NetworkSpec *spec)
-{
-  const ClassicStyle *style = m->style;
-  double fraction = 1;
-  if (style->rotary_fraction_fields != NULL)
-    fraction = network_spec_double(spec, style->rotary_fraction_fields, style->rotary_fraction);
-  fraction = read_rope(spec, fraction);
-  m->lm.rotary.dim = (gint64) ((double) m->lm.head_dim * fraction);
-  if (m->lm.rotary.dim < 2 || m->lm.rotary.dim > m->lm.head_dim || m->lm.rotary.dim % 2 != 0)
-    network_spec_fail(spec,
-                      style->rotary_fraction_fields != NULL ? style->rotary_fraction_fields
-                                                            : "num_attention_heads",
-                      "%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
-                      " elements of a head cannot be rotated: an even number of them can",
-                      m->lm.rotary.dim, m->lm.head_dim);
-}
-
 static void
 check_sizes(const Classic *m, NetworkSpec *spec)
 {
@@ -99,8 +50,9 @@ static void
 check_code(Classic *m, NetworkSpec *spec)
 {
   if (m->lm.impl.code != CODE_TRANSFORMERS)
-    json_reader_fail(spec->reader, "implementation", "%s has transformers' code alone",
-                     spec->family);
+    json_reader_fail(spec->reader, "implementation",
+                     "'%s' is not known for %.60s: only transformers",
+                     implementation_code_name(m->lm.impl.code), spec->family);
   transformers_check(spec);
   if (m->style->no_sdpa && m->lm.impl.attention != ATTENTION_SDPA &&
       m->lm.impl.attention != ATTENTION_EAGER)
@@ -119,6 +71,7 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
   const ClassicStyle *style = m->style;
   CausalLm *lm = &m->lm;
   causal_lm_read(lm, spec, shape);
+  m->evaluation = shape->evaluation;
   lm->head_dim = MAX(lm->hidden / MAX(lm->heads, 1), 1);
   m->kv_heads = lm->heads;
   m->ffn = 4 * lm->hidden;
@@ -128,16 +81,21 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
     m->positions = network_spec_int(spec, style->positions_field, style->positions);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
   lm->head_bias = style->head_bias;
-  m->attention_dropout = read_dropout(spec, shape, style->attention_dropout,
-                                      style->attention_dropout_default);
+  m->attention_dropout =
+      read_dropout(spec, shape, style->attention_dropout, style->attention_dropout_default);
   m->residual_dropout = read_dropout(spec, shape, style->residual_dropout, style->dropout_default);
-  m->embedding_dropout = read_dropout(spec, shape, style->embedding_dropout, style->dropout_default);
+  m->embedding_dropout =
+      read_dropout(spec, shape, style->embedding_dropout, style->dropout_default);
   if (style->activation_field != NULL)
     m->activation = activation_read(spec, style->activation_field, style->activation);
   m->final_norm = m->norm_first = TRUE;
   check_code(m, spec);
   if (style->rotary)
-    read_rotary(m, spec);
+    transformers_rope_read(
+        lm, spec,
+        style->rotary_fraction_field != NULL
+            ? network_spec_double(spec, style->rotary_fraction_field, style->rotary_fraction)
+            : 0);
   if (style->read != NULL)
     style->read(m, spec);
   check_sizes(m, spec);
@@ -214,12 +172,6 @@ classic_define_mlp(Builder *b, const Classic *m, ClassicBlock *p, const char *co
 }
 
 /* ---- forward() ---- */
-
-Val
-classic_dropout(Builder *b, double p, Val x)
-{
-  return p > 0 ? unary(b, OP_DROPOUT, x) : x;
-}
 
 void
 classic_argument(ClassicArguments *args, Val value)
@@ -302,165 +254,6 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   if (m->style->finish != NULL)
     x = m->style->finish(b, m, x);
   return builder_leave(b, x);
-}
-
-/* 2^(-8 i / n) for the largest power of two of heads, and numbers between them for the rest. */
-Val
-classic_alibi_slopes(Builder *b, gint64 heads, gboolean inside)
-{
-  gint64 power = 1, rest;
-  while (2 * power <= heads)
-    power *= 2;
-  if (!inside)
-    builder_call(b, 0, NULL);
-  let(b, "base", create(b, "base", value_shape(DTYPE_FP32, 1, (gint64) 1)));
-  let(b, "powers", create(b, "powers", value_shape(DTYPE_INT32, 1, power)));
-  Val slopes = let(b, "slopes", create(b, "slopes", value_shape(DTYPE_FP32, 1, power)));
-  if ((rest = MIN(power, heads - power)) > 0) {
-    let(b, "extra_base", create(b, "base", value_shape(DTYPE_FP32, 1, (gint64) 1)));
-    let(b, "extra_powers", create(b, "powers", value_shape(DTYPE_INT32, 1, rest)));
-    Val more = create(b, "slopes", value_shape(DTYPE_FP32, 1, rest));
-    Val all = create(b, "slopes", value_shape(DTYPE_FP32, 1, heads));
-    builder_discard(b, more);
-    slopes = let(b, "slopes", all);
-  }
-  return inside ? slopes : builder_leave(b, slopes);
-}
-
-Val
-classic_alibi(Builder *b, const CausalLm *lm)
-{
-  gint64 rows = lm->batch * lm->heads;
-  let(b, "slopes", classic_alibi_slopes(b, lm->heads, FALSE));
-  Val range = create(b, "arange", value_shape(DTYPE_INT64, 1, lm->length));
-  let(b, "alibi", create(b, "alibi", value_shape(DTYPE_FP32, 3, lm->heads, (gint64) 1, lm->length)));
-  builder_discard(b, range);
-  Val repeated = create(b, "alibi", value_shape(DTYPE_FP32, 3, rows, (gint64) 1, lm->length));
-  return let(b, "alibi", to(b, repeated, lm->dtype));
-}
-
-/* ---- parts of blocks ---- */
-
-Val
-classic_dropout_add(Builder *b, double p, Val x, Val residual)
-{
-  builder_enter(b, 1, (const char *const[]){"x"}, &x);
-  Val out = let(b, "out", classic_dropout(b, p, (Val){x.slot, FALSE}));
-  return builder_leave(b, let(b, "out", binary(b, OP_ADD, residual, out)));
-}
-
-Val
-classic_pick(Builder *b, Val x, int dim, gint64 index)
-{
-  OpAttributes at = {.result = builder_info(b, x)};
-  at.size[0] = index * at.result.stride[dim];
-  at.result.dims--;
-  for (int i = dim; i < at.result.dims; i++) {
-    at.result.shape[i] = at.result.shape[i + 1];
-    at.result.stride[i] = at.result.stride[i + 1];
-  }
-  return builder_op(b, OP_SLICE, &at, 1, &x);
-}
-
-Val
-classic_mlp(Builder *b, const Classic *m, const ClassicBlock *p, Val x)
-{
-  x = call_module(b, p->mlp, x);
-  x = let(b, "hidden_states", linear(b, x, p->up));
-  x = let(b, "hidden_states", activation_call(b, m->activation, p->activation, x));
-  x = let(b, "hidden_states", linear(b, x, p->down));
-  x = let(b, "hidden_states", classic_dropout(b, m->residual_dropout, x));
-  return builder_leave(b, x);
-}
-
-void
-classic_chunk(Builder *b, Val x, int n, Val *out)
-{
-  OpAttributes at = {.result = builder_info(b, x), .size = {n}};
-  at.result.shape[at.result.dims - 1] /= n; /* strides stay */
-  builder_op_multi(b, OP_SPLIT, &at, 1, &x, n, out);
-}
-
-Val
-classic_heads(Builder *b, const Classic *m, Val x)
-{
-  ValueInfo info = builder_info(b, x);
-  gint64 heads = info.shape[info.dims - 1] / m->lm.head_dim;
-  return transpose(b, view(b, x, 4, m->lm.batch, m->lm.length, heads, m->lm.head_dim));
-}
-
-Val
-classic_block_leave(Builder *b, const Classic *m, Val x, Val weights)
-{
-  if (m->style->returns_weights && weights.slot != NO_VAL.slot)
-    builder_give_beside(b, weights);
-  return builder_leave(b, x);
-}
-
-Val
-classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
-{
-  const Classic *m = (const Classic *) lm;
-  const ClassicBlock *p = &m->blocks[block];
-  Val weights;
-  builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
-  Val residual = let(b, "residual", x);
-  x = let(b, "hidden_states", layer_norm(b, x, p->norm1));
-  Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
-  if (weights.slot != NO_VAL.slot)
-    weights = let(b, "_", weights);
-  x = let(b, "hidden_states", binary(b, OP_ADD, a, residual));
-  residual = let(b, "residual", x);
-  x = let(b, "hidden_states", layer_norm(b, x, p->norm2));
-  Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
-  x = let(b, "hidden_states", binary(b, OP_ADD, residual, f));
-  return classic_block_leave(b, m, x, weights);
-}
-
-Val
-classic_block_parallel(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
-{
-  const Classic *m = (const Classic *) lm;
-  const ClassicBlock *p = &m->blocks[block];
-  Val weights;
-  builder_enter(b, 1, (const char *const[]){"hidden_states"}, &x);
-  Val residual = let(b, "residual", x);
-  x = let(b, "hidden_states", layer_norm(b, x, p->norm1));
-  Val a = let(b, "attn_output", m->style->attention(b, m, block, x, args, &weights));
-  if (weights.slot != NO_VAL.slot)
-    let(b, "_", weights);
-  if (m->style->drops_outside)
-    a = let(b, "attn_output", classic_dropout(b, m->residual_dropout, a));
-  Val f = let(b, "feed_forward_hidden_states", classic_mlp(b, m, p, x));
-  x = binary(b, OP_ADD, binary(b, OP_ADD, a, f), residual);
-  return builder_leave(b, x);
-}
-
-Val
-classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qkv[3], Val mask,
-               Val *weights)
-{
-  Val o = transformers_attend(b, &m->lm, m->kv_heads, m->attention_dropout > 0, qkv, mask, weights);
-  return classic_attend_with(b, p, o, weights);
-}
-
-Val
-classic_attend_with(Builder *b, const ClassicBlock *p, Val output, Val *weights)
-{
-  Val o = let(b, "attn_output", output);
-  if (weights->slot != NO_VAL.slot)
-    *weights = let(b, "attn_weights", *weights);
-  o = let(b, "attn_output", merge_heads(b, o));
-  return let(b, "attn_output", linear(b, o, p->out));
-}
-
-Val
-classic_attention_leave(Builder *b, Val output, Val *weights)
-{
-  Val results[2] = {output, *weights};
-  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
-  *weights = results[1];
-  return results[0];
 }
 
 /* ---- the network ---- */

@@ -49,7 +49,8 @@ define_modules(Builder *b, Bart *m)
   builder_tie(b, m->shared);
   builder_module_end(b);
   m->head = (Linear){.weight = m->shared, .bias = -1, .module = module};
-  builder_buffer(b, "final_logits_bias", s->vocabulary * dtype_size(builder_shape(b)->precision.stored));
+  builder_buffer(b, "final_logits_bias",
+                 s->vocabulary * dtype_size(builder_shape(b)->precision.stored));
 }
 
 /* ---- forward() ---- */
@@ -133,7 +134,8 @@ model_forward(Builder *b, gconstpointer model, const Val *inputs, Val *results)
   builder_leave_with(b, 2, both);
   x = let(b, "outputs", both[0]);
   memory = let(b, "outputs.encoder", both[1]);
-  Val bias = buffer_value(b, value_shape(builder_shape(b)->precision.stored, 2, (gint64) 1, s->vocabulary));
+  Val bias = buffer_value(
+      b, value_shape(builder_shape(b)->precision.stored, 2, (gint64) 1, s->vocabulary));
   Val logits = let(b, "lm_logits", linear(b, x, m->head));
   results[1] = let(b, "lm_logits", binary(b, OP_ADD, logits, bias));
   results[0] = let(b, "masked_lm_loss", encoder_loss(b, results[1], inputs[1], s->vocabulary));

@@ -1,11 +1,11 @@
-/* family_bert.c - BERT and RoBERTa: an encoder with learned positions, LayerNorm after each residual
- * and GELU, trained to fill in masked tokens. */
+/* family_bert.c - BERT and RoBERTa: an encoder with learned positions, LayerNorm after each
+ * residual and GELU, trained to fill in masked tokens. */
 #include <string.h>
 
 #include "network/causal_lm.h"
 #include "network/family.h"
-#include "network/transformers_activation.h"
 #include "network/strides.h"
+#include "network/transformers_activation.h"
 #include "network/transformers_encoder.h"
 
 /* Parameters (by index) and modules of a layer: linear layers of attention, its output and the two
@@ -38,12 +38,14 @@ define_embeddings(Builder *b, Bert *m)
   m->embeddings = builder_module(b, "embeddings", "Embeddings");
   m->words = encoder_define_embedding(b, "word_embeddings", m->vocabulary, m->hidden);
   if (!m->roberta)
-    m->position_weight = encoder_define_embedding(b, "position_embeddings", m->positions, m->hidden);
+    m->position_weight =
+        encoder_define_embedding(b, "position_embeddings", m->positions, m->hidden);
   m->type_weight = encoder_define_embedding(b, "token_type_embeddings", m->types, m->hidden);
   m->embedding_norm = define_norm(b, "LayerNorm", "LayerNorm", m->hidden, TRUE);
   m->embedding_drop = encoder_define_dropout(b);
   if (m->roberta)
-    m->position_weight = encoder_define_embedding(b, "position_embeddings", m->positions, m->hidden);
+    m->position_weight =
+        encoder_define_embedding(b, "position_embeddings", m->positions, m->hidden);
   builder_buffer(b, "position_ids", 8 * m->positions);
   builder_buffer(b, "token_type_ids", 8 * m->positions);
   builder_module_end(b);
@@ -126,7 +128,8 @@ define_roberta_head(Builder *b, Bert *m)
 static void
 define_modules(Builder *b, Bert *m)
 {
-  m->model = builder_module(b, m->roberta ? "roberta" : "bert", m->roberta ? "RobertaModel" : "BertModel");
+  m->model =
+      builder_module(b, m->roberta ? "roberta" : "bert", m->roberta ? "RobertaModel" : "BertModel");
   define_embeddings(b, m);
   m->encoder = builder_module(b, "encoder", "Encoder");
   builder_module(b, "layer", "ModuleList");
@@ -268,7 +271,8 @@ embed(Builder *b, const Bert *m, Val tokens)
     positions = let(b, "position_ids", roberta_positions(b, m));
   types = let(b, "buffered_token_type_ids", type_ids(b, m));
   if (!m->roberta) /* a slice of the buffer */
-    positions = let(b, "position_ids", buffer_value(b, value_shape(DTYPE_INT64, 2, (gint64) 1, m->length)));
+    positions =
+        let(b, "position_ids", buffer_value(b, value_shape(DTYPE_INT64, 2, (gint64) 1, m->length)));
   Val words = let(b, "inputs_embeds", embedding(b, m->words, tokens));
   Val kinds = let(b, "token_type_embeddings", embedding(b, m->type_weight, types));
   Val x = let(b, "embeddings", binary(b, OP_ADD, words, kinds));

@@ -1,13 +1,13 @@
-/* family_bloom.c - BLOOM: ALiBi in place of positions, a norm behind the embeddings, one projection for
- * q, k and v, eager attention, and a GELU of its own. */
+/* family_bloom.c - BLOOM: ALiBi in place of positions, a norm behind the embeddings, one projection
+ * for q, k and v, eager attention, and a GELU of its own. */
+#include "network/classic_alibi.h"
 #include "network/classic_decoder.h"
 #include "network/transformers_masks.h"
 
 static void
 define_first(Builder *b, Classic *m)
 {
-  m->embedding_norm =
-      define_norm(b, "word_embeddings_layernorm", "LayerNorm", m->lm.hidden, TRUE);
+  m->embedding_norm = define_norm(b, "word_embeddings_layernorm", "LayerNorm", m->lm.hidden, TRUE);
 }
 
 static void
@@ -33,7 +33,7 @@ static Val
 prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
   Val x = let(b, "hidden_states", layer_norm(b, embeds, m->embedding_norm));
-  classic_argument(args, classic_alibi(b, &m->lm));
+  classic_argument(args, alibi_of_length(b, &m->lm));
   classic_argument(args, transformers_causal_mask(b, &m->lm, FALSE, FALSE));
   return x;
 }
@@ -87,7 +87,8 @@ mlp_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Val resi
   Val up = call_module(b, p->activation, linear(b, x, p->up));
   x = let(b, "hidden_states", builder_leave(b, unary(b, OP_BLOOM_GELU, up)));
   Val y = let(b, "intermediate_output", linear(b, x, p->down));
-  return builder_leave(b, let(b, "output", classic_dropout_add(b, m->residual_dropout, y, residual)));
+  return builder_leave(b,
+                       let(b, "output", classic_dropout_add(b, m->residual_dropout, y, residual)));
 }
 
 static Val

@@ -226,8 +226,7 @@ embed_text(Builder *b, const Clip *m, Val tokens)
   const Tower *t = &m->tower[TEXT];
   builder_module_call_by_keyword(b, t->embeddings, &tokens);
   Val words = let(b, "inputs_embeds", embedding(b, m->words, tokens));
-  Val places =
-      let(b, "position_embeddings", embedding(b, t->positions, buffered_positions(b, t)));
+  Val places = let(b, "position_embeddings", embedding(b, t->positions, buffered_positions(b, t)));
   return builder_leave(b, let(b, "embeddings", binary(b, OP_ADD, words, places)));
 }
 
@@ -393,7 +392,8 @@ read_config(Clip *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   if (class != NULL && strcmp(class, "CLIPModel") != 0)
     network_spec_fail(spec, "architectures", "'%.60s' is not supported, only CLIPModel", class);
   if (m->attention == ATTENTION_EAGER)
-    json_reader_fail(spec->reader, "implementation", "eager attention of clip is not yet supported");
+    json_reader_fail(spec->reader, "implementation",
+                     "eager attention of clip is not yet supported");
   encoder_check(spec, shape);
   causal_lm_check_matrix(spec, "projection_dim", m->projection,
                          MAX(m->tower[TEXT].width, m->tower[IMAGE].width));

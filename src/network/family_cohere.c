@@ -1,5 +1,7 @@
-/* family_cohere.c - Command R: attention and feed-forward beside each other, LayerNorm without a
- * bias. */
+/* family_cohere.c - Command R and R7B: attention and feed-forward beside each other, LayerNorm
+ * without a bias; the second has windows, and rotates in those layers alone. */
+#include <string.h>
+
 #include "network/transformers_decoder.h"
 
 /* hidden_states = residual + attention(norm(x)) + mlp(norm(x)) */
@@ -21,10 +23,20 @@ block_forward(Builder *b, const CausalLm *lm, int block, Val x, const Val *table
 }
 
 static void
+read_windows(Decoder *d, NetworkSpec *spec)
+{
+  decoder_read_window_pattern(d, spec, network_spec_int(spec, "sliding_window_pattern", 4));
+  for (int i = 0; i < d->lm.layers; i++)
+    if (!(d->lm.layer_kinds[i] & LAYER_WINDOWED))
+      decoder_mark_layer(d, i, LAYER_UNROTATED);
+}
+
+static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
-  if (network_spec_bool(spec, "use_qk_norm", FALSE))
+  if (strcmp(spec->family, "cohere2") == 0)
+    read_windows(d, spec);
+  else if (network_spec_bool(spec, "use_qk_norm", FALSE))
     d->style.qk_norm = QK_NORM_HEADS;
 }
 
@@ -35,6 +47,7 @@ static const DecoderStyle style = {
     .rotary = ROTATE_INTERLEAVED_WIDE,
     .logits_scale = OP_MUL_SCALAR,
     .tied = TRUE,
+    .attention_bias_field = TRUE,
     .read = read,
     .block = block_forward,
 };
@@ -48,6 +61,6 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
 const NetworkFamily family_cohere = {
     .name = "cohere",
     .summary = "Command R: parallel residual, interleaved rotary embedding",
-    .model_types = (const char *const[]){"cohere", NULL},
+    .model_types = (const char *const[]){"cohere", "cohere2", NULL},
     .build = build,
 };

@@ -1,5 +1,6 @@
-/* family_falcon.c - Falcon: one head of keys and values, or a few; attention and feed-forward side by
- * side behind one norm or two; rotary embeddings or ALiBi. */
+/* family_falcon.c - Falcon: one head of keys and values, or a few; attention and feed-forward side
+ * by side behind one norm or two; rotary embeddings or ALiBi. */
+#include "network/classic_alibi.h"
 #include "network/classic_decoder.h"
 #include "network/strides.h"
 #include "network/transformers_masks.h"
@@ -44,56 +45,15 @@ define_block(Builder *b, Classic *m, ClassicBlock *p, int block)
 
 /* ---- what blocks are called with ---- */
 
-/* build_alibi_tensor of a mask of ones. */
-static Val
-alibi(Builder *b, const CausalLm *lm)
-{
-  gint64 s = lm->length;
-  Val ones = let(b, "mask", create(b, "ones", value_shape(DTYPE_INT64, 2, lm->batch, s)));
-  builder_call(b, 0, NULL);
-  Val slopes = let(b, "slopes", classic_alibi_slopes(b, lm->heads, TRUE));
-  Val counts = unary(b, OP_CUMSUM, ones);
-  Val less = create(b, "positions", value_shape(DTYPE_INT64, 2, lm->batch, s));
-  builder_discard(b, counts);
-  let(b, "arange_tensor", create(b, "positions", value_shape(DTYPE_INT64, 2, lm->batch, s)));
-  builder_discard(b, less);
-  Val narrow = create(b, "slopes", value_shape(DTYPE_BF16, 1, lm->heads));
-  ValueInfo wide = value_shape(DTYPE_BF16, 4, lm->batch, lm->heads, (gint64) 1, s);
-  Val table = let(b, "alibi", create(b, "alibi", wide));
-  builder_discard(b, narrow);
-  (void) slopes;
-  return builder_leave(b, to(b, table, lm->dtype));
-}
-
-/* The boolean mask becomes one of ALiBi's numbers: where(), a quotient, a comparison, masked_fill. */
-static Val
-alibi_mask(Builder *b, const CausalLm *lm, Val mask, Val table)
-{
-  gint64 n = lm->batch, h = lm->heads, s = lm->length;
-  (void) mask, (void) table;
-  Val zero = create(b, "zero", value_shape(lm->dtype, 1, (gint64) 1));
-  Val lowest = create(b, "lowest", value_shape(lm->dtype, 1, (gint64) 1));
-  Val wide = create(b, "attention mask", value_shape(lm->dtype, 4, n, (gint64) 1, s, s));
-  builder_discard(b, lowest);
-  builder_discard(b, zero);
-  let(b, "causal_mask", wide);
-  Val quotient = create(b, "alibi", value_shape(lm->dtype, 4, n, h, (gint64) 1, s));
-  Val hidden = create(b, "hidden", value_shape(DTYPE_BOOL, 4, n, (gint64) 1, s, s));
-  Val filled = create(b, "attention mask", value_shape(lm->dtype, 4, n, h, s, s));
-  builder_discard(b, hidden);
-  builder_discard(b, quotient);
-  return let(b, "causal_mask", filled);
-}
-
 static Val
 prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
   const Falcon *f = (const Falcon *) m;
-  Val table = f->alibi ? let(b, "alibi", alibi(b, &m->lm)) : NO_VAL, tables[4];
+  Val table = f->alibi ? let(b, "alibi", alibi_of_mask(b, &m->lm)) : NO_VAL, tables[4];
   Val positions = classic_position_ids(b, &m->lm);
   Val mask = transformers_causal_mask(b, &m->lm, TRUE, TRUE);
   if (f->alibi)
-    mask = alibi_mask(b, &m->lm, mask, table);
+    mask = alibi_in_mask(b, &m->lm);
   transformers_rotary_tables(b, &m->lm, tables);
   classic_argument(args, positions);
   classic_argument(args, tables[0]);
@@ -104,25 +64,6 @@ prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 }
 
 /* ---- blocks ---- */
-
-/* FalconLinear: input @ weight.T, and the bias is added apart. */
-static Val
-apply(Builder *b, const CausalLm *lm, Val x, Linear layer)
-{
-  if (layer.bias < 0)
-    return linear(b, x, layer);
-  if (layer.adapter > 0)
-    builder_fail(b, "adapters on falcon's linear layers with biases are not supported");
-  ValueInfo shape = builder_info(b, x);
-  gint64 width = shape.shape[2];
-  x = call_module(b, network_parameter(builder_network(b), layer.weight)->module, x);
-  Val w = transpose(b, builder_weight(b, layer.weight));
-  gint64 out = builder_info(b, w).shape[1];
-  Val y = binary(b, OP_MM, view(b, x, 2, lm->batch * lm->length, width), w);
-  y = let(b, "hidden_states",
-          shaped(b, OP_UNSAFE_VIEW, y, value_shape((DType) shape.dtype, 3, lm->batch, lm->length, out)));
-  return builder_leave(b, binary(b, OP_ADD, y, builder_weight(b, layer.bias)));
-}
 
 /* x[..., [i], :] of the last dimension but one. */
 static Val
@@ -187,7 +128,7 @@ attention_forward(Builder *b, const Falcon *f, const ClassicBlock *p, Val x, con
   const CausalLm *lm = &f->classic.lm;
   Val qkv[3];
   x = call_module(b, p->attention, x);
-  x = let(b, "fused_qkv", apply(b, lm, x, p->qkv));
+  x = let(b, "fused_qkv", linear_apart(b, x, p->qkv));
   split_heads_of(b, f, x, qkv);
   let_triple(b, names, qkv);
   for (int i = 0; i < 3; i++)
@@ -201,15 +142,15 @@ attention_forward(Builder *b, const Falcon *f, const ClassicBlock *p, Val x, con
   Val o = let(b, "attn_output", attention(b, qkv[0], qkv[1], qkv[2], &call));
   o = let(b, "attn_output", transpose(b, o));
   o = let(b, "attn_output", merge_heads(b, o));
-  return builder_leave(b, let(b, "attn_output", apply(b, lm, o, p->out)));
+  return builder_leave(b, let(b, "attn_output", linear_apart(b, o, p->out)));
 }
 
 static Val
 mlp_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x)
 {
   x = call_module(b, p->mlp, x);
-  x = let(b, "x", activation_call(b, m->activation, p->activation, apply(b, &m->lm, x, p->up)));
-  return builder_leave(b, let(b, "x", apply(b, &m->lm, x, p->down)));
+  x = let(b, "x", activation_call(b, m->activation, p->activation, linear_apart(b, x, p->up)));
+  return builder_leave(b, let(b, "x", linear_apart(b, x, p->down)));
 }
 
 static Val

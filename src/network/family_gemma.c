@@ -1,13 +1,6 @@
 /* family_gemma.c - Gemma: gains of 1 + w, GELU, embeddings times the root of their width. */
 #include "network/transformers_decoder.h"
 
-static void
-read(Decoder *d, NetworkSpec *spec)
-{
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
-  decoder_refuse(spec, "use_bidirectional_attention", "attention to later tokens is not supported");
-}
-
 static const DecoderStyle style = {
     .norm = NORM_RMS_ONE_PLUS,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
@@ -15,7 +8,7 @@ static const DecoderStyle style = {
     .activation = "gelu_pytorch_tanh",
     .head_dim = 256,
     .tied = TRUE,
-    .read = read,
+    .attention_bias_field = TRUE,
 };
 
 static Network *

@@ -1,25 +1,14 @@
 /* family_gemma2.c - Gemma 2: norms before and after, soft caps, windows in every second layer. */
 #include "network/transformers_decoder.h"
 
-static gboolean
-even(int block, gint64 number)
-{
-  (void) number;
-  return block % 2 == 0;
-}
-
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
   d->style.caps_logits = decoder_read_cap(spec, "final_logit_softcapping", 30);
   d->lm.caps_scores = decoder_read_cap(spec, "attn_logit_softcapping", 50);
   if (d->lm.impl.attention == ATTENTION_SDPA) /* which Gemma 2 does not support */
     d->lm.impl.attention = ATTENTION_EAGER;
-  d->lm.mask_kwargs = TRUE;
-  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
-  decoder_read_layer_types(d, spec, even, 0);
-  decoder_refuse(spec, "use_bidirectional_attention", "attention to later tokens is not supported");
+  decoder_read_window_pattern(d, spec, 2);
 }
 
 static const DecoderStyle style = {
@@ -32,6 +21,7 @@ static const DecoderStyle style = {
     .activation = "gelu_pytorch_tanh",
     .head_dim = 256,
     .tied = TRUE,
+    .attention_bias_field = TRUE,
     .read = read,
 };
 

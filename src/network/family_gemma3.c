@@ -4,24 +4,12 @@
 
 #include "network/transformers_decoder.h"
 
-/* The last of so many layers sees everything. */
-static gboolean
-not_last_of(int block, gint64 pattern)
-{
-  return (block + 1) % pattern != 0;
-}
-
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
   d->style.caps_logits = decoder_read_cap(spec, "final_logit_softcapping", 0);
-  d->lm.mask_kwargs = TRUE;
   d->lm.rotary.by_kind = TRUE;
-  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
-  decoder_read_layer_types(d, spec, not_last_of,
-                           network_spec_int(spec, "sliding_window_pattern", 6));
-  decoder_refuse(spec, "use_bidirectional_attention", "attention to later tokens is not supported");
+  decoder_read_window_pattern(d, spec, network_spec_int(spec, "sliding_window_pattern", 6));
 }
 
 static const DecoderStyle style = {
@@ -38,6 +26,7 @@ static const DecoderStyle style = {
     .head_dim = 256,
     .vocabulary = 262208,
     .tied = TRUE,
+    .attention_bias_field = TRUE,
     .read = read,
 };
 

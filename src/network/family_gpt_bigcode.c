@@ -1,5 +1,5 @@
-/* family_gpt_bigcode.c - GPTBigCode, the code of StarCoder and SantaCoder: GPT-2 with one head of keys
- * and values. */
+/* family_gpt_bigcode.c - GPTBigCode, the code of StarCoder and SantaCoder: GPT-2 with one head of
+ * keys and values. */
 #include "network/classic_decoder.h"
 
 static void

@@ -1,5 +1,5 @@
-/* family_gpt_neo.c - GPT-Neo: GPT-2 whose attention is global and local in turn and computed in fp32,
- * step by step. */
+/* family_gpt_neo.c - GPT-Neo: GPT-2 whose attention is global and local in turn and computed in
+ * fp32, step by step. */
 #include <string.h>
 
 #include "network/classic_decoder.h"
@@ -70,7 +70,8 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   return classic_attention_leave(b, o, weights);
 }
 
-/* How many layers an entry of attention_types is of: [["global", "local"], 6] of 12; -1: it is none. */
+/* How many layers an entry of attention_types is of: [["global", "local"], 6] of 12; -1: it is
+ * none. */
 static gint64
 count_layers(const cJSON *entry)
 {
@@ -97,8 +98,9 @@ read(Classic *m, NetworkSpec *spec)
   {
     more = cJSON_IsArray(entry) ? count_layers(entry) : -1;
     if (more < 0) {
-      network_spec_fail(spec, "attention_types",
-                        "must be a list of [kinds, times], kinds a list of \"global\" and \"local\"");
+      network_spec_fail(
+          spec, "attention_types",
+          "must be a list of [kinds, times], kinds a list of \"global\" and \"local\"");
       return;
     }
     layers = MIN(layers + more, 2 * BUILDER_MOST_BLOCKS);

@@ -1,5 +1,5 @@
-/* family_gpt_neox.c - GPT-NeoX and Pythia: one projection for q, k and v, rotary embeddings of a part
- * of each head, attention and feed-forward side by side. */
+/* family_gpt_neox.c - GPT-NeoX and Pythia: one projection for q, k and v, rotary embeddings of a
+ * part of each head, attention and feed-forward side by side. */
 #include "network/classic_decoder.h"
 #include "network/transformers_rope.h"
 
@@ -78,7 +78,7 @@ static const ClassicStyle style = {
     .attention_dropout = "attention_dropout",
     .residual_dropout = "hidden_dropout",
     .rotary = TRUE,
-    .rotary_fraction_fields = "rotary_pct|partial_rotary_factor",
+    .rotary_fraction_field = "rotary_pct",
     .rotary_fraction = 0.25,
     .read = read,
     .define_block = define_block,

@@ -1,5 +1,5 @@
-/* family_gptj.c - GPT-J: one norm before attention and feed-forward side by side, rotary embeddings of
- * neighbouring elements in a part of each head. */
+/* family_gptj.c - GPT-J: one norm before attention and feed-forward side by side, rotary embeddings
+ * of neighbouring elements in a part of each head. */
 #include "network/classic_decoder.h"
 #include "network/transformers_masks.h"
 #include "network/transformers_rope.h"
@@ -92,7 +92,8 @@ eager(Builder *b, const Classic *m, const Val qkv[3], Val mask, Val *weights)
   builder_call(b, 0, NULL);
   Val q = to(b, qkv[0], DTYPE_FP32);
   Val columns = transpose_last(b, to(b, qkv[1], DTYPE_FP32));
-  Val scores = batched_matmul(b, (Val){q.slot, FALSE}, (Val){columns.slot, FALSE}, "attention scores");
+  Val scores =
+      batched_matmul(b, (Val){q.slot, FALSE}, (Val){columns.slot, FALSE}, "attention scores");
   builder_discard(b, q);
   builder_discard(b, columns);
   Val w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, scores));
@@ -116,7 +117,8 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   Val qkv[3];
   x = call_module_by_keyword(b, p->attention, x);
   for (int i = 0; i < 3; i++)
-    qkv[i] = let(b, names[i], split_heads(b, linear(b, x, *projections[i]), lm->heads, lm->head_dim));
+    qkv[i] =
+        let(b, names[i], split_heads(b, linear(b, x, *projections[i]), lm->heads, lm->head_dim));
   qkv[2] = let(b, names[2], transpose(b, qkv[2]));
   rotate_parts(b, lm, qkv);
   for (int i = 0; i < 2; i++)
@@ -134,8 +136,8 @@ read(Classic *m, NetworkSpec *spec)
   m->lm.rotary.dim = network_spec_int(spec, "rotary_dim", 64);
   if (cJSON_IsNull(json_reader_raw(spec->reader, "rotary_dim")) || m->lm.rotary.dim % 2 != 0 ||
       m->lm.rotary.dim > m->lm.head_dim)
-    network_spec_fail(spec, "rotary_dim", "must be an even number up to the head's %" G_GINT64_FORMAT,
-                      m->lm.head_dim);
+    network_spec_fail(spec, "rotary_dim",
+                      "must be an even number up to the head's %" G_GINT64_FORMAT, m->lm.head_dim);
 }
 
 static const ClassicStyle style = {

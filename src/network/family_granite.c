@@ -1,20 +1,14 @@
 /* family_granite.c - Granite: Llama with embeddings, residuals and logits multiplied by numbers. */
 #include "network/transformers_decoder.h"
 
-static void
-read(Decoder *d, NetworkSpec *spec)
-{
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
-  d->style.mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
-}
-
 static const DecoderStyle style = {
     .norm = NORM_RMS,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
     .embedding_scale = TRUE,
     .residual_scale = TRUE,
     .logits_scale = OP_DIV_SCALAR,
-    .read = read,
+    .mlp_bias_field = TRUE,
+    .attention_bias_field = TRUE,
 };
 
 static Network *

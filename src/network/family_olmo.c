@@ -10,8 +10,6 @@ static const QkvStep clipped[] = {QKV_PROJECT, QKV_THEN,      QKV_CLIP, QKV_THEN
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
-  d->lm.rotary.wide = TRUE;
   if (network_spec_double(spec, "clip_qkv", 0) != 0)
     memcpy(d->style.qkv, clipped, sizeof clipped);
 }
@@ -20,6 +18,7 @@ static const DecoderStyle style = {
     .norm = NORM_LAYER_PLAIN,
     .qkv = {QKV_PROJECT, QKV_THEN, QKV_HEADS, QKV_TRANSPOSE},
     .rotary = ROTATE_HALF_WIDE,
+    .attention_bias_field = TRUE,
     .read = read,
 };
 

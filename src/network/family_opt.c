@@ -1,5 +1,5 @@
-/* family_opt.c - OPT: learned positions from 2 on, ReLU; the 350m's projections around the blocks and
- * its norms behind attention and feed-forward. */
+/* family_opt.c - OPT: learned positions from 2 on, ReLU; the 350m's projections around the blocks
+ * and its norms behind attention and feed-forward. */
 #include "network/classic_decoder.h"
 #include "network/transformers_masks.h"
 
@@ -9,8 +9,8 @@ define_first(Builder *b, Classic *m)
   gint64 width = m->lm.embedding_width;
   if (width != m->lm.hidden) {
     m->project_out = define_linear(b, "project_out", width, m->lm.hidden, FALSE);
-    m->lm.norm_module =
-        network_parameter(builder_network(b), m->project_out.weight)->module; /* until there is one */
+    m->lm.norm_module = network_parameter(builder_network(b), m->project_out.weight)
+                            ->module; /* until there is one */
     m->project_in = define_linear(b, "project_in", m->lm.hidden, width, FALSE);
   }
   if (m->final_norm)
@@ -113,8 +113,8 @@ prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
   const CausalLm *lm = &m->lm;
   Val ids = position_ids(b, lm);
   Val mask = transformers_causal_mask(b, lm, FALSE, FALSE);
-  Val later = create(b, "positions behind the offset",
-                     value_shape(DTYPE_INT64, 2, lm->batch, lm->length));
+  Val later =
+      create(b, "positions behind the offset", value_shape(DTYPE_INT64, 2, lm->batch, lm->length));
   Val p = let(b, "pos_embeds", embedding(b, m->position_weight, later));
   if (m->project_in.weight > 0)
     embeds = let(b, "inputs_embeds", linear(b, embeds, m->project_in));

@@ -4,7 +4,6 @@
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
   decoder_read_last_windows(d, spec);
 }
 
@@ -13,6 +12,7 @@ static const DecoderStyle style = {
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_NORM, QKV_TRANSPOSE},
     .qk_norm = QK_NORM_HEAD,
     .head_dim = 128,
+    .attention_bias_field = TRUE,
     .read = read,
 };
 

@@ -37,8 +37,6 @@ read_windows(Decoder *d, NetworkSpec *spec)
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
-  d->style.mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   read_rotated(d, spec);
   read_windows(d, spec);
 }
@@ -47,6 +45,8 @@ static const DecoderStyle style = {
     .norm = NORM_RMS,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
     .tied = TRUE,
+    .mlp_bias_field = TRUE,
+    .attention_bias_field = TRUE,
     .read = read,
 };
 

@@ -68,7 +68,8 @@ static void
 define_feed_forward(Builder *b, const T5 *m, const char *number, BlockParts *p)
 {
   p->feed_forward = builder_module(b, number, "T5LayerFF");
-  p->dense = builder_module(b, "DenseReluDense", m->gated ? "T5DenseGatedActDense" : "T5DenseActDense");
+  p->dense =
+      builder_module(b, "DenseReluDense", m->gated ? "T5DenseGatedActDense" : "T5DenseActDense");
   if (m->gated)
     p->gate = define_linear(b, "wi_0", m->ffn, m->width, FALSE);
   p->up = define_linear(b, m->gated ? "wi_1" : "wi", m->ffn, m->width, FALSE);
@@ -218,8 +219,8 @@ bias_mask(Builder *b, Val bias, gboolean causal)
   if (causal) {
     Val rows = create(b, "arange", value_shape(DTYPE_INT64, 1, queries));
     Val columns = create(b, "arange", value_shape(DTYPE_INT64, 1, keys));
-    Val seen = create(b, "causal mask",
-                      value_shape(DTYPE_BOOL, 4, (gint64) 1, (gint64) 1, queries, keys));
+    Val seen =
+        create(b, "causal mask", value_shape(DTYPE_BOOL, 4, (gint64) 1, (gint64) 1, queries, keys));
     builder_discard(b, rows);
     builder_discard(b, columns);
     seen = let(b, "causal_mask", seen);
@@ -263,8 +264,9 @@ attend(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, 
     *bias = let(b, "position_bias", compute_bias(b, m, p->bias, s->decoder, s->length));
   else if (bias->slot == NO_VAL.slot)
     *bias = let(b, "position_bias",
-                create(b, "position bias", value_shape((DType) builder_info(b, x).dtype, 4, (gint64) 1,
-                                              m->heads, s->length, builder_info(b, source).shape[1])));
+                create(b, "position bias",
+                       value_shape((DType) builder_info(b, x).dtype, 4, (gint64) 1, m->heads,
+                                   s->length, builder_info(b, source).shape[1])));
   EncoderAttention how = {.code = m->attention,
                           .heads = m->heads,
                           .dropout = m->dropout,
@@ -305,7 +307,8 @@ dense(Builder *b, const T5 *m, const BlockParts *p, Val x)
   x = call_module(b, p->dense, x);
   Val h;
   if (m->gated) {
-    Val gate = let(b, "hidden_gelu", activation_call(b, m->activation, p->activation, linear(b, x, p->gate)));
+    Val gate = let(b, "hidden_gelu",
+                   activation_call(b, m->activation, p->activation, linear(b, x, p->gate)));
     Val plain = let(b, "hidden_linear", linear(b, x, p->up));
     h = let(b, "hidden_states", binary(b, OP_MUL, gate, plain));
   } else {
@@ -387,7 +390,8 @@ model_forward(Builder *b, gconstpointer model, const Val *inputs, Val *results)
   const T5 *m = model;
   builder_call(b, 0, NULL);
   Val memory = let(b, "hidden_states", stack_forward(b, m, ENCODER, inputs[0], NO_VAL));
-  Val tokens = let(b, "decoder_input_ids", encoder_shift_right(b, m->batch, m->stack[DECODER].length));
+  Val tokens =
+      let(b, "decoder_input_ids", encoder_shift_right(b, m->batch, m->stack[DECODER].length));
   Val x = let(b, "decoder_outputs", stack_forward(b, m, DECODER, tokens, memory));
   x = let(b, "sequence_output", x);
   if (m->tied)
@@ -413,7 +417,8 @@ read_activation(T5 *m, NetworkSpec *spec)
     plain = "gelu_new";
   m->activation = activation_find(plain);
   if (m->activation == NULL) {
-    network_spec_fail(spec, "feed_forward_proj", "'%.60s' is not known: relu, gated-gelu, ...", name);
+    network_spec_fail(spec, "feed_forward_proj", "'%.60s' is not known: relu, gated-gelu, ...",
+                      name);
     m->activation = activation_find("relu");
   }
 }

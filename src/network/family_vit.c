@@ -38,10 +38,12 @@ define_embeddings(Builder *b, Vit *m)
 {
   m->embeddings = builder_module(b, "embeddings", "ViTEmbeddings");
   m->class_token = builder_parameter(b, "cls_token", 3, (gint64) 1, (gint64) 1, m->hidden);
-  m->positions = builder_parameter(b, "position_embeddings", 3, (gint64) 1, patch_count(m) + 1, m->hidden);
+  m->positions =
+      builder_parameter(b, "position_embeddings", 3, (gint64) 1, patch_count(m) + 1, m->hidden);
   m->patches = builder_module(b, "patch_embeddings", "ViTPatchEmbeddings");
-  m->projection = define_convolution(b, "projection", m->hidden, m->channels, 2,
-                                     &(Convolution){.kernel = m->patch, .stride = m->patch, .transposed = TRUE});
+  m->projection = define_convolution(
+      b, "projection", m->hidden, m->channels, 2,
+      &(Convolution){.kernel = m->patch, .stride = m->patch, .transposed = TRUE});
   builder_module_end(b);
   m->embedding_drop = encoder_define_dropout(b);
   builder_module_end(b);
@@ -159,7 +161,8 @@ embed(Builder *b, const Vit *m, Val pixels)
 {
   pixels = call_module(b, m->embeddings, pixels);
   Val x = let(b, "embeddings", patches(b, m, pixels));
-  Val class = let(b, "cls_tokens", encoder_expand_rows(b, builder_weight(b, m->class_token), m->batch));
+  Val class =
+      let(b, "cls_tokens", encoder_expand_rows(b, builder_weight(b, m->class_token), m->batch));
   x = let(b, "embeddings", encoder_cat_rows(b, class, x));
   x = let(b, "embeddings", binary(b, OP_ADD, x, builder_weight(b, m->positions)));
   x = let(b, "embeddings", encoder_dropout(b, m->embedding_drop, m->hidden_dropout, x));
@@ -219,8 +222,10 @@ check_class(NetworkSpec *spec)
 {
   const char *class = encoder_architecture(spec);
   if (class != NULL && strcmp(class, "ViTForImageClassification") != 0)
-    network_spec_fail(spec, "architectures", "'%.60s' is not supported, only "
-                                             "ViTForImageClassification", class);
+    network_spec_fail(spec, "architectures",
+                      "'%.60s' is not supported, only "
+                      "ViTForImageClassification",
+                      class);
 }
 
 static gboolean

@@ -26,10 +26,11 @@ define_encoder(Builder *b, Whisper *m)
   m->encoder = builder_module(b, "encoder", "WhisperEncoder");
   m->conv[0] = define_convolution(b, "conv1", s->width, m->mels, 1,
                                   &(Convolution){.kernel = 3, .stride = 1, .padding = 1});
-  m->conv[1] = define_convolution(b, "conv2", s->width, s->width, 1,
-                                  &(Convolution){.kernel = 3, .stride = 2, .padding = 1, .transposed = TRUE});
-  m->source_positions = encoder_define_embedding(b, "embed_positions",
-                                                 s->stack[SEQ2SEQ_ENCODER].length, s->width);
+  m->conv[1] = define_convolution(
+      b, "conv2", s->width, s->width, 1,
+      &(Convolution){.kernel = 3, .stride = 2, .padding = 1, .transposed = TRUE});
+  m->source_positions =
+      encoder_define_embedding(b, "embed_positions", s->stack[SEQ2SEQ_ENCODER].length, s->width);
   builder_freeze(b, m->source_positions); /* sinusoids */
   seq2seq_define_layers(b, s, SEQ2SEQ_ENCODER);
   m->norm[SEQ2SEQ_ENCODER] = define_norm(b, "layer_norm", "LayerNorm", s->width, TRUE);
@@ -76,8 +77,8 @@ encode(Builder *b, const Whisper *m, Val features)
   Val x = let(b, "inputs_embeds", unary(b, OP_GELU, convolution(b, features, &m->conv[0])));
   x = let(b, "inputs_embeds", unary(b, OP_GELU, convolution(b, x, &m->conv[1])));
   x = let(b, "inputs_embeds", transpose(b, x));
-  Val positions = let(b, "all_positions",
-                      create(b, "positions", value_shape(DTYPE_INT64, 1, frames)));
+  Val positions =
+      let(b, "all_positions", create(b, "positions", value_shape(DTYPE_INT64, 1, frames)));
   Val places = embedding(b, m->source_positions, positions);
   x = let(b, "hidden_states", binary(b, OP_ADD, x, places));
   x = let(b, "hidden_states", encoder_dropout(b, 0, s->dropout, x));
@@ -159,8 +160,10 @@ read_config(Whisper *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
   m->targets = network_spec_int(spec, "max_target_positions", 448);
   m->features = shape->precision.stored;
   s->stack[SEQ2SEQ_ENCODER].length = network_spec_int(spec, "max_source_positions", 1500);
-  s->stack[SEQ2SEQ_DECODER].length = encoder_length(spec, shape, "max_target_positions", m->targets);
-  causal_lm_check_matrix(spec, "max_source_positions", 2 * s->stack[SEQ2SEQ_ENCODER].length, s->width);
+  s->stack[SEQ2SEQ_DECODER].length =
+      encoder_length(spec, shape, "max_target_positions", m->targets);
+  causal_lm_check_matrix(spec, "max_source_positions", 2 * s->stack[SEQ2SEQ_ENCODER].length,
+                         s->width);
   causal_lm_check_matrix(spec, "max_target_positions", m->targets, s->width);
   causal_lm_check_matrix(spec, "num_mel_bins", m->mels, s->width);
   return json_reader_finish(spec->reader, error);
@@ -175,8 +178,8 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Builder *b = builder_new(spec->name, shape);
   define_modules(b, &m);
   const Seq2Seq *s = &m.seq2seq;
-  ValueInfo features = value_shape(m.features, 3, s->batch, m.mels,
-                                   2 * s->stack[SEQ2SEQ_ENCODER].length);
+  ValueInfo features =
+      value_shape(m.features, 3, s->batch, m.mels, 2 * s->stack[SEQ2SEQ_ENCODER].length);
   ValueInfo labels = value_shape(DTYPE_INT64, 2, s->batch, s->stack[SEQ2SEQ_DECODER].length);
   encoder_write(b, &(EncoderRoot){2, {features, labels}, transcribe, &m});
   seq2seq_figures(b, s);

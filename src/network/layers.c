@@ -268,6 +268,31 @@ linear(Builder *b, Val x, Linear parameters)
 }
 
 static Val
+call_linear_apart(Builder *b, Val x, Linear parameters)
+{
+  const NetworkPrecision *precision = &builder_shape(b)->precision;
+  x = call_module(b, parameter_module(b, parameters.weight), x);
+  Val w = transpose(b, builder_weight(b, parameters.weight));
+  if (precision->autocast)
+    w = to(b, w, precision->matmul);
+  x = autocast(b, x);
+  ValueInfo shape = builder_info(b, x);
+  x = flatten_rows(b, x);
+  Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
+  y = let(b, "hidden_states", unflatten_rows(b, y, shape, OP_UNSAFE_VIEW));
+  if (parameters.bias >= 0)
+    y = binary(b, OP_ADD, y, builder_weight(b, parameters.bias));
+  return builder_leave(b, y);
+}
+
+Val
+linear_apart(Builder *b, Val x, Linear parameters)
+{
+  return parameters.adapter > 0 ? lora_linear(b, x, parameters, call_linear_apart)
+                                : call_linear_apart(b, x, parameters);
+}
+
+static Val
 call_conv1d(Builder *b, Val x, Linear parameters)
 {
   x = call_module(b, parameter_module(b, parameters.weight), x);
@@ -373,6 +398,14 @@ layer_norm(Builder *b, Val x, int gain)
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
 }
 
+Val
+layer_norm_unbiased(Builder *b, Val x, int gain)
+{
+  x = call_module(b, parameter_module(b, gain), x);
+  Val w = builder_weight(b, gain);
+  return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
+}
+
 /* x.pow(2).mean(-1, keepdim=True) */
 static Val
 mean_square(Builder *b, Val x)
@@ -385,17 +418,13 @@ mean_square(Builder *b, Val x)
 }
 
 /* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
- * x.to(dtype).  transformers binds the mean square to a name, so it lives until the function
- * returns. */
+ * x.to(dtype). */
 static Val
-composite_rms_norm(Builder *b, Val x, int weight, gboolean names_variance)
+composite_rms_norm(Builder *b, Val x, int weight)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
   x = let(b, "x", to(b, x, DTYPE_FP32));
-  Val variance = mean_square(b, x);
-  if (names_variance)
-    variance = let(b, "variance", variance);
-  Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, variance));
+  Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, mean_square(b, x)));
   x = let(b, "x", binary(b, OP_MUL, x, scale));
   Val normed = to(b, x, dtype);
   return binary(b, OP_MUL, builder_weight(b, weight), normed);
@@ -407,7 +436,7 @@ rms_norm(Builder *b, Val x, int weight, NormCode code)
   x = call_module(b, parameter_module(b, weight), x);
   Val y = code == NORM_FUSED
               ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
-              : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
+              : composite_rms_norm(b, x, weight);
   return builder_leave(b, y);
 }
 

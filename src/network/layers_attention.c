@@ -248,7 +248,8 @@ math(Builder *b, Val q, Val k, Val v, const Attention *attention)
   ValueInfo info = builder_info(b, q);
   DType dtype = (DType) info.dtype;
   gboolean narrow = dtype != DTYPE_FP32, masked = call->mask.slot != NO_VAL.slot;
-  gboolean grouped = call->kv_heads != call->heads && !masked; /* else matmul repeats the one head */
+  gboolean grouped =
+      call->kv_heads != call->heads && !masked; /* else matmul repeats the one head */
   Val bias = masked ? mask_bias(b, q, call->mask) : NO_VAL;
   builder_call(b, 3, (Val[]){q, k, v});
   q = let(b, "query_acc", to(b, (Val){q.slot, FALSE}, DTYPE_FP32));

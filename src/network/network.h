@@ -79,8 +79,9 @@ typedef struct {
 /* What a function may give back. */
 #define FUNCTION_RESULTS 3
 
-/* A function: statements over numbered slots.  Results may be arguments.  Blocks that are alike share one; modules and
- * parameters in it are then relative to the block's first module and parameter. */
+/* A function: statements over numbered slots.  Results may be arguments.  Blocks that are alike
+ * share one; modules and parameters in it are then relative to the block's first module and
+ * parameter. */
 typedef struct {
   char *name;
   GArray *values;     /* ValueInfo by slot */
@@ -121,9 +122,9 @@ typedef struct _Network Network;
 typedef struct {
   gint64 micro_batch, sequence_length;
   gint64 target_length; /* of what a decoder gets beside an encoder; 0: sequence_length */
-  int micro_batches; /* accumulation steps: the loop divides the loss when > 1 */
-  int loss_steps;    /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
-                        divides and scales it */
+  int micro_batches;    /* accumulation steps: the loop divides the loss when > 1 */
+  int loss_steps;       /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
+                           divides and scales it */
   NetworkPrecision precision;
   const CheckpointSpec *dispatched; /* blocks that it checkpoints by op run under a Python dispatch
                                        mode; NULL: none.  Borrowed */
@@ -165,14 +166,14 @@ struct _Network {
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */
   GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
-  GArray *ties; /* Tie, in order of modules */
-  gboolean split;            /* the model ties two weights, which shape.splits_tied has made two */
+  GArray *ties;   /* Tie, in order of modules */
+  gboolean split; /* the model ties two weights, which shape.splits_tied has made two */
   GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
-  gint64 positions; /* of a sample, where the config and not the plan says how many; else 0 */
-  int mixtures;                               /* of experts */
-  gint64 idle_parameters;      /* elements that no token meets but those sent to their expert */
+  gint64 positions;       /* of a sample, where the config and not the plan says how many; else 0 */
+  int mixtures;           /* of experts */
+  gint64 idle_parameters; /* elements that no token meets but those sent to their expert */
   /* a model's parameters are usually counted as another class than is trained has them; 0: as it is
    */
   gint64 base_parameters;

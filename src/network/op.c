@@ -121,7 +121,8 @@ forward_add_inplace(OpCase *c)
   recipe_launch(c, "add", KERNEL_MEMORY, 0, "i1 +o0");
 }
 
-/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation. */
+/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
+ */
 static void
 backward_div(OpCase *c)
 {
@@ -219,9 +220,9 @@ backward_clamp(OpCase *c)
   recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
   recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
-  recipe_release(c, zero);
   recipe_release(c, below);
   recipe_release(c, above);
+  recipe_release(c, zero);
 }
 
 /* Elements of a new last dimension. */
@@ -463,7 +464,7 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_pad},
     /* x[..., [i], :] with one index, which goes to the device */
     [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
-                  .backward = backward_index_one},
+                      .backward = backward_index_one},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},
@@ -479,8 +480,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
     [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
-                    .forward = forward_baddbmm, .backward = backward_baddbmm,
-                    .kind = KIND_MATMUL},
+                    .forward = forward_baddbmm, .backward = backward_baddbmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in

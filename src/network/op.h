@@ -147,12 +147,12 @@ typedef enum {
   STEP_VIEW,    /* gradient := view of an incoming gradient: its base keeps a reference (rule L5) */
   STEP_RESHAPE, /* gradient := view of an incoming gradient in the input's shape; where memory order
                    forbids one, of a copy of `bytes` */
-  STEP_CONTIGUOUS,        /* the same where anything but row-major order forbids it */
+  STEP_CONTIGUOUS,      /* the same where anything but row-major order forbids it */
   STEP_CONTIGUOUS_TEMP, /* temporary := copy of an incoming gradient, unless that is row-major, or
                            (ORDER_HEADS_INSIDE) so as attention kernels see it; else nothing */
-  STEP_REPLACE,           /* gradient := source; the old one lets go (validate_outputs, rule L3) */
-  STEP_LAUNCH,            /* kernel `index` */
-  STEP_WORKSPACE,         /* the thread's Workspace `index`, made at its first use */
+  STEP_REPLACE,         /* gradient := source; the old one lets go (validate_outputs, rule L3) */
+  STEP_LAUNCH,          /* kernel `index` */
+  STEP_WORKSPACE,       /* the thread's Workspace `index`, made at its first use */
 } OpAction;
 
 /* Memory order of a gradient that a step makes. */
@@ -226,8 +226,8 @@ typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
                        inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
-  gint64 keys;    /* how many positions they have; 0: as many as queries */
-  gboolean whole; /* a query sees all of them, not those before it alone */
+  gint64 keys;     /* how many positions they have; 0: as many as queries */
+  gboolean whole;  /* a query sees all of them, not those before it alone */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;

@@ -1,5 +1,5 @@
-/* op_convolution.c - recipe of convolutions as cuDNN computes them, without the workspace that it asks
- * for: how much that is depends on the algorithm that it chooses. */
+/* op_convolution.c - recipe of convolutions as cuDNN computes them, without the workspace that it
+ * asks for: how much that is depends on the algorithm that it chooses. */
 #include "network/op_recipe.h"
 
 /* As a matrix product: positions of the output x channels out, over what a kernel sees. */
@@ -13,7 +13,8 @@ convolution_size(const OpCase *c)
                     .k = value_elements(&c->in[1]) / channels};
 }
 
-/* cudnn_convolution, then output.add_(bias) (aten/src/ATen/native/Convolution.cpp, _convolution). */
+/* cudnn_convolution, then output.add_(bias) (aten/src/ATen/native/Convolution.cpp, _convolution).
+ */
 void
 forward_convolution(OpCase *c)
 {
@@ -23,8 +24,9 @@ forward_convolution(OpCase *c)
     recipe_launch(c, "add", KERNEL_MEMORY, 0, "i2 +o0");
 }
 
-/* flag: the gradient comes with channels inside.  Input and weight from the contiguous gradient (native/cudnn/ConvShared.cpp,
- * cudnn_convolution_backward), then sums for the bias from the one that came. */
+/* flag: the gradient comes with channels inside.  Input and weight from the contiguous gradient
+ * (native/cudnn/ConvShared.cpp, cudnn_convolution_backward), then sums for the bias from the one
+ * that came. */
 void
 backward_convolution(OpCase *c)
 {

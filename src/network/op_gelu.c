@@ -52,7 +52,8 @@ forward_bloom_gelu(OpCase *c)
   recipe_release(c, half);
 }
 
-/* 0.5 * x * ((1 - t * t) * (0.79788456 + 0.1070322243 * x * x)) + 0.5 * (1 + t), times the gradient */
+/* 0.5 * x * ((1 - t * t) * (0.79788456 + 0.1070322243 * x * x)) + 0.5 * (1 + t), times the gradient
+ */
 void
 backward_bloom_gelu(OpCase *c)
 {

@@ -176,10 +176,7 @@ embed(Builder *b, const CausalLm *lm, Val tokens)
   const DecoderStyle *style = &((const Decoder *) lm)->style;
   if (!style->embedding_buffer) {
     Val x = embedding(b, lm->embedding_weight, tokens);
-    if (!style->embedding_scale)
-      return x;
-    x = let(b, "inputs_embeds", x);
-    return let(b, "inputs_embeds", unary(b, OP_MUL_SCALAR, x));
+    return style->embedding_scale ? unary(b, OP_MUL_SCALAR, x) : x;
   }
   tokens = call_module(b, lm->embedding_module, tokens);
   Val weight = builder_weight(b, lm->embedding_weight);
@@ -293,6 +290,20 @@ decoder_read_layer_types(Decoder *d, NetworkSpec *spec, gboolean (*windowed)(int
 }
 
 static gboolean
+is_not_last_of(int block, gint64 pattern)
+{
+  return (block + 1) % pattern != 0;
+}
+
+void
+decoder_read_window_pattern(Decoder *d, NetworkSpec *spec, gint64 pattern)
+{
+  d->lm.mask_kwargs = TRUE;
+  d->lm.window = network_spec_int(spec, "sliding_window", 4096);
+  decoder_read_layer_types(d, spec, is_not_last_of, pattern);
+}
+
+static gboolean
 from_layer(int block, gint64 first)
 {
   return block >= first;
@@ -339,13 +350,19 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
   gint64 share = MAX(lm->hidden / MAX(lm->heads, 1), 1);
   lm->head_dim = network_spec_int(spec, "head_dim", style->head_dim > 0 ? style->head_dim : share);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
+  lm->rotary.wide = style->rotary == ROTATE_HALF_WIDE;
   transformers_rope_read(lm, spec, style->rotary_part);
   d->activation = activation_read(
       spec, style->activation_field != NULL ? style->activation_field : "hidden_act",
       style->activation != NULL ? style->activation : "silu");
+  if (style->attention_bias_field)
+    style->qkv_bias = style->o_bias = network_spec_bool(spec, "attention_bias", FALSE);
+  if (style->mlp_bias_field)
+    style->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   style->attention_dropout = decoder_read_dropout(d, spec, "attention_dropout");
   if (style->norm == NORM_RMS && lm->impl.rms_norm == RMS_NORM_FUSED)
     style->norm = NORM_RMS_FUSED;
+  decoder_refuse(spec, "use_bidirectional_attention", "attention to later tokens is not supported");
   if (style->read != NULL)
     style->read(d, spec);
   causal_lm_check_matrix(spec, "intermediate_size", d->ffn, lm->hidden);

@@ -91,10 +91,11 @@ typedef struct {
   OpId logits_scale;             /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
   gboolean caps_logits;          /* soft cap */
   /* config.json: names and defaults */
-  const char *activation_field;       /* NULL: hidden_act */
-  const char *activation;             /* NULL: silu */
-  gint64 head_dim;                    /* 0: hidden_size / num_attention_heads */
-  gint64 heads, kv_heads, vocabulary; /* 0: required, as many as heads, required */
+  const char *activation_field;                  /* NULL: hidden_act */
+  const char *activation;                        /* NULL: silu */
+  gint64 head_dim;                               /* 0: hidden_size / num_attention_heads */
+  gint64 heads, kv_heads, vocabulary;            /* 0: required, as many as heads, required */
+  gboolean attention_bias_field, mlp_bias_field; /* attention_bias, mlp_bias are fields */
   gboolean tied;
   double rotary_part; /* default of partial_rotary_factor; 0: the model has no such field */
   /* Reads fields that only this family has, into the decoder; NULL: none. */
@@ -141,6 +142,8 @@ void decoder_read_layer_types(Decoder *d, NetworkSpec *spec,
 /* Qwen's: use_sliding_window says whether there is a window, max_window_layers from which block on.
  */
 void decoder_read_last_windows(Decoder *d, NetworkSpec *spec);
+/* layer_types, or all blocks windowed but every pattern-th. */
+void decoder_read_window_pattern(Decoder *d, NetworkSpec *spec, gint64 pattern);
 /* Sets a bit of the block's kind. */
 void decoder_mark_layer(Decoder *d, int block, guint8 kind);
 /* Is there a soft cap under this name? */

@@ -1,6 +1,6 @@
-/* transformers_encoder.h - what transformers' encoders and encoder-decoders share: attention without
- * a causal mask or between two sequences, dropout, losses in the model's dtype, and the call of a
- * model that is given more than tokens. */
+/* transformers_encoder.h - what transformers' encoders and encoder-decoders share: attention
+ * without a causal mask or between two sequences, dropout, losses in the model's dtype, and the
+ * call of a model that is given more than tokens. */
 #ifndef HIGHWATER_NETWORK_TRANSFORMERS_ENCODER_H
 #define HIGHWATER_NETWORK_TRANSFORMERS_ENCODER_H
 

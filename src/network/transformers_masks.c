@@ -8,13 +8,20 @@ is_windowed(const CausalLm *lm, int block)
   return lm->window > 0 && (lm->layer_kinds == NULL || lm->layer_kinds[block] & LAYER_WINDOWED);
 }
 
+/* flash-attn knows causal masks and windows itself (flash_attention_mask). */
+static gboolean
+takes_masks(const CausalLm *lm)
+{
+  return lm->impl.attention != ATTENTION_FLASH && lm->impl.attention != ATTENTION_FLASH3;
+}
+
 /* A mask is made when the default causal one will not do: a window shorter than the sequence, or
  * eager attention. */
 gboolean
 transformers_has_mask(const CausalLm *lm, int block)
 {
   return lm->impl.attention == ATTENTION_EAGER ||
-         (is_windowed(lm, block) && lm->length >= lm->window);
+         (takes_masks(lm) && is_windowed(lm, block) && lm->length >= lm->window);
 }
 
 /* ---- tensors of index arithmetic, none of which needs a gradient ---- */
@@ -122,7 +129,8 @@ make_mask(Builder *b, const CausalLm *lm, gboolean windowed)
   packed_sequence_test(b, lm);
   if (lm->impl.attention == ATTENTION_EAGER)
     return eager_mask(b, lm, windowed);
-  return windowed && lm->length >= lm->window ? boolean_mask(b, lm, TRUE) : NO_VAL;
+  gboolean wanted = takes_masks(lm) && windowed && lm->length >= lm->window;
+  return wanted ? boolean_mask(b, lm, TRUE) : NO_VAL;
 }
 
 void

@@ -10,7 +10,7 @@ static const char *const rope_fields[] = {"rope_parameters", "rope_scaling"};
 /* Kinds of frequencies (ROPE_INIT_FUNCTIONS of modeling_rope_utils.py). */
 static const struct {
   const char *name;
-  int update;
+  guint update;
 } rope_types[] = {
     {"default", FREQUENCIES_FIXED},   {"linear", FREQUENCIES_FIXED},
     {"llama3", FREQUENCIES_FIXED},    {"yarn", FREQUENCIES_FIXED},
@@ -25,12 +25,27 @@ read_rope_type(CausalLm *lm, JsonReader *section)
   const char *type = json_reader_string(section, field, "default");
   for (gsize i = 0; i < G_N_ELEMENTS(rope_types); i++)
     if (g_str_equal(rope_types[i].name, type)) {
-      lm->rotary.update = rope_types[i].update;
+      lm->rotary.update = MAX(lm->rotary.update, rope_types[i].update);
       return;
     }
   json_reader_fail(section, field,
                    "'%.60s' is not one of default, linear, llama3, yarn, dynamic, longrope, su",
                    type);
+}
+
+/* The parameters, or those of each kind of layer. */
+static void
+read_rope_types(CausalLm *lm, JsonReader *section)
+{
+  static const char *const kinds[] = {"full_attention", "sliding_attention"};
+  for (gsize i = 0; i < G_N_ELEMENTS(kinds); i++)
+    if (json_reader_has(section, kinds[i])) {
+      g_autoptr(JsonReader) inner = json_reader_section(section, kinds[i]);
+      json_reader_allow_unknown(inner);
+      read_rope_type(lm, inner);
+      json_reader_finish(inner, NULL);
+    }
+  read_rope_type(lm, section);
 }
 
 void
@@ -45,7 +60,7 @@ transformers_rope_read(CausalLm *lm, NetworkSpec *spec, double part)
       continue;
     g_autoptr(JsonReader) section = json_reader_section(spec->reader, rope_fields[i]);
     json_reader_allow_unknown(section);
-    read_rope_type(lm, section);
+    read_rope_types(lm, section);
     if (partial)
       part = json_reader_double(section, factor, part, 0, 1);
     json_reader_finish(section, NULL);
@@ -53,7 +68,12 @@ transformers_rope_read(CausalLm *lm, NetworkSpec *spec, double part)
   if (partial && !(part > 0 && part <= 1))
     network_spec_fail(spec, factor, "%.17g is not in 0..1", part);
   else if (partial)
-    lm->rotary.dim = MAX((gint64) ((double) lm->head_dim * part), 1);
+    lm->rotary.dim = (gint64) ((double) lm->head_dim * part);
+  if (lm->rotary.dim % 2 != 0 || (partial && lm->rotary.dim == 0))
+    network_spec_fail(spec, factor,
+                      "%g of a head of %" G_GINT64_FORMAT
+                      " is no even number of elements: rotary embeddings need pairs",
+                      part, lm->head_dim);
 }
 
 /* ---- tables ---- */

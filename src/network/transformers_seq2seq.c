@@ -108,10 +108,8 @@ whisper_heads(Builder *b, const Seq2SeqAttention *p, gint64 heads, Val x, Val so
 {
   Val q = unary(b, OP_MUL_SCALAR, linear(b, x, p->q));
   qkv[0] = let(b, "query_states", contiguous(b, encoder_heads(b, q, heads)));
-  qkv[1] =
-      let(b, "key_states", contiguous(b, encoder_heads(b, linear(b, source, p->k), heads)));
-  qkv[2] =
-      let(b, "value_states", contiguous(b, encoder_heads(b, linear(b, source, p->v), heads)));
+  qkv[1] = let(b, "key_states", contiguous(b, encoder_heads(b, linear(b, source, p->k), heads)));
+  qkv[2] = let(b, "value_states", contiguous(b, encoder_heads(b, linear(b, source, p->v), heads)));
 }
 
 static void

@@ -31,8 +31,9 @@ typedef struct {
   double dropout, attention_dropout, activation_dropout;
   const Activation *activation;
   AttentionCode attention;
-  gboolean norm_first;   /* LayerNorm before what it is for, not after the residual */
-  gboolean scales_query; /* queries are scaled by hand and heads made contiguous; keys have no bias */
+  gboolean norm_first; /* LayerNorm before what it is for, not after the residual */
+  gboolean
+      scales_query; /* queries are scaled by hand and heads made contiguous; keys have no bias */
   const char *type[SEQ2SEQ_STACKS];
   Seq2SeqStack stack[SEQ2SEQ_STACKS];
   Seq2SeqLayer *layer;
