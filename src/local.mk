@@ -59,7 +59,6 @@ FAMILIES = \
   src/network/family_whisper.c \
   src/network/family_granitemoe.c \
   src/network/family_mixtral.c \
-  src/network/family_mpt.c \
   src/network/family_olmoe.c \
   src/network/family_qwen2_moe.c \
   src/network/family_qwen3_moe.c \
@@ -239,8 +238,12 @@ libhighwater_a_SOURCES += \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/op_recorded.c \
+  src/network/ops_checks.c src/network/ops_checks.h \
   src/network/ops_format.c src/network/ops_format.h \
   src/network/ops_function.c \
+  src/network/ops_modules.c \
+  src/network/ops_play.c src/network/ops_play.h \
+  src/network/ops_recorded.c \
   src/network/ops_rows.c \
   src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \

@@ -423,6 +423,42 @@ START_TEST(blocks_that_differ_have_lines_of_their_own)
 }
 END_TEST
 
+/* Three blocks of which the middle one is recomputed: two keep all, one its input. */
+START_TEST(the_blocks_of_a_plan_keep_what_each_of_their_policies_says)
+{
+  const Sizes *z = &llama_sizes[0];
+  g_autofree char *config = llama_config(z, 3, "\"torchtitan\"");
+  Shown shown = show(config, "{\"precision\": {\"parameters\": \"bf16\"}, "
+                             "\"batch\": {\"sequence_length\": 512}, \"activation_checkpointing\": "
+                             "{\"policy\": \"none\", \"blocks\": {\"1\": \"full\"}}}");
+  const gint64 *bytes = shown.summary->activation_bytes;
+  ck_assert_int_eq(shown.summary->planned_bytes,
+                   2 * bytes[CHECKPOINT_NONE] + bytes[CHECKPOINT_FULL]);
+  shown_clear(&shown);
+}
+END_TEST
+
+/* Sharding is by rows: 100 rows of 64 over 8 ranks are 13 each, 4 too many; 2 bytes an element. */
+START_TEST(a_group_is_padded_to_whole_rows_on_every_rank)
+{
+  Shown shown = show("{\"family\": \"blocks\", \"hidden\": 64, \"vocabulary\": 100, \"blocks\": ["
+                     "{\"ops\": [{\"op\": \"linear\"}]}]}",
+                     "{\"strategy\": \"fsdp2\", \"mesh\": {\"shard\": 8}, \"precision\": "
+                     "{\"compute\": \"bf16\"}, \"batch\": {\"sequence_length\": 32}, "
+                     "\"fsdp\": {\"embedding\": \"own\", \"head\": \"own\"}}");
+  const GPtrArray *units = shown.summary->lowered->units;
+  int padded = 0;
+  for (guint i = 0; i < units->len; i++) {
+    const Unit *unit = g_ptr_array_index(units, i);
+    gint64 expected = unit->elements == 6400 ? 4 * 64 * 2 : 0;
+    ck_assert_int_eq(unit_padding_bytes(shown.summary, unit), expected);
+    padded += expected > 0;
+  }
+  ck_assert_int_eq(padded, 2); /* the table and the output layer */
+  shown_clear(&shown);
+}
+END_TEST
+
 /* ---- FLOPs ---- */
 
 /* Two for each multiply-add: a parameter in a matrix product costs 2 forward, 4 backward (two
@@ -487,6 +523,33 @@ START_TEST(flops_of_a_token_grow_with_the_sequence_only_in_attention_and_not_wit
   shown_clear(&one);
   shown_clear(&two);
   shown_clear(&four);
+}
+END_TEST
+
+/* tests/data/exported: 2 layers, width 256, 4 heads of 64; GPT-2's matrices 12 h^2 a layer, Llama's
+ * with 2 key heads and an MLP of 512; 4096 tokens in the vocabulary. */
+static const struct {
+  const char *file;
+  double layer, parameters, not_multiplied;
+} exported[] = {
+    {"gpt2", 12 * 256. * 256, 2 * 789760 + 4096 * 256 + 1024 * 256 + 512, 1024 * 256},
+    {"llama", 3 * 256. * 256 + 3 * 256 * 512., 2 * 590336 + 2 * 4096 * 256 + 256, 4096 * 256},
+};
+
+START_TEST(flops_of_an_exported_network_are_those_of_its_matrices_and_attention)
+{
+  g_autofree char *name = g_strconcat(exported[_i].file, ".json", NULL);
+  g_autofree char *path =
+      g_build_filename(g_getenv("top_srcdir"), "tests", "data", "exported", name, NULL);
+  g_autofree char *text = file_text(path);
+  Shown shown = show(text, "{\"precision\": {\"parameters\": \"bf16\"}, "
+                           "\"batch\": {\"micro_batch\": 2, \"sequence_length\": 512}}");
+  double attention = 2 * 512. * 256;
+  ck_assert_int_eq(shown.summary->parameters, (gint64) exported[_i].parameters);
+  expect_flops(shown.summary, 2 * exported[_i].layer + 4096 * 256., attention);
+  ck_assert_double_eq(shown.summary->model_flops_per_token,
+                      6 * (exported[_i].parameters - exported[_i].not_multiplied) + 12 * attention);
+  shown_clear(&shown);
 }
 END_TEST
 
@@ -663,10 +726,14 @@ test_suite(void)
   tcase_add_test(activations, a_single_block_keeps_what_a_block_of_many_does);
   tcase_add_test(activations, accumulation_and_sharding_do_not_change_what_a_block_keeps);
   tcase_add_test(activations, blocks_that_differ_have_lines_of_their_own);
+  tcase_add_test(activations, the_blocks_of_a_plan_keep_what_each_of_their_policies_says);
+  tcase_add_test(tables, a_group_is_padded_to_whole_rows_on_every_rank);
   tcase_add_test(flops, flops_of_llama_3_8b_are_six_for_each_parameter_in_a_product_and_attention);
   tcase_add_test(flops, flops_of_gpt2_count_its_tied_output_and_no_table_of_positions);
   tcase_add_test(flops,
                  flops_of_a_token_grow_with_the_sequence_only_in_attention_and_not_with_the_batch);
+  tcase_add_loop_test(flops, flops_of_an_exported_network_are_those_of_its_matrices_and_attention,
+                      0, G_N_ELEMENTS(exported));
   tcase_add_test(flops, a_block_given_by_numbers_has_the_flops_it_says);
   tcase_add_test(tables, modules_of_blocks_that_are_alike_share_a_line);
   tcase_add_test(tables, own_parameters_of_all_lines_add_up_to_the_network);

@@ -110,6 +110,7 @@ SHELL_TESTS = \
   tests/cli/compare.sh \
   tests/cli/estimate.sh \
   tests/cli/explain.sh \
+  tests/cli/exported.sh \
   tests/cli/import_kineto.sh \
   tests/cli/list.sh \
   tests/cli/memory_snapshot.sh \
@@ -130,6 +131,7 @@ SHELL_TESTS = \
   tests/golden/run.sh \
   tests/cli/worked_case.sh \
   tests/documents.sh \
+  tests/export_network.sh \
   tests/extend.sh \
   tests/formats.sh \
   tests/layers.sh \
@@ -141,6 +143,7 @@ TEST_EXTRAS = \
   tests/allocator_fixture.h \
   tests/data \
   tests/document.sh \
+  tests/export_model.py \
   tests/history.h \
   tests/host_order.h \
   tests/op_cases.h \
@@ -170,6 +173,7 @@ FUZZERS = \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_oom_message \
+  tests/fuzz/fuzz_ops \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording \
@@ -187,6 +191,7 @@ tests_fuzz_fuzz_memory_snapshot_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_oom_message_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_ops_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)

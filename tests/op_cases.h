@@ -68,6 +68,28 @@ typedef struct {
   const char *validate;
 } Case;
 
+/* grad * (3 * x * x), where x was kept and ten bytes more; and x.relu_(). */
+static const RecordedStep cube_backward[] = {{RECORDED_TEMP, 3, 48},
+                                             {RECORDED_TEMP, 1, 48},
+                                             {RECORDED_RELEASE, 1, 0},
+                                             {RECORDED_GRAD, 0, 0},
+                                             {RECORDED_RELEASE, 3, 0}};
+static const RecordedOp recorded_cube = {.outs = 1,
+                                         .out = {VALUE(BF16, FALSE, 2, BY(6, 4), BY(4, 1))},
+                                         .view_of = {-1},
+                                         .saves = 1,
+                                         .saved = {BUFFER_IN},
+                                         .kept = 10,
+                                         .backward = cube_backward,
+                                         .steps = G_N_ELEMENTS(cube_backward),
+                                         .what = "cube"};
+static const RecordedStep in_place_backward[] = {{RECORDED_PASS, 0, 0}};
+static const RecordedOp recorded_in_place = {.outs = 1,
+                                             .out = {VALUE(BF16, FALSE, 2, BY(6, 4), BY(4, 1))},
+                                             .backward = in_place_backward,
+                                             .steps = 1,
+                                             .what = "relu_"};
+
 static const Case op_cases[] = {
     /* -- views: nothing is allocated forward -- */
     ROW(VIEW, "a view's gradient is a view, or a copy where its memory order forbids that", 1,
@@ -557,6 +579,18 @@ static const Case op_cases[] = {
         ""),
     ROW(OPAQUE, "nothing kept", 1, INS(WANTS(BF16, 2, 6, 4)), AT(.result = PLAIN(BF16, 2, 6, 4)),
         "bf16[6,4] uint8[0]", "+o0:48 k:opaque", "o1", "+d0:48 k:opaque_backward", ""),
+    /* -- as they were recorded -- */
+    /* 6 * 4 * 2 bytes; 10 bytes kept besides the first operand; grad = grad * (3 * x * x): two
+     * temporaries of the operand's size, the second gone before the gradient is there */
+    ROW(RECORDED, "a new output, what the node keeps, and its backward's steps", 2,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(BF16, 2, 6, 4)), AT(.recorded = &recorded_cube),
+        "bf16[6,4] uint8[10]", "+o0:48 +o1:10 k:cube", "i0 o1",
+        "+t0:48 +t1:48 -t1 +d0:48 k:cube -t0", ""),
+    ROW(RECORDED, "an output in an operand's memory, whose gradient is passed on", 1,
+        INS(WANTS(BF16, 2, 6, 4)), AT(.recorded = &recorded_in_place), "bf16[6,4]", "o0=i0@0", "",
+        "d0=g0 k:relu_", ""),
+    ROW(RECORDED_CONSTANT, "no node", 1, INS(WANTS(BF16, 2, 6, 4)),
+        AT(.recorded = &recorded_in_place), "bf16[6,4]", "o0=i0@0", "", NULL, NULL),
 };
 
 #endif

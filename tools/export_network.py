@@ -15,6 +15,7 @@ import argparse
 import fnmatch
 import importlib.util
 import json
+import logging
 import os
 import sys
 import weakref
@@ -22,17 +23,19 @@ import weakref
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 aten = torch.ops.aten
 DTYPES = {
     torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.complex64: "complex64",
     torch.int64: "int64", torch.int32: "int32", torch.uint8: "uint8", torch.bool: "bool",
 }
-MOST_OPERANDS = 6  # of an op, a block or a module call
+MOST_OPERANDS = 8  # of an op, a block or a module call
 MOST_OUTPUTS = 5
+MOST_RESULTS = 3  # of a block
 MOST_DIMS = 5
-MOST_TEMPORARIES = 16
+MOST_TEMPORARIES = 12
+MOST_STEPS = 64
 META = torch.device("meta")
 
 
@@ -130,6 +133,7 @@ class Function:
         self.statements = []
         self.values = []  # all of this function's, in order
         self.late_drops = []  # of this function's values, noticed while a block runs
+        self.others = []  # results besides `result`
         self.ended = False
 
     def value(self, tensor):
@@ -183,12 +187,17 @@ class Function:
             for key in ("enter", "exit"):
                 if key in s:
                     s[key] = self.relative(s[key])
+            if len(made) > 1 and "call" in s:
+                s["results"] = len(made)
             if statements and "drop" in s and set(statements[-1]) == {"drop"}:
                 statements[-1]["drop"] += s["drop"]
             else:
                 statements.append(s)
-        return {"arguments": [v.describe() for v in self.arguments], "statements": statements,
-                "result": self.result.slot}
+        d = {"arguments": [v.describe() for v in self.arguments], "statements": statements,
+             "result": self.result.slot}
+        if self.others:
+            d["others"] = [v.slot for v in self.others]
+        return d
 
 
 # ---- what one op keeps, and what its backward makes: found by running it alone ----
@@ -325,23 +334,21 @@ def backward_steps(made, gradients, wanted, ins, incoming):
             passed.append(["pass", i])
         elif key in made.number and made.number[key] not in owner:
             owner[made.number[key]] = i
-        elif key in made.number:
-            passed.append(["share", i, owner[made.number[key]]])
         else:
             passed.append(["grad", i])
-    live = set()
+    live, free = {}, list(range(MOST_TEMPORARIES))
     for kind, number, *size in events:
         if kind == "alloc":
             if number in owner:
                 steps.append(["grad", owner[number]])
-            elif size[0] > 0 and len(live) < MOST_TEMPORARIES - 2:
-                live.add(number)
-                steps.append(["temp", number, size[0]])
+            elif size[0] > 0 and free:
+                live[number] = free.pop(0)
+                steps.append(["temp", live[number], size[0]])
         elif number in live:
-            live.discard(number)
-            steps.append(["release", number])
-    steps += [["release", n] for n in sorted(live)]
-    return steps + passed
+            free.insert(0, live.pop(number))
+            steps.append(["release", free[0]])
+    steps += [["release", n] for n in live.values()]
+    return (steps + passed)[-MOST_STEPS:] if len(steps) <= MOST_STEPS else [s for s in steps if s[0] == "grad"] + passed
 
 
 # ---- the ops that highwater has recipes for ----
@@ -376,7 +383,7 @@ def _view(c):
 def _transpose(c):
     if c.func is aten.t.default:
         return {"op": "transpose", "dim": 0} if c.ins[0].dim() == 2 else {"op": "view"}
-    n = c.ins[0].dim()
+    n = max(c.ins[0].dim(), 1)
     a, b = sorted(d % n for d in c.args[1:3])
     if a == b:
         return {"op": "view"}
@@ -455,6 +462,11 @@ def _pad(c):
     return {"op": "pad"} if len(c.args) < 3 or all(p >= 0 for p in c.args[1]) else None
 
 
+def _sum(c):
+    whole = c.outs[0].dim() == 0
+    return {"op": "sum"} if whole or c.outs[0].dim() == c.ins[0].dim() else None
+
+
 RECIPES = {
     aten.view.default: _view, aten._unsafe_view.default: lambda c: {"op": "unsafe_view"},
     aten._reshape_alias.default: _view, aten.unsqueeze.default: _view, aten.squeeze.default: _view,
@@ -471,7 +483,8 @@ RECIPES = {
     aten.pow.Tensor_Scalar: _pow, aten.rsqrt.default: _plain("rsqrt", 1), aten.tanh.default: _plain("tanh", 1),
     aten.silu.default: _plain("silu", 1), aten.gelu.default: _plain("gelu", 1), aten.clamp.default: _plain("clamp", 1),
     aten.masked_fill.Scalar: _masked_fill, aten.mean.dim: lambda c: {"op": "mean"},
-    aten.sum.default: lambda c: {"op": "sum"}, aten.sum.dim_IntList: lambda c: {"op": "sum"}, aten.cat.default: _cat,
+    aten.mean.default: lambda c: {"op": "mean"},
+    aten.sum.default: _sum, aten.sum.dim_IntList: _sum, aten.cat.default: _cat,
     aten.constant_pad_nd.default: _pad,
     aten.native_dropout.default: _dropout, aten.mm.default: _plain("mm", 2), aten.addmm.default: _plain("addmm", 3),
     aten.bmm.default: _plain("bmm", 2), aten.native_layer_norm.default: _layer_norm,
@@ -481,6 +494,16 @@ RECIPES = {
 
 
 NO_GRADIENT = {"create", "detach", "recorded_constant", "to_if_needed", "cumsum"}
+
+
+# Autocast (aten/src/ATen/autocast_mode.h): ops that compute in the 16-bit dtype, and in fp32.
+AUTOCAST_NARROW = {aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.addbmm, aten.mv, aten.addmv, aten.convolution}
+AUTOCAST_WIDE = {
+    getattr(aten, n) for n in (
+        "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt",
+        "sinh", "tan", "pow", "softplus", "native_layer_norm", "native_group_norm", "nll_loss_forward",
+        "nll_loss2d_forward", "mse_loss", "smooth_l1_loss", "huber_loss", "logsumexp", "prod", "_softmax",
+        "_log_softmax", "cumprod", "cumsum", "sum", "linalg_vector_norm") if hasattr(aten, n)}
 
 
 class Call:
@@ -493,6 +516,7 @@ class Call:
 
 def flops_of(func, args, kwargs, out):
     """FLOPs by PyTorch's own counters, where it has one."""
+    logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # it says that triton is not there
     from torch.utils.flop_counter import flop_registry
     packet = getattr(func, "overloadpacket", None)
     if packet not in flop_registry:
@@ -510,7 +534,7 @@ class Twins:
     """Positions, masks and labels are computed for real beside the meta tensors, so that a model may ask for
     their values; what depends on weights or activations has none."""
 
-    LARGEST = 1 << 24
+    LARGEST, LARGEST_FLOAT = 1 << 24, 1 << 18  # elements
 
     def __init__(self):
         self.buffers = {}  # storage -> flat tensor
@@ -526,7 +550,7 @@ class Twins:
 
     def put(self, t, real):
         bound = t.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
-        if bound > self.LARGEST:
+        if bound > (self.LARGEST_FLOAT if t.dtype.is_floating_point else self.LARGEST) or t.dtype.is_complex:
             return
         flat = torch.zeros(bound, dtype=t.dtype)
         torch.as_strided(flat, t.shape, t.stride(), t.storage_offset()).copy_(real)
@@ -559,8 +583,9 @@ class Twins:
 
 
 class Recorder(TorchDispatchMode):
-    def __init__(self, model, blocks, attention):
+    def __init__(self, model, blocks, attention, autocast=None):
         super().__init__()
+        self.autocast = autocast  # the 16-bit dtype, or None
         self.model = model
         self.blocks = blocks  # path -> number
         self.attention = attention
@@ -627,12 +652,13 @@ class Recorder(TorchDispatchMode):
     def find(self, tensor):
         """The value or parameter that a tensor is, in the function that runs."""
         key = storage_of(tensor)._cdata
+        known, g = self.values.get(key), geometry(tensor)
         if key in self.parameters:
-            return self.parameters[key]
-        known = self.values.get(key)
+            views = [v for seen, v in known or () if seen == g and not v.scope.ended]
+            return self.localize(views[-1], tensor) if views else self.parameters[key]
         if known is None:
             return self.localize(self.constant(tensor), tensor)
-        wanted, g = tensor.requires_grad, geometry(tensor)
+        wanted = tensor.requires_grad
         for same in (lambda seen, v: seen == g and v.requires_grad == wanted, lambda seen, v: seen == g,
                      lambda seen, v: v.requires_grad == wanted, lambda seen, v: True):
             matching = [v for seen, v in known if same(seen, v)]
@@ -647,7 +673,7 @@ class Recorder(TorchDispatchMode):
             chain.append(f)
             f = f.outer
         if f is None:
-            raise NotABlock(v.scope.path, "it hands out more than one tensor")
+            raise NotABlock(v.scope.path, f"more than {MOST_RESULTS} tensors that it hands out are used after it")
         for f in reversed(chain):
             v = f.imported.get(id(v)) or f.argument(v, tensor)
         return v
@@ -702,6 +728,8 @@ class Recorder(TorchDispatchMode):
                 raise ExportError(f"the model asks for the value of a tensor that depends on weights or activations "
                                   f"({'x'.join(map(str, args[0].shape)) or 'one number'})")
             return real.item()
+        if self.autocast is not None:
+            args, kwargs = self.cast(func, args, kwargs)
         real = self.twins.run(func, args, kwargs)
         if func in (aten.nonzero.default, aten.equal.default, aten.is_nonzero.default):
             if real is None:
@@ -713,10 +741,28 @@ class Recorder(TorchDispatchMode):
             self.record(func, args, kwargs, out, outs)
             reals = tree_flatten(real)[0] if real is not None else []
             for t, r in zip(outs, reals):
-                small = t.numel() == 1 or not t.dtype.is_floating_point
-                if isinstance(r, torch.Tensor) and small and self.twins.of(t) is None and not t.dtype.is_complex:
+                if isinstance(r, torch.Tensor) and self.twins.of(t) is None:
                     self.twins.put(t, r)
         return out
+
+    def cast(self, func, args, kwargs):
+        """The op's floating operands as autocast gives them."""
+        narrow = func.overloadpacket in AUTOCAST_NARROW
+        if not narrow and func.overloadpacket not in AUTOCAST_WIDE:
+            return args, kwargs
+        want = self.autocast if narrow else torch.float32
+
+        def one(x):
+            if not is_meta(x) or x.dtype not in (torch.float32, torch.bfloat16, torch.float16) or x.dtype == want:
+                return x
+            operand, made = self.find(x), torch.empty_like(x, dtype=want)
+            cached = isinstance(operand, str) and self.trains[operand] and narrow
+            wants = operand.requires_grad if isinstance(operand, Value) else self.trains[operand]
+            self.emit({"op": "to_cached" if cached else "to_copy" if wants else "to_if_needed"}, [operand], [made])
+            return made.requires_grad_(wants)
+
+        flat, spec = tree_flatten((args, kwargs))  # C++ evaluates the last argument first
+        return tree_unflatten([one(x) for x in reversed(flat)][::-1], spec)
 
     def record(self, func, args, kwargs, out, outs):
         c = Call(func, args, kwargs, outs)
@@ -823,8 +869,7 @@ class Recorder(TorchDispatchMode):
             self.begin_block(path, args, kwargs)
             return None
         tensors = [x for x in args if is_meta(x) and storage_of(x)._cdata not in self.parameters]
-        if len(tensors) > MOST_OPERANDS:
-            tensors = tensors[:MOST_OPERANDS]
+        tensors = tensors[:MOST_OPERANDS]
         operands = [self.find(t) for t in tensors]
         self.paused += 1
         received = [_Made.apply(lambda t=t: strided_like(t), t) if t.requires_grad else strided_like(t)
@@ -876,22 +921,30 @@ class Recorder(TorchDispatchMode):
         f = self.now
         if f.path != path:
             raise NotABlock(path, "its calls do not nest")
-        if len(tensors) != 1:
-            raise NotABlock(path, f"it returns {len(tensors)} tensors")
+        if not tensors:
+            raise NotABlock(path, "it returns no tensor")
         f.result = self.find(tensors[0])
         if isinstance(f.result, str) or f.result in f.arguments:
             raise NotABlock(path, "it returns what it was given")
         if len(f.arguments) > MOST_OPERANDS:
             raise NotABlock(path, f"it uses {len(f.arguments)} tensors from outside")
+        given = tensors[:1]
+        for t in tensors[1:]:  # as many as can be handed out
+            v = self.find(t)
+            if isinstance(v, Value) and v.scope is f and v not in f.arguments + f.others + [f.result] and \
+                    len(given) < MOST_RESULTS:
+                f.others.append(v)
+                given.append(t)
         for v in f.values:
-            if v is not f.result:
+            if v is not f.result and v not in f.others:
                 f.drop(v)
         f.ended = True
         self.now = f.outer
-        known = self.values[storage_of(tensors[0])._cdata]
-        known[:] = [pair for pair in known if pair[1].scope is not f]
-        value = self.new_value(tensors[0])
-        self.now.statements.append({"call": self.blocks[path], "in": f.outer_values, "out": [value]})
+        for t in given:
+            known = self.values[storage_of(t)._cdata]
+            known[:] = [pair for pair in known if pair[1].scope is not f]
+        values = [self.new_value(t, v.requires_grad) for t, v in zip(given, [f.result] + f.others)]
+        self.now.statements.append({"call": self.blocks[path], "in": f.outer_values, "out": values})
         self.functions[path] = f
         late, self.now.late_drops = self.now.late_drops, []
         for v in late:
@@ -921,27 +974,31 @@ class Recorder(TorchDispatchMode):
 
     def linear(self, x, weight, bias=None):
         ins = [x, weight] + ([bias] if bias is not None else [])
-        if self.paused or not all(is_meta(t) for t in ins) or x.dim() < 2:
+        alike = all(is_meta(t) and (self.autocast or t.dtype == x.dtype) for t in ins)
+        if self.paused or not alike or x.dim() < 2:
             return PLAIN["linear"](x, weight, bias)
         self.note_products([weight])
-        shape = x.shape[:-1] + weight.shape[:1]
-        return self.whole({"op": "linear"}, ins, lambda: torch.empty(shape, dtype=x.dtype, device=META))
+        shape, dtype = x.shape[:-1] + weight.shape[:1], self.autocast or x.dtype
+        return self.whole({"op": "linear"}, ins, lambda: torch.empty(shape, dtype=dtype, device=META))
 
     def sdpa(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
         if self.paused or not is_meta(query) or query.dim() != 4:
             return PLAIN["sdpa"](query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal,
                                  scale=scale, enable_gqa=enable_gqa)
         ins = [query, key, value] + ([attn_mask] if attn_mask is not None else [])
-        kind = self.attention or attention_kind(query, key, attn_mask)
+        dtype = self.autocast or query.dtype
+        kind = self.attention or attention_kind(dtype, query, key, attn_mask)
         shape = query.shape[:-1] + value.shape[-1:]
         self.attention_width = max(self.attention_width, query.shape[1] * query.shape[3])
 
         def make():
             if kind == "math":
-                return torch.empty(shape, dtype=query.dtype, device=META)
-            inside = torch.empty_like(query.transpose(1, 2), device=META)
+                return torch.empty(shape, dtype=dtype, device=META)
+            if kind == "flash" and shape[-1] % 8:  # heads are padded to multiples of 8
+                return torch.empty(shape[:-1] + (-(-shape[-1] // 8) * 8,), dtype=dtype, device=META)[..., :shape[-1]]
+            inside = torch.empty_like(query.transpose(1, 2), dtype=dtype, device=META)
             return inside.transpose(1, 2) if inside.shape[-1] == shape[-1] else torch.empty(
-                (shape[0], shape[2], shape[1], shape[3]), dtype=query.dtype, device=META).transpose(1, 2)
+                (shape[0], shape[2], shape[1], shape[3]), dtype=dtype, device=META).transpose(1, 2)
 
         attributes = {"op": "attention"}
         if is_causal:
@@ -965,12 +1022,12 @@ PLAIN = {"linear": F.linear, "sdpa": F.scaled_dot_product_attention, "dropout": 
          "rms_norm": getattr(F, "rms_norm", None)}
 
 
-def attention_kind(query, key, mask):
+def attention_kind(dtype, query, key, mask):
     """Which kernel lays the result out: as torch chooses on an sm_80 GPU or later."""
-    narrow = query.dtype in (torch.bfloat16, torch.float16)
+    narrow = dtype in (torch.bfloat16, torch.float16)
     if narrow and mask is None and query.shape[3] <= 256:
         return "flash"
-    multiple = 16 // query.element_size()
+    multiple = 16 // dtype.itemsize
     same = query.shape[1] == key.shape[1]
     return "efficient" if same and query.shape[3] % multiple == 0 else "math"
 
@@ -1000,6 +1057,23 @@ def block_lists(model, pattern):
     return blocks
 
 
+def autocast_of(recorder):
+    """torch.autocast as the recorded model may call it inside: it turns the recorded autocast off and on."""
+
+    class Autocast:
+        def __init__(self, device_type=None, dtype=None, enabled=True, cache_enabled=None):
+            self.want = (dtype or torch.bfloat16) if enabled else None
+
+        def __enter__(self):
+            self.before, recorder.autocast = recorder.autocast, self.want
+            return self
+
+        def __exit__(self, *ignored):
+            recorder.autocast = self.before
+
+    return Autocast
+
+
 class Patches:
     """Functions whose kernels on a GPU are not those of meta tensors, and autograd.Functions, go through the
     recorder."""
@@ -1009,6 +1083,9 @@ class Patches:
         self.set = [(F, "linear", r.linear), (F, "scaled_dot_product_attention", r.sdpa), (F, "dropout", r.dropout)]
         if PLAIN["rms_norm"] is not None:
             self.set.append((F, "rms_norm", r.rms_norm))
+        if r.autocast is not None:
+            self.set += [(torch, "is_autocast_enabled", lambda *ignored: r.autocast is not None),
+                         (torch, "autocast", autocast_of(r)), (torch.amp, "autocast", autocast_of(r))]
         self.apply = torch.autograd.Function.__dict__["apply"]
 
     def __enter__(self):
@@ -1032,9 +1109,9 @@ class Patches:
         torch.autograd.Function.apply = self.apply
 
 
-def record(model, args, kwargs, loss, loss_args, blocks, attention):
+def record(model, args, kwargs, loss, loss_args, blocks, attention, autocast):
     """One forward pass and its loss; the recorder knows all about it."""
-    r = Recorder(model, {path: i for i, path in enumerate(blocks)}, attention)
+    r = Recorder(model, {path: i for i, path in enumerate(blocks)}, attention, autocast)
     for t in tensors_in((args, kwargs, loss_args)):
         if storage_of(t)._cdata not in r.values:
             r.input(t)
@@ -1078,14 +1155,15 @@ def default_loss(out, labels):
 
 
 def export_network(model, args=(), kwargs=None, *, loss=None, loss_args=(), name=None, blocks=None, attention=None,
-                   dtype=None):
+                   dtype=None, autocast=None):
     """The network of a model whose parameters and inputs are meta tensors, as a dict to be written as JSON.
 
     args, kwargs: the model's inputs.  loss: gets what the model returns and loss_args, gives one number; without it
     the model's own (.loss), or cross entropy of its logits with loss_args.  blocks: a pattern of module paths
     ("encoder.layer.*"), else the children of ModuleLists.  attention: the kernel whose layout
     scaled_dot_product_attention's results have ("flash", "efficient", "math"), else what PyTorch chooses.
-    dtype: of the parameters as the model computes with them, else as they are."""
+    dtype: of the parameters as the model computes with them, else as they are.  autocast: torch.bfloat16 or
+    torch.float16, the dtype of an autocast region around model and loss; parameters are then in fp32."""
     kwargs = dict(kwargs or {})
     if dtype is not None:
         for p in model.parameters():
@@ -1099,7 +1177,7 @@ def export_network(model, args=(), kwargs=None, *, loss=None, loss_args=(), name
     paths, r = block_lists(model, blocks), None
     while r is None:
         try:
-            r = record(model, args, kwargs, loss, loss_args, paths, attention)
+            r = record(model, args, kwargs, loss, loss_args, paths, attention, autocast)
             missing = [b for b in paths if b not in r.called]
             if missing:
                 r = None
@@ -1111,7 +1189,7 @@ def export_network(model, args=(), kwargs=None, *, loss=None, loss_args=(), name
                 raise ExportError(f"{e.path}: {e}") from e
             print(f"export_network: {e.path} is not a block: {e}", file=sys.stderr)
             paths = [b for b in paths if b not in siblings]
-    return network_of(model, r, paths, found.pop(), name)
+    return network_of(model, r, paths, found.pop(), name, autocast)
 
 
 def describe_modules(model, blocks, r):
@@ -1140,6 +1218,8 @@ def describe_modules(model, blocks, r):
         if buffers:
             d["buffers"] = buffers
         modules.append(d)
+    sizes = dict(model.named_parameters())
+    tied.sort(key=lambda t: sizes[t["weight"]].numel())
     return modules, tied
 
 
@@ -1172,7 +1252,7 @@ def finish_statements(f, known):
             s.update(known[key])
 
 
-def network_of(model, r, blocks, dtype, name):
+def network_of(model, r, blocks, dtype, name, autocast):
     modules, tied = describe_modules(model, set(blocks), r)
     functions, numbers, which, known = [], {}, [], {}
     for path in blocks:
@@ -1192,6 +1272,7 @@ def network_of(model, r, blocks, dtype, name):
         "name": name or type(model).__name__,
         "torch": torch.__version__.split("+")[0],
         "dtype": DTYPES[dtype],
+        "autocast": DTYPES[autocast] if autocast else "none",
         "batch": int(first.shape[0]),
         "sequence_length": int(first.shape[1]) if len(first.shape) > 1 else 1,
         "figures": figures(model, r, blocks),
@@ -1266,21 +1347,22 @@ def model_of_config(path, attention):
     config.use_cache = False
     kind = getattr(transformers, architectures[0], None) if architectures else None
     with torch.device("meta"):
+        chosen = {"attn_implementation": attention} if attention else {}
         if kind is not None:
-            config._attn_implementation = attention
-            return kind(config)
-        return transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+            return kind._from_config(config, **chosen)
+        return transformers.AutoModelForCausalLM.from_config(config, **chosen)
 
 
 def parse(argv):
     p = argparse.ArgumentParser(prog="export_network.py", description="Records a model's step as a network.")
     p.add_argument("model", nargs="?", help="FILE.py:FUNCTION that makes the model (called under torch.device('meta'))")
     p.add_argument("--config", help="a config.json of transformers instead")
-    p.add_argument("--attn-implementation", default="sdpa", help="of transformers: sdpa or eager (sdpa)")
+    p.add_argument("--attn-implementation", help="of transformers: sdpa or eager (what it chooses)")
     p.add_argument("--batch", type=int, default=1, help="sequences of a micro-batch (1)")
     p.add_argument("--sequence-length", type=int, default=2048, help="tokens of a sequence (2048)")
     p.add_argument("--dtype", choices=["bf16", "fp16", "fp32"], default="bf16",
                    help="that the model computes in (bf16)")
+    p.add_argument("--autocast", choices=["bf16", "fp16"], help="compute under autocast over parameters in fp32")
     p.add_argument("--blocks", help="pattern of the paths of blocks (the children of ModuleLists)")
     p.add_argument("--attention", choices=["flash", "efficient", "math"],
                    help="kernel of scaled_dot_product_attention (what PyTorch chooses)")
@@ -1295,7 +1377,8 @@ def parse(argv):
 
 
 def export_of_options(o):
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[o.dtype]
+    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, None: None}
+    dtype = dtypes["fp32" if o.autocast else o.dtype]
     module = None
     if o.config:
         model = model_of_config(o.config, o.attn_implementation)
@@ -1318,7 +1401,7 @@ def export_of_options(o):
     loss = getattr(module, o.loss) if o.loss else None
     name = o.name or os.path.splitext(os.path.basename(o.output))[0] if o.output != "-" else o.name
     return export_network(model, args, kwargs, loss=loss, loss_args=loss_args, name=name, blocks=o.blocks,
-                          attention=o.attention, dtype=dtype)
+                          attention=o.attention, dtype=dtype, autocast=dtypes[o.autocast])
 
 
 def main(argv):

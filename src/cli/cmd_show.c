@@ -15,12 +15,13 @@ typedef struct {
   gboolean json;
 } ShowOptions;
 
-/* The longest sequence that a config says its model is for; `most` when it is longer or not said.
- */
+/* The longest sequence that a config says its model is for, and the one that an exported network
+ * was recorded with; `most` when it is longer or not said. */
 static int
 own_sequence_length(const InputText *network, int most)
 {
-  static const char *const keys[] = {"n_positions", "max_position_embeddings", "max_seq_len"};
+  static const char *const keys[] = {"n_positions", "max_position_embeddings", "max_seq_len",
+                                     "sequence_length"};
   g_autoptr(JsonDocument) document =
       json_document_parse(network->name, network->text, network->length, NULL);
   for (guint i = 0; document != NULL && i < G_N_ELEMENTS(keys); i++) {
@@ -29,6 +30,20 @@ own_sequence_length(const InputText *network, int most)
       return (int) value->valuedouble;
   }
   return most;
+}
+
+/* Sequences of a micro-batch: those that an exported network was recorded with, else one. */
+static int
+own_micro_batch(const InputText *network)
+{
+  enum { MOST = 1 << 20 };
+  g_autoptr(JsonDocument) document =
+      json_document_parse(network->name, network->text, network->length, NULL);
+  const cJSON *value = document != NULL
+                           ? cJSON_GetObjectItemCaseSensitive(json_document_root(document), "batch")
+                           : NULL;
+  gboolean given = cJSON_IsNumber(value) && value->valuedouble >= 1 && value->valuedouble <= MOST;
+  return given ? (int) value->valuedouble : 1;
 }
 
 /* Does the network say itself how long its sequences are? */
@@ -49,11 +64,12 @@ default_plan(const InputText *network, InputText *plan)
   g_autofree char *length =
       limits_length(network)
           ? g_strdup("")
-          : g_strdup_printf("\"sequence_length\": %d", own_sequence_length(network, LONGEST));
+          : g_strdup_printf(", \"sequence_length\": %d", own_sequence_length(network, LONGEST));
   plan->name = g_strdup("show's own plan");
-  plan->text = g_strdup_printf("{\"strategy\": \"none\", \"batch\": {%s}, "
-                               "\"precision\": {\"parameters\": \"bf16\"}}",
-                               length);
+  plan->text =
+      g_strdup_printf("{\"strategy\": \"none\", \"batch\": {\"micro_batch\": %d%s}, "
+                      "\"precision\": {\"parameters\": \"bf16\"}}",
+                      own_micro_batch(network), length);
   plan->length = strlen(plan->text);
 }
 

@@ -261,10 +261,37 @@ replace(Tape *t, OpRun *run, const OpStep *step)
   tape_drop(t, &old);
 }
 
+/* Does the step hand on a gradient that has not come, since nothing used the output? */
+static gboolean
+has_no_source(const OpRun *run, const OpStep *step)
+{
+  gboolean hands_on = step->action == STEP_VIEW || step->action == STEP_PASS ||
+                      step->action == STEP_RESHAPE || step->action == STEP_CONTIGUOUS;
+  return hands_on && run->buffer[step->source].storage == NO_STORAGE;
+}
+
+/* Zeros stand for it. */
+static void
+make_zeros(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+{
+  int input = step->buffer - BUFFER_GRAD;
+  const ValueInfo *info = &run->info[input];
+  OpStep zeros = {.buffer = step->buffer,
+                  .source = (guint8) input,
+                  .dtype = info->dtype,
+                  .order = ORDER_DENSE,
+                  .bytes = value_bytes(info)};
+  allocate(t, run, &zeros, what);
+}
+
 static void
 play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   TensorRef *buffer = &run->buffer[step->buffer];
+  if (has_no_source(run, step)) {
+    make_zeros(t, run, step, what);
+    return;
+  }
   switch ((OpAction) step->action) {
   case STEP_ALLOC:
     if (!is_not_made(t, run, step))

@@ -136,13 +136,14 @@ dropout(Builder *b, double p, Val x)
   return p > 0 ? unary(b, OP_DROPOUT, x) : x;
 }
 
-/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
+/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))); autocast computes powers in fp32. */
 static Val
 new_gelu(Builder *b, int module, Val x)
 {
   x = call_module(b, module, x);
   Val half = unary(b, OP_MUL_SCALAR, x);
-  Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, x)));
+  Val base = builder_shape(b)->precision.autocast ? to(b, x, DTYPE_FP32) : x;
+  Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, base)));
   Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
   return builder_leave(b, binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t)));
 }

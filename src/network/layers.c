@@ -298,7 +298,9 @@ call_conv1d(Builder *b, Val x, Linear parameters)
   x = call_module(b, parameter_module(b, parameters.weight), x);
   ValueInfo shape = builder_info(b, x);
   x = flatten_rows(b, x);
-  Val c = builder_weight(b, parameters.bias), w = builder_weight(b, parameters.weight);
+  Val w = autocast(b, builder_weight(b, parameters.weight)); /* the last argument first */
+  x = autocast(b, x);
+  Val c = autocast(b, builder_weight(b, parameters.bias));
   Val y = builder_op(b, OP_ADDMM, NULL, 3, (Val[]){c, x, w});
   return builder_leave(b, unflatten_rows(b, y, shape, OP_VIEW));
 }

@@ -61,7 +61,7 @@ typedef enum {
   STATEMENT_AUTOCAST_END, /* the autocast region of the training loop ends: cached casts die */
 } StatementKind;
 
-#define STATEMENT_SLOTS 6
+#define STATEMENT_SLOTS 8
 
 typedef struct {
   guint8 kind;

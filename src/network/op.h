@@ -105,7 +105,7 @@ typedef enum {
 } OpId;
 
 #define OP_DIMS 5
-#define OP_INPUTS 6
+#define OP_INPUTS 8
 #define OP_OUTPUTS 5
 #define OP_SAVED 8
 #define OP_TEMPS 16
@@ -216,9 +216,10 @@ typedef struct {
   int saves;
   guint8 saved[OP_SAVED]; /* BUFFER_IN + i or BUFFER_OUT + i */
   gint64 kept;            /* bytes that the node keeps besides: one more output */
-  GArray *backward;       /* RecordedStep */
-  double flops;           /* of forward; backward has twice as many */
-  const char *what;       /* static text */
+  const RecordedStep *backward;
+  int steps;
+  double flops;     /* of forward; backward has twice as many */
+  const char *what; /* static text */
 } RecordedOp;
 
 /* Attributes of a call; each row uses some. */

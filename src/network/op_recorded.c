@@ -93,16 +93,32 @@ play_step(OpCase *c, const RecordedStep *step, int *temps)
   }
 }
 
+/* The step behind the last gradient: then the kernels have run. */
+static int
+last_gradient(const RecordedOp *r)
+{
+  int n = r->steps;
+  while (n > 0 && r->backward[n - 1].action == RECORDED_RELEASE)
+    n--;
+  return n;
+}
+
+/* An operand whose gradient was not seen, since it trains only now, gets a dense one. */
 void
 backward_recorded(OpCase *c)
 {
   const RecordedOp *r = c->at.recorded;
-  int temps[OP_TEMPS];
+  int temps[OP_TEMPS], made = last_gradient(r);
   g_autoptr(GString) operands = g_string_new("g0 ");
-  for (guint i = 0; i < r->backward->len; i++)
-    play_step(c, &g_array_index(r->backward, RecordedStep, i), temps);
+  for (int i = 0; i < made; i++)
+    play_step(c, &r->backward[i], temps);
+  for (int i = 0; i < c->ins; i++)
+    if (!c->has_grad[i])
+      recipe_grad(c, i, ORDER_DENSE);
   add_operands(operands, "i", c->ins, 3);
   add_operands(operands, "o", c->outs, 1);
   add_operands(operands, ">d", c->ins, KERNEL_OPERANDS - 5);
   recipe_launch(c, r->what, KERNEL_MEMORY, 2 * r->flops, operands->str);
+  for (int i = made; i < r->steps; i++)
+    play_step(c, &r->backward[i], temps);
 }

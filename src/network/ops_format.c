@@ -8,6 +8,7 @@
 #include "network/strides.h"
 
 #define MOST_MODULES 65536
+#define MOST_TIED 64
 #define MOST_INPUTS 14 /* with constants: arguments of the step */
 
 static void
@@ -209,6 +210,9 @@ check_calls(JsonReader *reader, const OpsFormat *f)
     if ((guint) s->ins != callee->arguments->len)
       json_reader_fail(reader, "main", "statement %u calls block %d with %d values instead of %u",
                        i, s->block, s->ins, callee->arguments->len);
+    if (s->outs != 1 + callee->others)
+      json_reader_fail(reader, "main", "statement %u has %d results of block %d instead of %d", i,
+                       s->outs, s->block, 1 + callee->others);
     called[s->block] = TRUE;
     calls++;
   }
@@ -247,6 +251,8 @@ read_main(JsonReader *reader, JsonDocument *document, OpsFormat *f)
   json_reader_require(reader, "main");
   g_autoptr(JsonReader) section = json_reader_section(reader, "main");
   f->main = ops_function_read(section, document, "main", arguments);
+  if (json_document_error(document) == NULL && f->main->others > 0)
+    json_reader_fail(section, "others", "the step has one result, its loss");
   if (json_document_error(document) == NULL)
     check_functions(reader, f);
   if (json_document_error(document) == NULL)
@@ -288,12 +294,15 @@ static void
 read_purpose(JsonReader *reader, OpsFormat *f)
 {
   static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
+  static const char *const autocasts[] = {"none", "bf16", "fp16", NULL};
   json_reader_string(reader, "family", NULL);
   json_reader_string(reader, "name", NULL);
   json_reader_string(reader, "torch", NULL);
   json_reader_require(reader, "dtype");
   f->dtype = (DType) json_reader_enum(reader, "dtype", dtypes, DTYPE_FP32);
-  f->autocast = json_reader_bool(reader, "autocast", FALSE);
+  int autocast = json_reader_enum(reader, "autocast", autocasts, 0);
+  f->autocast = autocast > 0;
+  f->autocast_dtype = autocast == 1 ? DTYPE_BF16 : DTYPE_FP16;
   f->batch = json_reader_required_int(reader, "batch", 1, (gint64) 1 << 20);
   f->sequence_length = json_reader_required_int(reader, "sequence_length", 1, (gint64) 1 << 31);
   f->loss_inside = json_reader_bool(reader, "loss_inside", FALSE);
@@ -307,7 +316,7 @@ ops_format_read(JsonReader *reader, JsonDocument *document, GError **error)
   g_autoptr(OpsFormat) f = ops_format_new();
   read_purpose(reader, f);
   read_list(reader, "modules", MOST_MODULES, f, read_module);
-  read_list(reader, "tied", 1, f, read_tied);
+  read_list(reader, "tied", MOST_TIED, f, read_tied);
   read_list(reader, "inputs", MOST_INPUTS, f, read_input);
   read_list(reader, "constants", MOST_INPUTS, f, read_constant);
   if (f->modules->len == 0)

@@ -26,11 +26,12 @@ typedef struct {
   const char *module; /* entered or left: its path within the block */
   gint32 block;       /* called */
   int ins, outs;
-  OpsOperand in[OP_INPUTS];
+  OpsOperand in[STATEMENT_SLOTS];
   gint32 first_out; /* outputs are numbered from here on */
   ValueInfo out[OP_OUTPUTS];
-  GArray *drops; /* gint32, or NULL */
-  gint64 number; /* "dim" or "offset" */
+  GArray *drops;    /* gint32, or NULL */
+  GArray *backward; /* RecordedStep, or NULL */
+  gint64 number;    /* "dim" or "offset" */
   gboolean causal, dropout;
   RecordedOp recorded;
 } OpsStatement;
@@ -40,6 +41,8 @@ typedef struct {
   GArray *arguments;  /* ValueInfo */
   GArray *statements; /* OpsStatement */
   gint32 slots, result;
+  int others; /* results besides it: of blocks */
+  gint32 other[FUNCTION_RESULTS - 1];
 } OpsFunction;
 
 typedef struct {
@@ -66,8 +69,9 @@ typedef struct {
 } OpsTied;
 
 typedef struct {
-  DType dtype; /* that the exported model computes in */
-  gboolean autocast;
+  DType dtype;       /* that the exported model computes in */
+  gboolean autocast; /* over parameters in fp32 */
+  DType autocast_dtype;
   gint64 batch, sequence_length;
   gint64 vocabulary, hidden, attention_width, embedding_parameters;
   GArray *embedding, *head; /* const char *: paths of the token embedding, and of what comes after
@@ -94,6 +98,9 @@ OpsFunction *ops_function_read(JsonReader *reader, JsonDocument *document, const
                                GArray *arguments);
 void ops_function_free(OpsFunction *function);
 
+/* "views", "saves", "kept", "backward" and "flops" of a statement whose operands and outputs are
+ * known. */
+void ops_recorded_read(JsonReader *reader, OpsStatement *s);
 /* A value as written: "dtype", "shape" and "stride" of the reader's object. */
 ValueInfo ops_value_read(JsonReader *reader);
 /* Whole numbers of an array, each in [min, max]; at most `most`; returns how many. */
@@ -115,6 +122,8 @@ struct _OpsRow {
 
 /* The row of that name, or NULL. */
 const OpsRow *ops_row_find(const char *name);
+/* Can it have operands and results without elements? */
+gboolean ops_row_takes_empty(const OpsRow *row);
 /* Names of all, for a message.  Caller frees. */
 char *ops_row_names(void);
 /* Calls the op of a statement; operands are borrowed, outputs the caller's. */

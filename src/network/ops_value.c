@@ -47,7 +47,7 @@ can_exist(const ValueInfo *value)
   for (int i = 0; i < value->dims; i++) {
     if (!checked_multiply(elements, value->shape[i], &elements) || elements > BUILDER_MOST_ELEMENTS)
       return FALSE;
-    if (!checked_multiply(value->shape[i] - 1, value->stride[i], &part) ||
+    if (!checked_multiply(MAX(value->shape[i] - 1, 0), value->stride[i], &part) ||
         part > BUILDER_MOST_ELEMENTS)
       return FALSE;
     extent += part;
@@ -64,7 +64,7 @@ ops_value_read(JsonReader *reader)
   json_reader_require(reader, "shape");
   value.dtype = (guint8) json_reader_enum(reader, "dtype", dtypes, DTYPE_FP32);
   value.dims =
-      (guint8) ops_numbers_read(reader, "shape", value.shape, OP_DIMS, 1, BUILDER_MOST_ELEMENTS);
+      (guint8) ops_numbers_read(reader, "shape", value.shape, OP_DIMS, 0, BUILDER_MOST_ELEMENTS);
   int strides = ops_numbers_read(reader, "stride", stride, OP_DIMS, 0, BUILDER_MOST_ELEMENTS);
   value_set_contiguous(&value);
   if (strides > 0 && strides != value.dims)

@@ -20,7 +20,6 @@ plan_under(const PlanSpec *plan, CheckpointPolicy policy)
   if (policy == CHECKPOINT_NONE)
     variant.checkpointing.around = AROUND_MODULE;
   variant.accumulation.steps = 1;
-  variant.optimizer.name = OPTIMIZER_NONE;
   variant.optimizer.clip_grad_norm = 0;
   return variant;
 }
@@ -93,6 +92,7 @@ fill_blocks(NetworkSummary *s, const NetworkSummaryInput *in, GError **error)
       bytes[policy] = g_array_index(kept[policy], gint64, i);
       s->activation_bytes[policy] = MAX(s->activation_bytes[policy], bytes[policy]);
     }
+    s->planned_bytes += bytes[checkpoint_spec_of_block(&in->plan->checkpointing, (int) i)];
     add_block(s, (int) i, bytes);
   }
   for (int policy = 0; policy < SUMMARY_POLICIES; policy++)
@@ -102,6 +102,15 @@ fill_blocks(NetworkSummary *s, const NetworkSummaryInput *in, GError **error)
     line->path = block_run_path(s->network, line->first, line->count);
   }
   return ok;
+}
+
+/* ---- groups ---- */
+
+gint64
+unit_padding_bytes(const NetworkSummary *s, const Unit *unit)
+{
+  gint64 bytes = unit->elements * dtype_size(s->network->shape.precision.weights);
+  return MAX(unit->unsharded_bytes - bytes, 0);
 }
 
 /* ---- all ---- */

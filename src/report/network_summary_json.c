@@ -73,6 +73,14 @@ add_plan(cJSON *root, const NetworkSummary *s)
   json_add_text(plan, "compute", dtype_name(s->network->shape.precision.matmul));
 }
 
+/* Whose code computes it: an exported network's is its own. */
+static const char *
+network_implementation(const NetworkSummary *s)
+{
+  gboolean recorded = g_str_equal(s->network->family, "ops");
+  return recorded ? "recorded" : implementation_code_name(s->spec->implementation.code);
+}
+
 static void
 add_flops(cJSON *root, const NetworkSummary *s)
 {
@@ -121,7 +129,9 @@ add_groups(cJSON *root, const NetworkSummary *s)
       cJSON_AddItemToArray(modules, cJSON_CreateString(network_module(s->network, module)->path));
     }
     json_add_int(object, "parameters", unit->elements);
+    json_add_int(object, "tensors", unit->parameters->len);
     json_add_int(object, "unsharded_bytes", unit->unsharded_bytes);
+    json_add_int(object, "padding_bytes", unit_padding_bytes(s, unit));
     json_add_int(object, "shard_bytes", unit->shard_bytes);
     cJSON_AddItemToArray(groups, object);
   }
@@ -134,7 +144,7 @@ network_summary_json(const NetworkSummary *s)
   json_add_text(root, "format", "highwater-show-1");
   json_add_text(root, "name", s->network->name);
   json_add_text(root, "family", s->network->family);
-  json_add_text(root, "implementation", implementation_code_name(s->spec->implementation.code));
+  json_add_text(root, "implementation", network_implementation(s));
   gint64 base = s->network->base_parameters;
   json_add_int(root, "parameters", network_usual_count(s->network));
   if (base > 0) {
@@ -146,6 +156,7 @@ network_summary_json(const NetworkSummary *s)
   add_plan(root, s);
   add_flops(root, s);
   add_activations(root, "activation_bytes_per_block", s->activation_bytes);
+  json_add_int(root, "planned_activation_bytes", s->planned_bytes);
   add_blocks(root, s);
   add_tied(root, s->network);
   add_modules(root, s);
