@@ -137,6 +137,9 @@ static const Case op_cases[] = {
     ROW(ADD, "where operands disagree the first one decides", 2,
         INS(WANTS(BF16, 2, 6, 4), VALUE(BF16, TRUE, 2, BY(6, 4), BY(1, 6))), NO_ATTRIBUTES,
         "bf16[6,4]", "+o0:48 k:add", "", "d0=g0 d1=g0", ""),
+    ROW(ADD_, "in place: the result is the first operand, both get the gradient itself", 2,
+        INS(WANTS(BF16, 1, 6), WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]", "o0=i0@0 k:add", "",
+        "d0=g0 d1=g0", ""),
     ROW(ADD_SCALAR, "a constant changes no gradient", 1, INS(WANTS(FP32, 1, 6)), NO_ATTRIBUTES,
         "fp32[6]", "+o0:24 k:add_scalar", "", "d0=g0", ""),
     ROW(SUB, "the second operand's gradient is a new tensor, the first one's the incoming one", 2,
@@ -182,6 +185,8 @@ static const Case op_cases[] = {
         "+o0:12 k:tanh", "o0", "+d0:12l k:tanh", ""),
     ROW(SILU, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:silu", "i0", "+d0:12l k:silu", ""),
+    ROW(RELU, "saves its result", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
+        "+o0:12 k:relu", "o0", "+d0:12l k:relu", ""),
     ROW(GELU, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:gelu", "i0", "+d0:12l k:gelu", ""),
     ROW(CLAMP, "saves its input, which is compared with both limits once more", 1,
@@ -206,6 +211,24 @@ static const Case op_cases[] = {
     ROW(PAD, "the gradient is a clone of the part that was not padded", 1,
         INS(WANTS(BF16, 2, 6, 3)), AT(.result = PLAIN(BF16, 2, 6, 8)), "bf16[6,8]",
         "+o0:96 k:constant_pad_nd", "", "+d0:36l k:constant_pad_nd", ""),
+    ROW(WHERE, "the number that fills the gradient's holes is a tensor for a moment", 1,
+        INS(WANTS(FP32, 2, 6, 4)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:where", "",
+        "+t0:4 +d0:96l k:where -t0", ""),
+    /* x[:, [1], :]: gradients are added up by index_put_, whose one index is sorted */
+    ROW(INDEX_ONE, "the index is saved; the gradient is zeros of the whole", 2,
+        INS(WANTS(BF16, 3, 2, 3, 4), PLAIN(INT64, 1, 1)), AT(.result = PLAIN(BF16, 3, 2, 1, 4)),
+        "bf16[2,1,4]", "+o0:16 k:index", "i1",
+        "+d0:48 +t0:8 +t1:8 -t0 +t0:8 +t2:8 +t3:8 +t4:1 -t4 k:index_put -t3 -t2 -t0 -t1", ""),
+    /* x * 0.5 * (1 + tanh(0.8 x (1 + 0.04 x x))): a tensor for each product, sum and tanh */
+    ROW(BLOOM_GELU, "one input is saved, every step of the formula makes a tensor", 1,
+        INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
+        "+t0:12 +t1:12 +t2:12 +t3:12 -t2 +t2:12 -t3 +t3:12 -t2 -t1 +t1:12 -t3 k:bloom_gelu "
+        "+t2:12 -t1 +o0:12 k:mul -t2 -t0",
+        "i0",
+        "+t0:12 +t1:12 +t2:12 -t1 +t1:12 -t2 +t2:12 -t1 -t0 +t0:12 -t2 k:bloom_gelu +t1:12 "
+        "+t2:12 +t3:12 -t2 +t2:12 +t4:12 -t2 +t2:12 -t4 +t4:12 -t2 -t3 +t2:12 -t4 -t1 +t1:12 "
+        "+t3:12 -t1 +t1:12 -t3 -t2 +d0:12l k:bloom_gelu_backward -t0 -t1",
+        ""),
     ROW(DROPOUT, "a mask of a byte an element is saved", 1, INS(WANTS(BF16, 2, 6, 4)),
         NO_ATTRIBUTES, "bf16[6,4] bool[6,4]", "+o1:24 +o0:48 k:native_dropout", "o1",
         "+d0:48l k:native_dropout_backward", ""),
@@ -224,6 +247,10 @@ static const Case op_cases[] = {
         INS(WANTS(BF16, 1, 5), WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 4, 5)), NO_ATTRIBUTES,
         "bf16[6,5]", "+o0:60 k:addmm cublas cublaslt", "i1 i2",
         "+d1:48 k:addmm cublas +d2:40 k:addmm cublas d0=g0", "+t0:10 k:sum d0:=t0"),
+    ROW(BADDBMM, "a product, then times alpha, for each factor; the summand is a table", 3,
+        INS(PLAIN(BF16, 3, 2, 1, 5), WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 3, 2, 4, 5)),
+        NO_ATTRIBUTES, "bf16[2,3,5]", "+o0:60 k:baddbmm", "i1 i2",
+        "+t0:48 k:bmm +d1:48 k:mul -t0 +t0:80 k:bmm +d2:80 k:mul -t0", ""),
     ROW(BMM, "a batch of products", 2, INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 3, 2, 4, 5)),
         NO_ATTRIBUTES, "bf16[2,3,5]", "+o0:60 k:bmm", "i1 i0", "+d1:80 k:bmm +d0:48 k:bmm", ""),
     /* -- norms -- */
@@ -413,6 +440,8 @@ static const Case op_cases[] = {
         "+o0:48 +t0:48 +t1:1279 -t1 k:cumsum -t0", "", NULL, NULL),
     ROW(CUMSUM, "several rows are scanned without", 1, INS(PLAIN(BOOL, 2, 2, 6)), NO_ATTRIBUTES,
         "int64[2,6]", "+o0:96 +t0:96 k:cumsum -t0", "", NULL, NULL),
+    ROW(CUMSUM, "numbers are not cast", 1, INS(PLAIN(FP32, 2, 2, 6)), NO_ATTRIBUTES, "fp32[2,6]",
+        "+o0:48 k:cumsum", "", NULL, NULL),
     /* -- given by numbers -- */
     ROW(OPAQUE, "100 bytes kept, 32 of workspace in both directions", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 1, 9)),

@@ -106,6 +106,21 @@ backward_mul(OpCase *c)
   }
 }
 
+static void
+shape_first(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+}
+
+/* x += y: the result is x. */
+static void
+forward_add_inplace(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+  recipe_launch(c, "add", KERNEL_MEMORY, 0, "i1 +o0");
+}
+
 /* The conjugate of the table is materialised. */
 static void
 backward_mul_complex(OpCase *c)
@@ -257,7 +272,8 @@ static void
 shape_cumsum(OpCase *c)
 {
   c->outs = 1;
-  c->out[0] = value_like(&c->in[0], DTYPE_INT64);
+  c->out[0] =
+      value_like(&c->in[0], c->in[0].dtype == DTYPE_BOOL ? DTYPE_INT64 : (DType) c->in[0].dtype);
 }
 
 /* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward.
@@ -341,6 +357,8 @@ static const OpInfo ops[OP_COUNT] = {
                        .backward = backward_pass},
     [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_sub},
+    [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_add_inplace,
+                 .backward = backward_pass},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
@@ -359,6 +377,8 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_new},
     [OP_SILU] = {"silu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
+    [OP_RELU] = {"relu", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
+                 .backward = backward_new},
     [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
@@ -373,6 +393,15 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
+    /* x[..., [i], :] with one index, which goes to the device */
+    [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_index_one},
+    /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
+    [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
+                  .backward = backward_where},
+    [OP_BLOOM_GELU] = {"bloom_gelu", SAVES(ALWAYS(I0)), .saves_late = TRUE,
+                       .shape = shape_like_first, .forward = forward_bloom_gelu,
+                       .backward = backward_bloom_gelu},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
                     .forward = forward_dropout, .backward = backward_dropout},
 
@@ -381,6 +410,8 @@ static const OpInfo ops[OP_COUNT] = {
                .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
+    [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
+                    .forward = forward_baddbmm, .backward = backward_baddbmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in

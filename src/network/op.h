@@ -43,16 +43,22 @@
   X(SILU)                                                                                          \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
+  X(RELU)                                                                                          \
   X(GELU)                                                                                          \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \
   X(PAD)                                                                                           \
+  X(ADD_)                                                                                          \
+  X(INDEX_ONE)                                                                                     \
+  X(WHERE)                                                                                         \
+  X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
+  X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
   /* norms, look-ups, losses */                                                                    \

@@ -40,10 +40,11 @@ cub_unique_bytes(gint64 n)
   return cub_align(8 * (ceil_div(n, 2240) + 32)) + 767;
 }
 
+/* A tile's state has the size of two values; tiles of narrow ones are no smaller. */
 static gint64
-cub_scan_bytes(gint64 n)
+cub_scan_bytes(gint64 n, gint64 value_bytes)
 {
-  return cub_align(16 * (ceil_div(n, 896) + 32)) + 511;
+  return cub_align(2 * value_bytes * (ceil_div(n, 896) + 32)) + 511;
 }
 
 /* A buffer that only one kernel needs. */
@@ -112,7 +113,7 @@ sorted_gradient(OpCase *c)
   gint64 most_segments = MIN(n, vocabulary);
   int pieces = recipe_temp(c, 8 * most_segments, "pieces per segment");
   int piece_offsets = recipe_temp(c, 8 * most_segments, "piece offsets per segment");
-  scratch(c, cub_scan_bytes(most_segments), "scan workspace");
+  scratch(c, cub_scan_bytes(most_segments, 8), "scan workspace");
   int piece_count = recipe_temp(c, 8, "piece count");
   gint64 most_pieces = n / ROWS_PER_PIECE + most_segments;
   int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
@@ -132,16 +133,39 @@ backward_embedding(OpCase *c)
     sorted_gradient(c);
 }
 
-/* torch.cumsum of flags: they are cast first; one row is scanned by cub, several by a kernel
- * without scratch. */
+/* index_put_ into zeros with the one index, which is sorted as many would be
+ * (aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel). */
+void
+backward_index_one(OpCase *c)
+{
+  enum { INDEX_BYTES = 8, CUB_BYTES = 1 };
+  recipe_grad(c, 0, ORDER_DENSE);
+  int wrapped = recipe_temp(c, INDEX_BYTES, "wrapped index");
+  int linear = recipe_temp(c, INDEX_BYTES, "linear index");
+  recipe_release(c, wrapped);
+  int sorted = recipe_temp(c, INDEX_BYTES, "sorted index");
+  int origin = recipe_temp(c, INDEX_BYTES, "original position");
+  int range = recipe_temp(c, INDEX_BYTES, "position");
+  scratch(c, CUB_BYTES, "sort workspace");
+  recipe_launch(c, "index_put", KERNEL_MEMORY, 0, "g0 i1 >d0");
+  recipe_release(c, range);
+  recipe_release(c, origin);
+  recipe_release(c, sorted);
+  recipe_release(c, linear);
+}
+
+/* torch.cumsum: flags are cast first; one row is scanned by cub, several by a kernel without
+ * scratch. */
 void
 forward_cumsum(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]), length = c->in[0].shape[c->in[0].dims - 1];
   recipe_out(c, 0, "cumsum");
-  int cast = recipe_temp(c, 8 * elements, "cast flags");
+  gboolean flags = c->in[0].dtype == DTYPE_BOOL;
+  int cast = flags ? recipe_temp(c, 8 * elements, "cast flags") : 0;
   if (elements == length)
-    scratch(c, cub_scan_bytes(length), "scan workspace");
+    scratch(c, cub_scan_bytes(length, dtype_size((DType) c->out[0].dtype)), "scan workspace");
   recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
-  recipe_release(c, cast);
+  if (flags)
+    recipe_release(c, cast);
 }

@@ -88,6 +88,8 @@ void forward_mm(OpCase *c);
 void backward_mm(OpCase *c);
 void forward_addmm(OpCase *c);
 void backward_addmm(OpCase *c);
+void forward_baddbmm(OpCase *c);
+void backward_baddbmm(OpCase *c);
 void forward_bmm(OpCase *c);
 void backward_bmm(OpCase *c);
 void shape_zero3_linear(OpCase *c);
@@ -109,6 +111,10 @@ void forward_efficient_attention(OpCase *c);
 void backward_efficient_attention(OpCase *c);
 void forward_safe_softmax(OpCase *c);
 void backward_softmax(OpCase *c);
+void backward_index_one(OpCase *c);
+void backward_where(OpCase *c);
+void forward_bloom_gelu(OpCase *c);
+void backward_bloom_gelu(OpCase *c);
 void forward_cumsum(OpCase *c);
 
 #endif
