@@ -174,6 +174,12 @@ static const SmallNetwork measured[] = {
      FALSE,
      1496576,
      {{81464320, 111149056}, {91121664, 117440512}}},
+    {"stablelm, a norm for each head",
+     CONFIG("stablelm", "2", ", 'qk_layernorm': true, 'use_parallel_residual': true"),
+     FALSE,
+     FALSE,
+     1497344,
+     {{82310144, 113246208}, {91982848, 117440512}}},
     {"smollm3",
      CONFIG("smollm3", "2", ", 'no_rope_layers': [1, 0]"),
      FALSE,
@@ -199,6 +205,18 @@ static const SmallNetwork measured[] = {
      FALSE,
      2223360,
      {{95181312, 130023424}, {108412416, 138412032}}},
+    {"glm",
+     CONFIG("glm", "2", ", 'head_dim': 64"),
+     FALSE,
+     FALSE,
+     1497344,
+     {{86356480, 117440512}, {95897088, 123731968}}},
+    {"glm4, norms after too",
+     CONFIG("glm4", "2", ", 'head_dim': 64"),
+     FALSE,
+     FALSE,
+     1498368,
+     {{89974272, 121634816}, {99060224, 127926272}}},
 };
 
 START_TEST(a_small_network_takes_the_memory_that_transformers_took)
@@ -236,8 +254,6 @@ static const struct {
      "key 'final_logit_softcapping': -1 is not a positive number"},
     {CONFIG("smollm3", "2", ", 'no_rope_layers': [1]"),
      "key 'no_rope_layers': must be a list of one 0 or 1 for each of 2 layers"},
-    {CONFIG("stablelm", "2", ", 'qk_layernorm': true"),
-     "key 'qk_layernorm': a norm for each head is not supported"},
 };
 
 START_TEST(a_field_that_changes_the_computation_is_honoured_or_refused_by_name)

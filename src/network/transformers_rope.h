@@ -14,7 +14,8 @@ typedef enum {
   ROTATE_PART_LATER,       /* the same; queries are put together after keys have been rotated */
   ROTATE_NEIGHBOURS,       /* the even and the odd elements, with half of the tables */
   ROTATE_CHUNKS,           /* the two halves, with tables of half the width */
-  ROTATE_PART_OUTSIDE,     /* the same, in the attention module */
+  ROTATE_PART_NEIGHBOURS,  /* that with neighbours instead of halves, by tables made for it */
+  ROTATE_PART_OUTSIDE,     /* as ROTATE_PART, in the attention module */
 } RotaryKind;
 
 /* Reads rope_parameters, or rope_scaling as it was called: which kind of frequencies they are, and
