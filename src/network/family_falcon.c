@@ -206,9 +206,10 @@ read(Classic *m, NetworkSpec *spec)
                       f->groups, m->lm.heads);
   f->groups = MIN(f->groups, m->lm.heads);
   read_norms(f, spec);
-  if (m->lm.impl.attention == ATTENTION_EAGER)
+  AttentionCode code = m->lm.impl.attention;
+  if (code != ATTENTION_SDPA && code != ATTENTION_EFFICIENT && code != ATTENTION_MATH)
     json_reader_fail(spec->reader, "implementation",
-                     "eager attention of falcon is not yet supported");
+                     "the attention of falcon is sdpa, efficient or math");
 }
 
 static const ClassicStyle style = {
