@@ -149,13 +149,15 @@ backward_sum(OpCase *c)
   recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
+/* size: along which dimension, where not along the last. */
 static void
 backward_cat(OpCase *c)
 {
   gint64 offset = 0;
+  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    offset += c->in[i].shape[c->in[i].dims - 1];
+    offset += c->in[i].shape[dim] * c->out[0].stride[dim];
   }
 }
 
@@ -425,7 +427,7 @@ static const OpInfo ops[OP_COUNT] = {
                      .backward = backward_rms_norm},
     [OP_LAYER_NORM] = {"native_layer_norm",
                        SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
-                       .shape = shape_layer_norm, .forward = forward_outputs,
+                       .shape = shape_layer_norm, .forward = forward_layer_norm,
                        .backward = backward_layer_norm},
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},

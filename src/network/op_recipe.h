@@ -98,6 +98,7 @@ void backward_zero3_linear(OpCase *c);
 void shape_rms_norm(OpCase *c);
 void backward_rms_norm(OpCase *c);
 void shape_layer_norm(OpCase *c);
+void forward_layer_norm(OpCase *c);
 void backward_layer_norm(OpCase *c);
 void shape_embedding(OpCase *c);
 void forward_embedding(OpCase *c);
