@@ -50,7 +50,7 @@ prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
   const Falcon *f = (const Falcon *) m;
   Val table = f->alibi ? let(b, "alibi", alibi_of_mask(b, &m->lm)) : NO_VAL, tables[4];
-  Val positions = classic_position_ids(b, &m->lm);
+  Val positions = transformers_position_ids(b, &m->lm);
   Val mask = transformers_causal_mask(b, &m->lm, TRUE, TRUE);
   if (f->alibi)
     mask = alibi_in_mask(b, &m->lm);
