@@ -222,10 +222,7 @@ adjust_logits(Builder *b, const CausalLm *lm, Val logits)
 double
 decoder_read_dropout(const Decoder *d, NetworkSpec *spec, const char *name)
 {
-  double dropout = network_spec_double(spec, name, 0);
-  if (!(dropout >= 0 && dropout <= 1))
-    network_spec_fail(spec, name, "%.17g is not in 0..1", dropout);
-  return d->evaluation ? 0 : dropout;
+  return causal_lm_read_dropout(spec, name, 0, d->evaluation);
 }
 
 gboolean

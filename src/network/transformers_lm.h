@@ -23,6 +23,8 @@ Val transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolea
 Val transformers_eager_scores(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3],
                               Val mask, Val *values);
 Val transformers_eager_output(Builder *b, Val w, Val values, Val *weights);
+/* arange(length).unsqueeze(0), as position_ids of the model's forward(). */
+Val transformers_position_ids(Builder *b, const CausalLm *lm);
 /* The mask among a layer's tables, or NO_VAL. */
 Val transformers_mask(const CausalLm *lm, int block, const Val *tables);
 /* Writes main and the blocks' function. */
