@@ -42,6 +42,14 @@ FAMILIES = \
   src/network/family_gpt_oss.c \
   src/network/family_granitemoe.c \
   src/network/family_mixtral.c \
+  src/network/family_gpt_neox.c \
+  src/network/family_bloom.c \
+  src/network/family_falcon.c \
+  src/network/family_gpt_bigcode.c \
+  src/network/family_gpt_neo.c \
+  src/network/family_gptj.c \
+  src/network/family_opt.c \
+  src/network/family_phi.c \
   src/network/family_mpt.c \
   src/network/family_olmoe.c \
   src/network/family_qwen2_moe.c \
@@ -186,6 +194,9 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/classic_alibi.c src/network/classic_alibi.h \
+  src/network/classic_block.c \
+  src/network/classic_decoder.c src/network/classic_decoder.h \
   src/network/compile.c src/network/compile_private.h \
   src/network/compile_backward.c \
   src/network/compile_graph.c \
@@ -207,6 +218,7 @@ libhighwater_a_SOURCES += \
   src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
+  src/network/op_gelu.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
   src/network/op_moe.c \
@@ -219,6 +231,7 @@ libhighwater_a_SOURCES += \
   src/network/transformers_decoder_block.c \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_mpt.c src/network/transformers_mpt.h \
   src/network/transformers_norm.c src/network/transformers_norm.h \
   src/network/transformers_rope.c src/network/transformers_rope.h
 

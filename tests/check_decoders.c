@@ -1,11 +1,7 @@
 /* check_decoders.c - decoders of the llama kind: a small network of each family has as many
  * parameters as transformers' model of the same config.json, and its steps reach the same peaks of
- * memory.
- *
- * The figures were read off transformers 5.24 on PyTorch's own caching allocator: two layers of 256
- * under fully_shard on two ranks, two sequences of 256 tokens, parameters in fp32, bf16
- * computation, fused AdamW, zero_grad after the step. */
-#include "simulation.h"
+ * memory (small_network.h). */
+#include "small_network.h"
 #include "tap_main.h"
 
 #define CONFIG(type, layers, more)                                                                 \
@@ -13,23 +9,7 @@
   "'num_attention_heads': 4, 'num_key_value_heads': 2, 'intermediate_size': 384, "                 \
   "'vocab_size': 1000" more
 
-static const char plan[] =
-    "{'strategy': 'fsdp2', 'mesh': {'shard': 2}, 'batch': {'micro_batch': 2, "
-    "'sequence_length': 256}, 'precision': {'parameters': 'fp32', 'compute': 'bf16', "
-    "'reduce': 'fp32'}, 'optimizer': {'name': 'adamw', 'implementation': 'fused', "
-    "'zero_grad': 'end'}, 'activation_checkpointing': {'around': 'module'}}";
-
-/* Peaks of a step, in bytes. */
-typedef struct {
-  gint64 allocated, reserved;
-} Peaks;
-
-static const struct {
-  const char *name, *config;
-  gboolean eager, checkpointed;
-  gint64 parameters;
-  Peaks steps[2];
-} measured[] = {
+static const SmallNetwork measured[] = {
     {"llama, attention dropout",
      CONFIG("llama", "2", ", 'attention_dropout': 0.1"),
      FALSE,
@@ -194,6 +174,12 @@ static const struct {
      FALSE,
      1496576,
      {{81464320, 111149056}, {91121664, 117440512}}},
+    {"stablelm, a norm for each head",
+     CONFIG("stablelm", "2", ", 'qk_layernorm': true, 'use_parallel_residual': true"),
+     FALSE,
+     FALSE,
+     1497344,
+     {{82310144, 113246208}, {91982848, 117440512}}},
     {"smollm3",
      CONFIG("smollm3", "2", ", 'no_rope_layers': [1, 0]"),
      FALSE,
@@ -223,26 +209,7 @@ static const struct {
 
 START_TEST(a_small_network_takes_the_memory_that_transformers_took)
 {
-  const char *set[] = {NULL, NULL};
-  if (measured[_i].checkpointed)
-    set[0] = "activation_checkpointing.policy=full";
-  g_autofree char *network =
-      g_strdup_printf("{%s, 'implementation': {'code': 'transformers', 'attention': '%s'}}",
-                      measured[_i].config, measured[_i].eager ? "eager" : "sdpa");
-  g_autoptr(Simulated) s =
-      simulation_execute(&(Simulation){network, plan, set, 0}, 2, (gint64) 1 << 40);
-  ck_assert_msg(network_parameter_count(s->scenario->network) == measured[_i].parameters,
-                "%s: %" G_GINT64_FORMAT " parameters", measured[_i].name,
-                network_parameter_count(s->scenario->network));
-  for (guint i = 0; i < G_N_ELEMENTS(measured[_i].steps); i++) {
-    const StepRecord *step = &g_array_index(s->recording->steps, StepRecord, i);
-    const Peaks *want = &measured[_i].steps[i];
-    ck_assert_msg(step->peak_allocated == want->allocated && step->peak_reserved == want->reserved,
-                  "%s, step %u: %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT
-                  " bytes, not %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT,
-                  measured[_i].name, i + 1, step->peak_allocated, step->peak_reserved,
-                  want->allocated, want->reserved);
-  }
+  small_network_expect(&measured[_i]);
 }
 END_TEST
 
@@ -275,17 +242,11 @@ static const struct {
      "key 'final_logit_softcapping': -1 is not a positive number"},
     {CONFIG("smollm3", "2", ", 'no_rope_layers': [1]"),
      "key 'no_rope_layers': must be a list of one 0 or 1 for each of 2 layers"},
-    {CONFIG("stablelm", "2", ", 'qk_layernorm': true"),
-     "key 'qk_layernorm': a norm for each head is not supported"},
 };
 
 START_TEST(a_field_that_changes_the_computation_is_honoured_or_refused_by_name)
 {
-  g_autofree char *network = g_strdup_printf("{%s}", refused[_i].config);
-  g_autoptr(GError) error = NULL;
-  g_autoptr(Simulated) s = simulation_try(&(Simulation){network, plan, NULL, 0}, 1, &error);
-  ck_assert_msg(s == NULL, "%s is accepted", network);
-  ck_assert(test_error_says(error, refused[_i].says));
+  small_network_refuse(refused[_i].config, refused[_i].says);
 }
 END_TEST
 
@@ -315,7 +276,7 @@ peaks_of(const char *config)
 {
   g_autofree char *network = g_strdup_printf("{%s}", config);
   g_autoptr(Simulated) s =
-      simulation_execute(&(Simulation){network, plan, NULL, 0}, 2, (gint64) 1 << 40);
+      simulation_execute(&(Simulation){network, small_network_plan, NULL, 0}, 2, (gint64) 1 << 40);
   const StepRecord *step = &g_array_index(s->recording->steps, StepRecord, 1);
   return (Peaks){step->peak_allocated, step->peak_reserved};
 }
@@ -333,7 +294,7 @@ END_TEST
 START_TEST(internlm2_has_one_projection_under_its_own_names)
 {
   g_autofree char *network = g_strdup_printf("{%s}", CONFIG("internlm2", "1", ", 'bias': false"));
-  g_autoptr(Simulated) s = simulation_lower(&(Simulation){network, plan, NULL, 0}, 1);
+  g_autoptr(Simulated) s = simulation_lower(&(Simulation){network, small_network_plan, NULL, 0}, 1);
   static const char *const names[] = {"model.tok_embeddings.weight",
                                       "model.layers.0.attention.wqkv.weight",
                                       "model.layers.0.attention.wo.weight",

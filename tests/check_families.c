@@ -642,7 +642,7 @@ START_TEST(a_wrong_field_is_refused_with_its_file_and_key)
        "net.json: key 'd_model': 3298534883328 x " HUGE " elements are too many"},
       {MPT(""), "expansion_ratio", HUGE, "net.json: key 'expansion_ratio': "},
       {MPT(""), "implementation", "\"torchtitan\"",
-       "net.json: key 'implementation': mpt has llm-foundry's code alone"},
+       "net.json: key 'implementation': mpt has llm-foundry's code or transformers'"},
       {LLAMA(""), "implementation", "\"llm-foundry\"",
        "net.json: key 'implementation': llm-foundry's code is of mpt alone"},
       {LLAMA(""), "implementation", "{\"train_metrics\": true}",

@@ -13,6 +13,7 @@ CHECKS = \
   tests/check_calibrate_profile \
   tests/check_cluster_spec \
   tests/check_chrome_trace \
+  tests/check_classic \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
@@ -145,6 +146,7 @@ TEST_EXTRAS = \
   tests/program_text.h \
   tests/recorded_config.h \
   tests/recorded_run.h \
+  tests/small_network.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
   tests/simulation.h \
@@ -227,7 +229,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/recorded_run.c tests/simulation.c tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/recorded_run.c tests/simulation.c tests/small_network.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(SCORES) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

@@ -99,8 +99,10 @@ recompute(Tape *t, CheckpointFrame *frame)
   t->x->recomputing = TRUE;
   tape_autocast_begin(t);
   TensorRef result = run_region(t, frame->block, frame->place, frame->arguments, args);
-  if (!t->stop)
+  if (!t->stop) {
     tape_drop(t, &result);
+    tape_drop(t, &t->beside);
+  }
   t->stop = FALSE;
   tape_autocast_end(t);
   t->recomputing = NULL;

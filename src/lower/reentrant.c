@@ -66,8 +66,10 @@ reentrant_backward(Tape *t, gint32 frame_number, TensorRef incoming, TensorRef *
   gint32 inputs[STATEMENT_SLOTS];
   TensorRef result = run_again(t, frame, inputs);
   tape_hold(t, &incoming);
+  TensorRef beside = t->beside;
   autograd_play(t, &result, incoming);
   tape_drop(t, &result);
+  tape_drop(t, &beside);
   for (int i = 0; i < frame->arguments; i++)
     gradients[i] = autograd_take_input(t, inputs[i]);
   g_ptr_array_index(t->frames, frame_number) = NULL;

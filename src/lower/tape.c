@@ -50,7 +50,7 @@ new_tape(StrategyContext *context, const Strategy *strategy, const Network *netw
   for (int i = 0; i < THREAD_COUNT; i++)
     for (int j = 0; j < WORKSPACE_COUNT; j++)
       t->workspace[i][j] = NO_STORAGE;
-  t->kept = NO_TENSOR;
+  t->kept = t->beside = NO_TENSOR;
   t->inputs_left = g_new0(int, t->network->modules->len + t->network->blocks->len);
   t->ids = g_new(FunctionIds, t->network->functions->len);
   for (guint i = 0; i < t->network->functions->len; i++)
@@ -289,8 +289,13 @@ run_call(Tape *t, Activation *a, const Statement *s)
   TensorRef args[STATEMENT_SLOTS];
   for (int i = 0; i < s->ins; i++)
     args[i] = a->slots[s->in[i]];
+  t->beside = NO_TENSOR;
   a->slots[s->out[0]] = tape_call_block(t, s->b, s->a, s->ins, args);
   a->filled[s->out[0]] = TRUE;
+  if (s->outs < 2)
+    return;
+  a->slots[s->out[1]] = t->beside;
+  a->filled[s->out[1]] = TRUE;
 }
 
 /* An attribute of the training loop is bound again. */
@@ -365,6 +370,7 @@ tape_run(Tape *t, Place place, int n, const TensorRef *args)
     unwind(t, &a);
     return NO_TENSOR;
   }
+  t->beside = f->beside >= 0 ? slots[f->beside] : NO_TENSOR;
   return f->result >= 0 ? slots[f->result] : NO_TENSOR;
 }
 

@@ -125,6 +125,7 @@ struct _Tape {
   gint32 recording_id;
   CheckpointFrame *recomputing; /* running the region again */
   gboolean stop;                /* recomputation has all it needs (early stop) */
+  TensorRef beside;             /* second result of the function that ran last, or NO_TENSOR */
   TensorRef kept;               /* by the training loop, from its forward to the next */
   TensorRef tables[8];
   int table_count;

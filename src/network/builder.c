@@ -480,11 +480,12 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
   f->steps = builder_array(sizeof(OpStep), NULL);
   f->kernels = builder_array(sizeof(OpKernel), NULL);
   f->arguments = n;
-  f->result = -1;
+  f->result = f->beside = -1;
   b->now.base_module = block >= 0 ? network_block(b->network, block)->module : 0;
   b->now.base_parameter = block >= 0 ? network_block(b->network, block)->first_parameter : 0;
   b->now.module = b->now.base_module;
   b->now.dispatched = builder_dispatches(b, block);
+  b->now.beside = NO_VAL;
   for (int i = 0; i < n; i++)
     args[i] = (Val){builder_new_slot(b, &infos[i]),
                     FALSE}; /* the caller's references: never dropped here */

@@ -143,6 +143,11 @@ typedef struct {
 } BlockCode;
 /* Calls block i with the arguments; hooks and checkpointing happen around it. */
 Val builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Val *args);
+/* A block's forward() gives back this too, which the caller of the block holds (takes a temporary).
+ */
+void builder_give_beside(Builder *b, Val v);
+/* What the last block called gave back so; NO_VAL: nothing. */
+Val builder_take_beside(Builder *b);
 /* The root's hooks are done: what they kept for the last is let go. */
 void builder_forward_end(Builder *b);
 /* The training loop keeps the value, until it keeps another. */

@@ -258,8 +258,27 @@ builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Va
   for (int i = 0; i < n; i++)
     s.in[i] = args[i].slot;
   s.out[0] = builder_new_slot(b, &g_array_index(f->values, ValueInfo, f->result));
+  if (f->beside >= 0) {
+    s.outs = 2;
+    s.out[1] = builder_new_slot(b, &g_array_index(f->values, ValueInfo, f->beside));
+  }
+  b->now.beside = s.outs == 2 ? (Val){s.out[1], TRUE} : NO_VAL;
   builder_add_statement(b, &s);
   return (Val){s.out[0], TRUE};
+}
+
+void
+builder_give_beside(Builder *b, Val v)
+{
+  b->now.function->beside = builder_share(b, v).slot;
+}
+
+Val
+builder_take_beside(Builder *b)
+{
+  Val beside = b->now.beside;
+  b->now.beside = NO_VAL;
+  return beside;
 }
 
 void

@@ -64,6 +64,10 @@ struct _CausalLm {
   Val (*adjust_logits)(Builder *b, const CausalLm *lm, Val logits);
   /* the loss of logits, which are borrowed; NULL: causal_lm_loss */
   Val (*loss)(Builder *b, const CausalLm *lm, Val logits, Val labels);
+  /* transformers: another forward() of the model without its output layer; NULL: none */
+  Val (*model)(Builder *b, const CausalLm *lm, Val tokens);
+  gboolean head_bias;     /* of the output layer */
+  gint64 embedding_width; /* of embedding and output layer; 0: hidden */
 };
 
 /* Reads the fields that every config has; fills sizes from the shape.  Heads and vocabulary that

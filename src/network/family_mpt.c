@@ -5,6 +5,7 @@
 
 #include "network/causal_lm.h"
 #include "network/family.h"
+#include "network/transformers_mpt.h"
 
 /* Parameters (by index) and modules of a block. */
 typedef struct {
@@ -423,6 +424,8 @@ read_config(Mpt *m, NetworkSpec *spec, const NetworkShape *shape, GError **error
 static Network *
 build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
+  if (spec->implementation.code == CODE_TRANSFORMERS)
+    return transformers_mpt_build(spec, shape, error);
   Mpt m = {0};
   if (!read_config(&m, spec, shape, error))
     return NULL;

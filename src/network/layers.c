@@ -255,6 +255,31 @@ linear(Builder *b, Val x, Linear parameters)
 }
 
 static Val
+call_linear_apart(Builder *b, Val x, Linear parameters)
+{
+  const NetworkPrecision *precision = &builder_shape(b)->precision;
+  x = call_module(b, parameter_module(b, parameters.weight), x);
+  Val w = transpose(b, builder_weight(b, parameters.weight));
+  if (precision->autocast)
+    w = to(b, w, precision->matmul);
+  x = autocast(b, x);
+  ValueInfo shape = builder_info(b, x);
+  x = flatten_rows(b, x);
+  Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
+  y = let(b, "hidden_states", unflatten_rows(b, y, shape, OP_UNSAFE_VIEW));
+  if (parameters.bias >= 0)
+    y = binary(b, OP_ADD, y, builder_weight(b, parameters.bias));
+  return builder_leave(b, y);
+}
+
+Val
+linear_apart(Builder *b, Val x, Linear parameters)
+{
+  return parameters.adapter > 0 ? lora_linear(b, x, parameters, call_linear_apart)
+                                : call_linear_apart(b, x, parameters);
+}
+
+static Val
 call_conv1d(Builder *b, Val x, Linear parameters)
 {
   x = call_module(b, parameter_module(b, parameters.weight), x);
@@ -324,6 +349,14 @@ layer_norm(Builder *b, Val x, int gain)
   x = call_module(b, parameter_module(b, gain), x);
   Val w = builder_weight(b, gain), c = builder_weight(b, gain + 1);
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
+}
+
+Val
+layer_norm_unbiased(Builder *b, Val x, int gain)
+{
+  x = call_module(b, parameter_module(b, gain), x);
+  Val w = builder_weight(b, gain);
+  return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
 }
 
 /* x.pow(2).mean(-1, keepdim=True) */

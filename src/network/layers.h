@@ -63,11 +63,16 @@ int define_norm(Builder *b, const char *name, const char *type, gint64 width, gb
 Val linear_by(Builder *b, Val x, Val weight, Val bias);
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
+/* x @ weight.T, and then the bias is added: transformers' FalconLinear, also of a linear layer.
+ * Under autocast the transposed weight is cast at each use. */
+Val linear_apart(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
 Val embedding(Builder *b, int weight, Val indices);
 /* gain: its parameter; the bias is the next one. */
 Val layer_norm(Builder *b, Val x, int gain);
+/* The same without a bias. */
+Val layer_norm_unbiased(Builder *b, Val x, int gain);
 /* RMSNorm as a module call, in the implementation's way. */
 typedef enum { NORM_FUSED, NORM_COMPOSITE } NormCode;
 Val rms_norm(Builder *b, Val x, int weight, NormCode code);
@@ -108,8 +113,9 @@ Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
 /* Under autocast, an operand of an op that runs in a 16-bit dtype; the last operand is cast first.
  */
 Val autocast_operand(Builder *b, Val x);
-/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
- * batch and heads apart are copied.  what: name of the product, or NULL. */
+/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed), or one head of the second
+ * for all of the first: operands whose memory has batch and heads apart are copied.  what: name of
+ * the product, or NULL. */
 Val batched_matmul(Builder *b, Val x, Val y, const char *what);
 /* Which kernel that is, for queries like q on a device. */
 AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,

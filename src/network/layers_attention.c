@@ -101,22 +101,33 @@ flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   return out;
 }
 
-/* A boolean mask becomes a bias of zeros and -inf in the operands' dtype, one per sequence, its
- * rows padded to a multiple of 8 elements (convert_boolean_attn_mask, pad_bias). */
+/* A boolean mask becomes a bias of zeros and -inf in the operands' dtype, one per sequence
+ * (convert_boolean_attn_mask); one that is a bias stays. */
 static Val
-mask_bias(Builder *b, Val q)
+mask_bias(Builder *b, Val q, Val mask)
 {
   ValueInfo info = builder_info(b, q);
   DType dtype = (DType) info.dtype;
   gint64 batch = info.shape[0], length = info.shape[2];
+  if (builder_info(b, mask).dtype != DTYPE_BOOL)
+    return mask;
   Val zero = create(b, "zero", value_shape(dtype, 1, (gint64) 1));
   Val infinity = create(b, "-inf", value_shape(dtype, 1, (gint64) 1));
   Val bias = create(b, "attention bias", value_shape(dtype, 4, batch, (gint64) 1, length, length));
   builder_discard(b, infinity);
   builder_discard(b, zero);
-  if (length % 8 == 0)
+  return bias;
+}
+
+/* Its rows padded to a multiple of 8 elements (pad_bias). */
+static Val
+pad_bias(Builder *b, Val bias)
+{
+  ValueInfo wide = builder_info(b, bias);
+  if (wide.shape[3] % 8 == 0)
     return bias;
-  ValueInfo wide = value_shape(dtype, 4, batch, (gint64) 1, length, round_up(length, 8));
+  wide.shape[3] = round_up(wide.shape[3], 8);
+  value_set_contiguous(&wide);
   Val padded = create(b, "padded attention bias", wide);
   builder_discard(b, bias);
   return padded;
@@ -127,7 +138,9 @@ efficient(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
   OpAttributes at = attention_attributes(b, q, call, FUSED_EFFICIENT);
   gboolean masked = call->mask.slot != NO_VAL.slot;
-  Val operands[] = {q, k, v, masked ? mask_bias(b, q) : NO_VAL};
+  Val operands[] = {q, k, v, masked ? mask_bias(b, q, call->mask) : NO_VAL};
+  if (masked)
+    operands[3] = pad_bias(b, operands[3]);
   return builder_op(b, OP_EFFICIENT_ATTENTION, &at, masked ? 4 : 3, operands);
 }
 
@@ -142,6 +155,18 @@ bmm_operand(Builder *b, Val x)
   return view(b, x, 3, info.shape[0] * info.shape[1], info.shape[2], info.shape[3]);
 }
 
+/* One head for as many as are wanted. */
+static Val
+expand_to(Builder *b, Val x, gint64 heads)
+{
+  ValueInfo info = builder_info(b, x), wide = info;
+  if (info.shape[1] == heads)
+    return x;
+  wide.shape[1] = heads;
+  value_expand(&info, &wide);
+  return shaped(b, OP_EXPAND, x, wide);
+}
+
 Val
 batched_matmul(Builder *b, Val x, Val y, const char *what)
 {
@@ -150,7 +175,7 @@ batched_matmul(Builder *b, Val x, Val y, const char *what)
   value_set_contiguous(&shape);
   OpAttributes at = {.what = what};
   Val rows = bmm_operand(b, x);
-  Val columns = bmm_operand(b, y);
+  Val columns = bmm_operand(b, expand_to(b, y, shape.shape[1]));
   Val out = builder_op(b, OP_BMM, &at, 2, (Val[]){{rows.slot, FALSE}, {columns.slot, FALSE}});
   builder_discard(b, columns); /* locals of at::matmul */
   builder_discard(b, rows);
@@ -194,13 +219,17 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
 {
   ValueInfo info = builder_info(b, q);
   DType dtype = (DType) info.dtype;
-  gboolean narrow = dtype != DTYPE_FP32, grouped = call->kv_heads != call->heads;
+  gboolean narrow = dtype != DTYPE_FP32, masked = call->mask.slot != NO_VAL.slot;
+  gboolean grouped =
+      call->kv_heads != call->heads && !masked; /* else matmul repeats the one head */
+  Val bias = masked ? mask_bias(b, q, call->mask) : NO_VAL;
   builder_call(b, 3, (Val[]){q, k, v});
   q = let(b, "query_acc", to(b, (Val){q.slot, FALSE}, DTYPE_FP32));
   k = let(b, "key_acc", to(b, (Val){k.slot, FALSE}, DTYPE_FP32));
   v = let(b, "value_acc", to(b, (Val){v.slot, FALSE}, DTYPE_FP32));
   Val query = let(b, "query", unary(b, OP_MUL_SCALAR, q));
-  let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
+  if (!masked)
+    let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
   Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);
   Val value = let(b, "value_expanded", grouped ? interleave_heads(b, v, call->heads) : v);
   Val attn = math_weights(b, query, key);
@@ -213,7 +242,10 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   for (guint i = 0; i < G_N_ELEMENTS(order); i++)
     unlet(b, order[i]);
   builder_discard(b, weights);
-  return builder_leave(b, out);
+  out = builder_leave(b, out);
+  if (masked)
+    builder_discard(b, bias);
+  return out;
 }
 
 /* Autocast's list of ops in a 16-bit dtype has scaled_dot_product_attention, mm and bmm: its

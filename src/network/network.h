@@ -83,6 +83,7 @@ typedef struct {
   GArray *kernels;    /* OpKernel */
   int arguments;      /* slots 0 .. arguments-1 */
   gint16 result;      /* slot, or -1 */
+  gint16 beside;      /* slot of a second result that no hook sees, or -1 */
 } Function;
 
 /* One of the repeated units that checkpointing and grouping speak of. */

@@ -106,6 +106,21 @@ backward_mul(OpCase *c)
   }
 }
 
+static void
+shape_first(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+}
+
+/* The result is the first operand, which takes the second one's elements, or adds them up. */
+static void
+forward_in_place(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
+}
+
 /* The conjugate of the table is materialised. */
 static void
 backward_mul_complex(OpCase *c)
@@ -134,13 +149,15 @@ backward_sum(OpCase *c)
   recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
+/* size: along which dimension, where not along the last. */
 static void
 backward_cat(OpCase *c)
 {
   gint64 offset = 0;
+  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    offset += c->in[i].shape[c->in[i].dims - 1];
+    offset += c->in[i].shape[dim] * c->out[0].stride[dim];
   }
 }
 
@@ -257,7 +274,8 @@ static void
 shape_cumsum(OpCase *c)
 {
   c->outs = 1;
-  c->out[0] = value_like(&c->in[0], c->at.flag ? (DType) c->in[0].dtype : DTYPE_INT64);
+  c->out[0] =
+      value_like(&c->in[0], c->in[0].dtype == DTYPE_BOOL ? DTYPE_INT64 : (DType) c->in[0].dtype);
 }
 
 /* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward.
@@ -292,14 +310,6 @@ backward_opaque(OpCase *c)
                 "g0 o1 i1 >d0 >d1");
   if (workspace != 0)
     recipe_release(c, workspace);
-}
-
-/* The first operand takes the sum. */
-static void
-forward_in_place(OpCase *c)
-{
-  recipe_alias(c, 0, 0);
-  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
 /* CopySlices: a copy of the gradient in which the slice is zero, and a copy of the slice; what base
@@ -370,16 +380,16 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_CLONE] = {"clone", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_pass},
     /* base[..., part].copy_(source), in place of base */
-    [OP_COPY_SLICE] = {"copy_", .shape = shape_like_first, .forward = forward_in_place,
+    [OP_COPY_SLICE] = {"copy_", .shape = shape_first, .forward = forward_in_place,
                        .backward = backward_copy_slice},
     [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_pass},
-    [OP_ADD_IN_PLACE] = {"add_", .shape = shape_like_first, .forward = forward_in_place,
-                         .backward = backward_pass},
     [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_pass},
     [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_sub},
+    [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_in_place,
+                 .backward = backward_pass},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
@@ -404,6 +414,8 @@ static const OpInfo ops[OP_COUNT] = {
                     .forward = forward_outputs, .backward = backward_new},
     [OP_SILU] = {"silu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
+    [OP_RELU] = {"relu", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
+                 .backward = backward_new},
     [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
@@ -418,6 +430,15 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
+    /* x[..., [i], :] with one index, which goes to the device */
+    [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
+                      .backward = backward_index},
+    /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
+    [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
+                  .backward = backward_where},
+    [OP_BLOOM_GELU] = {"bloom_gelu", SAVES(ALWAYS(I0)), .saves_late = TRUE,
+                       .shape = shape_like_first, .forward = forward_bloom_gelu,
+                       .backward = backward_bloom_gelu},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
                     .forward = forward_dropout, .backward = backward_dropout},
 
@@ -426,6 +447,8 @@ static const OpInfo ops[OP_COUNT] = {
                .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
+    [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
+                    .forward = forward_baddbmm, .backward = backward_baddbmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in
@@ -444,7 +467,7 @@ static const OpInfo ops[OP_COUNT] = {
                      .backward = backward_rms_norm},
     [OP_LAYER_NORM] = {"native_layer_norm",
                        SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
-                       .shape = shape_layer_norm, .forward = forward_outputs,
+                       .shape = shape_layer_norm, .forward = forward_layer_norm,
                        .backward = backward_layer_norm},
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},

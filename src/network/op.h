@@ -31,7 +31,6 @@
   X(COPY_SLICE)                                                                                    \
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
-  X(ADD_IN_PLACE)                                                                                  \
   X(ADD_SCALAR)                                                                                    \
   X(SUB)                                                                                           \
   X(MUL)                                                                                           \
@@ -47,16 +46,22 @@
   X(SILU)                                                                                          \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
+  X(RELU)                                                                                          \
   X(GELU)                                                                                          \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \
   X(PAD)                                                                                           \
+  X(ADD_)                                                                                          \
+  X(INDEX_ONE)                                                                                     \
+  X(WHERE)                                                                                         \
+  X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
+  X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
   X(GROUPED_MM)                                                                                    \

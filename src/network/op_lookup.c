@@ -113,12 +113,12 @@ void
 forward_cumsum(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]), length = c->in[0].shape[c->in[0].dims - 1];
-  gboolean casts = c->in[0].dtype != c->out[0].dtype;
   recipe_out(c, 0, "cumsum");
-  int cast = casts ? recipe_temp(c, value_bytes(&c->out[0]), "cast flags") : 0;
+  gboolean flags = c->in[0].dtype == DTYPE_BOOL;
+  int cast = flags ? recipe_temp(c, 8 * elements, "cast flags") : 0;
   if (elements == length)
     scratch(c, cub_scan_bytes(length, dtype_size((DType) c->out[0].dtype)), "scan workspace");
   recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
-  if (casts)
+  if (flags)
     recipe_release(c, cast);
 }

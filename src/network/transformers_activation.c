@@ -16,11 +16,42 @@ gelu(Builder *b, Val x)
   return unary(b, OP_GELU, x);
 }
 
+static Val
+relu(Builder *b, Val x)
+{
+  return unary(b, OP_RELU, x);
+}
+
+/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
+static Val
+gelu_new(Builder *b, Val x)
+{
+  Val half = unary(b, OP_MUL_SCALAR, x);
+  Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, x)));
+  Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
+  return binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t));
+}
+
+/* 0.5 * x * (1 + tanh(x * 0.7978845608 * (1 + 0.044715 * x * x))) */
+static Val
+gelu_fast(Builder *b, Val x)
+{
+  Val half = unary(b, OP_MUL_SCALAR, x);
+  Val scaled = unary(b, OP_MUL_SCALAR, x);
+  Val square = binary(b, OP_MUL, unary(b, OP_MUL_SCALAR, x), x);
+  Val inner = binary(b, OP_MUL, scaled, unary(b, OP_ADD_SCALAR, square));
+  Val t = unary(b, OP_TANH, inner);
+  return binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t));
+}
+
 static const Activation activations[] = {
     {"silu", "SiLUActivation", silu},
     {"swish", "SiLUActivation", silu},
     {"gelu", "GELUActivation", gelu},
     {"gelu_pytorch_tanh", "GELUTanh", gelu},
+    {"gelu_new", "NewGELUActivation", gelu_new},
+    {"gelu_fast", "FastGELUActivation", gelu_fast},
+    {"relu", "ReLU", relu},
 };
 
 const Activation *

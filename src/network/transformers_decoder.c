@@ -54,6 +54,8 @@ define_qk_norm(Builder *b, const Decoder *d, const char *name, gint64 heads)
     return norm_define(b, name, style->norm, width);
   case QK_NORM_HEADS:
     return norm_define_heads(b, name, style->norm, heads, width);
+  case QK_NORM_EACH_HEAD:
+    return norm_define_each_head(b, name, heads, width);
   default:
     return norm_define(b, name, style->norm, heads * width);
   }

@@ -198,7 +198,8 @@ static void
 root_forward(Builder *b, const CausalLm *lm, Val tokens, Val results[2])
 {
   builder_call(b, 0, NULL);
-  Val hidden = let(b, "hidden_states", model_forward(b, lm, tokens));
+  Val hidden = let(b, "hidden_states",
+                   lm->model != NULL ? lm->model(b, lm, tokens) : model_forward(b, lm, tokens));
   Val logits = let(b, "logits", linear(b, hidden, lm->head));
   if (lm->adjust_logits != NULL)
     logits = lm->adjust_logits(b, lm, logits);

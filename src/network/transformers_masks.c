@@ -153,3 +153,13 @@ transformers_choose_mask(const CausalLm *lm, int block, const Val masks[2])
 {
   return masks[is_windowed(lm, block) ? 1 : 0];
 }
+
+Val
+transformers_causal_mask(Builder *b, const CausalLm *lm, gboolean positions, gboolean always)
+{
+  if (positions)
+    packed_sequence_test(b, lm);
+  if (lm->impl.attention == ATTENTION_EAGER)
+    return let(b, "causal_mask", eager_mask(b, lm, FALSE));
+  return always ? let(b, "causal_mask", boolean_mask(b, lm, FALSE)) : NO_VAL;
+}

@@ -240,8 +240,8 @@ rotate_halves(Builder *b, Val qk[2], Val cos, Val sin, gboolean wide)
 }
 
 /* torch.stack([-x2, x1], dim=-1).flatten(-2) of neighbours x1, x2. */
-static Val
-rotate_neighbours(Builder *b, Val x)
+Val
+transformers_rotate_neighbours(Builder *b, Val x)
 {
   ValueInfo info = builder_info(b, x);
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
@@ -266,7 +266,7 @@ rotate_interleaved(Builder *b, Val qk[2], Val cos, Val sin)
   for (int i = 0; i < 2; i++)
     qk[i] = let(b, names[i], to(b, qk[i], DTYPE_FP32));
   for (int i = 0; i < 2; i++)
-    qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, rotate_neighbours));
+    qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, transformers_rotate_neighbours));
   for (int i = 0; i < 2; i++)
     qk[i] = to(b, qk[i], dtype);
   builder_leave_with(b, 2, qk);
@@ -331,8 +331,8 @@ rotate_chunks(Builder *b, Val qk[2], Val cos, Val sin)
 }
 
 /* x[..., :dim], x[..., dim:] as names. */
-static void
-part(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2])
+void
+transformers_part_heads(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2])
 {
   ValueInfo info = builder_info(b, x);
   gboolean whole = dim == info.shape[info.dims - 1]; /* indexing then gives x itself */
@@ -343,19 +343,24 @@ part(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2])
 
 static const char *const parts[2][2] = {{"q_rot", "q_pass"}, {"k_rot", "k_pass"}};
 
+/* later: queries are put together after keys have been rotated. */
 static void
-rotate_part(Builder *b, Val qk[2], Val cos, Val sin)
+rotate_part(Builder *b, Val qk[2], Val cos, Val sin, gboolean later)
 {
   ValueInfo table = builder_info(b, cos);
   gint64 dim = table.shape[table.dims - 1];
   Val pieces[2][2];
   builder_call(b, 0, NULL);
   for (int i = 0; i < 2; i++)
-    part(b, qk[i], dim, parts[i], pieces[i]);
+    transformers_part_heads(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++) {
     Val turned = rotated(b, pieces[i][0], cos, sin, rotate_half);
-    qk[i] = let(b, embedded[i], join_last(b, turned, pieces[i][1]));
+    if (!later)
+      turned = join_last(b, turned, pieces[i][1]);
+    qk[i] = let(b, embedded[i], turned);
   }
+  for (int i = 0; i < 2 && later; i++)
+    qk[i] = let(b, embedded[i], join_last(b, qk[i], pieces[i][1]));
   builder_leave_with(b, 2, qk);
 }
 
@@ -367,7 +372,7 @@ rotate_part_outside(Builder *b, Val qk[2], Val cos, Val sin)
   static const char *const names[] = {"q_rot", "k_rot"};
   Val pieces[2][2], turned[2];
   for (int i = 0; i < 2; i++)
-    part(b, qk[i], dim, parts[i], pieces[i]);
+    transformers_part_heads(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++)
     turned[i] = pieces[i][0];
   rotate_halves(b, turned, cos, sin, FALSE);
@@ -384,7 +389,8 @@ transformers_rotate(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin)
     rotate_interleaved(b, qk, cos, sin);
     return;
   case ROTATE_PART:
-    rotate_part(b, qk, cos, sin);
+  case ROTATE_PART_LATER:
+    rotate_part(b, qk, cos, sin, kind == ROTATE_PART_LATER);
     return;
   case ROTATE_PART_OUTSIDE:
     rotate_part_outside(b, qk, cos, sin);
