@@ -39,6 +39,10 @@ FAMILIES = \
   src/network/family_smollm3.c \
   src/network/family_internlm2.c \
   src/network/family_gpt2.c \
+  src/network/family_deepseek.c \
+  src/network/family_gpt_oss.c \
+  src/network/family_granitemoe.c \
+  src/network/family_mixtral.c \
   src/network/family_gpt_neox.c \
   src/network/family_bloom.c \
   src/network/family_falcon.c \
@@ -47,10 +51,6 @@ FAMILIES = \
   src/network/family_gptj.c \
   src/network/family_opt.c \
   src/network/family_phi.c \
-  src/network/family_deepseek.c \
-  src/network/family_gpt_oss.c \
-  src/network/family_granitemoe.c \
-  src/network/family_mixtral.c \
   src/network/family_mpt.c \
   src/network/family_bart.c \
   src/network/family_bert.c \

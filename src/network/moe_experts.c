@@ -144,7 +144,7 @@ grouped_product(Builder *b, const Moe *m, Val x, int weight, int bias, const Val
 {
   Val biases = bias >= 0 ? biases_of(b, bias, offsets_and_ids[1]) : NO_VAL;
   Val y = grouped_linear(b, m, x, weight, offsets_and_ids[0], busiest);
-  return bias >= 0 ? binary(b, OP_ADD_IN_PLACE, y, biases) : y;
+  return bias >= 0 ? binary(b, OP_ADD_, y, biases) : y;
 }
 
 static Val
@@ -208,7 +208,7 @@ batched_linear(Builder *b, const Moe *m, Val x, Val w, Val biases)
   }
   y = let(b, "out", view(b, y, 2, n, out));
   if (biases.slot != NO_VAL.slot)
-    y = binary(b, OP_ADD_IN_PLACE, y, biases);
+    y = binary(b, OP_ADD_, y, biases);
   return builder_leave(b, y);
 }
 

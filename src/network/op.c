@@ -113,12 +113,12 @@ shape_first(OpCase *c)
   c->out[0] = c->in[0];
 }
 
-/* x += y: the result is x. */
+/* The result is the first operand, which takes the second one's elements, or adds them up. */
 static void
-forward_add_inplace(OpCase *c)
+forward_in_place(OpCase *c)
 {
   recipe_alias(c, 0, 0);
-  recipe_launch(c, "add", KERNEL_MEMORY, 0, "i1 +o0");
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
 /* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
@@ -351,14 +351,6 @@ backward_opaque(OpCase *c)
     recipe_release(c, workspace);
 }
 
-/* The first operand takes the sum. */
-static void
-forward_in_place(OpCase *c)
-{
-  recipe_alias(c, 0, 0);
-  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
-}
-
 /* Part of a tensor that lives with the model. */
 static void
 forward_nothing(OpCase *c)
@@ -434,17 +426,15 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_CLONE] = {"clone", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_pass},
     /* base[..., part].copy_(source), in place of base */
-    [OP_COPY_SLICE] = {"copy_", .shape = shape_like_first, .forward = forward_in_place,
+    [OP_COPY_SLICE] = {"copy_", .shape = shape_first, .forward = forward_in_place,
                        .backward = backward_copy_slice},
     [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_pass},
-    [OP_ADD_IN_PLACE] = {"add_", .shape = shape_like_first, .forward = forward_in_place,
-                         .backward = backward_pass},
     [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_pass},
     [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_sub},
-    [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_add_inplace,
+    [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_in_place,
                  .backward = backward_pass},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
@@ -494,7 +484,7 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_pad},
     /* x[..., [i], :] with one index, which goes to the device */
     [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
-                      .backward = backward_index_one},
+                      .backward = backward_index},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},

@@ -31,7 +31,6 @@
   X(COPY_SLICE)                                                                                    \
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
-  X(ADD_IN_PLACE)                                                                                  \
   X(ADD_SCALAR)                                                                                    \
   X(SUB)                                                                                           \
   X(MUL)                                                                                           \
