@@ -130,6 +130,7 @@ void
 forward_cumsum(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]), length = c->in[0].shape[c->in[0].dims - 1];
+  gboolean casts = c->in[0].dtype != c->out[0].dtype;
   recipe_out(c, 0, "cumsum");
   int cast = casts ? recipe_temp(c, value_bytes(&c->out[0]), "cast flags") : 0;
   if (elements == length)

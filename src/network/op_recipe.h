@@ -130,6 +130,7 @@ void shape_sort(OpCase *c);
 void forward_sort(OpCase *c);
 void shape_index(OpCase *c);
 void forward_index_add(OpCase *c);
+void backward_index(OpCase *c);
 void backward_index_add(OpCase *c);
 void shape_gather(OpCase *c);
 void backward_gather(OpCase *c);
