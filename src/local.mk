@@ -30,6 +30,7 @@ FAMILIES = \
   src/network/family_gemma2.c \
   src/network/family_gemma3.c \
   src/network/family_granite.c \
+  src/network/family_glm.c \
   src/network/family_cohere.c \
   src/network/family_olmo.c \
   src/network/family_olmo2.c \

@@ -205,6 +205,18 @@ static const SmallNetwork measured[] = {
      FALSE,
      2223360,
      {{95181312, 130023424}, {108412416, 138412032}}},
+    {"glm",
+     CONFIG("glm", "2", ", 'head_dim': 64"),
+     FALSE,
+     FALSE,
+     1497344,
+     {{86356480, 117440512}, {95897088, 123731968}}},
+    {"glm4, norms after too",
+     CONFIG("glm4", "2", ", 'head_dim': 64"),
+     FALSE,
+     FALSE,
+     1498368,
+     {{89974272, 121634816}, {99060224, 127926272}}},
 };
 
 START_TEST(a_small_network_takes_the_memory_that_transformers_took)

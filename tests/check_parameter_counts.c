@@ -89,6 +89,11 @@ static const struct {
      "'num_attention_heads': 16, 'num_key_value_heads': 4, 'intermediate_size': 11008, "
      "'vocab_size': 128256",
      3075098624},
+    {"GLM-4 9B",
+     "'model_type': 'glm', 'num_hidden_layers': 40, 'hidden_size': 4096, 'head_dim': 128, "
+     "'num_attention_heads': 32, 'num_key_value_heads': 2, 'intermediate_size': 13696, "
+     "'vocab_size': 151552",
+     9399951360},
     {"InternLM2 7B",
      "'model_type': 'internlm2', 'num_hidden_layers': 32, 'hidden_size': 4096, "
      "'num_attention_heads': 32, 'num_key_value_heads': 8, 'intermediate_size': 14336, "

@@ -28,6 +28,7 @@ read(Decoder *d, NetworkSpec *spec)
 }
 
 static const DecoderStyle style = {
+    .model_class = "LlamaModel",
     .norm = NORM_RMS,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
     .read = read,

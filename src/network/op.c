@@ -149,15 +149,17 @@ backward_sum(OpCase *c)
   recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
-/* size: along which dimension, where not along the last. */
+/* size: which dimension plus one, 0: the last. */
 static void
 backward_cat(OpCase *c)
 {
-  gint64 offset = 0;
-  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
+  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] - 1 : c->out[0].dims - 1;
+  gint64 offset = 0, row = 1;
+  for (int i = dim + 1; i < c->out[0].dims; i++)
+    row *= c->out[0].shape[i];
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    offset += c->in[i].shape[dim] * c->out[0].stride[dim];
+    offset += c->in[i].shape[dim] * row;
   }
 }
 
@@ -395,7 +397,7 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_pad},
     /* x[..., [i], :] with one index, which goes to the device */
     [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
-                  .backward = backward_index_one},
+                      .backward = backward_index_one},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},

@@ -143,7 +143,7 @@ define_modules(Builder *b, Decoder *d)
 {
   const char *const *names = d->style.names;
   CausalLm *lm = &d->lm;
-  builder_module(b, "model", "Model");
+  builder_module(b, "model", d->style.model_class != NULL ? d->style.model_class : "Model");
   define_embedding(b, d);
   builder_module(b, "layers", "ModuleList");
   d->blocks = g_new0(DecoderBlock, lm->layers);

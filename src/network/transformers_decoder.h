@@ -61,6 +61,7 @@ typedef enum {
 typedef struct _Decoder Decoder;
 
 typedef struct {
+  const char *model_class;        /* type of the module `model`; NULL: "Model" */
   const char *names[NAME_COUNT];  /* NULL: Llama's */
   const char *norms[NORM_PLACES]; /* names; NULL: no norm there.  Without any they are Llama's */
   NormKind norm;

@@ -285,18 +285,33 @@ transformers_part_heads(Builder *b, Val x, gint64 dim, const char *const names[2
 
 static const char *const parts[2][2] = {{"q_rot", "q_pass"}, {"k_rot", "k_pass"}};
 
-/* later: queries are put together after keys have been rotated. */
+/* cos[..., : dim / 2].repeat_interleave(2, dim=-1) */
+static Val
+interleaved(Builder *b, const char *name, Val table)
+{
+  ValueInfo info = builder_info(b, table);
+  value_set_contiguous(&info);
+  return let(b, name, create(b, name, info));
+}
+
+/* Queries are put together before keys are rotated, or after that. */
 static void
-rotate_part(Builder *b, Val qk[2], Val cos, Val sin, gboolean later)
+rotate_part(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin)
 {
   ValueInfo table = builder_info(b, cos);
   gint64 dim = table.shape[table.dims - 1];
+  gboolean neighbours = kind == ROTATE_PART_NEIGHBOURS, later = kind != ROTATE_PART;
   Val pieces[2][2];
   builder_call(b, 0, NULL);
+  if (neighbours) {
+    cos = interleaved(b, "cos", cos);
+    sin = interleaved(b, "sin", sin);
+  }
   for (int i = 0; i < 2; i++)
     transformers_part_heads(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++) {
-    Val turned = rotated(b, pieces[i][0], cos, sin, rotate_half);
+    Val turned = rotated(b, pieces[i][0], cos, sin,
+                         neighbours ? transformers_rotate_neighbours : rotate_half);
     if (!later)
       turned = transformers_join_heads(b, turned, pieces[i][1]);
     qk[i] = let(b, embedded[i], turned);
@@ -332,7 +347,8 @@ transformers_rotate(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin)
     return;
   case ROTATE_PART:
   case ROTATE_PART_LATER:
-    rotate_part(b, qk, cos, sin, kind == ROTATE_PART_LATER);
+  case ROTATE_PART_NEIGHBOURS:
+    rotate_part(b, kind, qk, cos, sin);
     return;
   case ROTATE_PART_OUTSIDE:
     rotate_part_outside(b, qk, cos, sin);

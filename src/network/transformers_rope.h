@@ -12,7 +12,8 @@ typedef enum {
   ROTATE_INTERLEAVED_WIDE, /* neighbours instead of halves, all of it in fp32 */
   ROTATE_PART,             /* the first elements of each head, in apply_rotary_pos_emb */
   ROTATE_PART_LATER,       /* the same; queries are put together after keys have been rotated */
-  ROTATE_PART_OUTSIDE,     /* the same, in the attention module */
+  ROTATE_PART_NEIGHBOURS,  /* that with neighbours instead of halves, by tables made for it */
+  ROTATE_PART_OUTSIDE,     /* as ROTATE_PART, in the attention module */
 } RotaryKind;
 
 /* Reads rope_parameters, or rope_scaling as it was called: which kind of frequencies they are, and
