@@ -168,7 +168,7 @@ static const struct {
     {FALCON(", 'new_decoder_architecture': true, 'num_kv_heads': 3"),
      "key 'num_kv_heads': 3 does not divide the 4 attention heads"},
     {FALCON(", 'implementation': {'attention': 'eager'}"),
-     "key 'implementation': eager attention of falcon is not yet supported"},
+     "key 'implementation': the attention of falcon is sdpa, efficient or math"},
     {BIGCODE(", 'add_cross_attention': true"), "key 'add_cross_attention': true is not supported"},
     {MPT(", 'attn_config': {'prefix_lm': true}"), "key 'attn_config.prefix_lm': is not supported"},
 };

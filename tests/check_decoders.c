@@ -174,6 +174,12 @@ static const SmallNetwork measured[] = {
      FALSE,
      1496576,
      {{81464320, 111149056}, {91121664, 117440512}}},
+    {"stablelm, a norm for each head",
+     CONFIG("stablelm", "2", ", 'qk_layernorm': true, 'use_parallel_residual': true"),
+     FALSE,
+     FALSE,
+     1497344,
+     {{82310144, 113246208}, {91982848, 117440512}}},
     {"smollm3",
      CONFIG("smollm3", "2", ", 'no_rope_layers': [1, 0]"),
      FALSE,
@@ -236,8 +242,6 @@ static const struct {
      "key 'final_logit_softcapping': -1 is not a positive number"},
     {CONFIG("smollm3", "2", ", 'no_rope_layers': [1]"),
      "key 'no_rope_layers': must be a list of one 0 or 1 for each of 2 layers"},
-    {CONFIG("stablelm", "2", ", 'qk_layernorm': true"),
-     "key 'qk_layernorm': a norm for each head is not supported"},
 };
 
 START_TEST(a_field_that_changes_the_computation_is_honoured_or_refused_by_name)

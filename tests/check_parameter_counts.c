@@ -70,6 +70,20 @@ static const struct {
      "'num_attention_heads': 36, 'num_key_value_heads': 4, 'intermediate_size': 18432, "
      "'vocab_size': 49152",
      7173923840},
+    {"StableLM 3B 4E1T",
+     "'model_type': 'stablelm', 'num_hidden_layers': 32, 'hidden_size': 2560, "
+     "'num_attention_heads': 32, 'intermediate_size': 6912, 'vocab_size': 50304",
+     2795443200},
+    {"StableLM 2 1.6B",
+     "'model_type': 'stablelm', 'num_hidden_layers': 24, 'hidden_size': 2048, "
+     "'num_attention_heads': 32, 'intermediate_size': 5632, 'vocab_size': 100352, "
+     "'use_qkv_bias': true",
+     1644515328},
+    {"StableLM 2 12B",
+     "'model_type': 'stablelm', 'num_hidden_layers': 40, 'hidden_size': 5120, "
+     "'num_attention_heads': 32, 'num_key_value_heads': 8, 'intermediate_size': 13824, "
+     "'vocab_size': 100352, 'qk_layernorm': true, 'use_parallel_residual': true",
+     12143185920},
     {"SmolLM3 3B",
      "'model_type': 'smollm3', 'num_hidden_layers': 36, 'hidden_size': 2048, "
      "'num_attention_heads': 16, 'num_key_value_heads': 4, 'intermediate_size': 11008, "

@@ -67,6 +67,15 @@ causal_lm_figures(Builder *b, const CausalLm *lm)
   network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * embedding_width(lm);
 }
 
+double
+causal_lm_read_dropout(NetworkSpec *spec, const char *name, double fallback, gboolean evaluation)
+{
+  double p = network_spec_double(spec, name, fallback);
+  if (!(p >= 0 && p <= 1))
+    network_spec_fail(spec, name, "%.17g is not in 0..1", p);
+  return evaluation ? 0 : p;
+}
+
 void
 causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns)
 {

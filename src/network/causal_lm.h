@@ -70,6 +70,9 @@ struct _CausalLm {
 /* Reads the fields that every config has; fills sizes from the shape.  Heads and vocabulary that
  * are set already are defaults. */
 void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
+/* A probability of dropping out; 0 in evaluation. */
+double causal_lm_read_dropout(NetworkSpec *spec, const char *name, double fallback,
+                              gboolean evaluation);
 /* Refuses a matrix that cannot exist, because of the field under these names. */
 void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);
 /* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE, too many

@@ -16,16 +16,10 @@ classic_refuse_true(NetworkSpec *spec, const char *field)
     network_spec_fail(spec, field, "true is not supported");
 }
 
-/* A probability, as nn.Dropout wants it. */
 static double
-read_dropout(NetworkSpec *spec, const NetworkShape *shape, const char *name, double fallback)
+read_dropout(const Classic *m, NetworkSpec *spec, const char *name, double fallback)
 {
-  if (name == NULL)
-    return 0;
-  double dropout = network_spec_double(spec, name, fallback);
-  if (!(dropout >= 0 && dropout <= 1))
-    network_spec_fail(spec, name, "%.17g is not in 0..1", dropout);
-  return shape->evaluation ? 0 : dropout;
+  return name != NULL ? causal_lm_read_dropout(spec, name, fallback, m->evaluation) : 0;
 }
 
 static void
@@ -82,10 +76,9 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
   lm->head_bias = style->head_bias;
   m->attention_dropout =
-      read_dropout(spec, shape, style->attention_dropout, style->attention_dropout_default);
-  m->residual_dropout = read_dropout(spec, shape, style->residual_dropout, style->dropout_default);
-  m->embedding_dropout =
-      read_dropout(spec, shape, style->embedding_dropout, style->dropout_default);
+      read_dropout(m, spec, style->attention_dropout, style->attention_dropout_default);
+  m->residual_dropout = read_dropout(m, spec, style->residual_dropout, style->dropout_default);
+  m->embedding_dropout = read_dropout(m, spec, style->embedding_dropout, style->dropout_default);
   if (style->activation_field != NULL)
     m->activation = activation_read(spec, style->activation_field, style->activation);
   m->final_norm = m->norm_first = TRUE;
@@ -182,21 +175,11 @@ classic_argument(ClassicArguments *args, Val value)
 }
 
 Val
-classic_position_ids(Builder *b, const CausalLm *lm)
-{
-  Val range = create(b, "arange", value_shape(DTYPE_INT64, 1, lm->length));
-  ValueInfo ids = value_shape(DTYPE_INT64, 2, (gint64) 1, lm->length);
-  Val positions = let(b, "position_ids", create(b, "position_ids", ids));
-  builder_discard(b, range);
-  return positions;
-}
-
-Val
 classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
-  Val positions = classic_position_ids(b, &m->lm), tables[4];
+  Val positions = transformers_position_ids(b, &m->lm), tables[4];
   Val mask = transformers_causal_mask(b, &m->lm, TRUE, FALSE);
-  Val x = classic_dropout(b, m->embedding_dropout, embeds);
+  Val x = dropout(b, m->embedding_dropout, embeds);
   if (m->style->renames_embeddings)
     x = let(b, "inputs_embeds", x);
   x = let(b, "hidden_states", x);
@@ -211,11 +194,11 @@ classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArgument
 Val
 classic_prepare_learned(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
-  Val positions = classic_position_ids(b, &m->lm);
+  Val positions = transformers_position_ids(b, &m->lm);
   Val mask = transformers_causal_mask(b, &m->lm, TRUE, FALSE);
   Val p = let(b, "position_embeds", embedding(b, m->position_weight, positions));
   Val x = let(b, "hidden_states", binary(b, OP_ADD, embeds, p));
-  x = let(b, "hidden_states", classic_dropout(b, m->embedding_dropout, x));
+  x = let(b, "hidden_states", dropout(b, m->embedding_dropout, x));
   classic_argument(args, mask);
   return x;
 }

@@ -102,10 +102,6 @@ void classic_define_mlp(Builder *b, const Classic *m, ClassicBlock *p, const cha
 void classic_define_last_norm(Builder *b, Classic *m, const char *name);
 /* The feed-forward's call: down(act(up(x))), then dropout. */
 Val classic_mlp(Builder *b, const Classic *m, const ClassicBlock *p, Val x);
-/* F.dropout(x): x itself where nothing is dropped. */
-Val classic_dropout(Builder *b, double p, Val x);
-/* arange(length).unsqueeze(0), as position_ids of the model's forward(). */
-Val classic_position_ids(Builder *b, const CausalLm *lm);
 /* prepare() of models with rotary tables, and with learned positions. */
 Val classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArguments *args);
 Val classic_prepare_learned(Builder *b, const Classic *m, Val embeds, ClassicArguments *args);

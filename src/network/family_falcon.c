@@ -50,7 +50,7 @@ prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
   const Falcon *f = (const Falcon *) m;
   Val table = f->alibi ? let(b, "alibi", alibi_of_mask(b, &m->lm)) : NO_VAL, tables[4];
-  Val positions = classic_position_ids(b, &m->lm);
+  Val positions = transformers_position_ids(b, &m->lm);
   Val mask = transformers_causal_mask(b, &m->lm, TRUE, TRUE);
   if (f->alibi)
     mask = alibi_in_mask(b, &m->lm);
@@ -206,9 +206,10 @@ read(Classic *m, NetworkSpec *spec)
                       f->groups, m->lm.heads);
   f->groups = MIN(f->groups, m->lm.heads);
   read_norms(f, spec);
-  if (m->lm.impl.attention == ATTENTION_EAGER)
+  AttentionCode code = m->lm.impl.attention;
+  if (code != ATTENTION_SDPA && code != ATTENTION_EFFICIENT && code != ATTENTION_MATH)
     json_reader_fail(spec->reader, "implementation",
-                     "eager attention of falcon is not yet supported");
+                     "the attention of falcon is sdpa, efficient or math");
 }
 
 static const ClassicStyle style = {

@@ -55,7 +55,7 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
     qkv[0] = let(b, "query", classic_heads(b, m, qkv[0]));
   gboolean eager = m->lm.impl.attention == ATTENTION_EAGER;
   Val o = classic_attend(b, m, p, qkv, eager ? args[0] : NO_VAL, weights);
-  o = let(b, "attn_output", classic_dropout(b, m->residual_dropout, o));
+  o = let(b, "attn_output", dropout(b, m->residual_dropout, o));
   return classic_attention_leave(b, o, weights);
 }
 

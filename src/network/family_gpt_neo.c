@@ -41,7 +41,7 @@ attend(Builder *b, const Classic *m, const Val qkv[3], Val mask, Val results[2])
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", unary(b, OP_SOFTMAX, w));
   w = let(b, "attn_weights", to(b, w, lm->dtype));
-  w = let(b, "attn_weights", classic_dropout(b, m->attention_dropout, w));
+  w = let(b, "attn_weights", dropout(b, m->attention_dropout, w));
   results[0] = let(b, "attn_output", batched_matmul(b, w, qkv[2], NULL));
   results[1] = w;
   builder_leave_with(b, 2, results);
@@ -65,7 +65,7 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   *weights = let(b, "attn_weights", results[1]);
   o = let(b, "attn_output", merge_heads(b, contiguous(b, transpose(b, o))));
   o = let(b, "attn_output", linear(b, o, p->out));
-  o = let(b, "attn_output", classic_dropout(b, m->residual_dropout, o));
+  o = let(b, "attn_output", dropout(b, m->residual_dropout, o));
   o = classic_attention_leave(b, o, weights);
   return classic_attention_leave(b, o, weights);
 }

@@ -47,7 +47,7 @@ compute_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
   Val a = let(b, "attn_output", attention_forward(b, m, p, y, args, &weights));
   if (weights.slot != NO_VAL.slot)
     let(b, "_", weights);
-  a = let(b, "attn_output", classic_dropout(b, m->residual_dropout, a));
+  a = let(b, "attn_output", dropout(b, m->residual_dropout, a));
   if (!m->parallel)
     a = let(b, "attn_output", binary(b, OP_ADD, a, x));
   y = layer_norm(b, m->parallel ? x : a, p->norm2);

@@ -35,9 +35,9 @@ static Val
 prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
 {
   const CausalLm *lm = &m->lm;
-  Val positions = classic_position_ids(b, lm), tables[2];
+  Val positions = transformers_position_ids(b, lm), tables[2];
   Val mask = transformers_causal_mask(b, lm, TRUE, FALSE);
-  Val x = let(b, "hidden_states", classic_dropout(b, m->embedding_dropout, embeds));
+  Val x = let(b, "hidden_states", dropout(b, m->embedding_dropout, embeds));
   ValueInfo rows = value_shape(DTYPE_FP32, 3, (gint64) 1, lm->length, lm->rotary.dim);
   builder_module_call(b, lm->rotary_module, 0, NULL);
   Val both = let(b, "sincos", to(b, create(b, "rotary table", rows), lm->dtype));
@@ -99,7 +99,7 @@ eager(Builder *b, const Classic *m, const Val qkv[3], Val mask, Val *weights)
   Val w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, scores));
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, w), m->lm.dtype));
-  w = let(b, "attn_weights", classic_dropout(b, m->attention_dropout, w));
+  w = let(b, "attn_weights", dropout(b, m->attention_dropout, w));
   Val o = let(b, "attn_output", batched_matmul(b, w, qkv[2], NULL));
   Val results[2] = {let(b, "attn_output", contiguous(b, transpose(b, o))), w};
   builder_leave_with(b, 2, results);
@@ -126,7 +126,7 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   Val o = lm->impl.attention == ATTENTION_EAGER
               ? classic_attend_with(b, p, eager(b, m, qkv, args[TABLE_MASK], weights), weights)
               : classic_attend(b, m, p, qkv, NO_VAL, weights);
-  o = let(b, "attn_output", classic_dropout(b, m->residual_dropout, o));
+  o = let(b, "attn_output", dropout(b, m->residual_dropout, o));
   return classic_attention_leave(b, o, weights);
 }
 

@@ -115,12 +115,6 @@ norm(Builder *b, const Mpt *m, Val x, int gain)
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, n, operands));
 }
 
-static Val
-dropout(Builder *b, double p, Val x)
-{
-  return p > 0 ? unary(b, OP_DROPOUT, x) : x;
-}
-
 /* qkv.split([d_model, kv, kv], dim=2) */
 static void
 split_qkv(Builder *b, const Mpt *m, Val qkv, Val out[3])

@@ -72,7 +72,7 @@ compute_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
   x = let(b, "hidden_states", attention_forward(b, m, block, x, args, &weights));
   if (weights.slot != NO_VAL.slot)
     let(b, "_", weights);
-  x = let(b, "hidden_states", classic_dropout(b, m->residual_dropout, x));
+  x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   x = let(b, "hidden_states", binary(b, OP_ADD, residual, x));
   if (!m->norm_first)
     x = let(b, "hidden_states", layer_norm(b, x, p->norm1));
@@ -83,7 +83,7 @@ compute_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
   x = let(b, "hidden_states", linear(b, x, p->up));
   x = let(b, "hidden_states", activation_call(b, m->activation, p->activation, x));
   x = let(b, "hidden_states", linear(b, x, p->down));
-  x = let(b, "hidden_states", classic_dropout(b, m->residual_dropout, x));
+  x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   x = binary(b, OP_ADD, residual, x);
   x = let(b, "hidden_states", view(b, x, 3, lm->batch, lm->length, lm->hidden));
   if (!m->norm_first)

@@ -44,12 +44,14 @@ read(Decoder *d, NetworkSpec *spec)
   style->block_dropout = decoder_read_dropout(d, spec, "hidden_dropout");
   if (network_spec_bool(spec, "use_parallel_residual", FALSE))
     style->norms[BEFORE_FEED_FORWARD] = NULL;
-  decoder_refuse(spec, "qk_layernorm", "a norm for each head is not supported");
+  if (network_spec_bool(spec, "qk_layernorm", FALSE))
+    style->qk_norm = QK_NORM_EACH_HEAD;
 }
 
 static const DecoderStyle style = {
     .norm = NORM_LAYER,
-    .qkv = {QKV_PROJECT, QKV_THEN, QKV_HEADS, QKV_TRANSPOSE},
+    .names = {[NAME_Q_NORM] = "q_layernorm", [NAME_K_NORM] = "k_layernorm"},
+    .qkv = {QKV_PROJECT, QKV_THEN, QKV_HEADS, QKV_TRANSPOSE, QKV_THEN, QKV_NORM},
     .rotary = ROTATE_PART_OUTSIDE,
     .rotary_part = 0.25,
     .dropout_modules = {"dropout"},

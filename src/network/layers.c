@@ -146,6 +146,12 @@ unary(Builder *b, OpId op, Val x)
 }
 
 Val
+dropout(Builder *b, double p, Val x)
+{
+  return p > 0 ? unary(b, OP_DROPOUT, x) : x;
+}
+
+Val
 create(Builder *b, const char *what, ValueInfo info)
 {
   OpAttributes at = {.result = info, .what = what};

@@ -36,6 +36,8 @@ void receive_outputs(Builder *b, int n, Val *outputs);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);
 Val unary(Builder *b, OpId op, Val x);
+/* F.dropout(x, p): x itself where nothing is dropped. */
+Val dropout(Builder *b, double p, Val x);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */
 Val create(Builder *b, const char *what, ValueInfo info);
 

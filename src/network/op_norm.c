@@ -76,31 +76,30 @@ shape_layer_norm(OpCase *c)
   c->out[2] = c->out[1];                              /* rstd */
 }
 
-/* input.expect_contiguous(): a copy of one that is not, 0: there is none. */
+/* The kernels want rows that follow each other: others are copied (expect_contiguous). */
 static int
-contiguous_input(OpCase *c)
+copy_rows(OpCase *c)
 {
-  if (value_is_contiguous(&c->in[0]))
-    return 0;
-  return recipe_temp(c, value_bytes(&c->in[0]), "contiguous input");
+  return value_is_contiguous(&c->in[0]) ? 0
+                                        : recipe_temp(c, value_bytes(&c->in[0]), "contiguous rows");
 }
 
 void
 forward_layer_norm(OpCase *c)
 {
-  int copy = contiguous_input(c);
+  int rows = copy_rows(c);
   forward_outputs(c);
-  if (copy != 0)
-    recipe_release(c, copy);
+  if (rows != 0)
+    recipe_release(c, rows);
 }
 
 void
 backward_layer_norm(OpCase *c)
 {
-  int copy = contiguous_input(c);
+  int rows = copy_rows(c);
   recipe_grad(c, 0, ORDER_DENSE);
   gain_gradients(c, 2);
   recipe_launch(c, "layer_norm_backward", KERNEL_MEMORY, 0, "g0 i0 i1 o1 o2 >d0 >d1 >d2");
-  if (copy != 0)
-    recipe_release(c, copy);
+  if (rows != 0)
+    recipe_release(c, rows);
 }

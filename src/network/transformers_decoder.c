@@ -54,6 +54,8 @@ define_qk_norm(Builder *b, const Decoder *d, const char *name, gint64 heads)
     return norm_define(b, name, style->norm, width);
   case QK_NORM_HEADS:
     return norm_define_heads(b, name, style->norm, heads, width);
+  case QK_NORM_EACH_HEAD:
+    return norm_define_each_head(b, name, heads, width);
   default:
     return norm_define(b, name, style->norm, heads * width);
   }
@@ -214,10 +216,7 @@ adjust_logits(Builder *b, const CausalLm *lm, Val logits)
 double
 decoder_read_dropout(const Decoder *d, NetworkSpec *spec, const char *name)
 {
-  double dropout = network_spec_double(spec, name, 0);
-  if (!(dropout >= 0 && dropout <= 1))
-    network_spec_fail(spec, name, "%.17g is not in 0..1", dropout);
-  return d->evaluation ? 0 : dropout;
+  return causal_lm_read_dropout(spec, name, 0, d->evaluation);
 }
 
 gboolean

@@ -72,6 +72,7 @@ typedef struct {
     QK_NORM_NONE,
     QK_NORM_HEAD,
     QK_NORM_HEADS,
+    QK_NORM_EACH_HEAD,
     QK_NORM_PROJECTION
   } qk_norm; /* its gain's size */
   RotaryKind rotary;

@@ -5,7 +5,7 @@
 Val
 decoder_dropout(Builder *b, double p, Val x)
 {
-  return p > 0 ? unary(b, OP_DROPOUT, x) : x;
+  return dropout(b, p, x);
 }
 
 /* ---- attention ---- */

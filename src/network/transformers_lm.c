@@ -98,9 +98,8 @@ transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dr
 
 /* ---- the model ---- */
 
-/* torch.arange(length).unsqueeze(0) */
-static Val
-position_ids(Builder *b, const CausalLm *lm)
+Val
+transformers_position_ids(Builder *b, const CausalLm *lm)
 {
   Val range = create(b, "arange", value_shape(DTYPE_INT64, 1, lm->length));
   ValueInfo ids = value_shape(DTYPE_INT64, 2, (gint64) 1, lm->length);
@@ -140,7 +139,7 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   builder_module_call(b, network_module(builder_network(b), lm->embedding_module)->parent, 0, NULL);
   Val embeds =
       lm->embed != NULL ? lm->embed(b, lm, tokens) : embedding(b, lm->embedding_weight, tokens);
-  Val positions = position_ids(b, lm);
+  Val positions = transformers_position_ids(b, lm);
   embeds = let(b, "inputs_embeds", embeds);
   Val hidden = embeds;
   if (lm->add_positions != NULL)

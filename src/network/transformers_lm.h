@@ -17,6 +17,8 @@ Val transformers_soft_cap(Builder *b, const char *name, Val x);
  * head_dim].  *weights: the probabilities that eager attention returns beside, else NO_VAL. */
 Val transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout,
                         const Val qkv[3], Val mask, Val *weights);
+/* arange(length).unsqueeze(0), as position_ids of the model's forward(). */
+Val transformers_position_ids(Builder *b, const CausalLm *lm);
 /* The mask among a layer's tables, or NO_VAL. */
 Val transformers_mask(const CausalLm *lm, int block, const Val *tables);
 /* Writes main and the blocks' function. */

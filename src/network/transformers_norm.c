@@ -14,6 +14,7 @@ static const char *const types[] = {
     [NORM_LAYER] = "LayerNorm",
     [NORM_LAYER_PLAIN] = "LayerNorm",
     [NORM_LAYER_COMPOSED] = "LayerNorm",
+    [NORM_EACH_HEAD] = "LayerNormPerHead",
 };
 
 Norm
@@ -33,6 +34,28 @@ norm_define_heads(Builder *b, const char *name, NormKind kind, gint64 heads, gin
 {
   Norm norm = {.kind = kind, .module = builder_module(b, name, types[kind])};
   norm.weight = builder_parameter(b, "weight", 2, heads, width);
+  builder_module_end(b);
+  return norm;
+}
+
+/* Its modules: a list, and the heads'. */
+enum { LIST_MODULE = 1, FIRST_HEAD_MODULE = 2 };
+
+Norm
+norm_define_each_head(Builder *b, const char *name, gint64 heads, gint64 width)
+{
+  Norm norm = {.kind = NORM_EACH_HEAD, .module = builder_module(b, name, "LayerNormPerHead")};
+  int list = builder_module(b, "norms", "ModuleList");
+  g_assert(list == norm.module + LIST_MODULE);
+  norm.heads = heads;
+  for (gint64 i = 0; i < heads; i++) {
+    g_autofree char *number = g_strdup_printf("%d", (int) i);
+    builder_module(b, number, "LayerNorm");
+    int weight = builder_parameter(b, "weight", 1, width);
+    norm.weight = i == 0 ? weight : norm.weight;
+    builder_module_end(b);
+  }
+  builder_module_end(b);
   builder_module_end(b);
   return norm;
 }
@@ -119,6 +142,44 @@ layer_plain(Builder *b, Val x)
   return to(b, unary(b, OP_LAYER_NORM, to(b, x, DTYPE_FP32)), dtype);
 }
 
+/* Joined along the heads, so many tensors at a time. */
+static Val
+join_heads(Builder *b, Val *part, gint64 n)
+{
+  while (n > 1) {
+    gint64 joined = 0;
+    for (gint64 i = 0; i < n; joined++) {
+      gint64 end = MIN(i + OP_INPUTS, n);
+      OpAttributes at = {.result = builder_info(b, part[i]), .size = {1}};
+      at.result.shape[1] = 0;
+      for (gint64 k = i; k < end; k++)
+        at.result.shape[1] += builder_info(b, part[k]).shape[1];
+      value_set_contiguous(&at.result);
+      part[joined] = builder_op(b, OP_CAT, &at, (int) (end - i), part + i);
+      i = end;
+    }
+    n = joined;
+  }
+  return part[0];
+}
+
+/* torch.cat([norm(h) for norm, h in zip(norms, torch.split(x, 1, dim=1))], dim=1) */
+static Val
+each_head(Builder *b, Val x, const Norm *norm)
+{
+  g_autofree Val *part = g_new(Val, norm->heads);
+  for (gint64 i = 0; i < norm->heads; i++) {
+    OpAttributes at = {.result = builder_info(b, x)};
+    at.size[0] = i * at.result.stride[1];
+    at.result.shape[1] = 1;
+    Val head = builder_op(b, OP_SLICE, &at, 1, &x);
+    head = call_module(b, norm->module + FIRST_HEAD_MODULE + (int) i, head);
+    Val operands[] = {head, builder_weight(b, norm->weight + (int) i)};
+    part[i] = builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, operands));
+  }
+  return join_heads(b, part, norm->heads);
+}
+
 Val
 norm_apply(Builder *b, Val x, const Norm *norm)
 {
@@ -136,6 +197,8 @@ norm_apply(Builder *b, Val x, const Norm *norm)
     return builder_leave(b, layer_plain(b, x));
   case NORM_LAYER_COMPOSED:
     return builder_leave(b, layer_composed(b, x, norm));
+  case NORM_EACH_HEAD:
+    return builder_leave(b, each_head(b, x, norm));
   default: {
     Val operands[] = {x, builder_weight(b, norm->weight), builder_weight(b, norm->weight + 1)};
     return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, operands));
