@@ -345,11 +345,6 @@ static const Case op_cases[] = {
     ROW(LAYER_NORM, "without gain and bias: one gradient", 1, INS(WANTS(FP32, 2, 6, 4)),
         NO_ATTRIBUTES, "fp32[6,4] fp32[6] fp32[6]", "+o0:96 +o1:24 +o2:24 k:native_layer_norm",
         "i0 o1 o2", "+d0:96 k:layer_norm_backward", ""),
-    ROW(LAYER_NORM, "an input that is not row-major is copied for each kernel", 3,
-        INS(VALUE(BF16, TRUE, 2, BY(6, 4), BY(1, 6)), WANTS(BF16, 1, 4), WANTS(BF16, 1, 4)),
-        NO_ATTRIBUTES, "bf16[6,4] fp32[6] fp32[6]",
-        "+t0:48 +o0:48 +o1:24 +o2:24 k:native_layer_norm -t0", "i2 i0 i1 o1 o2",
-        "+t0:48 +d0:48 +d1:8 +d2:8 k:layer_norm_backward -t0", ""),
     /* -- look-ups: the three branches of embedding_dense_backward -- */
     ROW(EMBEDDING, "few indices (to 3072) are added into the dense gradient at once", 2,
         INS(WANTS(BF16, 2, 100, 8), PLAIN(INT64, 2, 3, 1024)), NO_ATTRIBUTES, "bf16[3,1024,8]",

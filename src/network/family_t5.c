@@ -237,6 +237,7 @@ t5_norm(Builder *b, Val x, int weight)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
   x = call_module(b, network_parameter(builder_network(b), weight)->module, x);
+  let(b, "hidden_states", x);
   Val square = unary(b, OP_POW, to(b, x, DTYPE_FP32));
   ValueInfo info = builder_info(b, square);
   info.shape[2] = 1;

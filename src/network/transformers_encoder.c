@@ -231,7 +231,7 @@ Val
 encoder_cat_rows(Builder *b, Val x, Val y)
 {
   enum { ROWS = 1 };
-  OpAttributes at = {.result = builder_info(b, y), .size = {ROWS + 1}};
+  OpAttributes at = {.result = builder_info(b, y), .size = {ROWS}};
   at.result.shape[ROWS] += builder_info(b, x).shape[ROWS];
   value_set_contiguous(&at.result);
   return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
@@ -263,8 +263,9 @@ encoder_shift_right(Builder *b, gint64 batch, gint64 length)
   builder_call(b, 0, NULL);
   Val shifted = let(b, "shifted_input_ids",
                     create(b, "shifted labels", value_shape(DTYPE_INT64, 2, batch, length)));
-  Val clone = create(b, "labels but the last", value_shape(DTYPE_INT64, 2, batch, length - 1));
-  builder_discard(b, clone);
+  if (length > 1)
+    builder_discard(
+        b, create(b, "labels but the last", value_shape(DTYPE_INT64, 2, batch, length - 1)));
   Val ignored = create(b, "ignored labels", value_shape(DTYPE_BOOL, 2, batch, length));
   builder_discard(b, ignored);
   return builder_leave(b, shifted);
