@@ -134,6 +134,7 @@ TEST_EXTRAS = \
   tests/allocator_fixture.h \
   tests/data \
   tests/document.sh \
+  tests/fuzz/fuzz_config.h \
   tests/history.h \
   tests/host_order.h \
   tests/op_cases.h \
