@@ -144,6 +144,7 @@ TEST_EXTRAS = \
   tests/data \
   tests/document.sh \
   tests/export_model.py \
+  tests/fuzz/fuzz_config.h \
   tests/history.h \
   tests/host_order.h \
   tests/op_cases.h \
