@@ -124,6 +124,8 @@ rejects "a temporary that stays" "key 'functions[0].statements[1].backward': ste
 rejects "a saved tensor that the op has not" "key 'functions[0].statements[1].saves': at most" '"saves": \["in0"\]' '"saves": ["in1"]'
 rejects "a block that is not one" "key 'main': statement 2 calls block 3, which is not one of the modules" '"call": 0' '"call": 3'
 rejects "a block without a function" "key 'block_functions': 1 modules are blocks, and 0 have a function" '"block_functions": \[0\]' '"block_functions": []'
+rejects "results that the block does not give" "key 'main': statement 2 has 2 results of block 0 instead of 1" '"call": 0' '"results": 2, "call": 0'
+rejects "a result twice" "key 'functions[0].others': value 2 is a result twice" '"result": 2' '"result": 2, "others": [2]'
 rejects "a key that nobody knows" "unknown key 'functions[0].statements[0].output'" '"in": \[0, "gain"\]' '"output": 1, "in": [0, "gain"]'
 rejects "a model that is not left" "key 'main': the model is entered and left once" '{"exit": "", "in": \[5\]},' ''
 
