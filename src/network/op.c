@@ -166,17 +166,15 @@ backward_sum(OpCase *c)
   recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
-/* size: which dimension plus one, 0: the last. */
+/* size: along which dimension, where not along the last. */
 static void
 backward_cat(OpCase *c)
 {
-  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] - 1 : c->out[0].dims - 1;
-  gint64 offset = 0, row = 1;
-  for (int i = dim + 1; i < c->out[0].dims; i++)
-    row *= c->out[0].shape[i];
+  gint64 offset = 0;
+  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    offset += c->in[i].shape[dim] * row;
+    offset += c->in[i].shape[dim] * c->out[0].stride[dim];
   }
 }
 
