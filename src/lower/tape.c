@@ -202,7 +202,7 @@ finish_outputs(OpRun *run, gint32 node)
     TensorRef *out = &run->buffer[BUFFER_OUT + i];
     const ValueInfo *info = &run->info[BUFFER_OUT + i];
     out->dtype = info->dtype;
-    out->node = node;
+    out->node = info->requires_grad ? node : -1;
     out->output = (guint8) i;
   }
 }
