@@ -38,6 +38,10 @@ FAMILIES = \
   src/network/family_smollm3.c \
   src/network/family_internlm2.c \
   src/network/family_gpt2.c \
+  src/network/family_deepseek.c \
+  src/network/family_gpt_oss.c \
+  src/network/family_granitemoe.c \
+  src/network/family_mixtral.c \
   src/network/family_gpt_neox.c \
   src/network/family_bloom.c \
   src/network/family_falcon.c \
@@ -210,6 +214,7 @@ libhighwater_a_SOURCES += \
   src/network/compiled.h \
   src/network/cub.c src/network/cub.h \
   src/network/family.c src/network/family.h \
+  src/network/latent_attention.c src/network/latent_attention.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
   src/network/layers_lora.c src/network/layers_lora.h \

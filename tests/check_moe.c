@@ -31,6 +31,19 @@
           "'num_key_value_heads': 4, 'tie_word_embeddings': true, 'num_local_experts': 32, "       \
           "'num_experts_per_tok': 8")
 
+#define DEEPSEEK(type, layers, more)                                                               \
+  NETWORK(type, layers,                                                                            \
+          "'num_key_value_heads': 4, 'n_routed_experts': 32, 'moe_intermediate_size': 64, "        \
+          "'kv_lora_rank': 64, 'first_k_dense_replace': 1, " more)
+#define DEEPSEEK_V3                                                                                \
+  DEEPSEEK("deepseek_v3", "3",                                                                     \
+           "'n_group': 4, 'topk_group': 2, 'q_lora_rank': 96, 'num_experts_per_tok': 8")
+
+#define GPT_OSS(heads)                                                                             \
+  "{'model_type': 'gpt_oss', 'num_hidden_layers': 2, 'hidden_size': 256, 'intermediate_size': "    \
+  "128, 'vocab_size': 1000, 'head_dim': 64, 'num_key_value_heads': 4, 'num_local_experts': 8, "    \
+  "'num_experts_per_tok': 2, 'num_attention_heads': " heads "}"
+
 #define PLAN                                                                                       \
   "{'strategy': 'fsdp2', 'mesh': {'shard': 8}, 'optimizer': {'name': 'adamw', 'implementation': "  \
   "'fused', 'zero_grad': 'end'}, 'precision': {'compute': 'bf16', 'reduce': 'fp32'}, 'fsdp': "     \
@@ -57,6 +70,20 @@ static const struct {
     {QWEN3("2", ""),
      "mlp.experts.gate_up_proj[16,128,256] mlp.experts.down_proj[16,256,64] "
      "mlp.gate.weight[16,256] input_layernorm.weight[256] post_attention_layernorm.weight[256]"},
+    {NETWORK("deepseek_v2", "2",
+             "'n_routed_experts': 32, 'moe_intermediate_size': 64, 'num_experts_per_tok': 6"),
+     "mlp.experts.gate_up_proj[32,128,256] mlp.experts.down_proj[32,256,64] "
+     "mlp.gate.weight[32,256] mlp.shared_experts.gate_proj.weight[128,256] "
+     "mlp.shared_experts.up_proj.weight[128,256] mlp.shared_experts.down_proj.weight[256,128] "
+     "input_layernorm.weight[256] post_attention_layernorm.weight[256]"},
+    {DEEPSEEK_V3, /* its first block is dense */
+     "mlp.gate_proj.weight[128,256] mlp.up_proj.weight[128,256] mlp.down_proj.weight[256,128] "
+     "input_layernorm.weight[256] post_attention_layernorm.weight[256]"},
+    {GPT_OSS("4"),
+     "mlp.router.weight[8,256] mlp.router.bias[8] mlp.experts.gate_up_proj[8,256,256] "
+     "mlp.experts.gate_up_proj_bias[8,256] mlp.experts.down_proj[8,128,256] "
+     "mlp.experts.down_proj_bias[8,256] input_layernorm.weight[256] "
+     "post_attention_layernorm.weight[256]"},
     {GRANITE,
      "input_layernorm.weight[256] post_attention_layernorm.weight[256] "
      "block_sparse_moe.router.weight[32,256] block_sparse_moe.experts.gate_up_proj[32,256,256] "
@@ -133,6 +160,35 @@ static const struct {
      {BATCH("2", "256")},
      {115355136, 122458624, 122458624},
      {176160768, 184549376, 184549376}},
+    {DEEPSEEK_V3,
+     {BATCH("2", "256")},
+     {126686208, 131576320, 131576320},
+     {171966464, 176160768, 176160768}},
+    {DEEPSEEK("deepseek_v3", "2",
+              "'n_group': 4, 'topk_group': 2, 'q_lora_rank': 96, 'num_experts_per_tok': 8, "
+              "'rope_interleave': false, 'norm_topk_prob': false, 'implementation': {'attention': "
+              "'eager'}"),
+     {BATCH("2", "128")},
+     {93224960, 96145408, 96145408},
+     {132120576, 134217728, 134217728}},
+    {DEEPSEEK("deepseek_v2", "3", "'q_lora_rank': 96, 'num_experts_per_tok': 6"),
+     {BATCH("2", "256")},
+     {120373248, 125361664, 125361664},
+     {169869312, 176160768, 176160768}},
+    {DEEPSEEK("deepseek_v2", "2",
+              "'n_group': 4, 'topk_group': 2, 'topk_method': 'group_limited_greedy', "
+              "'q_lora_rank': null, 'num_experts_per_tok': 6"),
+     {BATCH("1", "256")},
+     {89905152, 93494272, 93494272},
+     {150994944, 155189248, 155189248}},
+    {GPT_OSS("4"),
+     {BATCH("2", "256")},
+     {92452864, 98112512, 98112512},
+     {136314880, 138412032, 138412032}},
+    {GPT_OSS("16"),
+     {BATCH("1", "2048")},
+     {809418752, 812862976, 812862976},
+     {1080033280, 1084227584, 1084227584}},
     /* fully_shard() of every block's experts, then of every block */
     {OLMOE("16", "2"),
      {BATCH("2", "256"), "fsdp.groups=[\"model.layers.*.mlp.experts\", \"model.layers.*\"]"},
@@ -281,6 +337,15 @@ static const struct {
      "key 'output_router_logits': the auxiliary loss is not supported"},
     {NETWORK("mixtral", "2", "'router_jitter_noise': 0.1"), "", "key 'router_jitter_noise'"},
     {NETWORK("qwen3_moe", "2", "'mlp_only_layers': 1"), "", "key 'mlp_only_layers'"},
+    {DEEPSEEK("deepseek_v3", "2", "'n_group': 3"), "", "key 'n_group': 3 does not divide"},
+    {DEEPSEEK("deepseek_v3", "2", "'n_group': 4, 'topk_group': 5"), "",
+     "key 'topk_group': 5 are more than the groups"},
+    {DEEPSEEK("deepseek_v2", "2", "'num_experts_per_tok': 6, 'topk_method': 'noaux_tc'"), "",
+     "key 'topk_method': 'noaux_tc' is not greedy or group_limited_greedy"},
+    {DEEPSEEK("deepseek_v2", "2", "'topk_method': 'greedy'"), "",
+     "key 'num_experts_per_tok' is missing"},
+    {NETWORK("gpt_oss", "2", "'implementation': {'attention': 'flash'}"), "",
+     "the attention of gpt_oss is eager"},
     {NETWORK("mixtral", "2", "'hidden_act': 'snake'"), "", "key 'hidden_act'"},
 };
 

@@ -65,6 +65,30 @@ static const struct {
      "'model_type': 'olmo2', 'num_hidden_layers': 16, 'hidden_size': 2048, "
      "'num_attention_heads': 16, 'intermediate_size': 8192, 'vocab_size': 100352",
      1484916736},
+    {"Mixtral 8x7B",
+     "'model_type': 'mixtral', 'num_hidden_layers': 32, 'hidden_size': 4096, "
+     "'num_attention_heads': 32, 'num_key_value_heads': 8, 'intermediate_size': 14336, "
+     "'vocab_size': 32000",
+     46702792704},
+    {"Qwen3-30B-A3B",
+     "'model_type': 'qwen3_moe', 'num_hidden_layers': 48, 'hidden_size': 2048, 'head_dim': 128, "
+     "'num_attention_heads': 32, 'num_key_value_heads': 4, 'intermediate_size': 6144, "
+     "'vocab_size': 151936",
+     30532122624},
+    {"OLMoE 1B-7B",
+     "'model_type': 'olmoe', 'num_hidden_layers': 16, 'hidden_size': 2048, "
+     "'num_attention_heads': 16, 'intermediate_size': 1024, 'vocab_size': 50304",
+     6919161856},
+    {"DeepSeek V2 Lite",
+     "'model_type': 'deepseek_v2', 'num_hidden_layers': 27, 'hidden_size': 2048, "
+     "'num_attention_heads': 16, 'intermediate_size': 10944, 'vocab_size': 102400, 'q_lora_rank': "
+     "null, 'moe_intermediate_size': 1408, 'num_experts_per_tok': 6, 'first_k_dense_replace': 1",
+     15706484224},
+    {"gpt-oss 20b",
+     "'model_type': 'gpt_oss', 'num_hidden_layers': 24, 'hidden_size': 2880, "
+     "'num_attention_heads': 64, 'num_key_value_heads': 8, 'intermediate_size': 2880, "
+     "'vocab_size': 201088, 'num_local_experts': 32",
+     20914757184},
     {"StarCoder2 7B",
      "'model_type': 'starcoder2', 'num_hidden_layers': 32, 'hidden_size': 4608, "
      "'num_attention_heads': 36, 'num_key_value_heads': 4, 'intermediate_size': 18432, "

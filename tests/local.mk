@@ -111,6 +111,7 @@ SHELL_TESTS = \
   tests/cli/import_kineto.sh \
   tests/cli/list.sh \
   tests/cli/memory_snapshot.sh \
+  tests/cli/moe.sh \
   tests/cli/networks.sh \
   tests/cli/plan.sh \
   tests/cli/plot.sh \

@@ -24,6 +24,8 @@ typedef enum {
 typedef struct {
   gint64 dim;       /* of a head that is rotated; 0: all of it */
   gboolean wide;    /* left in fp32 */
+  gboolean halved;  /* half as wide */
+  gboolean complex; /* one table of complex numbers */
   gboolean by_kind; /* others for windowed blocks */
   /* what is done to the frequencies first: nothing; "dynamic", "longrope" look at the positions */
   enum { FREQUENCIES_FIXED, FREQUENCIES_DYNAMIC, FREQUENCIES_LONG } update;
@@ -38,7 +40,8 @@ struct _CausalLm {
   DType dtype;          /* of the residual stream */
   gboolean mask_kwargs; /* transformers: forward() keeps embeddings and position ids in a dict, and
                            makes masks for all kinds of layers */
-  gint64 window;        /* sliding attention window in tokens, 0: none */
+  gboolean mask_without_positions; /* transformers: nobody looks whether sequences are packed */
+  gint64 window;                   /* sliding attention window in tokens, 0: none */
   guint8 *layer_kinds;  /* LayerKind by block; NULL: all are windowed, if there is a window */
   gboolean caps_scores; /* transformers' eager attention: soft caps of scores */
   RotaryTables rotary;

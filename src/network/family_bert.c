@@ -235,7 +235,7 @@ roberta_positions(Builder *b, const Bert *m)
   Val narrow = create(b, "mask", ints);
   builder_discard(b, mask);
   mask = let(b, "mask", narrow);
-  Val sum = unary(b, OP_CUMSUM, mask);
+  Val sum = builder_op(b, OP_CUMSUM, &(OpAttributes){.flag = TRUE}, 1, &mask); /* int64 */
   Val same = create(b, "cumulated mask", ints);
   builder_discard(b, sum);
   Val shifted = create(b, "cumulated mask", ints);

@@ -82,7 +82,7 @@ rotate_parts(Builder *b, const CausalLm *lm, Val qk[2])
   for (int i = 1; i >= 0; i--)
     pieces[i][0] = let(b, parts[i][0], rotate(b, lm, pieces[i][0]));
   for (int i = 1; i >= 0; i--)
-    qk[i] = let(b, names[i], transformers_join_heads(b, pieces[i][0], pieces[i][1]));
+    qk[i] = let(b, names[i], join_last(b, pieces[i][0], pieces[i][1]));
 }
 
 /* eager_attention_forward of this model: scores and their softmax in fp32. */

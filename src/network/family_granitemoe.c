@@ -25,8 +25,6 @@ static const MoeStyle moe = {
     .route = moe_route_largest,
     .module = "block_sparse_moe",
     .router = "router",
-    .experts_module = "experts",
-    .order = "ge",
 };
 
 static Network *

@@ -21,10 +21,6 @@ static const DecoderStyle style = {
 static const MoeStyle moe = {
     .route = moe_route_softmax_fp32,
     .normalized = TRUE,
-    .module = "mlp",
-    .router = "gate",
-    .experts_module = "experts",
-    .order = "ge",
 };
 
 static Network *

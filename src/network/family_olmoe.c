@@ -29,10 +29,6 @@ static const DecoderStyle style = {
 
 static const MoeStyle moe = {
     .route = moe_route_softmax,
-    .module = "mlp",
-    .router = "gate",
-    .experts_module = "experts",
-    .order = "ge",
 };
 
 static Network *

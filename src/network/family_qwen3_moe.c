@@ -26,9 +26,6 @@ static const DecoderStyle style = {
 
 static const MoeStyle moe = {
     .route = moe_route_softmax,
-    .module = "mlp",
-    .router = "gate",
-    .experts_module = "experts",
     .order = "eg",
 };
 

@@ -101,6 +101,10 @@ Val rope_complex(Builder *b, Val x, Val table);
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* x[..., first : first + size] of the last dimension: a view. */
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
+/* x[..., first::2] of the last dimension: a view. */
+Val every_second(Builder *b, Val x, gint64 first);
+/* torch.cat((x, y), dim=-1); where dtypes differ, autocast has the narrower one cast. */
+Val join_last(Builder *b, Val x, Val y);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
 /* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or
@@ -132,6 +136,9 @@ typedef struct {
   Val bias;
 } AttentionBetween;
 Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call);
+/* Under autocast, an operand of an op that runs in a 16-bit dtype; the last operand is cast first.
+ */
+Val autocast_operand(Builder *b, Val x);
 /* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed), or one head of the second
  * for all of the first: operands whose memory has batch and heads apart are copied.  what: name of
  * the product, or NULL. */

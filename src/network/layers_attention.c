@@ -40,6 +40,17 @@ typedef struct {
   gboolean causal, between;
   Val bias;
 } Attention;
+/* Flash wants values as wide as queries. */
+static AttentionCode
+choose(Builder *b, Val q, Val v, const AttentionCall *call)
+{
+  ValueInfo queries = builder_info(b, q), values = builder_info(b, v);
+  AttentionCode code =
+      attention_choice(call, &queries, builder_shape(b)->device.compute_capability);
+  if (code != ATTENTION_FLASH || values.shape[3] == queries.shape[3])
+    return code;
+  return efficient_accepts(call, &queries) ? ATTENTION_EFFICIENT : ATTENTION_MATH;
+}
 
 static OpAttributes
 attention_attributes(Builder *b, Val q, Val k, const Attention *attention, FusedAttention kernel)
@@ -276,10 +287,11 @@ math(Builder *b, Val q, Val k, Val v, const Attention *attention)
   return out;
 }
 
-/* Autocast's list of ops in a 16-bit dtype has scaled_dot_product_attention: its wrapper casts the
- * operands, the last one first (aten/src/ATen/autocast_mode.h, AT_FORALL_LOWER_PRECISION_FP).
+/* Autocast's list of ops in a 16-bit dtype has scaled_dot_product_attention, mm and bmm: its
+ * wrapper casts the operands, the last one first (aten/src/ATen/autocast_mode.h,
+ * AT_FORALL_LOWER_PRECISION_FP).
  * Positions that were computed in fp32 make queries and keys fp32. */
-static Val
+Val
 autocast_operand(Builder *b, Val x)
 {
   const NetworkPrecision *precision = &builder_shape(b)->precision;
@@ -292,11 +304,10 @@ run(Builder *b, Val q, Val k, Val v, const Attention *how)
   v = autocast_operand(b, v);
   k = autocast_operand(b, k);
   q = autocast_operand(b, q);
-  ValueInfo info = builder_info(b, q);
   AttentionCall call = how->call;
   if (is_there(how->bias))
     call.mask = how->bias;
-  switch (attention_choice(&call, &info, builder_shape(b)->device.compute_capability)) {
+  switch (choose(b, q, v, &call)) {
   case ATTENTION_FLASH:
     return flash(b, q, k, v, how);
   case ATTENTION_EFFICIENT:

@@ -91,13 +91,24 @@ check_imbalance(Builder *b, const MoeStyle *s)
                  plan->file, plan->moe.load_imbalance, most, s->experts);
 }
 
+static void
+set_default(const char **name, const char *standard)
+{
+  if (*name == NULL)
+    *name = standard;
+}
+
 Moe
 moe_define(Builder *b, const MoeStyle *style)
 {
   Moe m = {.style = *style, .gate_up_bias = -1, .down_bias = -1};
+  set_default(&m.style.module, "mlp");
+  set_default(&m.style.router, "gate");
+  set_default(&m.style.experts_module, "experts");
+  set_default(&m.style.order, "ge");
   check_imbalance(b, style);
-  m.module = builder_module(b, style->module, "SparseMoeBlock");
-  for (const char *letter = style->order; *letter != '\0'; letter++)
+  m.module = builder_module(b, m.style.module, "SparseMoeBlock");
+  for (const char *letter = m.style.order; *letter != '\0'; letter++)
     define_part(b, &m, *letter);
   builder_module_end(b);
   builder_network(b)->mixtures++;
@@ -119,25 +130,26 @@ shared_experts(Builder *b, const Moe *m, Val x)
   return builder_leave(b, let(b, "down_proj", y));
 }
 
-/* The router's and the experts' calls: x [tokens, hidden]. */
-static Val
-routed_experts(Builder *b, const Moe *m, Val x)
-{
-  Routing r = m->style.route(b, m, x);
-  let(b, "_", r.logits);
-  Val weights = let(b, "top_k_weights", r.weights);
-  Val index = let(b, "top_k_index", r.experts);
-  return moe_experts(b, m, x, index, weights);
-}
-
+/* hidden_states.view(-1, hidden) */
 static Val
 flatten(Builder *b, const Moe *m, Val x)
 {
   ValueInfo info = builder_info(b, x);
-  return view(b, x, 2, info.shape[0] * info.shape[1], m->style.hidden);
+  Val flat = view(b, x, 2, info.shape[0] * info.shape[1], m->style.hidden);
+  return let(b, "hidden_states", flat);
 }
 
-/* sigmoid(shared_expert_gate(x)) * shared: the experts' share of the routed ones' sum. */
+/* The router's results as names of the block's forward(). */
+static Routing
+route(Builder *b, const Moe *m, Val x)
+{
+  Routing r = m->style.route(b, m, x);
+  let(b, "_", r.logits);
+  return (Routing){.weights = let(b, "top_k_weights", r.weights),
+                   .experts = let(b, "top_k_index", r.experts)};
+}
+
+/* sigmoid(shared_expert_gate(x)) * shared */
 static Val
 weigh_shared(Builder *b, const Moe *m, Val x, Val shared)
 {
@@ -145,24 +157,46 @@ weigh_shared(Builder *b, const Moe *m, Val x, Val shared)
   return let(b, "shared_expert_output", binary(b, OP_MUL, weight, shared));
 }
 
-Val
-moe_forward(Builder *b, const Moe *m, Val x)
+static Val
+call_experts(Builder *b, const Moe *m, Val flat, Routing r)
+{
+  return let(b, "expert_output", moe_experts(b, m, flat, r.experts, r.weights));
+}
+
+/* Everything on rows of tokens; a shared expert comes first and is weighed last. */
+static Val
+forward_on_rows(Builder *b, const Moe *m, Val x)
 {
   ValueInfo shape = builder_info(b, x);
-  x = call_module(b, m->module, x);
-  Val shared = NO_VAL, residual = let(b, "residuals", x);
-  Val flat = let(b, "hidden_states", flatten(b, m, x));
-  if (m->style.shared == SHARED_GATED)
+  Val shared = NO_VAL, flat = flatten(b, m, x);
+  gboolean has_shared = m->style.shared == SHARED_GATED;
+  if (has_shared)
     shared = let(b, "shared_expert_output", shared_experts(b, m, flat));
-  Val y = let(b, "expert_output", routed_experts(b, m, flat));
-  if (m->style.shared == SHARED_GATED) {
+  Val y = call_experts(b, m, flat, route(b, m, flat));
+  if (has_shared) {
     shared = weigh_shared(b, m, flat, shared);
     y = let(b, "expert_output", binary(b, OP_ADD, y, shared));
   }
+  return let(b, "expert_output", reshape(b, y, shape));
+}
+
+/* Routers flatten for themselves, shared experts see the batch as it is. */
+static Val
+forward_beside_shared(Builder *b, const Moe *m, Val x)
+{
+  ValueInfo shape = builder_info(b, x);
+  Val residual = let(b, "residuals", x);
+  Routing r = route(b, m, x);
+  Val y = call_experts(b, m, flatten(b, m, x), r);
   y = let(b, "expert_output", reshape(b, y, shape));
-  if (m->style.shared == SHARED_ADDED) {
-    shared = shared_experts(b, m, residual);
-    y = let(b, "expert_output", binary(b, OP_ADD, y, shared));
-  }
-  return builder_leave(b, y);
+  Val shared = shared_experts(b, m, residual);
+  return let(b, "expert_output", binary(b, OP_ADD, y, shared));
+}
+
+Val
+moe_forward(Builder *b, const Moe *m, Val x)
+{
+  x = call_module(b, m->module, x);
+  return builder_leave(
+      b, (m->style.shared == SHARED_ADDED ? forward_beside_shared : forward_on_rows)(b, m, x));
 }

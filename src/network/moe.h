@@ -39,8 +39,11 @@ typedef struct {
   gboolean expert_bias, transposed;             /* weights [experts, in, out] */
   Val (*gate)(Builder *b, const Moe *m, Val x); /* of a product [rows, 2 ffn]; NULL: act(a) * b */
   const Activation *activation;
-  /* modules; definition in this order of letters: g router, e experts, s shared, S shared gate */
-  const char *module, *router, *experts_module, *shared_module, *shared_gate, *order;
+  /* modules; NULL: mlp, gate, experts, and no shared ones */
+  const char *module, *router, *experts_module, *shared_module, *shared_gate;
+  /* their definition, in this order of letters: g router, e experts, s shared, S shared gate; NULL:
+   * ge */
+  const char *order;
 } MoeStyle;
 
 struct _Moe {
@@ -71,6 +74,8 @@ Routing moe_route_softmax(Builder *b, const Moe *m, Val x);
 Routing moe_route_softmax_fp32(Builder *b, const Moe *m, Val x);
 /* The k largest logits, and their softmax (Granite). */
 Routing moe_route_largest(Builder *b, const Moe *m, Val x);
+/* The same in the model's dtype (gpt-oss). */
+Routing moe_route_largest_narrow(Builder *b, const Moe *m, Val x);
 /* Sigmoids, a bias for the choice alone, groups by the sum of their two best (DeepSeek V3). */
 Routing moe_route_sigmoid(Builder *b, const Moe *m, Val x);
 /* softmax, groups by their best (DeepSeek V2). */

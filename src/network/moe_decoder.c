@@ -21,7 +21,7 @@ moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
   s->experts = network_spec_int(spec, fields->experts, fields->experts_default);
   s->top_k = network_spec_int(spec, "num_experts_per_tok", fields->top_k_default);
   if (fields->norm_topk_prob)
-    s->normalized = network_spec_bool(spec, "norm_topk_prob", FALSE);
+    s->normalized = network_spec_bool(spec, "norm_topk_prob", fields->norm_default);
   s->activation = d->activation;
   if (s->top_k > s->experts)
     network_spec_fail(spec, "num_experts_per_tok",
@@ -80,16 +80,22 @@ feed_forward(Builder *b, const Decoder *d, int block, Val x)
 }
 
 Network *
+moe_decoder_build_in(MoeDecoder *m, NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  m->decoder.style.define_feed_forward = define_feed_forward;
+  m->decoder.style.feed_forward = feed_forward;
+  m->mixtures = g_new0(Moe, BUILDER_MOST_BLOCKS);
+  m->is_dense = g_new0(guint8, BUILDER_MOST_BLOCKS);
+  Network *network = decoder_build(&m->decoder, spec, shape, error);
+  g_free(m->mixtures);
+  g_free(m->is_dense);
+  return network;
+}
+
+Network *
 moe_decoder_build(const DecoderStyle *style, const MoeStyle *moe, NetworkSpec *spec,
                   const NetworkShape *shape, GError **error)
 {
   MoeDecoder m = {.decoder = {.style = *style}, .style = *moe};
-  m.decoder.style.define_feed_forward = define_feed_forward;
-  m.decoder.style.feed_forward = feed_forward;
-  m.mixtures = g_new0(Moe, BUILDER_MOST_BLOCKS);
-  m.is_dense = g_new0(guint8, BUILDER_MOST_BLOCKS);
-  Network *network = decoder_build(&m.decoder, spec, shape, error);
-  g_free(m.mixtures);
-  g_free(m.is_dense);
-  return network;
+  return moe_decoder_build_in(&m, spec, shape, error);
 }

@@ -21,7 +21,7 @@ typedef struct {
   gint64 experts_default, top_k_default;
   const char *ffn; /* width of an expert; NULL: intermediate_size */
   gint64 ffn_default;
-  gboolean norm_topk_prob; /* there is such a field */
+  gboolean norm_topk_prob, norm_default; /* there is such a field; what it is */
 } MoeFields;
 
 /* For the style's read(): the fields that all mixtures have. */
@@ -37,6 +37,9 @@ moe_decoder_style(Decoder *d)
 }
 
 /* Builds the network of a config.json.  NULL and an error after a wrong field. */
+/* The same with a struct that begins with a MoeDecoder, whose styles are filled in. */
+Network *moe_decoder_build_in(MoeDecoder *m, NetworkSpec *spec, const NetworkShape *shape,
+                              GError **error);
 Network *moe_decoder_build(const DecoderStyle *style, const MoeStyle *moe, NetworkSpec *spec,
                            const NetworkShape *shape, GError **error);
 

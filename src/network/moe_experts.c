@@ -144,7 +144,7 @@ grouped_product(Builder *b, const Moe *m, Val x, int weight, int bias, const Val
 {
   Val biases = bias >= 0 ? biases_of(b, bias, offsets_and_ids[1]) : NO_VAL;
   Val y = grouped_linear(b, m, x, weight, offsets_and_ids[0], busiest);
-  return bias >= 0 ? binary(b, OP_ADD_IN_PLACE, y, biases) : y;
+  return bias >= 0 ? binary(b, OP_ADD_, y, biases) : y;
 }
 
 static Val
@@ -198,15 +198,17 @@ batched_linear(Builder *b, const Moe *m, Val x, Val w, Val biases)
   Val y;
   builder_enter(b, 1, (const char *const[]){"input"}, &x);
   if (m->style.transposed) {
-    Val row = view(b, x, 3, n, (gint64) 1, width);
+    w = autocast_operand(b, w);
+    Val row = autocast_operand(b, view(b, x, 3, n, (gint64) 1, width));
     y = builder_op(b, OP_BMM, NULL, 2, (Val[]){row, w});
   } else {
-    Val column = view(b, x, 3, n, width, (gint64) 1);
+    Val column = autocast_operand(b, view(b, x, 3, n, width, (gint64) 1));
+    w = autocast_operand(b, w);
     y = builder_op(b, OP_BMM, NULL, 2, (Val[]){w, column});
   }
   y = let(b, "out", view(b, y, 2, n, out));
   if (biases.slot != NO_VAL.slot)
-    y = binary(b, OP_ADD_IN_PLACE, y, biases);
+    y = binary(b, OP_ADD_, y, biases);
   return builder_leave(b, y);
 }
 
@@ -254,7 +256,8 @@ nonzero(Builder *b, const char *what, gint64 n, gint64 found, gint64 columns)
 static void
 find_experts(Builder *b, const Moe *m, const Sizes *s)
 {
-  gint64 classes = m->style.experts + 1; /* one more for tokens of other ranks */
+  /* one more for tokens of other ranks; gpt-oss's code has none */
+  gint64 classes = m->style.experts + (m->style.gate == NULL ? 1 : 0);
   let(b, "expert_mask",
       create(b, "expert mask", value_shape(DTYPE_INT64, 3, s->tokens, s->k, classes)));
   Val sums = integers(b, "tokens of experts", classes);
@@ -303,18 +306,48 @@ expert_linear(Builder *b, const Moe *m, Val x, int weight, int bias, gint64 expe
   Val w = matrix_of(b, weight, expert);
   if (!m->style.transposed)
     return linear_by(b, x, w, NO_VAL);
+  w = autocast_operand(b, w);
+  x = autocast_operand(b, x);
   Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
   return bias >= 0 ? binary(b, OP_ADD, y, matrix_of(b, bias, expert)) : y;
 }
 
+/* The product's gate, as one more name where the model gives it one. */
 static Val
 gated(Builder *b, const Moe *m, Val product)
 {
   Val parts[2];
   if (m->style.gate != NULL)
-    return m->style.gate(b, m, product);
+    return m->style.gate(b, m, let(b, "gate_up", product));
   halves(b, product, parts);
   return activate(b, m, parts);
+}
+
+/* What the loop's body calls its steps: gate, product, weighted product. */
+static const char *const loop_names[2][3] = {
+    {"current_hidden_states", "current_hidden_states", "current_hidden_states"},
+    {"gated_output", "out", "weighted_output"},
+};
+
+/* One expert's tokens, weighted and added to the sum. */
+static Val
+expert(Builder *b, const Moe *m, const Sizes *s, gint64 i, const Val args[3], Val sum)
+{
+  gint64 rows = expert_rows(b, m, s, i);
+  const char *const *names = loop_names[m->style.gate != NULL ? 1 : 0];
+  if (rows == 0)
+    return sum;
+  Val tokens = find_tokens(b, s, rows);
+  Val state = let(b, "current_state", rows_by(b, args[0], tokens));
+  Val y = expert_linear(b, m, state, m->gate_up, m->gate_up_bias, i);
+  y = let(b, names[0], gated(b, m, y));
+  y = let(b, names[1], expert_linear(b, m, y, m->down, m->down_bias, i));
+  Val share = view(b, args[2], 3, s->tokens, s->k, (gint64) 1);
+  share = builder_op(b, OP_INDEX, NULL, 3, (Val[]){share, tokens, tokens});
+  y = let(b, names[2], binary(b, OP_MUL, y, share));
+  Val added = to(b, y, s->dtype);
+  return let(b, "final_hidden_states",
+             builder_op(b, OP_INDEX_ADD, NULL, 3, (Val[]){sum, tokens, added}));
 }
 
 static Val
@@ -325,23 +358,8 @@ eager(Builder *b, const Moe *m, Val x, Val index, Val weights)
   info.requires_grad = FALSE;
   Val sum = let(b, "final_hidden_states", create(b, "sum of experts", info));
   find_experts(b, m, &s);
-  for (gint64 i = 0; i < m->style.experts; i++) {
-    gint64 rows = expert_rows(b, m, &s, i);
-    if (rows == 0)
-      continue;
-    Val tokens = find_tokens(b, &s, rows);
-    Val state = let(b, "current_state", rows_by(b, x, tokens));
-    Val y = expert_linear(b, m, state, m->gate_up, m->gate_up_bias, i);
-    y = let(b, "current_hidden_states", gated(b, m, y));
-    y = expert_linear(b, m, y, m->down, m->down_bias, i);
-    y = let(b, "current_hidden_states", y);
-    Val share = view(b, weights, 3, s.tokens, s.k, (gint64) 1);
-    share = builder_op(b, OP_INDEX, NULL, 3, (Val[]){share, tokens, tokens});
-    y = let(b, "current_hidden_states", binary(b, OP_MUL, y, share));
-    Val added = to(b, y, s.dtype);
-    sum = let(b, "final_hidden_states",
-              builder_op(b, OP_INDEX_ADD, NULL, 3, (Val[]){sum, tokens, added}));
-  }
+  for (gint64 i = 0; i < m->style.experts; i++)
+    sum = expert(b, m, &s, i, (Val[]){x, index, weights}, sum);
   return sum;
 }
 

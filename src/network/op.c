@@ -113,12 +113,12 @@ shape_first(OpCase *c)
   c->out[0] = c->in[0];
 }
 
-/* x += y: the result is x. */
+/* The result is the first operand, which takes the second one's elements, or adds them up. */
 static void
-forward_add_inplace(OpCase *c)
+forward_in_place(OpCase *c)
 {
   recipe_alias(c, 0, 0);
-  recipe_launch(c, "add", KERNEL_MEMORY, 0, "i1 +o0");
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
 /* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
@@ -207,19 +207,20 @@ backward_sub(OpCase *c)
   recipe_pass(c, 0);
 }
 
-/* where((x >= min) & (x <= max), grad, 0) */
+/* where((x >= min) & (x <= max), grad, 0); flag: there is no lower limit */
 static void
 backward_clamp(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]);
   int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "zero");
-  int above = recipe_temp(c, elements, "clamp mask"),
-      below = recipe_temp(c, elements, "clamp mask");
-  recipe_launch(c, "compare", KERNEL_MEMORY, 0, "i0 i0 >t1 >t2");
+  int above = c->at.flag ? 0 : recipe_temp(c, elements, "clamp mask");
+  int below = recipe_temp(c, elements, "clamp mask");
+  recipe_launch(c, "compare", KERNEL_MEMORY, 0, c->at.flag ? "i0 >t1" : "i0 i0 >t1 >t2");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
-  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 t1 t2 >d0");
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, c->at.flag ? "g0 t1 >d0" : "g0 t1 t2 >d0");
   recipe_release(c, below);
-  recipe_release(c, above);
+  if (above != 0)
+    recipe_release(c, above);
   recipe_release(c, zero);
 }
 
@@ -309,9 +310,8 @@ static void
 shape_cumsum(OpCase *c)
 {
   c->outs = 1;
-  DType dtype = (DType) c->in[0].dtype;
-  gboolean counts = dtype == DTYPE_BOOL || dtype == DTYPE_INT32 || dtype == DTYPE_INT64;
-  c->out[0] = value_like(&c->in[0], counts && !c->at.flag ? DTYPE_INT64 : dtype);
+  gboolean counts = c->in[0].dtype == DTYPE_BOOL || c->at.flag;
+  c->out[0] = value_like(&c->in[0], counts ? DTYPE_INT64 : (DType) c->in[0].dtype);
 }
 
 /* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward.
@@ -355,12 +355,30 @@ forward_nothing(OpCase *c)
   (void) c;
 }
 
-/* The first operand takes the sum. */
+/* CopySlices: a copy of the gradient in which the slice is zero, and a copy of the slice; what base
+ * does not want is made all the same. */
 static void
-forward_in_place(OpCase *c)
+backward_copy_slice(OpCase *c)
 {
-  recipe_alias(c, 0, 0);
-  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
+  int unwanted = 0;
+  if (recipe_wants(c, 0))
+    recipe_grad(c, 0, ORDER_DENSE);
+  else
+    unwanted = recipe_temp(c, value_bytes(&c->in[0]), "gradient");
+  gint64 bytes = value_elements(&c->in[1]) * dtype_size((DType) c->in[0].dtype);
+  gboolean casts = c->in[1].dtype != c->in[0].dtype;
+  int slice = casts ? recipe_temp(c, bytes, "gradient") : 0;
+  if (!casts)
+    recipe_grad(c, 1, ORDER_DENSE);
+  if (unwanted == 0)
+    recipe_release(c, recipe_temp(c, bytes, "zeros"));
+  if (casts)
+    recipe_grad(c, 1, ORDER_DENSE);
+  recipe_launch(c, "copy_slices", KERNEL_MEMORY, 0, "g0 >d0 >d1");
+  if (casts)
+    recipe_release(c, slice);
+  if (unwanted != 0)
+    recipe_release(c, unwanted);
 }
 
 /* ---- the table ---- */
@@ -404,15 +422,16 @@ static const OpInfo ops[OP_COUNT] = {
                       .backward = backward_new},
     [OP_CLONE] = {"clone", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_pass},
+    /* base[..., part].copy_(source), in place of base */
+    [OP_COPY_SLICE] = {"copy_", .shape = shape_first, .forward = forward_in_place,
+                       .backward = backward_copy_slice},
     [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_pass},
-    [OP_ADD_IN_PLACE] = {"add_", .shape = shape_like_first, .forward = forward_in_place,
-                         .backward = backward_pass},
     [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_pass},
     [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_sub},
-    [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_add_inplace,
+    [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_in_place,
                  .backward = backward_pass},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
@@ -462,7 +481,7 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_pad},
     /* x[..., [i], :] with one index, which goes to the device */
     [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
-                      .backward = backward_index_one},
+                      .backward = backward_index},
     /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
     [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_where},

@@ -28,9 +28,9 @@
   X(TO_COPY)                                                                                       \
   X(TO_IF_NEEDED)                                                                                  \
   X(TO_CACHED)                                                                                     \
+  X(COPY_SLICE)                                                                                    \
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
-  X(ADD_IN_PLACE)                                                                                  \
   X(ADD_SCALAR)                                                                                    \
   X(SUB)                                                                                           \
   X(MUL)                                                                                           \

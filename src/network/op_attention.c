@@ -5,6 +5,13 @@
 #include "base/units.h"
 #include "network/op_recipe.h"
 
+/* Values may be wider or narrower than queries and keys. */
+static gint64
+value_head_dim(const OpCase *c)
+{
+  return c->in[2].shape[c->in[2].dims - 1];
+}
+
 /* Multiply-adds count two; the causal half of the square is what the kernels do, and all of it
  * under an explicit mask, which they only add. */
 static gint64
@@ -17,7 +24,8 @@ static double
 forward_flops(const OpCase *c)
 {
   return (c->ins > 3 || c->at.whole ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
-         (double) c->at.length * (double) key_length(c) * (double) c->at.head_dim;
+         (double) c->at.length * (double) key_length(c) * 0.5 *
+         (double) (c->at.head_dim + value_head_dim(c));
 }
 
 /* ---- flash attention (FlashAttention-2 as vendored:
@@ -178,8 +186,10 @@ backward_flash_attention(OpCase *c)
 void
 shape_efficient_attention(OpCase *c)
 {
+  ValueInfo out = c->in[0]; /* as many rows as queries, as wide as values */
+  out.shape[out.dims - 1] = value_head_dim(c);
   c->outs = 2;
-  c->out[0] = heads_inside(&c->in[0]);
+  c->out[0] = heads_inside(&out);
   c->out[1] = value_vector(c->at.batch * c->at.heads * round_up(c->at.length, 32), DTYPE_FP32);
 }
 
@@ -193,7 +203,7 @@ forward_efficient_attention(OpCase *c)
   int accumulator = 0;
   recipe_out(c, 0, "attention");
   recipe_out(c, 1, "logsumexp");
-  if (half && c->at.head_dim > WIDEST_IN_REGISTERS)
+  if (half && MAX(c->at.head_dim, value_head_dim(c)) > WIDEST_IN_REGISTERS)
     accumulator = recipe_temp(c, 4 * value_elements(&c->out[0]), "output accumulator");
   recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
                 "i0 i1 i2 i3 >o0 >o1");
@@ -233,12 +243,14 @@ efficient_workspace(const OpCase *c)
 {
   enum { LOCK_BYTES = 16 };
   const EfficientTile *tile = dtype_size((DType) c->in[0].dtype) == 2 ? half_tiles : float_tiles;
-  while (tile->widest < c->at.head_dim)
+  gint64 values = value_head_dim(c);
+  while (tile->widest < MAX(c->at.head_dim, values))
     tile++;
   gint64 blocks = ceil_div(c->at.length, tile->queries) * ceil_div(c->at.head_dim, tile->keys);
   gint64 bytes = blocks * (LOCK_BYTES + 4 * tile->queries * tile->keys);
   if (tile->accumulates_keys)
-    bytes += 2 * 4 * key_splits(c, tile) * tile->keys * round_up(c->at.head_dim, tile->queries);
+    bytes += 4 * key_splits(c, tile) * tile->keys *
+             (round_up(c->at.head_dim, tile->queries) + round_up(values, tile->queries));
   return c->at.batch * c->at.heads * round_up(bytes, 16);
 }
 
@@ -250,7 +262,7 @@ efficient_delta(OpCase *c)
   gint64 rows = c->at.batch * c->at.heads * c->at.length;
   if (dtype_size((DType) c->in[0].dtype) == 2)
     return recipe_temp(c, 4 * rows, "delta");
-  int product = recipe_temp(c, 4 * rows * c->at.head_dim, "grad * out");
+  int product = recipe_temp(c, 4 * rows * value_head_dim(c), "grad * out");
   int delta = recipe_temp(c, 4 * rows, "delta");
   if (c->at.heads > 1 && c->at.length > 1) {
     int sum = delta;

@@ -124,35 +124,14 @@ backward_embedding(OpCase *c)
     recipe_release(c, indices);
 }
 
-/* index_put_ into zeros with the one index, which is sorted as many would be
- * (aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel). */
-void
-backward_index_one(OpCase *c)
-{
-  enum { INDEX_BYTES = 8, CUB_BYTES = 1 };
-  recipe_grad(c, 0, ORDER_DENSE);
-  int wrapped = recipe_temp(c, INDEX_BYTES, "wrapped index");
-  int linear = recipe_temp(c, INDEX_BYTES, "linear index");
-  recipe_release(c, wrapped);
-  int sorted = recipe_temp(c, INDEX_BYTES, "sorted index");
-  int origin = recipe_temp(c, INDEX_BYTES, "original position");
-  int range = recipe_temp(c, INDEX_BYTES, "position");
-  scratch(c, CUB_BYTES, "sort workspace");
-  recipe_launch(c, "index_put", KERNEL_MEMORY, 0, "g0 i1 >d0");
-  recipe_release(c, range);
-  recipe_release(c, origin);
-  recipe_release(c, sorted);
-  recipe_release(c, linear);
-}
-
 /* torch.cumsum: flags are cast first; one row is scanned by cub, several by a kernel without
  * scratch. */
 void
 forward_cumsum(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]), length = c->in[0].shape[c->in[0].dims - 1];
-  gboolean casts = c->in[0].dtype != c->out[0].dtype;
   recipe_out(c, 0, "cumsum");
+  gboolean casts = c->in[0].dtype != c->out[0].dtype;
   int cast = casts ? recipe_temp(c, value_bytes(&c->out[0]), "cast flags") : 0;
   if (elements == length)
     scratch(c, cub_scan_bytes(length, dtype_size((DType) c->out[0].dtype)), "scan workspace");

@@ -120,7 +120,6 @@ void backward_efficient_attention(OpCase *c);
 void forward_safe_softmax(OpCase *c);
 void backward_softmax(OpCase *c);
 void backward_index(OpCase *c);
-void backward_index_one(OpCase *c);
 void backward_where(OpCase *c);
 void forward_bloom_gelu(OpCase *c);
 void backward_bloom_gelu(OpCase *c);

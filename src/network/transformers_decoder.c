@@ -62,12 +62,15 @@ define_qk_norm(Builder *b, const Decoder *d, const char *name, gint64 heads)
 }
 
 static void
-define_attention(Builder *b, const Decoder *d, DecoderBlock *p)
+define_attention(Builder *b, Decoder *d, int block)
 {
+  DecoderBlock *p = &d->blocks[block];
   const DecoderStyle *style = &d->style;
   const char *const *names = style->names;
   gint64 hidden = d->lm.hidden, q = d->lm.heads * d->lm.head_dim, kv = d->kv_heads * d->lm.head_dim;
   p->attention = builder_module(b, names[NAME_ATTENTION], "Attention");
+  if (style->define_in_attention != NULL)
+    style->define_in_attention(b, d, block);
   if (style->o_first)
     p->o = define_linear(b, names[NAME_O], hidden, q, style->o_bias);
   if (style->fused_qkv) {
@@ -118,7 +121,10 @@ define_block(Builder *b, Decoder *d, int block)
   const DecoderStyle *style = &d->style;
   DecoderBlock *p = &d->blocks[block];
   builder_block_begin(b, "TransformerBlock");
-  define_attention(b, d, p);
+  if (style->define_attention != NULL)
+    style->define_attention(b, d, block);
+  else
+    define_attention(b, d, block);
   if (!style->mlp_last)
     define_feed_forward(b, d, block);
   for (int i = 0; i < NORM_PLACES; i++)

@@ -101,6 +101,13 @@ typedef struct {
   double rotary_part; /* default of partial_rotary_factor; 0: the model has no such field */
   /* Reads fields that only this family has, into the decoder; NULL: none. */
   void (*read)(Decoder *d, NetworkSpec *spec);
+  /* Another attention: defines its modules in block i, and calls them as decoder_attention does. */
+  void (*define_attention)(Builder *b, Decoder *d, int block);
+  Val (*attention)(Builder *b, const Decoder *d, int block, Val x, const Val *tables, Val *weights);
+  /* What the attention module has besides the projections, and what happens between the rotation
+   * and the output's projection, as transformers_attend() does it. */
+  void (*define_in_attention)(Builder *b, Decoder *d, int block);
+  Val (*attend)(Builder *b, const Decoder *d, int block, const Val qkv[3], Val mask, Val *weights);
   /* Another feed-forward: defines its modules in block i, and calls them; NULL: as `mlp` says. */
   void (*define_feed_forward)(Builder *b, Decoder *d, int block);
   Val (*feed_forward)(Builder *b, const Decoder *d, int block, Val x);

@@ -75,8 +75,8 @@ is_rotated(const Decoder *d, int block)
   return d->lm.layer_kinds == NULL || !(d->lm.layer_kinds[block] & LAYER_UNROTATED);
 }
 
-Val
-decoder_attention(Builder *b, const Decoder *d, int block, Val x, const Val *tables, Val *weights)
+static Val
+projected_attention(Builder *b, const Decoder *d, int block, Val x, const Val *tables, Val *weights)
 {
   const CausalLm *lm = &d->lm;
   const DecoderBlock *p = &d->blocks[block];
@@ -89,8 +89,10 @@ decoder_attention(Builder *b, const Decoder *d, int block, Val x, const Val *tab
     qkv[1] = let(b, "key", qkv[1]);
   }
   Val mask = transformers_mask(lm, block, tables);
-  Val o =
-      transformers_attend(b, lm, d->kv_heads, d->style.attention_dropout > 0, qkv, mask, weights);
+  Val o = d->style.attend != NULL
+              ? d->style.attend(b, d, block, qkv, mask, weights)
+              : transformers_attend(b, lm, d->kv_heads, d->style.attention_dropout > 0, qkv, mask,
+                                    weights);
   o = let(b, "output", o);
   if (weights->slot != NO_VAL.slot)
     *weights = let(b, "attn_weights", *weights);
@@ -101,6 +103,13 @@ decoder_attention(Builder *b, const Decoder *d, int block, Val x, const Val *tab
   builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
   *weights = results[1];
   return results[0];
+}
+
+Val
+decoder_attention(Builder *b, const Decoder *d, int block, Val x, const Val *tables, Val *weights)
+{
+  return (d->style.attention != NULL ? d->style.attention : projected_attention)(b, d, block, x,
+                                                                                 tables, weights);
 }
 
 /* ---- feed-forward ---- */

@@ -25,7 +25,8 @@ transformers_mask(const CausalLm *lm, int block, const Val *tables)
 {
   if (!transformers_has_mask(lm, block))
     return NO_VAL;
-  return tables[lm->impl.rope != ROPE_NONE ? TABLE_MASK : TABLE_POSITIONS + 1];
+  int rotary = lm->impl.rope == ROPE_NONE ? 0 : lm->rotary.complex ? 1 : 2;
+  return tables[TABLE_POSITIONS + 1 + rotary];
 }
 
 /* ---- attention ---- */
@@ -39,17 +40,15 @@ transformers_soft_cap(Builder *b, const char *name, Val x)
   return x;
 }
 
-/* eager_attention_forward: scores in the model's dtype, softmax in fp32, probabilities returned
- * beside the output. */
-static Val
-eager(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const Val qkv[3], Val mask,
-      Val *weights)
+Val
+transformers_eager_scores(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3],
+                          Val mask, Val *values)
 {
-  Val k = qkv[1], v = qkv[2];
-  builder_call(b, 0, NULL);
+  Val k = qkv[1];
+  *values = qkv[2];
   if (kv_heads != lm->heads) {
     k = let(b, "key_states", repeat_heads(b, k, lm->heads, TRUE));
-    v = let(b, "value_states", repeat_heads(b, v, lm->heads, TRUE));
+    *values = let(b, "value_states", repeat_heads(b, *values, lm->heads, TRUE));
   }
   Val columns = transpose_last(b, k);
   Val scores = batched_matmul(b, qkv[0], (Val){columns.slot, FALSE}, "attention scores");
@@ -57,16 +56,33 @@ eager(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const V
   Val w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, scores));
   if (lm->caps_scores)
     w = transformers_soft_cap(b, "attn_weights", w);
-  w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
-  w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), lm->dtype));
-  if (dropout)
-    w = let(b, "attn_weights", unary(b, OP_DROPOUT, w));
-  Val o = let(b, "attn_output", batched_matmul(b, w, v, NULL));
+  return let(b, "attn_weights", binary(b, OP_ADD, w, mask));
+}
+
+Val
+transformers_eager_output(Builder *b, Val w, Val values, Val *weights)
+{
+  Val o = let(b, "attn_output", batched_matmul(b, w, values, NULL));
   o = let(b, "attn_output", contiguous(b, transpose(b, o)));
   Val results[2] = {o, w};
   builder_leave_with(b, 2, results);
   *weights = results[1];
   return results[0];
+}
+
+/* eager_attention_forward: scores in the model's dtype, softmax in fp32, probabilities returned
+ * beside the output. */
+static Val
+eager(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const Val qkv[3], Val mask,
+      Val *weights)
+{
+  Val values;
+  builder_call(b, 0, NULL);
+  Val w = transformers_eager_scores(b, lm, kv_heads, qkv, mask, &values);
+  w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), lm->dtype));
+  if (dropout)
+    w = let(b, "attn_weights", unary(b, OP_DROPOUT, w));
+  return transformers_eager_output(b, w, values, weights);
 }
 
 /* sdpa_attention_forward: with an explicit mask key heads are repeated, else the kernel shares
@@ -122,7 +138,7 @@ layers_forward(Builder *b, const CausalLm *lm, Val hidden, Val positions, const 
     int n = 2;
     args[0] = hidden;
     code.kind = lm->layer_kinds != NULL ? lm->layer_kinds[i] : 0;
-    for (int k = 0; k < 2 && rotary; k++)
+    for (int k = 0; k < (lm->rotary.complex ? 1 : 2) && rotary; k++)
       args[n++] = transformers_choose_table(lm, i, tables)[k];
     if (transformers_has_mask(lm, i))
       args[n++] = transformers_choose_mask(lm, i, masks);

@@ -19,6 +19,12 @@ Val transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolea
                         const Val qkv[3], Val mask, Val *weights);
 /* arange(length).unsqueeze(0), as position_ids of the model's forward(). */
 Val transformers_position_ids(Builder *b, const CausalLm *lm);
+/* What eager attention begins and ends with, in the frame of a function of its own: attn_weights,
+ * q k^T scaled and masked, and values with as many heads as queries; then their product and the
+ * function's return. */
+Val transformers_eager_scores(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3],
+                              Val mask, Val *values);
+Val transformers_eager_output(Builder *b, Val w, Val values, Val *weights);
 /* The mask among a layer's tables, or NO_VAL. */
 Val transformers_mask(const CausalLm *lm, int block, const Val *tables);
 /* Writes main and the blocks' function. */

@@ -126,7 +126,8 @@ eager_mask(Builder *b, const CausalLm *lm, gboolean windowed)
 static Val
 make_mask(Builder *b, const CausalLm *lm, gboolean windowed)
 {
-  packed_sequence_test(b, lm);
+  if (!lm->mask_without_positions)
+    packed_sequence_test(b, lm);
   if (lm->impl.attention == ATTENTION_EAGER)
     return eager_mask(b, lm, windowed);
   gboolean wanted = takes_masks(lm) && windowed && lm->length >= lm->window;

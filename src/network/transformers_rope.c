@@ -141,13 +141,14 @@ static void
 rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
 {
   gint64 s = lm->length, d = rotary_dim(lm);
-  ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, d);
+  ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, lm->rotary.halved ? d / 2 : d);
   builder_module_call(b, lm->rotary_module, 0, NULL); /* of hidden states only the dtype counts */
   update_frequencies(b, lm);
   Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
   let(b, "freqs", create(b, "angles", value_shape(DTYPE_FP32, 3, (gint64) 1, s, d / 2)));
   builder_discard(b, positions);
-  let(b, "emb", create(b, "angles", wide));
+  if (!lm->rotary.halved)
+    let(b, "emb", create(b, "angles", wide));
   static const char *const names[] = {"cos", "sin"};
   for (int i = 0; i < 2; i++) {
     Val plain = create(b, names[i], wide);
@@ -159,10 +160,31 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
   builder_leave_with(b, 2, out);
 }
 
+/* The same as complex numbers, in one table: polar(ones, angles) times attention_scaling. */
+static Val
+complex_forward(Builder *b, const CausalLm *lm)
+{
+  gint64 s = lm->length, half = rotary_dim(lm) / 2;
+  ValueInfo angles = value_shape(DTYPE_FP32, 3, (gint64) 1, s, half);
+  ValueInfo table = value_shape(DTYPE_COMPLEX64, 3, (gint64) 1, s, half);
+  builder_module_call(b, lm->rotary_module, 0, NULL);
+  Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
+  let(b, "freqs", create(b, "angles", angles));
+  builder_discard(b, positions);
+  Val ones = create(b, "ones", angles);
+  let(b, "freqs_cis", create(b, "freqs_cis", table));
+  builder_discard(b, ones);
+  return builder_leave(b, let(b, "freqs_cis", create(b, "freqs_cis", table)));
+}
+
 void
 transformers_rotary_tables(Builder *b, const CausalLm *lm, Val tables[4])
 {
   static const char *const names[] = {"cos", "sin", "cos of windows", "sin of windows"};
+  if (lm->rotary.complex) {
+    tables[0] = let(b, "position_embeddings", complex_forward(b, lm));
+    return;
+  }
   for (int kind = 0; kind < (lm->rotary.by_kind ? 2 : 1); kind++) {
     if (lm->rotary.by_kind && !has_kind(lm, kind == 1))
       continue;
@@ -217,17 +239,6 @@ rotate_halves(Builder *b, Val qk[2], Val cos, Val sin, gboolean wide)
   builder_leave_with(b, 2, qk);
 }
 
-/* x[..., first::2] of the last dimension. */
-static Val
-every_second(Builder *b, Val x, gint64 first)
-{
-  OpAttributes at = {.result = builder_info(b, x), .size = {first}};
-  int last = at.result.dims - 1;
-  at.result.shape[last] /= 2;
-  at.result.stride[last] *= 2;
-  return builder_op(b, OP_SLICE, &at, 1, &x);
-}
-
 /* torch.stack([-x2, x1], dim=-1).flatten(-2) of neighbours x1, x2. */
 Val
 transformers_rotate_neighbours(Builder *b, Val x)
@@ -261,15 +272,62 @@ rotate_interleaved(Builder *b, Val qk[2], Val cos, Val sin)
   builder_leave_with(b, 2, qk);
 }
 
-/* torch.cat((x, rest), dim=-1) */
-Val
-transformers_join_heads(Builder *b, Val x, Val rest)
+/* a * cos - b * sin, or a * cos + b * sin. */
+static Val
+turned(Builder *b, OpId op, const Val pair[2], Val cos, Val sin)
 {
-  ValueInfo info = builder_info(b, rest);
-  OpAttributes at = {.result = builder_info(b, x)};
-  at.result.shape[at.result.dims - 1] += info.shape[info.dims - 1];
-  value_set_contiguous(&at.result);
-  return builder_op(b, OP_CAT, &at, 2, (Val[]){x, rest});
+  Val first = binary(b, OP_MUL, pair[0], cos);
+  Val second = binary(b, OP_MUL, pair[1], sin);
+  return binary(b, op, first, second);
+}
+
+/* apply_rotary_pos_emb_interleave: torch.cat([x1 cos - x2 sin, x2 cos + x1 sin], -1) */
+static void
+rotate_neighbours_apart(Builder *b, Val qk[2], Val cos, Val sin)
+{
+  static const char *const halves[2][2] = {{"q1", "q2"}, {"k1", "k2"}};
+  ValueInfo table = builder_info(b, cos);
+  gint64 pairs = table.shape[table.dims - 1] / 2;
+  Val x[2][2];
+  builder_call(b, 0, NULL);
+  cos = let(b, "cos", slice_last(b, cos, 0, pairs));
+  sin = let(b, "sin", slice_last(b, sin, 0, pairs));
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < 2; k++)
+      x[i][k] = let(b, halves[i][k], every_second(b, qk[i], k));
+  for (int i = 0; i < 2; i++) {
+    Val even = turned(b, OP_SUB, x[i], cos, sin);
+    Val odd = turned(b, OP_ADD, (Val[]){x[i][1], x[i][0]}, cos, sin);
+    qk[i] = let(b, embedded[i], join_last(b, even, odd));
+  }
+  builder_leave_with(b, 2, qk);
+}
+
+/* _apply_rotary_emb: the same of halves, in a function of its own. */
+static Val
+rotated_chunks(Builder *b, Val x, Val cos, Val sin)
+{
+  static const char *const names[] = {"first_half", "second_half"};
+  OpAttributes at = {.result = builder_info(b, x), .size = {2}};
+  Val half[2];
+  at.result.shape[at.result.dims - 1] /= 2;
+  builder_enter(b, 1, (const char *const[]){"x"}, &x);
+  x = (Val){x.slot, FALSE};
+  builder_op_multi(b, OP_SPLIT, &at, 1, &x, 2, half);
+  for (int i = 0; i < 2; i++)
+    half[i] = let(b, names[i], half[i]);
+  Val first = let(b, "first_", turned(b, OP_SUB, half, cos, sin));
+  Val second = let(b, "second_", turned(b, OP_ADD, (Val[]){half[1], half[0]}, cos, sin));
+  return builder_leave(b, join_last(b, first, second));
+}
+
+static void
+rotate_chunks(Builder *b, Val qk[2], Val cos, Val sin)
+{
+  builder_call(b, 0, NULL);
+  for (int i = 0; i < 2; i++)
+    qk[i] = let(b, embedded[i], rotated_chunks(b, qk[i], cos, sin));
+  builder_leave_with(b, 2, qk);
 }
 
 /* x[..., :dim], x[..., dim:] as names. */
@@ -298,11 +356,11 @@ rotate_part(Builder *b, Val qk[2], Val cos, Val sin, gboolean later)
   for (int i = 0; i < 2; i++) {
     Val turned = rotated(b, pieces[i][0], cos, sin, rotate_half);
     if (!later)
-      turned = transformers_join_heads(b, turned, pieces[i][1]);
+      turned = join_last(b, turned, pieces[i][1]);
     qk[i] = let(b, embedded[i], turned);
   }
   for (int i = 0; i < 2 && later; i++)
-    qk[i] = let(b, embedded[i], transformers_join_heads(b, qk[i], pieces[i][1]));
+    qk[i] = let(b, embedded[i], join_last(b, qk[i], pieces[i][1]));
   builder_leave_with(b, 2, qk);
 }
 
@@ -320,7 +378,7 @@ rotate_part_outside(Builder *b, Val qk[2], Val cos, Val sin)
   rotate_halves(b, turned, cos, sin, FALSE);
   let_pair(b, names, turned);
   for (int i = 0; i < 2; i++)
-    qk[i] = transformers_join_heads(b, turned[i], pieces[i][1]);
+    qk[i] = join_last(b, turned[i], pieces[i][1]);
 }
 
 void
@@ -336,6 +394,12 @@ transformers_rotate(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin)
     return;
   case ROTATE_PART_OUTSIDE:
     rotate_part_outside(b, qk, cos, sin);
+    return;
+  case ROTATE_NEIGHBOURS:
+    rotate_neighbours_apart(b, qk, cos, sin);
+    return;
+  case ROTATE_CHUNKS:
+    rotate_chunks(b, qk, cos, sin);
     return;
   default:
     rotate_halves(b, qk, cos, sin, kind == ROTATE_HALF_WIDE);

@@ -12,6 +12,8 @@ typedef enum {
   ROTATE_INTERLEAVED_WIDE, /* neighbours instead of halves, all of it in fp32 */
   ROTATE_PART,             /* the first elements of each head, in apply_rotary_pos_emb */
   ROTATE_PART_LATER,       /* the same; queries are put together after keys have been rotated */
+  ROTATE_NEIGHBOURS,       /* the even and the odd elements, with half of the tables */
+  ROTATE_CHUNKS,           /* the two halves, with tables of half the width */
   ROTATE_PART_OUTSIDE,     /* the same, in the attention module */
 } RotaryKind;
 
@@ -29,10 +31,8 @@ const Val *transformers_choose_table(const CausalLm *lm, int block, const Val ta
 /* apply_rotary_pos_emb: qk, names or temporaries, become their rotated selves.  ROTATE_PART_OUTSIDE
  * binds names in the caller's frame. */
 void transformers_rotate(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin);
-/* What that is made of: x[..., :dim] and x[..., dim:], bound to the names; */
+/* What that is made of: x[..., :dim] and x[..., dim:], bound to the names. */
 void transformers_part_heads(Builder *b, Val x, gint64 dim, const char *const names[2], Val out[2]);
-/* torch.cat((x, rest), dim=-1); */
-Val transformers_join_heads(Builder *b, Val x, Val rest);
 /* torch.stack([-x2, x1], dim=-1).flatten(-2) of neighbours x1, x2. */
 Val transformers_rotate_neighbours(Builder *b, Val x);
 
