@@ -186,8 +186,10 @@ backward_flash_attention(OpCase *c)
 void
 shape_efficient_attention(OpCase *c)
 {
+  ValueInfo out = c->in[0]; /* as many rows as queries, as wide as values */
+  out.shape[out.dims - 1] = value_head_dim(c);
   c->outs = 2;
-  c->out[0] = heads_inside(&c->in[2]);
+  c->out[0] = heads_inside(&out);
   c->out[1] = value_vector(c->at.batch * c->at.heads * round_up(c->at.length, 32), DTYPE_FP32);
 }
 
