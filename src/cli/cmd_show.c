@@ -66,10 +66,9 @@ default_plan(const InputText *network, InputText *plan)
           ? g_strdup("")
           : g_strdup_printf(", \"sequence_length\": %d", own_sequence_length(network, LONGEST));
   plan->name = g_strdup("show's own plan");
-  plan->text =
-      g_strdup_printf("{\"strategy\": \"none\", \"batch\": {\"micro_batch\": %d%s}, "
-                      "\"precision\": {\"parameters\": \"bf16\"}}",
-                      own_micro_batch(network), length);
+  plan->text = g_strdup_printf("{\"strategy\": \"none\", \"batch\": {\"micro_batch\": %d%s}, "
+                               "\"precision\": {\"parameters\": \"bf16\"}}",
+                               own_micro_batch(network), length);
   plan->length = strlen(plan->text);
 }
 
