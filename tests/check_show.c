@@ -66,6 +66,8 @@ static const struct {
   const char *name;
   gint64 parameters;
 } preset_parameters[] = {
+    {"bert-base", 109482240}, /* of BertModel */
+    {"gemma-2-9b", 9241705984},
     {"gpt2", 124439808},
     {"gpt2-xl", 1557611200},
     {"llama-2-13b", 13015864320},
@@ -75,8 +77,14 @@ static const struct {
     {"llama-3.1-405b", 405853388800},
     {"llama-3.2-1b", 1235814400},
     {"mistral-7b", 7248023552},
+    {"mixtral-8x7b", 46702792704},
     {"mpt-7b", 6649286656},
+    {"pythia-1.4b", 1414647808},
     {"qwen2.5-7b", 7615616512},
+    {"qwen3-8b", 8190735360},
+    {"t5-base", 222903552},
+    {"vit-base", 86567656},
+    {"whisper-small", 241734912},
     {"tiny", 3672320},
     {"worked-case", 17553408 + 39 * G_GINT64_CONSTANT(171966464) + 1503657984 + 2 * 832045056},
 };

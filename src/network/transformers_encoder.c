@@ -33,11 +33,6 @@ encoder_check(NetworkSpec *spec, const NetworkShape *shape)
   if (!known)
     json_reader_fail(reader, "implementation",
                      "the attention of %s is sdpa, flash, efficient or eager", spec->family);
-  if (shape->splits_tied)
-    json_reader_fail(reader, "model_type",
-                     "fsdp.embedding and fsdp.head of %s can only be root: its modules outside the "
-                     "blocks are one group",
-                     spec->family);
   if (shape->plan != NULL && shape->plan->compile_per_block)
     json_reader_fail(reader, "model_type", "compiled blocks of %s are not known", spec->family);
 }
