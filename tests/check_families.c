@@ -249,7 +249,8 @@ START_TEST(an_output_of_its_own_or_a_tied_one_as_the_config_says)
   const Parameter *last =
       network_parameter(tied->network, (int) tied->network->parameters->len - 1);
   ck_assert_str_eq(last->name, "norm.weight");
-  ck_assert_str_eq(network_module(tied->network, network_tie(tied->network, 0)->module)->path, "output");
+  ck_assert_str_eq(network_module(tied->network, network_tie(tied->network, 0)->module)->path,
+                   "output");
   last = network_parameter(own->network, (int) own->network->parameters->len - 1);
   ck_assert_str_eq(last->name, "output.weight");
   ck_assert_uint_eq(own->network->ties->len, 0);

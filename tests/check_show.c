@@ -66,7 +66,7 @@ static const struct {
   const char *name;
   gint64 parameters;
 } preset_parameters[] = {
-    {"bert-base", 109482240}, /* of BertModel */
+    {"bert-base", 109514298}, /* of BertForMaskedLM, whose vocabulary is not padded */
     {"gemma-2-9b", 9241705984},
     {"gpt2", 124439808},
     {"gpt2-xl", 1557611200},

@@ -18,7 +18,7 @@ unset MAKEFLAGS MAKEOVERRIDES MAKELEVEL MFLAGS TESTS
 # The sources alone: the tree may have been built in place.
 mkdir tree
 (cd "$top_srcdir" && find configure.ac Makefile.am m4 src models plots doc tests README.md NEWS \
-  \( -name '*.[ch]' -o -name '*.mk' -o -name '*.m4' -o -name '*.sh' -o -name '*.ac' -o -name '*.am' -o -name '*.json' \
+  \( -name '*.[ch]' -o -name '*.cpp' -o -name '*.mk' -o -name '*.m4' -o -name '*.sh' -o -name '*.ac' -o -name '*.am' -o -name '*.json' \
   -o -name '*.gnuplot' -o -name '*.program' -o -name '*.png' -o -name '*.md' -o -name '*.1' -o -name NEWS \) ! -name registry.h -type f -exec tar -cf - {} +) |
   tar -xf - -C tree
 chmod -R u+w tree

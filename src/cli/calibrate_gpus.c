@@ -18,9 +18,9 @@
 #include "calibrate/measurements_file.h"
 #include "calibrate/probe_group.h"
 #include "calibrate/sweep.h"
-#include "cli/plan_input.h"
 #include "calibrate/traced_report.h"
 #include "cli/command.h"
+#include "cli/plan_input.h"
 #include "simulate/scenario.h"
 
 /* ---- options ---- */
