@@ -305,7 +305,8 @@ static void
 read_mixed_precision(ConfigReader *r, const FsdpOutside *outside, int version)
 {
   const char *why = "accelerate keeps parameters in fp32 and computes and reduces in the mixed "
-                    "precision's dtype";
+                    "precision's dtype; its autocast around forward(), which returns logits in "
+                    "fp32, is not simulated";
   if (outside->dtype == NULL)
     return;
   config_default(r, "precision.parameters", cJSON_CreateString("fp32"), why);
