@@ -144,6 +144,7 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/program/access_map.c src/program/access_map.h \
   src/program/live_storage.c src/program/live_storage.h \
+  src/program/meaning.c src/program/meaning.h \
   src/program/program.c src/program/program.h \
   src/program/program_agreement.c \
   src/program/program_builder.c src/program/program_builder.h \

@@ -198,10 +198,10 @@ static const Case op_cases[] = {
     /* -- matmuls: mat2 before self; addmm's mat1, mat2, self -- */
     ROW(MM, "each factor is saved for the other's gradient; the weight's gradient comes first", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 4, 5)), NO_ATTRIBUTES, "bf16[6,5]",
-        "+o0:60 k:mm cublas", "i1 i0", "+d1:40 k:mm cublas +d0:48 k:mm cublas", ""),
+        "+o0:60 k:mm cublas", "i1 i0", "+d1:40i k:mm cublas +d0:48i k:mm cublas", ""),
     ROW(MM, "a frozen weight: its gradient is not made, the input not saved", 2,
         INS(WANTS(BF16, 2, 6, 4), PLAIN(BF16, 2, 4, 5)), NO_ATTRIBUTES, "bf16[6,5]",
-        "+o0:60 k:mm cublas", "i1", "+d0:48 k:mm cublas", ""),
+        "+o0:60 k:mm cublas", "i1", "+d0:48i k:mm cublas", ""),
     ROW(ZERO3_LINEAR, "input first, then weight, then the bias's column sums of the incoming", 3,
         INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 2, 5, 4), WANTS(BF16, 1, 5)), NO_ATTRIBUTES,
         "bf16[2,3,5]", "+o0:60 k:mm cublas k:add", "i2 i1 i0",
@@ -209,7 +209,7 @@ static const Case op_cases[] = {
     ROW(ADDMM, "the bias gets the incoming gradient, summed over its rows", 3,
         INS(WANTS(BF16, 1, 5), WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 4, 5)), NO_ATTRIBUTES,
         "bf16[6,5]", "+o0:60 k:addmm cublas cublaslt", "i1 i2",
-        "+d1:48 k:addmm cublas +d2:40 k:addmm cublas d0=g0", "+t0:10 k:sum d0:=t0"),
+        "+d1:48i k:addmm cublas +d2:40i k:addmm cublas d0=g0", "+t0:10 k:sum d0:=t0"),
     ROW(BMM, "a batch of products", 2, INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 3, 2, 4, 5)),
         NO_ATTRIBUTES, "bf16[2,3,5]", "+o0:60 k:bmm", "i1 i0", "+d1:80 k:bmm +d0:48 k:bmm", ""),
     /* -- norms -- */

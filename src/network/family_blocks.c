@@ -569,7 +569,7 @@ write_main(Builder *b, const Blocks *m, const Parts *p)
   Val loss = let(b, "loss", loss_of(b, m, out, n > 1 ? args[1] : NO_VAL));
   unlet(b, "output");
   if (shape->micro_batches > 1 && !m->sum_loss)
-    loss = let(b, "loss", unary(b, OP_DIV_SCALAR, loss));
+    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
   loss = builder_leave(b, loss);
   builder_autocast_end(b);
   network->main = builder_function_end(b, loss);

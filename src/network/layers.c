@@ -140,6 +140,13 @@ unary(Builder *b, OpId op, Val x)
 }
 
 Val
+unary_with(Builder *b, OpId op, Val x, const char *key, double number)
+{
+  OpAttributes at = {.key = key, .number = number};
+  return builder_op(b, op, &at, 1, &x);
+}
+
+Val
 create(Builder *b, const char *what, ValueInfo info)
 {
   OpAttributes at = {.result = info, .what = what};
@@ -330,6 +337,9 @@ mean_square(Builder *b, Val x)
   return shaped(b, OP_MEAN, square, info);
 }
 
+/* What models add to a variance, unless they say otherwise; no time or memory depends on it. */
+#define NORM_EPSILON 1e-5
+
 /* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
  * x.to(dtype).  transformers binds the mean square to a name, so it lives until the function
  * returns. */
@@ -341,7 +351,7 @@ composite_rms_norm(Builder *b, Val x, int weight, gboolean names_variance)
   Val variance = mean_square(b, x);
   if (names_variance)
     variance = let(b, "variance", variance);
-  Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, variance));
+  Val scale = unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR, variance, "value", NORM_EPSILON));
   x = let(b, "x", binary(b, OP_MUL, x, scale));
   Val normed = to(b, x, dtype);
   return binary(b, OP_MUL, builder_weight(b, weight), normed);
@@ -434,8 +444,9 @@ compiled_cross_entropy(Builder *b, Val logits, Val labels)
 Val
 fused_cross_entropy(Builder *b, Val logits, Val labels)
 {
+  double rows = (double) builder_info(b, logits).shape[0];
   Val losses = builder_op(b, OP_FUSED_CROSS_ENTROPY, NULL, 2, (Val[]){logits, labels});
   ValueInfo scalar = builder_info(b, losses);
   scalar.dims = 0;
-  return unary(b, OP_DIV_SCALAR, shaped(b, OP_SUM, losses, scalar));
+  return unary_with(b, OP_DIV_SCALAR, shaped(b, OP_SUM, losses, scalar), "value", rows);
 }

@@ -35,6 +35,8 @@ void receive_outputs(Builder *b, int n, Val *outputs);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);
 Val unary(Builder *b, OpId op, Val x);
+/* An op of one operand and a number, which is called so in what its kernel means (meaning.h). */
+Val unary_with(Builder *b, OpId op, Val x, const char *key, double number);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */
 Val create(Builder *b, const char *what, ValueInfo info);
 

@@ -17,7 +17,7 @@ void
 forward_embedding(OpCase *c)
 {
   recipe_out(c, 0, "embedding");
-  recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "i1 >o0");
+  recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "~i0 i1 >o0");
 }
 
 /* Temporary sizes of cub's device algorithms as compiled into PyTorch, aligned as cub aligns them.

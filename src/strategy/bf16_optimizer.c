@@ -208,6 +208,7 @@ bf16_optimizer_step(StrategyContext *x)
   if (z->d.clip > 0)
     clip(x, o);
   z->master.gradient = o->gradients;
+  z->master.gradient_offset = z->flat.first;
   torch_optimizer_step(x, DTYPE_FP32, 1, &z->master);
   z->master.gradient = NO_STORAGE;
   zero_write_back(x, z);
