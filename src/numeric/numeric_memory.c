@@ -1,0 +1,200 @@
+/* numeric_memory.c - storages in the caching allocator's segments, as arrays of doubles. */
+#include "numeric/numeric_memory.h"
+
+#include <string.h>
+
+/* Memory of the device from an address on. */
+typedef struct {
+  guint64 address;
+  gint64 bytes;
+  double *data;
+} Area;
+
+/* Where a storage is. */
+typedef struct {
+  BlockHandle block;
+  double *data;
+  gboolean shared; /* with other streams */
+} Place;
+
+/* An event of a free that waits. */
+typedef struct {
+  int stream;
+  guint64 position;
+} Mark;
+
+struct _NumericMemory {
+  const Program *program;
+  NumericClock clock;
+  CachingAllocator *allocator;
+  GArray *areas;     /* Area */
+  GPtrArray *arrays; /* double *: all that was ever handed out */
+  GArray *marks;     /* Mark: by event */
+  Place *places;     /* by storage */
+};
+
+static double *
+new_array(NumericMemory *m, gint64 bytes)
+{
+  double *data = g_new0(double, bytes);
+  g_ptr_array_add(m->arrays, data);
+  return data;
+}
+
+/* ---- what the allocator asks ---- */
+
+static void
+segment(gpointer user, SegmentAction action, int stream, guint64 address, gint64 bytes)
+{
+  NumericMemory *m = user;
+  (void) stream;
+  if (action == SEGMENT_ALLOC || action == SEGMENT_MAP) {
+    Area area = {address, bytes, new_array(m, bytes)};
+    g_array_append_val(m->areas, area);
+    return;
+  }
+  for (guint i = 0; i < m->areas->len; i++)
+    if (g_array_index(m->areas, Area, i).address == address) {
+      g_array_remove_index_fast(m->areas, i);
+      return;
+    }
+}
+
+static guint64
+record_event(gpointer user, int stream)
+{
+  NumericMemory *m = user;
+  Mark mark = {stream, m->clock.position_of(m->clock.user, stream)};
+  g_array_append_val(m->marks, mark);
+  return m->marks->len - 1;
+}
+
+static gboolean
+event_done(gpointer user, guint64 event)
+{
+  NumericMemory *m = user;
+  const Mark *mark = &g_array_index(m->marks, Mark, event);
+  return m->clock.is_done(m->clock.user, mark->stream, mark->position);
+}
+
+/* ---- storages ---- */
+
+NumericMemory *
+numeric_memory_new(const Program *program, const AllocatorConfig *config, const NumericClock *clock)
+{
+  NumericMemory *m = g_new0(NumericMemory, 1);
+  AllocatorHost host = {
+      .user = m, .record_event = record_event, .event_done = event_done, .segment = segment};
+  m->program = program;
+  m->clock = *clock;
+  m->allocator = caching_allocator_new(config, &host);
+  m->areas = g_array_new(FALSE, FALSE, sizeof(Area));
+  m->arrays = g_ptr_array_new_with_free_func(g_free);
+  m->marks = g_array_new(FALSE, FALSE, sizeof(Mark));
+  m->places = g_new0(Place, MAX(program->storages->len, 1));
+  for (guint i = 0; i < program->storages->len; i++)
+    m->places[i].block = BLOCK_NONE;
+  return m;
+}
+
+void
+numeric_memory_free(NumericMemory *m)
+{
+  if (m == NULL)
+    return;
+  caching_allocator_free(m->allocator);
+  g_array_unref(m->areas);
+  g_ptr_array_unref(m->arrays);
+  g_array_unref(m->marks);
+  g_free(m->places);
+  g_free(m);
+}
+
+/* The doubles of an address; areas that are mapped one by one are no array together. */
+static double *
+doubles_at(const NumericMemory *m, guint64 address, gint64 bytes)
+{
+  for (guint i = 0; i < m->areas->len; i++) {
+    const Area *a = &g_array_index(m->areas, Area, i);
+    if (address >= a->address && address + (guint64) bytes <= a->address + (guint64) a->bytes)
+      return a->data + (address - a->address);
+  }
+  return NULL;
+}
+
+gboolean
+numeric_memory_allocate(NumericMemory *m, gint32 storage, StreamId stream)
+{
+  const Storage *s = &g_array_index(m->program->storages, Storage, storage);
+  Place *place = &m->places[storage];
+  place->shared = FALSE;
+  if (s->bytes == 0)
+    return TRUE;
+  if (s->space != SPACE_DEVICE) {
+    place->data = new_array(m, s->bytes);
+    return TRUE;
+  }
+  place->block = caching_allocator_malloc(m->allocator, s->bytes, stream, NULL);
+  if (place->block == BLOCK_NONE)
+    return FALSE;
+  place->data = doubles_at(m, caching_allocator_address(m->allocator, place->block), s->bytes);
+  return place->data != NULL;
+}
+
+double *
+numeric_memory_release(NumericMemory *m, gint32 storage)
+{
+  Place *place = &m->places[storage];
+  double *data = place->shared ? NULL : place->data;
+  if (place->block != BLOCK_NONE)
+    caching_allocator_release(m->allocator, place->block);
+  *place = (Place){.block = BLOCK_NONE};
+  return data;
+}
+
+void
+numeric_memory_record_stream(NumericMemory *m, gint32 storage, StreamId stream)
+{
+  Place *place = &m->places[storage];
+  if (place->block == BLOCK_NONE)
+    return;
+  caching_allocator_record_stream(m->allocator, place->block, stream);
+  place->shared = TRUE;
+}
+
+void
+numeric_memory_carry(NumericMemory *m, const GArray *carries)
+{
+  g_autofree Place *moved = g_new(Place, MAX(carries->len, 1));
+  for (guint i = 0; i < carries->len; i++) { /* all at once: names may change places */
+    gint32 from = g_array_index(carries, Carry, i).from;
+    moved[i] = m->places[from];
+    m->places[from] = (Place){.block = BLOCK_NONE};
+  }
+  for (guint i = 0; i < carries->len; i++)
+    m->places[g_array_index(carries, Carry, i).to] = moved[i];
+}
+
+void
+numeric_memory_empty_cache(NumericMemory *m)
+{
+  caching_allocator_empty_cache(m->allocator);
+}
+
+double *
+numeric_memory_at(const NumericMemory *m, gint32 storage)
+{
+  return m->places[storage].data;
+}
+
+gint64
+numeric_memory_peak(const NumericMemory *m)
+{
+  return caching_allocator_stats(m->allocator)->allocated_bytes.peak;
+}
+
+void
+numeric_memory_reset_peak(NumericMemory *m)
+{
+  caching_allocator_reset_peak(m->allocator);
+}

@@ -1,0 +1,64 @@
+/* numeric_run.h - executes the Programs of all ranks on numbers: the other interpreter, beside the
+ * timed one (exec/).
+ *
+ * Hosts issue; streams run what they were given, one op after the other, as far as waits and
+ * collectives let them.  In the order of issue everything runs as soon as it is issued; in random
+ * ones any actor whose turn it may be goes on, for a while before others, so that only what the
+ * Program itself orders is in order.  Memory that comes or goes is filled with NaN by the stream
+ * that owns it. */
+#ifndef HIGHWATER_NUMERIC_NUMERIC_RUN_H
+#define HIGHWATER_NUMERIC_NUMERIC_RUN_H
+
+#include "memory/caching_allocator.h"
+#include "numeric/numeric_kernel.h"
+
+typedef struct _NumericRun NumericRun;
+
+/* A tensor that an optimizer's kernel has updated. */
+typedef struct {
+  int rank, step;
+  const char *name;       /* what its storage is called: the parameter, or a buffer of many */
+  gint64 elements;        /* that gradient, value and states have */
+  const double *gradient; /* as the optimizer read it */
+  const double *value;    /* as it left it */
+  const double *state[2]; /* NULL: none */
+} NumericUpdate;
+
+/* Where a gradient, or a parameter, was not what it should be. */
+typedef struct {
+  int rank, step;
+  gint32 module;
+  const char *kernel;
+} NumericOrigin;
+
+typedef struct {
+  gpointer user;
+  /* Fills a storage that is alive after the construction; elements are those of the dtype that
+   * `size` bytes are of. */
+  void (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
+                     double *slots);
+  /* Fills the n-th of the storages of a name (from 0) that the construction left: a batch. */
+  void (*batch)(gpointer user, int rank, int step, const char *name, int n, gint64 bytes,
+                double *slots);
+  /* A micro-batch's loss, as backward starts from it. */
+  void (*loss)(gpointer user, int rank, int step, double loss);
+  void (*updated)(gpointer user, const NumericUpdate *update);
+} NumericHooks;
+
+typedef struct {
+  int ranks;
+  const Program *const *programs; /* by global rank; borrowed */
+  AllocatorConfig allocator;
+  NumericHooks hooks;
+  gboolean rounds;    /* to the dtypes of the views */
+  guint64 seed;       /* of what is random in kernels */
+  guint64 order;      /* 0: that of issue; else a random one of this number */
+  gint64 micro_batch; /* samples */
+  int micro_batches;  /* a step, of a rank */
+} NumericConfig;
+
+/* Executes the construction and all steps.  FALSE and error: an op cannot be executed, or nobody
+ * can go on. peaks: by rank, of the last step, bytes as the allocator counts them; may be NULL. */
+gboolean numeric_run(const NumericConfig *config, gint64 *peaks, GError **error);
+
+#endif

@@ -1,0 +1,166 @@
+/* numeric_task.c - a stream of a rank runs its next task. */
+#include <math.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "numeric/numeric_rank.h"
+#include "program/meaning.h"
+
+/* ---- operands ---- */
+
+static const Operand *
+operand_at(const NumericRank *r, const ProgramOp *op, int i)
+{
+  return &g_array_index(r->program->operands, Operand, op->first_operand + i);
+}
+
+static const Tensor *
+tensor_at(const NumericRank *r, const ProgramOp *op, int i)
+{
+  return &g_array_index(r->program->tensors, Tensor, operand_at(r, op, i)->tensor);
+}
+
+static const Layout *
+layout_at(const NumericRank *r, const ProgramOp *op, int i)
+{
+  return &g_array_index(r->program->layouts, Layout, tensor_at(r, op, i)->layout);
+}
+
+NumericTensor *
+numeric_rank_load(const NumericRank *r, const NumericTask *task)
+{
+  NumericTensor *operands = g_new0(NumericTensor, MAX(task->op->operands, 1));
+  for (int i = 0; i < task->op->operands; i++) {
+    numeric_tensor_load(&operands[i], task->slots[i], tensor_at(r, task->op, i),
+                        layout_at(r, task->op, i));
+    operands[i].role = (Role) operand_at(r, task->op, i)->role;
+  }
+  return operands;
+}
+
+void
+numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor *operands)
+{
+  for (int i = 0; i < task->op->operands; i++)
+    if (operands[i].role != ROLE_READ)
+      numeric_tensor_store(&operands[i], task->slots[i], tensor_at(r, task->op, i),
+                           layout_at(r, task->op, i), r->config->rounds);
+}
+
+void
+numeric_rank_unload(const NumericTask *task, NumericTensor *operands)
+{
+  for (int i = 0; i < task->op->operands; i++)
+    numeric_tensor_clear(&operands[i]);
+  g_free(operands);
+}
+
+/* ---- what is watched ---- */
+
+static const char *
+name_of(const NumericRank *r, const ProgramOp *op, int i)
+{
+  gint32 storage = tensor_at(r, op, i)->storage;
+  return program_text(r->program, g_array_index(r->program->storages, Storage, storage).what);
+}
+
+/* A list of tensors was updated: gradient, value, states of each. */
+static void
+report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  const NumericHooks *hooks = &r->config->hooks;
+  for (int i = 0; i + 1 < task->op->operands;) {
+    NumericUpdate u = {.rank = r->rank,
+                       .step = task->place.step,
+                       .name = name_of(r, task->op, i + 1),
+                       .elements = MIN(operands[i].elements, operands[i + 1].elements),
+                       .gradient = operands[i].data,
+                       .value = operands[i + 1].data};
+    int next = i + 2;
+    for (int k = 0; next < task->op->operands && operands[next].role != ROLE_READ; k++, next++)
+      if (k < 2)
+        u.state[k] = operands[next].data;
+    hooks->updated(hooks->user, &u);
+    i = next;
+  }
+}
+
+static void
+watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
+  const NumericHooks *hooks = &r->config->hooks;
+  if (strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0)
+    report_updates(r, task, operands);
+  else if (strcmp(formula, "ones_like") == 0 && task->op->operands == 2)
+    hooks->loss(hooks->user, r->rank, task->place.step, operands[0].data[0]);
+}
+
+/* ---- running ---- */
+
+/* A copy between memories: what is read becomes what is written; from a host that nobody computes
+ * on, nothing is known. */
+static void
+copy(NumericTensor *operands, int n)
+{
+  const NumericTensor *from = NULL;
+  for (int i = 0; i < n; i++)
+    if (operands[i].role == ROLE_READ)
+      from = &operands[i];
+  for (int i = 0; i < n; i++)
+    for (gint64 k = 0; operands[i].role != ROLE_READ && k < operands[i].elements; k++)
+      operands[i].data[k] = from != NULL && k < from->elements ? from->data[k] : NAN;
+}
+
+static gboolean
+run_kernel(NumericRank *r, const NumericTask *task, GError **error)
+{
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  NumericTensor *operands = numeric_rank_load(r, task);
+  KernelCall call = {.program = r->program,
+                     .kernel = kernel,
+                     .place = task->place,
+                     .operand = operands,
+                     .operands = task->op->operands};
+  gboolean ok = TRUE;
+  if (task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
+    copy(operands, task->op->operands);
+  else
+    ok = numeric_kernel_run(&call, error);
+  if (ok) {
+    numeric_rank_store(r, task, operands);
+    watch(r, task, operands);
+  } else {
+    numeric_rank_locate(r, &task->place, error);
+  }
+  numeric_rank_unload(task, operands);
+  return ok;
+}
+
+gboolean
+numeric_rank_run(NumericRank *r, int stream, GError **error)
+{
+  const NumericTask *task = numeric_stream_head(&r->streams[stream]);
+  const NumericHooks *hooks = &r->config->hooks;
+  gboolean ok = TRUE;
+  switch (task->kind) {
+  case TASK_KERNEL:
+    ok = run_kernel(r, task, error);
+    break;
+  case TASK_SPOIL:
+    for (gint64 i = 0; i < task->bytes; i++)
+      task->slots[0][i] = NAN;
+    break;
+  case TASK_BATCH:
+    hooks->batch(hooks->user, r->rank, task->place.step, task->name, task->number, task->bytes,
+                 task->slots[0]);
+    break;
+  case TASK_WAIT:
+    break;
+  case TASK_COLLECTIVE:
+    g_assert_not_reached();
+  }
+  numeric_stream_pop(&r->streams[stream]);
+  return ok;
+}
