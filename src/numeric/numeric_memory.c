@@ -1,7 +1,7 @@
 /* numeric_memory.c - storages in the caching allocator's segments, as arrays of doubles. */
 #include "numeric/numeric_memory.h"
 
-#include <string.h>
+#include <math.h>
 
 /* Memory of the device from an address on. */
 typedef struct {
@@ -12,9 +12,8 @@ typedef struct {
 
 /* Where a storage is. */
 typedef struct {
-  BlockHandle block;
-  double *data;
-  gboolean shared; /* with other streams */
+  BlockHandle handle;
+  NumericBlock *block;
 } Place;
 
 /* An event of a free that waits. */
@@ -28,7 +27,8 @@ struct _NumericMemory {
   NumericClock clock;
   CachingAllocator *allocator;
   GArray *areas;     /* Area */
-  GPtrArray *arrays; /* double *: all that was ever handed out */
+  GPtrArray *arrays; /* double *: of segments and of the host */
+  GPtrArray *blocks; /* NumericBlock *: all that were ever handed out */
   GArray *marks;     /* Mark: by event */
   Place *places;     /* by storage */
 };
@@ -90,10 +90,11 @@ numeric_memory_new(const Program *program, const AllocatorConfig *config, const 
   m->allocator = caching_allocator_new(config, &host);
   m->areas = g_array_new(FALSE, FALSE, sizeof(Area));
   m->arrays = g_ptr_array_new_with_free_func(g_free);
+  m->blocks = g_ptr_array_new_with_free_func(g_free);
   m->marks = g_array_new(FALSE, FALSE, sizeof(Mark));
   m->places = g_new0(Place, MAX(program->storages->len, 1));
   for (guint i = 0; i < program->storages->len; i++)
-    m->places[i].block = BLOCK_NONE;
+    m->places[i].handle = BLOCK_NONE;
   return m;
 }
 
@@ -105,6 +106,7 @@ numeric_memory_free(NumericMemory *m)
   caching_allocator_free(m->allocator);
   g_array_unref(m->areas);
   g_ptr_array_unref(m->arrays);
+  g_ptr_array_unref(m->blocks);
   g_array_unref(m->marks);
   g_free(m->places);
   g_free(m);
@@ -122,44 +124,50 @@ doubles_at(const NumericMemory *m, guint64 address, gint64 bytes)
   return NULL;
 }
 
+static NumericBlock *
+new_block(NumericMemory *m, double *data, gint64 bytes)
+{
+  NumericBlock *block = g_new(NumericBlock, 1);
+  *block = (NumericBlock){data, bytes, TRUE};
+  g_ptr_array_add(m->blocks, block);
+  return block;
+}
+
 gboolean
 numeric_memory_allocate(NumericMemory *m, gint32 storage, StreamId stream)
 {
   const Storage *s = &g_array_index(m->program->storages, Storage, storage);
   Place *place = &m->places[storage];
-  place->shared = FALSE;
   if (s->bytes == 0)
     return TRUE;
   if (s->space != SPACE_DEVICE) {
-    place->data = new_array(m, s->bytes);
+    place->block = new_block(m, new_array(m, s->bytes), s->bytes);
     return TRUE;
   }
-  place->block = caching_allocator_malloc(m->allocator, s->bytes, stream, NULL);
-  if (place->block == BLOCK_NONE)
+  place->handle = caching_allocator_malloc(m->allocator, s->bytes, stream, NULL);
+  if (place->handle == BLOCK_NONE)
     return FALSE;
-  place->data = doubles_at(m, caching_allocator_address(m->allocator, place->block), s->bytes);
-  return place->data != NULL;
+  double *data = doubles_at(m, caching_allocator_address(m->allocator, place->handle), s->bytes);
+  if (data == NULL)
+    return FALSE;
+  place->block = new_block(m, data, s->bytes);
+  return TRUE;
 }
 
-double *
+void
 numeric_memory_release(NumericMemory *m, gint32 storage)
 {
   Place *place = &m->places[storage];
-  double *data = place->shared ? NULL : place->data;
-  if (place->block != BLOCK_NONE)
-    caching_allocator_release(m->allocator, place->block);
-  *place = (Place){.block = BLOCK_NONE};
-  return data;
+  if (place->handle != BLOCK_NONE)
+    caching_allocator_release(m->allocator, place->handle);
+  *place = (Place){.handle = BLOCK_NONE};
 }
 
 void
 numeric_memory_record_stream(NumericMemory *m, gint32 storage, StreamId stream)
 {
-  Place *place = &m->places[storage];
-  if (place->block == BLOCK_NONE)
-    return;
-  caching_allocator_record_stream(m->allocator, place->block, stream);
-  place->shared = TRUE;
+  if (m->places[storage].handle != BLOCK_NONE)
+    caching_allocator_record_stream(m->allocator, m->places[storage].handle, stream);
 }
 
 void
@@ -169,7 +177,7 @@ numeric_memory_carry(NumericMemory *m, const GArray *carries)
   for (guint i = 0; i < carries->len; i++) { /* all at once: names may change places */
     gint32 from = g_array_index(carries, Carry, i).from;
     moved[i] = m->places[from];
-    m->places[from] = (Place){.block = BLOCK_NONE};
+    m->places[from] = (Place){.handle = BLOCK_NONE};
   }
   for (guint i = 0; i < carries->len; i++)
     m->places[g_array_index(carries, Carry, i).to] = moved[i];
@@ -181,10 +189,18 @@ numeric_memory_empty_cache(NumericMemory *m)
   caching_allocator_empty_cache(m->allocator);
 }
 
-double *
+NumericBlock *
 numeric_memory_at(const NumericMemory *m, gint32 storage)
 {
-  return m->places[storage].data;
+  return m->places[storage].block;
+}
+
+void
+numeric_block_touch(NumericBlock *block)
+{
+  for (gint64 i = 0; block->fresh && i < block->bytes; i++)
+    block->data[i] = NAN;
+  block->fresh = FALSE;
 }
 
 gint64

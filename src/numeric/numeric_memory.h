@@ -24,17 +24,28 @@ NumericMemory *numeric_memory_new(const Program *program, const AllocatorConfig 
                                   const NumericClock *clock);
 void numeric_memory_free(NumericMemory *memory);
 
+/* One allocation: its doubles, and whether anything has run on it.  What is in fresh memory is not
+ * known: whoever runs on it first fills it with NaN (numeric_block_touch).  Lives as long as the
+ * memory. */
+typedef struct {
+  double *data;
+  gint64 bytes;
+  gboolean fresh;
+} NumericBlock;
+
+void numeric_block_touch(NumericBlock *block);
+
 /* ALLOC; FALSE when the allocator has no memory. */
 gboolean numeric_memory_allocate(NumericMemory *memory, gint32 storage, StreamId stream);
-/* FREE.  Returns where the storage was; NULL when other streams may still use it. */
-double *numeric_memory_release(NumericMemory *memory, gint32 storage);
+/* FREE: the memory may be handed out again at once, or when other streams are done with it. */
+void numeric_memory_release(NumericMemory *memory, gint32 storage);
 void numeric_memory_record_stream(NumericMemory *memory, gint32 storage, StreamId stream);
 /* Renames storages (Carry). */
 void numeric_memory_carry(NumericMemory *memory, const GArray *carries);
 void numeric_memory_empty_cache(NumericMemory *memory);
 
-/* The storage's doubles; NULL: it is not allocated, or has no bytes. */
-double *numeric_memory_at(const NumericMemory *memory, gint32 storage);
+/* The storage's memory; NULL: it is not allocated, or has no bytes. */
+NumericBlock *numeric_memory_at(const NumericMemory *memory, gint32 storage);
 /* Highest sum of rounded sizes of live allocations so far. */
 gint64 numeric_memory_peak(const NumericMemory *memory);
 void numeric_memory_reset_peak(NumericMemory *memory);

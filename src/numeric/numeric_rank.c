@@ -113,21 +113,6 @@ push(NumericRank *r, StreamId stream, const NumericTask *task)
   numeric_stream_push(&r->streams[stream], task);
 }
 
-/* The storage's content is lost as far as its stream has come.  Workspaces are never read. */
-static void
-spoil(NumericRank *r, gint32 storage, double *slots)
-{
-  const Storage *s = &g_array_index(r->program->storages, Storage, storage);
-  if (slots == NULL || s->category == CATEGORY_WORKSPACE)
-    return;
-  NumericTask task = {.kind = TASK_SPOIL,
-                      .slots = g_new(double *, 1),
-                      .place = place_of(r, s->module),
-                      .bytes = s->bytes};
-  task.slots[0] = slots;
-  push(r, (StreamId) s->stream, &task);
-}
-
 static const Operand *
 operand_at(const NumericRank *r, const ProgramOp *op, int i)
 {
@@ -142,7 +127,7 @@ tensor_at(const NumericRank *r, const ProgramOp *op, int i)
 
 /* Memory of a view's storage.  FALSE and error: it is not there, or is smaller than the view. */
 static gboolean
-find_memory(const NumericRank *r, const ProgramOp *op, int i, double **slots, GError **error)
+find_memory(const NumericRank *r, const ProgramOp *op, int i, NumericBlock **block, GError **error)
 {
   const Tensor *tensor = tensor_at(r, op, i);
   const Layout *layout = &g_array_index(r->program->layouts, Layout, tensor->layout);
@@ -152,9 +137,9 @@ find_memory(const NumericRank *r, const ProgramOp *op, int i, double **slots, GE
     elements *= layout->shape[k];
     last += (layout->shape[k] - 1) * layout->stride[k];
   }
-  *slots = numeric_memory_at(r->memory, tensor->storage);
+  *block = numeric_memory_at(r->memory, tensor->storage);
   const char *fault = NULL;
-  if (elements > 0 && *slots == NULL)
+  if (elements > 0 && *block == NULL)
     fault = "is used where it is not allocated";
   else if (elements > 0 && (last + 1) * dtype_size((DType) layout->dtype) > storage->bytes)
     fault = "is smaller than what is used of it";
@@ -169,11 +154,11 @@ issue_work(NumericRank *r, const ProgramOp *op, TaskKind kind, GError **error)
 {
   NumericTask task = {.kind = kind,
                       .op = op,
-                      .slots = g_new(double *, MAX(op->operands, 1)),
+                      .blocks = g_new(NumericBlock *, MAX(op->operands, 1)),
                       .place = place_of(r, op->module)};
   for (int i = 0; i < op->operands; i++)
-    if (!find_memory(r, op, i, &task.slots[i], error)) {
-      g_free(task.slots);
+    if (!find_memory(r, op, i, &task.blocks[i], error)) {
+      g_free(task.blocks);
       numeric_rank_locate(r, &task.place, error);
       return FALSE;
     }
@@ -194,14 +179,14 @@ finish_construction(NumericRank *r)
   const NumericHooks *hooks = &r->config->hooks;
   for (gint32 i = 0; i < (gint32) r->program->storages->len; i++) {
     const Storage *s = &g_array_index(r->program->storages, Storage, i);
-    double *slots = numeric_memory_at(r->memory, i);
+    NumericBlock *block = numeric_memory_at(r->memory, i);
     const char *name = s->what >= 0 ? program_text(r->program, s->what) : "";
-    if (slots == NULL)
+    if (block == NULL)
       continue;
     if (strcmp(name, "tokens") == 0 || strcmp(name, "labels") == 0)
       g_array_append_val(r->batch, i);
-    else
-      hooks->initialize(hooks->user, r->rank, s, name, slots);
+    else if (hooks->initialize(hooks->user, r->rank, s, name, block->data))
+      block->fresh = FALSE;
   }
 }
 
@@ -216,16 +201,15 @@ issue_batches(NumericRank *r)
     int number = GPOINTER_TO_INT(g_hash_table_lookup(seen, name));
     g_hash_table_insert(seen, (gpointer) (gsize) name, GINT_TO_POINTER(number + 1));
     NumericTask task = {.kind = TASK_BATCH,
-                        .slots = g_new(double *, 1),
+                        .blocks = g_new(NumericBlock *, 1),
                         .place = place_of(r, -1),
-                        .bytes = s->bytes,
                         .name = name,
                         .number = number};
-    task.slots[0] = numeric_memory_at(r->memory, storage);
-    if (task.slots[0] != NULL)
+    task.blocks[0] = numeric_memory_at(r->memory, storage);
+    if (task.blocks[0] != NULL)
       push(r, STREAM_COMPUTE, &task);
     else
-      g_free(task.slots);
+      g_free(task.blocks);
   }
   g_hash_table_unref(seen);
 }
@@ -286,10 +270,9 @@ issue_memory(NumericRank *r, const ProgramOp *op, GError **error)
           program_text(r->program, g_array_index(r->program->storages, Storage, op->a).what));
       return FALSE;
     }
-    spoil(r, op->a, numeric_memory_at(r->memory, op->a));
     break;
   case PROGRAM_FREE:
-    spoil(r, op->a, numeric_memory_release(r->memory, op->a));
+    numeric_memory_release(r->memory, op->a);
     break;
   case PROGRAM_RECORD_STREAM:
     numeric_memory_record_stream(r->memory, op->a, (StreamId) op->stream);

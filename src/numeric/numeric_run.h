@@ -4,8 +4,7 @@
  * Hosts issue; streams run what they were given, one op after the other, as far as waits and
  * collectives let them.  In the order of issue everything runs as soon as it is issued; in random
  * ones any actor whose turn it may be goes on, for a while before others, so that only what the
- * Program itself orders is in order.  Memory that comes or goes is filled with NaN by the stream
- * that owns it. */
+ * Program itself orders is in order.  What is in new memory is NaN. */
 #ifndef HIGHWATER_NUMERIC_NUMERIC_RUN_H
 #define HIGHWATER_NUMERIC_NUMERIC_RUN_H
 
@@ -33,10 +32,10 @@ typedef struct {
 
 typedef struct {
   gpointer user;
-  /* Fills a storage that is alive after the construction; elements are those of the dtype that
-   * `size` bytes are of. */
-  void (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
-                     double *slots);
+  /* Fills a storage that is alive after the construction; FALSE: it does not, and what is in it is
+   * what the construction made. */
+  gboolean (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
+                         double *slots);
   /* Fills the n-th of the storages of a name (from 0) that the construction left: a batch. */
   void (*batch)(gpointer user, int rank, int step, const char *name, int n, gint64 bytes,
                 double *slots);

@@ -4,7 +4,7 @@
 static void
 task_clear(NumericTask *task)
 {
-  g_clear_pointer(&task->slots, g_free);
+  g_clear_pointer(&task->blocks, g_free);
 }
 
 void

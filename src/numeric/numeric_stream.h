@@ -4,24 +4,23 @@
 #define HIGHWATER_NUMERIC_NUMERIC_STREAM_H
 
 #include "numeric/numeric_kernel.h"
+#include "numeric/numeric_memory.h"
 
 typedef enum {
   TASK_KERNEL, /* LAUNCH or COPY */
   TASK_COLLECTIVE,
   TASK_WAIT,  /* until `position` tasks of `stream` have run */
-  TASK_SPOIL, /* `bytes` doubles from slots[0] become NaN */
   TASK_BATCH, /* a batch's tensor is filled */
 } TaskKind;
 
 typedef struct {
   TaskKind kind;
-  const ProgramOp *op; /* KERNEL, COLLECTIVE */
-  double **slots;      /* by operand */
+  const ProgramOp *op;   /* KERNEL, COLLECTIVE */
+  NumericBlock **blocks; /* by operand */
   NumericPlace place;
   guint64 sequence; /* COLLECTIVE: how manieth of its communicator */
   int stream;       /* WAIT */
   guint64 position; /* WAIT */
-  gint64 bytes;     /* SPOIL, BATCH */
   const char *name; /* BATCH: what it is called */
   int number;       /* and the how manieth of these */
 } NumericTask;
@@ -33,7 +32,7 @@ typedef struct {
 
 void numeric_stream_init(NumericStream *stream);
 void numeric_stream_clear(NumericStream *stream);
-/* Takes the task's slots. */
+/* Takes the task's blocks. */
 void numeric_stream_push(NumericStream *stream, const NumericTask *task);
 /* The next task; NULL: all have run. */
 const NumericTask *numeric_stream_head(const NumericStream *stream);

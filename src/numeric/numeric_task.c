@@ -26,12 +26,21 @@ layout_at(const NumericRank *r, const ProgramOp *op, int i)
   return &g_array_index(r->program->layouts, Layout, tensor_at(r, op, i)->layout);
 }
 
+/* Views without elements have no memory. */
+static double *
+data_of(const NumericTask *task, int i)
+{
+  return task->blocks[i] != NULL ? task->blocks[i]->data : NULL;
+}
+
 NumericTensor *
 numeric_rank_load(const NumericRank *r, const NumericTask *task)
 {
   NumericTensor *operands = g_new0(NumericTensor, MAX(task->op->operands, 1));
   for (int i = 0; i < task->op->operands; i++) {
-    numeric_tensor_load(&operands[i], task->slots[i], tensor_at(r, task->op, i),
+    if (task->blocks[i] != NULL)
+      numeric_block_touch(task->blocks[i]);
+    numeric_tensor_load(&operands[i], data_of(task, i), tensor_at(r, task->op, i),
                         layout_at(r, task->op, i));
     operands[i].role = (Role) operand_at(r, task->op, i)->role;
   }
@@ -43,7 +52,7 @@ numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor 
 {
   for (int i = 0; i < task->op->operands; i++)
     if (operands[i].role != ROLE_READ)
-      numeric_tensor_store(&operands[i], task->slots[i], tensor_at(r, task->op, i),
+      numeric_tensor_store(&operands[i], data_of(task, i), tensor_at(r, task->op, i),
                            layout_at(r, task->op, i), r->config->rounds);
 }
 
@@ -148,13 +157,10 @@ numeric_rank_run(NumericRank *r, int stream, GError **error)
   case TASK_KERNEL:
     ok = run_kernel(r, task, error);
     break;
-  case TASK_SPOIL:
-    for (gint64 i = 0; i < task->bytes; i++)
-      task->slots[0][i] = NAN;
-    break;
   case TASK_BATCH:
-    hooks->batch(hooks->user, r->rank, task->place.step, task->name, task->number, task->bytes,
-                 task->slots[0]);
+    hooks->batch(hooks->user, r->rank, task->place.step, task->name, task->number,
+                 task->blocks[0]->bytes, task->blocks[0]->data);
+    task->blocks[0]->fresh = FALSE;
     break;
   case TASK_WAIT:
     break;

@@ -118,18 +118,19 @@ first_value(const VerifiedState *s, int parameter, gint64 element)
   return g_str_has_suffix(p->name, "bias") ? 0.1 * number : 1 + 0.1 * number;
 }
 
-static void
+static gboolean
 initialize(gpointer user, int rank, const Storage *storage, const char *name, double *slots)
 {
   const VerifiedState *s = user;
   int parameter = parameter_named(s, name),
       size = dtype_size(s->scenario->plan->precision.parameters);
   if (storage->category != CATEGORY_PARAMETER || parameter < 0)
-    return;
+    return FALSE;
   gint64 elements = storage->bytes / size;
   StateRange range = range_in(s, rank, parameter, elements);
   for (gint64 i = 0; i < elements; i++)
     slots[i * size] = i < range.elements ? first_value(s, parameter, range.first + i) : 0;
+  return TRUE;
 }
 
 /* ---- batches ---- */
