@@ -49,6 +49,7 @@ CHECKS = \
   tests/check_nccl_tests \
   tests/check_measured \
   tests/check_oom_message \
+  tests/check_numeric \
   tests/check_op \
   tests/check_output \
   tests/check_phases \
