@@ -79,6 +79,7 @@ CHECKS = \
   tests/check_trace_order \
   tests/check_trainable \
   tests/check_units \
+  tests/check_verification \
   tests/check_vary \
   tests/check_zero \
   tests/check_zero3

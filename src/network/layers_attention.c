@@ -167,10 +167,8 @@ causal_mask(Builder *b, gint64 length, DType dtype)
 
 /* Times the root of the scale: both factors have it. */
 static Val
-scaled(Builder *b, Val x)
+scaled(Builder *b, Val x, gint64 head_dim)
 {
-  ValueInfo info = builder_info(b, x);
-  gint64 head_dim = MIN(info.shape[2], info.shape[3]);
   return unary_with(b, OP_MUL_SCALAR, x, "value", pow((double) head_dim, -0.25));
 }
 
@@ -187,7 +185,7 @@ causal(Builder *b, OpId op, Val x, const char *formula)
 static Val
 math_weights(Builder *b, Val query, Val key)
 {
-  Val scaled_key = scaled(b, transpose_last(b, key));
+  Val scaled_key = scaled(b, transpose_last(b, key), builder_info(b, key).shape[3]);
   Val scores = batched_matmul(b, query, (Val){scaled_key.slot, FALSE}, "attention scores");
   builder_discard(b, scaled_key);
   Val attn = let(b, "attn", scores);
@@ -208,7 +206,7 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   q = let(b, "query_acc", to(b, (Val){q.slot, FALSE}, DTYPE_FP32));
   k = let(b, "key_acc", to(b, (Val){k.slot, FALSE}, DTYPE_FP32));
   v = let(b, "value_acc", to(b, (Val){v.slot, FALSE}, DTYPE_FP32));
-  Val query = let(b, "query", scaled(b, q));
+  Val query = let(b, "query", scaled(b, q, info.shape[3]));
   let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
   Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);
   Val value = let(b, "value_expanded", grouped ? interleave_heads(b, v, call->heads) : v);

@@ -258,9 +258,27 @@ next_list(NumericRank *r)
   issue_batches(r);
 }
 
+/* What is allocated is not there yet, and what is freed is. */
+static gboolean
+check_storage(const NumericRank *r, const ProgramOp *op, GError **error)
+{
+  if (op->kind == PROGRAM_EMPTY_CACHE)
+    return TRUE;
+  const Storage *s = &g_array_index(r->program->storages, Storage, op->a);
+  gboolean there = numeric_memory_at(r->memory, op->a) != NULL;
+  if (s->bytes == 0 || there == (op->kind != PROGRAM_ALLOC))
+    return TRUE;
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "rank %d, step %d: %s#%d %s", r->rank,
+              r->step, program_text(r->program, s->what), op->a,
+              there ? "is allocated twice" : "is freed where it is not allocated");
+  return FALSE;
+}
+
 static gboolean
 issue_memory(NumericRank *r, const ProgramOp *op, GError **error)
 {
+  if (!check_storage(r, op, error))
+    return FALSE;
   switch ((ProgramOpKind) op->kind) {
   case PROGRAM_ALLOC:
     if (!numeric_memory_allocate(r->memory, op->a, (StreamId) op->stream)) {

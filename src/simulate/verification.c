@@ -317,6 +317,9 @@ verify(const VerificationRequest *request, VerificationReport *report, GError **
     other = reference_scenario(request, s->plan, error);
   ok = other != NULL && lower_all(s, request->steps, &plan, error) &&
        lower_all(other, request->steps, &unsharded, error);
+  for (int rank = 0; ok && request->change != NULL && rank < plan.ranks; rank++)
+    request->change(((Lowered *) g_ptr_array_index(plan.lowered, (guint) rank))->program, rank,
+                    request->how);
   if (ok) {
     count_owners(report, plan.layout);
     reference = execute(&unsharded, request, 0, NULL, error);

@@ -15,6 +15,9 @@ typedef struct {
   guint64 seed;
   int orders;       /* random orders to try besides that of issue */
   double tolerance; /* largest relative difference that counts as none */
+  /* Changes a rank's Program before it is executed, for tests of what is found; NULL: none. */
+  void (*change)(Program *program, int rank, gconstpointer how);
+  gconstpointer how;
 } VerificationRequest;
 
 /* What was compared, of a parameter. */
