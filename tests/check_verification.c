@@ -113,6 +113,30 @@ START_TEST(a_plan_equals_an_unsharded_run_in_any_order)
 }
 END_TEST
 
+/* The allocator is the same one: what the timed executor counts in the last step is what numbers
+ * took.
+ */
+START_TEST(a_rank_takes_as_much_memory_as_the_simulation_says)
+{
+  static const Plan some[] = {{LLAMA, DDP, "accumulation.steps=2"},
+                              {LLAMA, FSDP2, "mesh.shard=4"},
+                              {LLAMA, FSDP2, "activation_checkpointing.policy=full"}};
+  const Plan *p = &some[_i];
+  VerificationReport report = {0};
+  g_autoptr(GError) error = NULL;
+  ck_assert(run(p->network, p->plan, p->options, 0, NULL, NULL, &report, &error));
+  g_auto(GStrv) set = g_strsplit(p->options, " ", -1);
+  for (int rank = 0; rank < report.ranks; rank++) {
+    const Simulation s = {p->network, p->plan, (const char *const *) set, rank};
+    g_autoptr(Simulated) timed = simulation_execute(&s, 3, G_GINT64_CONSTANT(1) << 36);
+    const GArray *steps = timed->recording->steps;
+    const StepRecord *last = &g_array_index(steps, StepRecord, steps->len - 1);
+    ck_assert_int_eq(report.peaks[rank], last->peak_allocated);
+  }
+  verification_report_clear(&report);
+}
+END_TEST
+
 /* ---- mistakes ---- */
 
 /* Which ops a mistake is about. */
@@ -469,6 +493,7 @@ test_suite(void)
   tcase_set_timeout(wrong, 120);
   tcase_add_loop_test(right, a_plan_equals_an_unsharded_run_in_any_order, 0,
                       (int) G_N_ELEMENTS(plans));
+  tcase_add_loop_test(right, a_rank_takes_as_much_memory_as_the_simulation_says, 0, 3);
   tcase_add_loop_test(wrong, a_mistake_is_found, 0, (int) G_N_ELEMENTS(mistakes));
   suite_add_tcase(suite, right);
   suite_add_tcase(suite, wrong);

@@ -128,7 +128,7 @@ static NumericBlock *
 new_block(NumericMemory *m, double *data, gint64 bytes)
 {
   NumericBlock *block = g_new(NumericBlock, 1);
-  *block = (NumericBlock){data, bytes, TRUE};
+  *block = (NumericBlock){.data = data, .bytes = bytes, .fresh = TRUE};
   g_ptr_array_add(m->blocks, block);
   return block;
 }

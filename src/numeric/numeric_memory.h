@@ -31,6 +31,7 @@ typedef struct {
   double *data;
   gint64 bytes;
   gboolean fresh;
+  const ProgramOp *writer; /* the op that wrote any of it last; NULL: none */
 } NumericBlock;
 
 void numeric_block_touch(NumericBlock *block);

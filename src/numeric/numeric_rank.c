@@ -47,6 +47,7 @@ numeric_rank_clear(NumericRank *r)
   for (int i = 0; i < STREAM_COUNT; i++)
     numeric_stream_clear(&r->streams[i]);
   numeric_memory_free(r->memory);
+  g_free(r->first_unknown);
   g_array_unref(r->batch);
   g_free(r->events);
   g_free(r->sequence);

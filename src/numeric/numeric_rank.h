@@ -26,7 +26,10 @@ typedef struct {
   guint next; /* op of the list */
   int step;   /* 0: construction */
   int micro_batch;
-  Moment waits;    /* the host does, for this */
+  Moment waits;         /* the host does, for this */
+  const guint64 *clock; /* of the run: how much has been done */
+  char *first_unknown;  /* see NumericOutcome */
+  guint64 unknown_at;
   gboolean drains; /* the host waits for all streams: the end of the construction */
   gboolean ended;
 } NumericRank;
@@ -50,6 +53,13 @@ NumericTensor *numeric_rank_load(const NumericRank *r, const NumericTask *task);
 void numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor *operands);
 /* Frees what numeric_rank_load gave. */
 void numeric_rank_unload(const NumericTask *task, NumericTensor *operands);
+/* "mm = mm_grad_first of layers.0.wq", "reduce_scatter of layers.0"; caller frees. */
+char *numeric_op_text(const Program *program, const ProgramOp *op);
+/* Notes that a task has made a NaN from this operand (-1: from what the host has), unless an
+ * earlier one has. */
+void numeric_rank_note_unknown(NumericRank *r, const NumericTask *task, int from);
+/* Does any element have no value? */
+gboolean numeric_is_unknown(const double *data, gint64 elements);
 /* "rank 1, step 2, layers.0.attention": puts where it was before an error's message. */
 void numeric_rank_locate(const NumericRank *r, const NumericPlace *place, GError **error);
 

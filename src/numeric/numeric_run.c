@@ -10,6 +10,7 @@
 typedef struct {
   const NumericConfig *config;
   NumericRank *ranks;
+  guint64 clock; /* how much has been done */
 } Run;
 
 /* ---- collectives ---- */
@@ -66,6 +67,29 @@ can_meet(const Run *run, int rank, int stream)
   return TRUE;
 }
 
+/* What a member brings to a reduction, or its own part of a gather in place. */
+static gboolean
+brings_unknown(const Collective *c, const NumericTensor *t, int place, int n)
+{
+  gboolean own = c->kind == COLLECTIVE_ALL_GATHER && t->role == ROLE_ACCUMULATE;
+  gint64 part = own ? t->elements / n : t->elements;
+  return t->role != ROLE_WRITE && numeric_is_unknown(t->data + (own ? place * part : 0), part);
+}
+
+static void
+look_for_unknown(Run *run, int rank, const Collective *c, int n, const int *streams,
+                 const CollectiveMember *members)
+{
+  const Communicator *communicator =
+      &g_array_index(run->ranks[rank].program->communicators, Communicator, c->communicator);
+  for (int i = 0; i < n; i++) {
+    NumericRank *m = &run->ranks[numeric_rank_at(communicator, rank, i)];
+    for (int k = 0; k < members[i].operands && m->first_unknown == NULL; k++)
+      if (brings_unknown(c, &members[i].operand[k], i, n))
+        numeric_rank_note_unknown(m, numeric_stream_head(&m->streams[streams[i]]), k);
+  }
+}
+
 static gboolean
 meet(Run *run, int rank, int stream, GError **error)
 {
@@ -87,6 +111,7 @@ meet(Run *run, int rank, int stream, GError **error)
     if (fault == NULL && (theirs->kind != collective->kind || theirs->bytes != collective->bytes))
       fault = g_strdup_printf("rank %d issues another one", m->rank);
   }
+  look_for_unknown(run, rank, collective, n, streams, members);
   if (fault == NULL)
     fault = numeric_collective(r->program, collective, members, n);
   if (fault != NULL) {
@@ -129,6 +154,7 @@ go_on(Run *run, int actor, GError **error)
 {
   int rank = actor / ACTORS, part = actor % ACTORS;
   NumericRank *r = &run->ranks[rank];
+  run->clock++;
   if (part == STREAM_COUNT)
     return numeric_rank_issue(r, error);
   if (numeric_rank_can_run(r, part))
@@ -214,18 +240,33 @@ check_ended(const Run *run, GError **error)
 }
 
 gboolean
-numeric_run(const NumericConfig *config, gint64 *peaks, GError **error)
+numeric_run(const NumericConfig *config, NumericOutcome *outcome, GError **error)
 {
-  Run run = {config, g_new0(NumericRank, MAX(config->ranks, 1))};
-  for (int i = 0; i < config->ranks; i++)
+  *outcome = (NumericOutcome){.peaks = g_new0(gint64, MAX(config->ranks, 1))};
+  Run run = {.config = config, .ranks = g_new0(NumericRank, MAX(config->ranks, 1))};
+  for (int i = 0; i < config->ranks; i++) {
     numeric_rank_init(&run.ranks[i], config, i);
+    run.ranks[i].clock = &run.clock;
+  }
+  guint64 earliest = G_MAXUINT64;
   gboolean ok = config->order == 0 ? run_in_order(&run, error) : run_at_random(&run, error);
   ok = ok && check_ended(&run, error);
   for (int i = 0; i < config->ranks; i++) {
-    if (peaks != NULL)
-      peaks[i] = numeric_memory_peak(run.ranks[i].memory);
+    outcome->peaks[i] = numeric_memory_peak(run.ranks[i].memory);
+    if (run.ranks[i].first_unknown != NULL && run.ranks[i].unknown_at < earliest) {
+      earliest = run.ranks[i].unknown_at;
+      g_free(outcome->first_unknown);
+      outcome->first_unknown = g_steal_pointer(&run.ranks[i].first_unknown);
+    }
     numeric_rank_clear(&run.ranks[i]);
   }
   g_free(run.ranks);
   return ok;
+}
+
+void
+numeric_outcome_clear(NumericOutcome *outcome)
+{
+  g_clear_pointer(&outcome->peaks, g_free);
+  g_clear_pointer(&outcome->first_unknown, g_free);
 }

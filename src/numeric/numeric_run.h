@@ -21,14 +21,8 @@ typedef struct {
   const double *gradient; /* as the optimizer read it */
   const double *value;    /* as it left it */
   const double *state[2]; /* NULL: none */
+  const char *written_by; /* the op that wrote the gradient last: "reduce_scatter of layers.0" */
 } NumericUpdate;
-
-/* Where a gradient, or a parameter, was not what it should be. */
-typedef struct {
-  int rank, step;
-  gint32 module;
-  const char *kernel;
-} NumericOrigin;
 
 typedef struct {
   gpointer user;
@@ -41,6 +35,8 @@ typedef struct {
                 double *slots);
   /* A micro-batch's loss, as backward starts from it. */
   void (*loss)(gpointer user, int rank, int step, double loss);
+  /* The norm of all gradients, where clipping takes it. */
+  void (*norm)(gpointer user, int rank, int step, double norm);
   void (*updated)(gpointer user, const NumericUpdate *update);
 } NumericHooks;
 
@@ -56,8 +52,15 @@ typedef struct {
   int micro_batches;  /* a step, of a rank */
 } NumericConfig;
 
+/* What became of a run. */
+typedef struct {
+  gint64 *peaks; /* by rank, of the last step: bytes allocated at most, as the allocator counts */
+  char *first_unknown; /* the first op that made a NaN, from what, where: a line; NULL: none did */
+} NumericOutcome;
+
 /* Executes the construction and all steps.  FALSE and error: an op cannot be executed, or nobody
- * can go on. peaks: by rank, of the last step, bytes as the allocator counts them; may be NULL. */
-gboolean numeric_run(const NumericConfig *config, gint64 *peaks, GError **error);
+ * can go on.  The caller clears the outcome either way. */
+gboolean numeric_run(const NumericConfig *config, NumericOutcome *outcome, GError **error);
+void numeric_outcome_clear(NumericOutcome *outcome);
 
 #endif

@@ -50,10 +50,14 @@ numeric_rank_load(const NumericRank *r, const NumericTask *task)
 void
 numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor *operands)
 {
-  for (int i = 0; i < task->op->operands; i++)
-    if (operands[i].role != ROLE_READ)
-      numeric_tensor_store(&operands[i], data_of(task, i), tensor_at(r, task->op, i),
-                           layout_at(r, task->op, i), r->config->rounds);
+  for (int i = 0; i < task->op->operands; i++) {
+    if (operands[i].role == ROLE_READ)
+      continue;
+    if (task->blocks[i] != NULL)
+      task->blocks[i]->writer = task->op;
+    numeric_tensor_store(&operands[i], data_of(task, i), tensor_at(r, task->op, i),
+                         layout_at(r, task->op, i), r->config->rounds);
+  }
 }
 
 void
@@ -66,11 +70,74 @@ numeric_rank_unload(const NumericTask *task, NumericTensor *operands)
 
 /* ---- what is watched ---- */
 
+char *
+numeric_op_text(const Program *program, const ProgramOp *op)
+{
+  const char *module = op->module >= 0 ? program_module_path(program, op->module) : "";
+  if (op->kind == PROGRAM_COLLECTIVE) {
+    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
+    return g_strdup_printf("%s of %s", program_collective_name((CollectiveKind) c->kind),
+                           program_text(program, c->name));
+  }
+  const Kernel *k = &g_array_index(program->kernels, Kernel, op->a);
+  const char *name = program_text(program, k->name);
+  const char *meaning = k->meaning > 0 ? program_text(program, k->meaning - 1) : name;
+  return g_strdup_printf("kernel %s%s%s%s%s", name, meaning != name ? " = " : "",
+                         meaning != name ? meaning : "", module[0] != '\0' ? " of " : "", module);
+}
+
 static const char *
 name_of(const NumericRank *r, const ProgramOp *op, int i)
 {
   gint32 storage = tensor_at(r, op, i)->storage;
   return program_text(r->program, g_array_index(r->program->storages, Storage, storage).what);
+}
+
+gboolean
+numeric_is_unknown(const double *data, gint64 elements)
+{
+  for (gint64 i = 0; i < elements; i++)
+    if (isnan(data[i]))
+      return TRUE;
+  return FALSE;
+}
+
+void
+numeric_rank_note_unknown(NumericRank *r, const NumericTask *task, int from)
+{
+  if (r->first_unknown != NULL)
+    return;
+  g_autofree char *op = numeric_op_text(r->program, task->op);
+  const NumericBlock *block = from >= 0 ? task->blocks[from] : NULL;
+  g_autofree char *writer = block != NULL && block->writer != NULL
+                                ? numeric_op_text(r->program, block->writer)
+                                : g_strdup("nobody");
+  r->unknown_at = *r->clock;
+  r->first_unknown = g_strdup_printf(
+      "rank %d, step %d: %s reads %s, last written by %s, before its value is there", r->rank,
+      task->place.step, op, from >= 0 ? name_of(r, task->op, from) : "the host's memory", writer);
+}
+
+/* The first kernel that makes a NaN, and what it made it from.  What is created without a value is
+ * no news. */
+static void
+look_for_unknown(NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  int from = -1, made = -1;
+  if (r->first_unknown != NULL)
+    return;
+  for (int i = 0; i < task->op->operands && made < 0; i++)
+    if (operands[i].role != ROLE_READ && numeric_is_unknown(operands[i].data, operands[i].elements))
+      made = i;
+  if (made < 0)
+    return;
+  NumericTensor *before = numeric_rank_load(r, task);
+  for (int i = 0; i < task->op->operands && from < 0; i++)
+    if (before[i].role != ROLE_WRITE && numeric_is_unknown(before[i].data, before[i].elements))
+      from = i;
+  numeric_rank_unload(task, before);
+  if (from >= 0 || task->op->kind == PROGRAM_COPY)
+    numeric_rank_note_unknown(r, task, from);
 }
 
 /* A list of tensors was updated: gradient, value, states of each. */
@@ -85,6 +152,10 @@ report_updates(const NumericRank *r, const NumericTask *task, const NumericTenso
                        .elements = MIN(operands[i].elements, operands[i + 1].elements),
                        .gradient = operands[i].data,
                        .value = operands[i + 1].data};
+    const NumericBlock *block = task->blocks[i];
+    g_autofree char *writer =
+        block != NULL && block->writer != NULL ? numeric_op_text(r->program, block->writer) : NULL;
+    u.written_by = writer;
     int next = i + 2;
     for (int k = 0; next < task->op->operands && operands[next].role != ROLE_READ; k++, next++)
       if (k < 2)
@@ -102,6 +173,8 @@ watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operan
   const NumericHooks *hooks = &r->config->hooks;
   if (strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0)
     report_updates(r, task, operands);
+  else if (strcmp(program_text(r->program, kernel->name), "total norm") == 0)
+    hooks->norm(hooks->user, r->rank, task->place.step, operands[task->op->operands - 1].data[0]);
   else if (strcmp(formula, "ones_like") == 0 && task->op->operands == 2)
     hooks->loss(hooks->user, r->rank, task->place.step, operands[0].data[0]);
 }
@@ -137,6 +210,8 @@ run_kernel(NumericRank *r, const NumericTask *task, GError **error)
     copy(operands, task->op->operands);
   else
     ok = numeric_kernel_run(&call, error);
+  if (ok)
+    look_for_unknown(r, task, operands);
   if (ok) {
     numeric_rank_store(r, task, operands);
     watch(r, task, operands);

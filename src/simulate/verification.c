@@ -108,8 +108,7 @@ lower_all(const Scenario *s, int steps, Lowering *l, GError **error)
 }
 
 static VerifiedState *
-execute(const Lowering *l, const VerificationRequest *request, guint64 order, gint64 *peaks,
-        GError **error)
+execute(const Lowering *l, const VerificationRequest *request, guint64 order, GError **error)
 {
   const PlanSpec *plan = l->scenario->plan;
   VerifiedState *state = verified_state_new(l->scenario, l->layout, request->steps, request->seed);
@@ -121,10 +120,14 @@ execute(const Lowering *l, const VerificationRequest *request, guint64 order, gi
                           .order = order,
                           .micro_batch = plan->micro_batch,
                           .micro_batches = plan->accumulation.steps};
-  if (numeric_run(&config, peaks, error))
-    return state;
-  verified_state_free(state);
-  return NULL;
+  NumericOutcome outcome = {0};
+  gboolean ok = numeric_run(&config, &outcome, error);
+  state->peaks = g_steal_pointer(&outcome.peaks);
+  state->first_unknown = g_steal_pointer(&outcome.first_unknown);
+  numeric_outcome_clear(&outcome);
+  if (!ok)
+    g_clear_pointer(&state, verified_state_free);
+  return state;
 }
 
 /* ---- comparison ---- */
@@ -206,11 +209,16 @@ compare_parameter(VerificationReport *report, const VerifiedState *state,
             t->values[k] == NULL ? "any rank" : "the reference");
     else if (d > report->tolerance) {
       gint64 i = first_different(t->values[k], r->values[k], p->elements, report->tolerance);
+      int owner = owner_of(state->layout, parameter, i);
+      const char *op = t->written_by[owner];
+      g_autofree char *writer = op != NULL ? g_strdup_printf("written by %s", op) : NULL;
       fault(report,
             "step %d, rank %d: %s of %s differs from the unsharded run's, first in element "
-            "%" G_GINT64_FORMAT ": %.9g, not %.9g",
-            step, owner_of(state->layout, parameter, i), compared_names[k], p->name, i,
-            t->values[k][i], r->values[k][i]);
+            "%" G_GINT64_FORMAT ": %.9g, not %.9g; %s",
+            step, owner, compared_names[k], p->name, i, t->values[k][i], r->values[k][i],
+            state->first_unknown != NULL               ? state->first_unknown
+            : k == COMPARED_GRADIENT && writer != NULL ? writer
+                                                       : "the optimizer wrote it");
     }
   }
   for (gint64 i = 0; t->writers != NULL && i < p->elements; i++)
@@ -230,8 +238,14 @@ compare_step(VerificationReport *report, const VerifiedState *state, const Verif
   s->norm = verified_state_norm(state, step);
   s->reference_norm = verified_state_norm(reference, step);
   if (!(fabs(s->loss - s->reference_loss) <= report->tolerance * fabs(s->reference_loss)))
-    fault(report, "step %d: the loss is %.12g, in the unsharded run %.12g", step, s->loss,
-          s->reference_loss);
+    fault(report, "step %d: the loss is %.12g, in the unsharded run %.12g%s%s", step, s->loss,
+          s->reference_loss, state->first_unknown != NULL ? "; " : "",
+          state->first_unknown != NULL ? state->first_unknown : "");
+  if (report->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
+      !(fabs(s->norm - s->reference_norm) <= report->tolerance * s->reference_norm) &&
+      state->first_unknown == NULL)
+    fault(report, "step %d: the norm of all gradients is %.12g, in the unsharded run %.12g", step,
+          s->norm, s->reference_norm);
   for (guint i = 0; i < report->parameters->len; i++)
     compare_parameter(report, state, reference, step, (int) i);
 }
@@ -287,10 +301,12 @@ run_orders(const VerificationRequest *request, const Lowering *l, const Verified
            VerificationReport *report, GError **error)
 {
   for (int i = 0; i <= request->orders && report->fault == NULL; i++) {
-    VerifiedState *state = execute(l, request, (guint64) i, i == 0 ? report->peaks : NULL, error);
+    VerifiedState *state = execute(l, request, (guint64) i, error);
     if (state == NULL)
       return FALSE;
     compare(report, state, reference);
+    if (i == 0)
+      memcpy(report->peaks, state->peaks, sizeof(gint64) * (gsize) report->ranks);
     verified_state_free(state);
     if (report->fault != NULL && i > 0) {
       char *in_order = g_strdup_printf("in random order %d, %s", i, report->fault);
@@ -322,7 +338,7 @@ verify(const VerificationRequest *request, VerificationReport *report, GError **
                     request->how);
   if (ok) {
     count_owners(report, plan.layout);
-    reference = execute(&unsharded, request, 0, NULL, error);
+    reference = execute(&unsharded, request, 0, error);
   }
   ok = reference != NULL && run_orders(request, &plan, reference, report, error);
   verified_state_free(reference);

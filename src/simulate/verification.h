@@ -37,7 +37,7 @@ typedef struct {
 
 typedef struct {
   double loss, reference_loss;
-  double norm, reference_norm; /* of all gradients, as the optimizer reads them */
+  double norm, reference_norm; /* of all gradients, before they are clipped */
   ParameterDifference worst;   /* over all parameters */
 } VerifiedStep;
 

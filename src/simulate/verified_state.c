@@ -38,6 +38,7 @@ verified_state_new(const Scenario *scenario, const StateLayout *layout, int step
                         GUINT_TO_POINTER(i + 1));
   s->tensors = g_new0(VerifiedTensor, MAX((gsize) steps * parameters_of(s), 1));
   s->losses = g_new0(double, steps + 1);
+  s->norms = g_new0(double, steps + 1);
   return s;
 }
 
@@ -49,11 +50,17 @@ verified_state_free(VerifiedState *s)
   for (guint i = 0; i < (guint) s->steps * parameters_of(s); i++) {
     for (int k = 0; k < COMPARED; k++)
       g_free(s->tensors[i].values[k]);
+    for (int k = 0; s->tensors[i].written_by != NULL && k < s->ranks; k++)
+      g_free(s->tensors[i].written_by[k]);
+    g_free(s->tensors[i].written_by);
     g_free(s->tensors[i].writers);
   }
   g_hash_table_unref(s->parameters);
   g_free(s->tensors);
   g_free(s->losses);
+  g_free(s->norms);
+  g_free(s->peaks);
+  g_free(s->first_unknown);
   g_free(s->fault);
   g_free(s);
 }
@@ -68,6 +75,8 @@ double
 verified_state_norm(const VerifiedState *s, int step)
 {
   double sum = 0;
+  if (s->norms[step] != 0)
+    return s->norms[step];
   for (guint i = 0; i < parameters_of(s); i++) {
     const VerifiedTensor *t = verified_state_tensor(s, step, (int) i);
     gint64 n = network_parameter(network_of(s), (int) i)->elements;
@@ -176,6 +185,17 @@ loss(gpointer user, int rank, int step, double value)
   s->losses[step] += value;
 }
 
+/* All ranks take the same one; of different ones, none. */
+static void
+norm(gpointer user, int rank, int step, double value)
+{
+  VerifiedState *s = user;
+  if (rank == 0 || fabs(value - s->norms[step]) <= REPLICAS_DIFFER * value)
+    s->norms[step] = value;
+  else
+    s->norms[step] = NAN;
+}
+
 static void
 fail(VerifiedState *s, const NumericUpdate *u, const char *what)
 {
@@ -183,15 +203,20 @@ fail(VerifiedState *s, const NumericUpdate *u, const char *what)
     s->fault = g_strdup_printf("rank %d, step %d: %s %s", u->rank, u->step, u->name, what);
 }
 
-/* A value of an element that so many ranks have written already: replicas must have the same, or it
- * is no number. */
-static void
+/* A value of an element that so many ranks have written already.  FALSE: replicas have others; then
+ * it is no number. */
+static gboolean
 merge(double *held, int writers, double value)
 {
-  if (writers == 0)
+  if (writers == 0) {
     *held = value;
-  else if (!(fabs(value - *held) <= REPLICAS_DIFFER * fabs(*held)))
-    *held = NAN;
+    return TRUE;
+  }
+  if (fabs(value - *held) <= REPLICAS_DIFFER * fabs(*held))
+    return TRUE;
+  gboolean known = isfinite(value) && isfinite(*held);
+  *held = NAN;
+  return !known;
 }
 
 /* A range of a parameter from what was updated, from element `at` of it on. */
@@ -204,15 +229,22 @@ take(VerifiedState *s, const NumericUpdate *u, StateRange range, gint64 at)
                                   [COMPARED_VALUE] = u->value,
                                   [COMPARED_FIRST] = u->state[0],
                                   [COMPARED_SECOND] = u->state[1]};
-  if (t->writers == NULL)
+  if (t->writers == NULL) {
     t->writers = g_new0(guint8, n);
+    t->written_by = g_new0(char *, s->ranks);
+  }
+  g_free(t->written_by[u->rank]);
+  t->written_by[u->rank] = g_strdup(u->written_by);
   for (int k = 0; k < COMPARED; k++) {
     if (from[k] == NULL)
       continue;
     if (t->values[k] == NULL)
       t->values[k] = g_new0(double, n);
     for (gint64 i = 0; i < range.elements; i++)
-      merge(&t->values[k][range.first + i], t->writers[range.first + i], from[k][at + i]);
+      if (!merge(&t->values[k][range.first + i], t->writers[range.first + i], from[k][at + i]))
+        fail(s, u,
+             k == COMPARED_GRADIENT ? "has another gradient than its replica"
+                                    : "has other values than its replica");
   }
   for (gint64 i = 0; i < range.elements; i++)
     t->writers[range.first + i]++;
@@ -246,6 +278,10 @@ updated(gpointer user, const NumericUpdate *u)
 NumericHooks
 verified_state_hooks(VerifiedState *s)
 {
-  return (NumericHooks){
-      .user = s, .initialize = initialize, .batch = batch, .loss = loss, .updated = updated};
+  return (NumericHooks){.user = s,
+                        .initialize = initialize,
+                        .batch = batch,
+                        .loss = loss,
+                        .norm = norm,
+                        .updated = updated};
 }

@@ -10,6 +10,7 @@
  * element. */
 typedef struct {
   double *values[COMPARED]; /* NULL: nobody wrote any */
+  char **written_by;        /* by rank: the op that wrote the gradient there; NULL: unknown */
   guint8 *writers;
 } VerifiedTensor;
 
@@ -20,15 +21,18 @@ typedef struct {
   guint64 seed;
   int ranks, steps;
   VerifiedTensor *tensors; /* by step and parameter */
+  double *norms;           /* by step: as clipping took it on the last rank; NaN: nobody did */
   double *losses;          /* by step: sum over ranks */
-  char *fault;             /* the first one */
+  gint64 *peaks;           /* of the run */
+  char *first_unknown;
+  char *fault; /* the first one */
 } VerifiedState;
 
 VerifiedState *verified_state_new(const Scenario *scenario, const StateLayout *layout, int steps,
                                   guint64 seed);
 void verified_state_free(VerifiedState *state);
 VerifiedTensor *verified_state_tensor(const VerifiedState *state, int step, int parameter);
-/* The norm of all gradients of a step. */
+/* The norm of all gradients of a step: as clipping takes it, else as the optimizer reads them. */
 double verified_state_norm(const VerifiedState *state, int step);
 
 /* Hooks that fill it. */
