@@ -435,6 +435,7 @@ libhighwater_a_SOURCES += \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
   src/simulate/run_store.c src/simulate/run_store.h \
   src/simulate/scenario.c src/simulate/scenario.h \
+  src/simulate/scaled_network.c src/simulate/scaled_network.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h \
   src/simulate/verification.c src/simulate/verification.h \
   src/simulate/verification_text.c \

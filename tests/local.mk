@@ -119,6 +119,7 @@ SHELL_TESTS = \
   tests/cli/sweep.sh \
   tests/cli/tutorial.sh \
   tests/cli/usage.sh \
+  tests/cli/verify.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
   tests/cli/worked_case.sh \

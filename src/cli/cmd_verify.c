@@ -5,13 +5,14 @@
 #include "base/units.h"
 #include "cli/registry.h"
 #include "cli/run_options.h"
+#include "simulate/scaled_network.h"
 #include "simulate/verification.h"
 
 enum { MOST_STEPS = 100, MOST_ORDERS = 1000000 };
 
 typedef struct {
   RunOptions run;
-  int orders;
+  int orders, scale;
   gint64 seed;
   gboolean json, details;
 } Options;
@@ -36,6 +37,7 @@ verify_and_print(const Options *options, const char *network, GError **error)
   if (run_options_read(&options->run, "verify", network, &run, error)) {
     const VerificationRequest request = {.inputs = run.inputs,
                                          .steps = run.steps,
+                                         .scale = options->scale,
                                          .seed = (guint64) options->seed,
                                          .orders = options->orders,
                                          .tolerance = 1e-9};
@@ -57,9 +59,11 @@ verify_and_print(const Options *options, const char *network, GError **error)
 static int
 run(int argc, char **argv, GError **error)
 {
-  Options options = {.run = run_options_default(), .seed = 1};
+  Options options = {.run = run_options_default(), .seed = 1, .scale = 1};
   options.run.steps = 3;
   const GOptionEntry own[] = {
+      {"scale", 0, 0, G_OPTION_ARG_INT, &options.scale, "Divide the network's sizes by so much (1)",
+       "S"},
       {"orders", 0, 0, G_OPTION_ARG_INT, &options.orders,
        "Random orders to try besides that of issue (0)", "N"},
       {"seed", 0, 0, G_OPTION_ARG_INT64, &options.seed, "Of parameters and tokens (1)", "N"},
@@ -73,6 +77,7 @@ run(int argc, char **argv, GError **error)
   if (!command_parse(&command_verify, argc, argv, entries, 1, 1, &positionals, error))
     code = EXIT_ANSWER_YES;
   else if (check_range("--steps", options.run.steps, 1, MOST_STEPS, error) &&
+           check_range("--scale", options.scale, 1, SCALE_MOST, error) &&
            check_range("--orders", options.orders, 0, MOST_ORDERS, error) &&
            check_range("--seed", options.seed, 0, G_MAXINT64, error))
     code = verify_and_print(&options, positionals[0], error);
@@ -82,7 +87,8 @@ run(int argc, char **argv, GError **error)
 
 const Command command_verify = {
     .name = "verify",
-    .arguments = "NETWORK [--plan PLAN] [--steps N] [--orders N] [--seed N] [--details] [--json]",
+    .arguments = "NETWORK [--plan PLAN] [--scale S] [--steps N] [--orders N] [--seed N] "
+                 "[--details] [--json]",
     .summary = "Execute a schedule on numbers and compare it with an unsharded run",
     .run = run,
 };

@@ -395,7 +395,7 @@ run_op(const BlockWriter *w, const BlockOp *op, const OpParts *parts, Val x, Val
   case BLOCK_SILU:
     return unary(b, OP_SILU, x);
   case BLOCK_DROPOUT:
-    return unary(b, OP_DROPOUT, x);
+    return unary_with(b, OP_DROPOUT, x, "p", 0.1); /* as most have it */
   case BLOCK_ADD:
     return binary(b, OP_ADD, x, other);
   case BLOCK_MUL:

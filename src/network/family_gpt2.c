@@ -136,7 +136,7 @@ nanogpt_embed(Builder *b, const CausalLm *lm, Val tokens)
 static Val
 dropout(Builder *b, double p, Val x)
 {
-  return p > 0 ? unary(b, OP_DROPOUT, x) : x;
+  return p > 0 ? unary_with(b, OP_DROPOUT, x, "p", p) : x;
 }
 
 static Val

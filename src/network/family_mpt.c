@@ -116,7 +116,7 @@ norm(Builder *b, const Mpt *m, Val x, int gain)
 static Val
 dropout(Builder *b, double p, Val x)
 {
-  return p > 0 ? unary(b, OP_DROPOUT, x) : x;
+  return p > 0 ? unary_with(b, OP_DROPOUT, x, "p", p) : x;
 }
 
 /* qkv.split([d_model, kv, kv], dim=2) */

@@ -4,40 +4,59 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json_document.h"
 #include "base/json_output.h"
 #include "base/units.h"
+#include "simulate/scaled_network.h"
 #include "simulate/verified_state.h"
 
 /* ---- the reference ---- */
 
-/* The plan of an unsharded run over the same samples, one micro-batch after the other. */
+/* What the reference does not take over from the plan, besides the strategies' sections: how it is
+ * cut up, and what comes beside training. */
+static const char *const not_taken[] = {
+    "mesh",      "accumulation", "precision", "activation_checkpointing",
+    "phases",    "ranks",        "failure",   "retain",
+    "allocator", "compile",      NULL};
+
+/* The plan of an unsharded run over the same samples, one micro-batch after the other: the given
+ * one, of which all that is about sharding has gone.  NULL and error; caller frees. */
 static char *
-reference_plan(const PlanSpec *plan)
+reference_plan(const ScenarioInputs *in, const PlanSpec *plan, GError **error)
 {
   int micro_batches = plan->shard * plan->replicate * plan->accumulation.steps;
-  char clip[G_ASCII_DTOSTR_BUF_SIZE];
-  g_ascii_dtostr(clip, sizeof clip, plan->optimizer.clip_grad_norm);
-  g_autofree char *clips = plan->optimizer.clip_grad_norm > 0
-                               ? g_strdup_printf(", \"clip_grad_norm\": %s", clip)
-                               : g_strdup("");
-  return g_strdup_printf(
-      "{\"strategy\": \"none\", \"mesh\": {\"shard\": 1},"
-      " \"batch\": {\"micro_batch\": %" G_GINT64_FORMAT ", \"sequence_length\": %" G_GINT64_FORMAT
-      "}, \"accumulation\": {\"steps\": %d},"
-      " \"precision\": {\"parameters\": \"fp32\", \"compute\": \"fp32\", \"reduce\": \"fp32\"},"
-      " \"activation_checkpointing\": {\"policy\": \"none\"},"
-      " \"optimizer\": {\"name\": \"%s\", \"implementation\": \"fused\"%s}}",
-      (gint64) plan->micro_batch, (gint64) plan->sequence_length, micro_batches,
-      plan_optimizer_name(plan->optimizer.name), clips);
+  g_autoptr(JsonDocument) document =
+      json_document_parse(in->plan.name, in->plan.text, in->plan.length, error);
+  if (document == NULL)
+    return NULL;
+  for (char **a = in->assignments; a != NULL && *a != NULL; a++)
+    if (!json_document_set(document, *a, error))
+      return NULL;
+  cJSON *root = json_document_root(document);
+  for (const char *const *key = not_taken; *key != NULL; key++)
+    cJSON_DeleteItemFromObjectCaseSensitive(root, *key);
+  for (const Strategy *const *s = strategies(); *s != NULL; s++)
+    if ((*s)->section != NULL)
+      cJSON_DeleteItemFromObjectCaseSensitive(root, (*s)->section->name);
+  json_replace_text(root, "strategy", "none");
+  cJSON_AddNumberToObject(json_section(root, "accumulation"), "steps", micro_batches);
+  json_replace_text(json_section(root, "precision"), "parameters", "fp32");
+  json_replace_text(json_section(root, "optimizer"), "implementation", "fused");
+  char *printed = cJSON_PrintUnformatted(root), *text = g_strdup(printed);
+  cJSON_free(printed);
+  return text;
 }
 
 static Scenario *
 reference_scenario(const VerificationRequest *request, const PlanSpec *plan, GError **error)
 {
   ScenarioInputs inputs = request->inputs;
+  g_autofree char *text = reference_plan(&inputs, plan, error);
+  if (text == NULL)
+    return NULL;
   inputs.plan.name = (char *) (gsize) "the reference's plan";
-  g_autofree char *text = inputs.plan.text = reference_plan(plan);
-  inputs.plan.length = strlen(inputs.plan.text);
+  inputs.plan.text = text;
+  inputs.plan.length = strlen(text);
   inputs.assignments = NULL;
   return scenario_new(&inputs, 0, error);
 }
@@ -48,12 +67,24 @@ accept(const PlanSpec *plan, GError **error)
 {
   if (plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "optimizer.name", "verify compares what it updates");
-  if (plan->trainable != NULL || plan->lora != NULL)
-    return plan_spec_refuse(plan, error, plan->lora != NULL ? "lora" : "trainable",
-                            "verify has no reference for it yet");
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile", "verify cannot look into compiled kernels");
   return TRUE;
+}
+
+/* Both have the same parameters: a strategy may split what is tied. */
+static gboolean
+check_parameters(const Network *a, const Network *b, GError **error)
+{
+  gboolean same = a->parameters->len == b->parameters->len;
+  for (guint i = 0; same && i < a->parameters->len; i++)
+    same = g_str_equal(network_parameter(a, (int) i)->name, network_parameter(b, (int) i)->name);
+  if (!same)
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s: verify: the strategy has %u parameters of the unsharded model's %u: it splits "
+                "what is tied, so there is nothing to compare with",
+                a->name, a->parameters->len, b->parameters->len);
+  return same;
 }
 
 /* ---- a run ---- */
@@ -284,6 +315,34 @@ begin_report(VerificationReport *report, const VerificationRequest *request, Sce
   }
 }
 
+/* Shrinks network and length: the assignments, one more than before, and the network's text are the
+ * caller's. */
+static gboolean
+scale(VerificationRequest *request, GString *changes, char ***assignments, char **network,
+      GError **error)
+{
+  g_autofree PlanStrategy *table = strategy_plan_table();
+  ScenarioInputs *in = &request->inputs;
+  g_autoptr(PlanSpec) plan = plan_spec_parse(in->plan.name, in->plan.text, in->plan.length,
+                                             (const char *const *) in->assignments, table, error);
+  char *text = plan != NULL ? scaled_network(&in->network, request->scale, changes, error) : NULL;
+  if (text == NULL)
+    return FALSE;
+  in->network.text = *network = text;
+  in->network.length = strlen(text);
+  gint64 length = scaled_length(plan->sequence_length, request->scale);
+  guint n = in->assignments != NULL ? g_strv_length(in->assignments) : 0;
+  *assignments = g_new0(char *, n + 2);
+  for (guint i = 0; i < n; i++)
+    (*assignments)[i] = g_strdup(in->assignments[i]);
+  (*assignments)[n] = g_strdup_printf("batch.sequence_length=%" G_GINT64_FORMAT, length);
+  in->assignments = *assignments;
+  g_string_append_printf(changes,
+                         "%sbatch.sequence_length %" G_GINT64_FORMAT " -> %" G_GINT64_FORMAT,
+                         changes->len > 0 ? ", " : "", (gint64) plan->sequence_length, length);
+  return TRUE;
+}
+
 static void
 count_owners(VerificationReport *report, const StateLayout *layout)
 {
@@ -318,20 +377,29 @@ run_orders(const VerificationRequest *request, const Lowering *l, const Verified
 }
 
 gboolean
-verify(const VerificationRequest *request, VerificationReport *report, GError **error)
+verify(const VerificationRequest *given, VerificationReport *report, GError **error)
 {
   Lowering plan = {0}, unsharded = {0};
   VerifiedState *reference = NULL;
   *report = (VerificationReport){0};
+  g_autoptr(GString) changes = g_string_new(NULL);
+  VerificationRequest scaled = *given, *request = &scaled;
+  g_auto(GStrv) assignments = NULL;
+  g_autofree char *network = NULL;
+  if (given->scale > 1 && !scale(&scaled, changes, &assignments, &network, error))
+    return FALSE;
   Scenario *s = scenario_new(&request->inputs, 0, error);
   if (s == NULL)
     return FALSE;
   begin_report(report, request, s);
+  if (changes->len > 0)
+    report->scaled = g_strdup(changes->str);
   g_autoptr(Scenario) other = NULL;
   gboolean ok = accept(s->plan, error);
   if (ok)
     other = reference_scenario(request, s->plan, error);
-  ok = other != NULL && lower_all(s, request->steps, &plan, error) &&
+  ok = other != NULL && check_parameters(s->network, other->network, error) &&
+       lower_all(s, request->steps, &plan, error) &&
        lower_all(other, request->steps, &unsharded, error);
   for (int rank = 0; ok && request->change != NULL && rank < plan.ranks; rank++)
     request->change(((Lowered *) g_ptr_array_index(plan.lowered, (guint) rank))->program, rank,
@@ -355,6 +423,7 @@ verification_report_clear(VerificationReport *report)
   g_clear_pointer(&report->fault, g_free);
   g_clear_pointer(&report->network, g_free);
   g_clear_pointer(&report->strategy, g_free);
+  g_clear_pointer(&report->scaled, g_free);
   g_clear_pointer(&report->peaks, g_free);
   g_clear_pointer(&report->scenario, scenario_free);
 }

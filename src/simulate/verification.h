@@ -12,6 +12,7 @@
 typedef struct {
   ScenarioInputs inputs;
   int steps;
+  int scale; /* sizes are divided by so much; 1: they are not */
   guint64 seed;
   int orders;       /* random orders to try besides that of issue */
   double tolerance; /* largest relative difference that counts as none */
@@ -53,6 +54,7 @@ typedef struct {
   int ranks, micro_batches, orders;
   gint64 samples; /* of a step, all ranks */
   char *network, *strategy;
+  char *scaled; /* what was shrunk, a line; NULL: nothing */
   double tolerance;
   GArray *steps;      /* VerifiedStep */
   GArray *parameters; /* VerifiedParameter */

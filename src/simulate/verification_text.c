@@ -47,6 +47,8 @@ verification_text(const VerificationReport *r, gboolean details, GString *out)
   g_string_append_printf(
       out, "%s · %s over %d ranks · %" G_GINT64_FORMAT " samples a step, %d micro-batches a rank\n",
       r->network, r->strategy, r->ranks, r->samples, r->micro_batches);
+  if (r->scaled != NULL)
+    g_string_append_printf(out, "scaled: %s\n", r->scaled);
   print_steps(r, out);
   if (details)
     print_parameters(r, out);
@@ -111,6 +113,7 @@ verification_json(const VerificationReport *r, GString *out)
   cJSON *root = cJSON_CreateObject();
   json_add_text(root, "network", r->network);
   json_add_text(root, "strategy", r->strategy);
+  json_add_text(root, "scaled", r->scaled);
   json_add_int(root, "ranks", r->ranks);
   json_add_int(root, "micro_batches", r->micro_batches);
   json_add_int(root, "samples", r->samples);

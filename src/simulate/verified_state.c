@@ -127,14 +127,25 @@ first_value(const VerifiedState *s, int parameter, gint64 element)
   return g_str_has_suffix(p->name, "bias") ? 0.1 * number : 1 + 0.1 * number;
 }
 
+/* Adapters may have another dtype than what the plan says of the rest: seen in a whole parameter.
+ */
+static int
+element_size(const VerifiedState *s, const Storage *storage, int parameter)
+{
+  gint64 elements = network_parameter(network_of(s), parameter)->elements;
+  if (s->layout->ranks == 1 && elements > 0 && storage->bytes % elements == 0)
+    return (int) (storage->bytes / elements);
+  return dtype_size(s->scenario->plan->precision.parameters);
+}
+
 static gboolean
 initialize(gpointer user, int rank, const Storage *storage, const char *name, double *slots)
 {
   const VerifiedState *s = user;
-  int parameter = parameter_named(s, name),
-      size = dtype_size(s->scenario->plan->precision.parameters);
+  int parameter = parameter_named(s, name);
   if (storage->category != CATEGORY_PARAMETER || parameter < 0)
     return FALSE;
+  int size = element_size(s, storage, parameter);
   gint64 elements = storage->bytes / size;
   StateRange range = range_in(s, rank, parameter, elements);
   for (gint64 i = 0; i < elements; i++)
