@@ -61,7 +61,13 @@ run(int argc, char **argv, GError **error)
 {
   Options options = {.run = run_options_default(), .seed = 1, .scale = 1};
   options.run.steps = 3;
-  const GOptionEntry own[] = {
+  const GOptionEntry entries[] = {
+      {"plan", 0, 0, G_OPTION_ARG_STRING, &options.run.plan, "Plan preset or file (fsdp2)", "PLAN"},
+      {"cluster", 0, 0, G_OPTION_ARG_STRING, &options.run.cluster,
+       "Cluster preset or file (h100-8)", "CLUSTER"},
+      {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options.run.assignments, "Change a key of the plan",
+       "KEY=VALUE"},
+      {"steps", 0, 0, G_OPTION_ARG_INT, &options.run.steps, "Steps to execute (3)", "N"},
       {"scale", 0, 0, G_OPTION_ARG_INT, &options.scale, "Divide the network's sizes by so much (1)",
        "S"},
       {"orders", 0, 0, G_OPTION_ARG_INT, &options.orders,
@@ -71,7 +77,6 @@ run(int argc, char **argv, GError **error)
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "Print JSON instead of text", NULL},
       {0},
   };
-  g_autofree GOptionEntry *entries = run_options_entries(&options.run, own);
   g_auto(GStrv) positionals = NULL;
   int code = EXIT_BAD_INPUT;
   if (!command_parse(&command_verify, argc, argv, entries, 1, 1, &positionals, error))
