@@ -206,7 +206,7 @@ total_norm(StrategyContext *x, gboolean gathered, gint64 n, StorageId *norms)
     live_storage_drop(x->live, local);
     live_storage_drop(x->live, sum);
   }
-  StorageId total = small(x, 1, "total norm", gathered ? waited : stack, "vector_norm");
+  StorageId total = small(x, 1, "total norm", gathered ? waited : stack, "vector_norm global=1");
   live_storage_drop(x->live, waited);
   live_storage_drop(x->live, stack);
   return total;

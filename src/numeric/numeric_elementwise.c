@@ -217,10 +217,20 @@ run_rsqrt_backward(KernelCall *c)
   apply_backward(c, rsqrt_derivative, 0);
 }
 
+static double
+at_least(double x, double number)
+{
+  return MAX(x, number);
+}
+
 static void
 run_clamp(KernelCall *c)
 {
-  apply(c, at_most, numeric_number(c, "most"));
+  double least = numeric_number_or(c, "least", -INFINITY);
+  if (isfinite(least))
+    apply(c, at_least, least);
+  else
+    apply(c, at_most, numeric_number(c, "most"));
 }
 
 /* ---- of several ---- */

@@ -45,6 +45,7 @@ extern const NumericKernel numeric_losses[];
 extern const NumericKernel numeric_copies[];
 extern const NumericKernel numeric_optimizers[];
 extern const NumericKernel numeric_creations[];
+extern const NumericKernel numeric_flags[];
 
 /* The row of a formula; NULL: there is none. */
 const NumericKernel *numeric_kernel_find(const char *formula);

@@ -2,12 +2,19 @@
 #include "numeric/numeric_memory.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "base/units.h"
+
+/* Doubles that become known together: blocks begin at multiples of them. */
+enum { CHUNK = 512 };
 
 /* Memory of the device from an address on. */
 typedef struct {
   guint64 address;
   gint64 bytes;
   double *data;
+  guint8 *known;
 } Area;
 
 /* Where a storage is. */
@@ -27,18 +34,21 @@ struct _NumericMemory {
   NumericClock clock;
   CachingAllocator *allocator;
   GArray *areas;     /* Area */
-  GPtrArray *arrays; /* double *: of segments and of the host */
+  GPtrArray *arrays; /* of segments and of the host: all that are freed in the end */
   GPtrArray *blocks; /* NumericBlock *: all that were ever handed out */
   GArray *marks;     /* Mark: by event */
   Place *places;     /* by storage */
 };
 
-static double *
-new_array(NumericMemory *m, gint64 bytes)
+/* Doubles that nothing is known of. */
+static Area
+new_area(NumericMemory *m, guint64 address, gint64 bytes)
 {
-  double *data = g_new0(double, bytes);
-  g_ptr_array_add(m->arrays, data);
-  return data;
+  gint64 chunks = ceil_div(bytes, CHUNK);
+  Area area = {address, bytes, g_new0(double, chunks *CHUNK), g_new0(guint8, chunks)};
+  g_ptr_array_add(m->arrays, area.data);
+  g_ptr_array_add(m->arrays, area.known);
+  return area;
 }
 
 /* ---- what the allocator asks ---- */
@@ -49,7 +59,7 @@ segment(gpointer user, SegmentAction action, int stream, guint64 address, gint64
   NumericMemory *m = user;
   (void) stream;
   if (action == SEGMENT_ALLOC || action == SEGMENT_MAP) {
-    Area area = {address, bytes, new_array(m, bytes)};
+    Area area = new_area(m, address, bytes);
     g_array_append_val(m->areas, area);
     return;
   }
@@ -112,23 +122,28 @@ numeric_memory_free(NumericMemory *m)
   g_free(m);
 }
 
-/* The doubles of an address; areas that are mapped one by one are no array together. */
-static double *
-doubles_at(const NumericMemory *m, guint64 address, gint64 bytes)
+/* The area that an address is in; areas that are mapped one by one are not one together. */
+static const Area *
+area_at(const NumericMemory *m, guint64 address, gint64 bytes)
 {
   for (guint i = 0; i < m->areas->len; i++) {
     const Area *a = &g_array_index(m->areas, Area, i);
     if (address >= a->address && address + (guint64) bytes <= a->address + (guint64) a->bytes)
-      return a->data + (address - a->address);
+      return a;
   }
   return NULL;
 }
 
 static NumericBlock *
-new_block(NumericMemory *m, double *data, gint64 bytes)
+new_block(NumericMemory *m, const Area *area, guint64 address, const Storage *s)
 {
   NumericBlock *block = g_new(NumericBlock, 1);
-  *block = (NumericBlock){.data = data, .bytes = bytes, .fresh = TRUE};
+  gint64 first = (gint64) (address - area->address);
+  *block = (NumericBlock){.data = area->data + first,
+                          .known = area->known + first / CHUNK,
+                          .bytes = s->bytes,
+                          .fresh = TRUE,
+                          .storage = s};
   g_ptr_array_add(m->blocks, block);
   return block;
 }
@@ -141,16 +156,18 @@ numeric_memory_allocate(NumericMemory *m, gint32 storage, StreamId stream)
   if (s->bytes == 0)
     return TRUE;
   if (s->space != SPACE_DEVICE) {
-    place->block = new_block(m, new_array(m, s->bytes), s->bytes);
+    Area area = new_area(m, 0, s->bytes);
+    place->block = new_block(m, &area, 0, s);
     return TRUE;
   }
   place->handle = caching_allocator_malloc(m->allocator, s->bytes, stream, NULL);
   if (place->handle == BLOCK_NONE)
     return FALSE;
-  double *data = doubles_at(m, caching_allocator_address(m->allocator, place->handle), s->bytes);
-  if (data == NULL)
+  guint64 address = caching_allocator_address(m->allocator, place->handle);
+  const Area *area = area_at(m, address, s->bytes);
+  if (area == NULL)
     return FALSE;
-  place->block = new_block(m, data, s->bytes);
+  place->block = new_block(m, area, address, s);
   return TRUE;
 }
 
@@ -198,9 +215,21 @@ numeric_memory_at(const NumericMemory *m, gint32 storage)
 void
 numeric_block_touch(NumericBlock *block)
 {
-  for (gint64 i = 0; block->fresh && i < block->bytes; i++)
-    block->data[i] = NAN;
+  if (block->fresh)
+    memset(block->known, 0, (gsize) ceil_div(block->bytes, CHUNK));
   block->fresh = FALSE;
+}
+
+void
+numeric_block_look(const NumericBlock *block, gint64 begin, gint64 end)
+{
+  for (gint64 i = begin / CHUNK; i * CHUNK < end; i++) {
+    if (block->known[i])
+      continue;
+    for (gint64 k = i * CHUNK; k < (i + 1) * CHUNK; k++)
+      block->data[k] = NAN;
+    block->known[i] = 1;
+  }
 }
 
 gint64

@@ -25,16 +25,21 @@ NumericMemory *numeric_memory_new(const Program *program, const AllocatorConfig 
 void numeric_memory_free(NumericMemory *memory);
 
 /* One allocation: its doubles, and whether anything has run on it.  What is in fresh memory is not
- * known: whoever runs on it first fills it with NaN (numeric_block_touch).  Lives as long as the
- * memory. */
+ * known: whoever runs on it first makes it so (numeric_block_touch).  Unknown doubles are NaN, but
+ * are written only where they are looked at (numeric_block_look): a bucket of gigabytes costs what
+ * is used of it.  Lives as long as the memory. */
 typedef struct {
   double *data;
+  guint8 *known; /* by chunk of 512 doubles, as the allocator aligns: they are there */
   gint64 bytes;
   gboolean fresh;
+  const Storage *storage;
   const ProgramOp *writer; /* the op that wrote any of it last; NULL: none */
 } NumericBlock;
 
 void numeric_block_touch(NumericBlock *block);
+/* From here on doubles begin .. end - 1 can be read and written. */
+void numeric_block_look(const NumericBlock *block, gint64 begin, gint64 end);
 
 /* ALLOC; FALSE when the allocator has no memory. */
 gboolean numeric_memory_allocate(NumericMemory *memory, gint32 storage, StreamId stream);

@@ -85,7 +85,18 @@ run_foreach_mul(KernelCall *c)
       c->operand[i].data[k] *= factor->data[0];
 }
 
+/* All that is written, times a number. */
+static void
+run_scale_by(KernelCall *c)
+{
+  double factor = numeric_number(c, "factor");
+  for (int i = 0; i < c->operands; i++)
+    for (gint64 k = 0; c->operand[i].role != ROLE_READ && k < c->operand[i].elements; k++)
+      c->operand[i].data[k] *= factor;
+}
+
 const NumericKernel numeric_optimizers[] = {
+    {"scale_by", run_scale_by},
     {"adam", run_adam},
     {"sgd", run_sgd},
     {"foreach_mul", run_foreach_mul},

@@ -177,7 +177,6 @@ issue_work(NumericRank *r, const ProgramOp *op, TaskKind kind, GError **error)
 static void
 finish_construction(NumericRank *r)
 {
-  const NumericHooks *hooks = &r->config->hooks;
   for (gint32 i = 0; i < (gint32) r->program->storages->len; i++) {
     const Storage *s = &g_array_index(r->program->storages, Storage, i);
     NumericBlock *block = numeric_memory_at(r->memory, i);
@@ -186,8 +185,8 @@ finish_construction(NumericRank *r)
       continue;
     if (strcmp(name, "tokens") == 0 || strcmp(name, "labels") == 0)
       g_array_append_val(r->batch, i);
-    else if (hooks->initialize(hooks->user, r->rank, s, name, block->data))
-      block->fresh = FALSE;
+    else
+      numeric_rank_initialize(r, block);
   }
 }
 

@@ -48,6 +48,8 @@ gboolean numeric_rank_issue(NumericRank *r, GError **error);
 /* The stream runs its next task, which is no collective.  FALSE and error. */
 gboolean numeric_rank_run(NumericRank *r, int stream, GError **error);
 
+/* A block that nothing has run on gets its first value, if it has one. */
+void numeric_rank_initialize(const NumericRank *r, NumericBlock *block);
 /* A task's operands as they are now, and back: only those that are written. */
 NumericTensor *numeric_rank_load(const NumericRank *r, const NumericTask *task);
 void numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor *operands);

@@ -26,10 +26,10 @@ typedef struct {
 
 typedef struct {
   gpointer user;
-  /* Fills a storage that is alive after the construction; FALSE: it does not, and what is in it is
-   * what the construction made. */
-  gboolean (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
-                         double *slots);
+  /* Fills memory of a parameter that the construction made: when it is looked at first, or when the
+   * construction is over.  What it leaves alone is unknown. */
+  void (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
+                     double *slots);
   /* Fills the n-th of the storages of a name (from 0) that the construction left: a batch. */
   void (*batch)(gpointer user, int rank, int step, const char *name, int n, gint64 bytes,
                 double *slots);

@@ -26,11 +26,46 @@ layout_at(const NumericRank *r, const ProgramOp *op, int i)
   return &g_array_index(r->program->layouts, Layout, tensor_at(r, op, i)->layout);
 }
 
-/* Views without elements have no memory. */
+/* The doubles of an operand's storage, those that it views looked at; views without elements have
+ * no memory. */
 static double *
-data_of(const NumericTask *task, int i)
+data_of(const NumericRank *r, const NumericTask *task, int i)
 {
-  return task->blocks[i] != NULL ? task->blocks[i]->data : NULL;
+  const NumericBlock *block = task->blocks[i];
+  const Layout *layout = layout_at(r, task->op, i);
+  int size = dtype_size((DType) layout->dtype);
+  gint64 first = tensor_at(r, task->op, i)->offset, last = first;
+  if (block == NULL)
+    return NULL;
+  for (int k = 0; k < layout->dims; k++) {
+    if (layout->shape[k] == 0)
+      return block->data;
+    last += (layout->shape[k] - 1) * layout->stride[k];
+  }
+  numeric_block_look(block, first * size, (last + 1) * size);
+  return block->data;
+}
+
+void
+numeric_rank_initialize(const NumericRank *r, NumericBlock *block)
+{
+  const NumericHooks *hooks = &r->config->hooks;
+  gint32 what = block->storage->what;
+  const char *name = what >= 0 ? program_text(r->program, what) : "";
+  if (!block->fresh || block->storage->category != CATEGORY_PARAMETER)
+    return;
+  numeric_block_touch(block);
+  numeric_block_look(block, 0, block->bytes);
+  hooks->initialize(hooks->user, r->rank, block->storage, name, block->data);
+}
+
+/* What construction makes has a first value. */
+static void
+touch(const NumericRank *r, const NumericTask *task, NumericBlock *block)
+{
+  if (task->place.step == 0)
+    numeric_rank_initialize(r, block);
+  numeric_block_touch(block);
 }
 
 NumericTensor *
@@ -39,8 +74,8 @@ numeric_rank_load(const NumericRank *r, const NumericTask *task)
   NumericTensor *operands = g_new0(NumericTensor, MAX(task->op->operands, 1));
   for (int i = 0; i < task->op->operands; i++) {
     if (task->blocks[i] != NULL)
-      numeric_block_touch(task->blocks[i]);
-    numeric_tensor_load(&operands[i], data_of(task, i), tensor_at(r, task->op, i),
+      touch(r, task, task->blocks[i]);
+    numeric_tensor_load(&operands[i], data_of(r, task, i), tensor_at(r, task->op, i),
                         layout_at(r, task->op, i));
     operands[i].role = (Role) operand_at(r, task->op, i)->role;
   }
@@ -55,7 +90,7 @@ numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor 
       continue;
     if (task->blocks[i] != NULL)
       task->blocks[i]->writer = task->op;
-    numeric_tensor_store(&operands[i], data_of(task, i), tensor_at(r, task->op, i),
+    numeric_tensor_store(&operands[i], data_of(r, task, i), tensor_at(r, task->op, i),
                          layout_at(r, task->op, i), r->config->rounds);
   }
 }
@@ -169,11 +204,12 @@ static void
 watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
 {
   const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  double global;
   g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
   const NumericHooks *hooks = &r->config->hooks;
   if (strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0)
     report_updates(r, task, operands);
-  else if (strcmp(program_text(r->program, kernel->name), "total norm") == 0)
+  else if (meaning_number(r->program, kernel->meaning, "global", &global))
     hooks->norm(hooks->user, r->rank, task->place.step, operands[task->op->operands - 1].data[0]);
   else if (strcmp(formula, "ones_like") == 0 && task->op->operands == 2)
     hooks->loss(hooks->user, r->rank, task->place.step, operands[0].data[0]);
@@ -233,9 +269,10 @@ numeric_rank_run(NumericRank *r, int stream, GError **error)
     ok = run_kernel(r, task, error);
     break;
   case TASK_BATCH:
+    numeric_block_touch(task->blocks[0]);
+    numeric_block_look(task->blocks[0], 0, task->blocks[0]->bytes);
     hooks->batch(hooks->user, r->rank, task->place.step, task->name, task->number,
                  task->blocks[0]->bytes, task->blocks[0]->data);
-    task->blocks[0]->fresh = FALSE;
     break;
   case TASK_WAIT:
     break;

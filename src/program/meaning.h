@@ -1,6 +1,8 @@
 /* meaning.h - what a kernel computes, or how a collective reduces, where its name does not say all:
  * a formula and its numbers, as text: "adam lr=0.001 beta1=0.9".
  *
+ * `global=1` marks the kernel whose result is the norm of all gradients.
+ *
  * Time and memory do not depend on it; whoever executes a Program on numbers does (numeric/). */
 #ifndef HIGHWATER_PROGRAM_MEANING_H
 #define HIGHWATER_PROGRAM_MEANING_H

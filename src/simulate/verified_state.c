@@ -133,24 +133,26 @@ static int
 element_size(const VerifiedState *s, const Storage *storage, int parameter)
 {
   gint64 elements = network_parameter(network_of(s), parameter)->elements;
-  if (s->layout->ranks == 1 && elements > 0 && storage->bytes % elements == 0)
+  int size = elements > 0 ? (int) (storage->bytes / elements) : 0;
+  if ((size == 2 || size == 4) && size * elements == storage->bytes && s->layout->ranks == 1)
     return (int) (storage->bytes / elements);
   return dtype_size(s->scenario->plan->precision.parameters);
 }
 
-static gboolean
+static void
 initialize(gpointer user, int rank, const Storage *storage, const char *name, double *slots)
 {
   const VerifiedState *s = user;
   int parameter = parameter_named(s, name);
   if (storage->category != CATEGORY_PARAMETER || parameter < 0)
-    return FALSE;
+    return;
   int size = element_size(s, storage, parameter);
   gint64 elements = storage->bytes / size;
-  StateRange range = range_in(s, rank, parameter, elements);
+  gint64 whole = network_parameter(network_of(s), parameter)->elements;
+  StateRange range = elements == whole ? (StateRange){parameter, 0, whole}
+                                       : range_in(s, rank, parameter, elements);
   for (gint64 i = 0; i < elements; i++)
     slots[i * size] = i < range.elements ? first_value(s, parameter, range.first + i) : 0;
-  return TRUE;
 }
 
 /* ---- batches ---- */
