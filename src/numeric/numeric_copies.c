@@ -182,7 +182,15 @@ run_chunk_cat(KernelCall *c)
   }
 }
 
+/* A copy of what lies there already. */
+static void
+run_itself(KernelCall *c)
+{
+  (void) c;
+}
+
 const NumericKernel numeric_copies[] = {
+    {"itself", run_itself},
     {"copy", run_copy},
     {"copy_", run_copy},
     {"to_copy", run_copy},

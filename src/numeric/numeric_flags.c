@@ -51,6 +51,16 @@ static double not(double x)
 }
 
 static void
+run_is_less(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  double value = numeric_number(c, "value");
+  for (gint64 i = 0; numeric_same_size(c, x, y) && i < y->elements; i++)
+    y->data[i] = x->data[i] < value;
+}
+
+static void
 run_abs(KernelCall *c)
 {
   apply(c, fabs);
@@ -194,6 +204,7 @@ const NumericKernel numeric_flags[] = {
     {"is_number", run_is_number},
     {"is_nan", run_is_nan},
     {"is_negative", run_is_negative},
+    {"is_less", run_is_less},
     {"not", run_not},
     {"and", run_and},
     {"or", run_or},

@@ -85,6 +85,15 @@ run_foreach_mul(KernelCall *c)
       c->operand[i].data[k] *= factor->data[0];
 }
 
+/* The same where the factor is below one: what the host has read of it. */
+static void
+run_scale_by_at_most_1(KernelCall *c)
+{
+  const NumericTensor *factor = numeric_read(c, 0);
+  if (factor != NULL && !(factor->data[0] >= 1))
+    run_foreach_mul(c);
+}
+
 /* All that is written, times a number. */
 static void
 run_scale_by(KernelCall *c)
@@ -97,6 +106,7 @@ run_scale_by(KernelCall *c)
 
 const NumericKernel numeric_optimizers[] = {
     {"scale_by", run_scale_by},
+    {"scale_by_at_most_1", run_scale_by_at_most_1},
     {"adam", run_adam},
     {"sgd", run_sgd},
     {"foreach_mul", run_foreach_mul},

@@ -115,6 +115,7 @@ const NumericKernel numeric_reductions[] = {
     {"mean_backward", run_mean_backward},
     {"expand_backward", run_expand_backward},
     {"vector_norm", run_vector_norm},
+    {"norm", run_vector_norm},
     {"foreach_norm", run_foreach_norm},
     {0},
 };

@@ -136,8 +136,9 @@ convert(StrategyContext *x, const Zero *z, const char *name, const Sent *from, c
     zero_operand(x, from->storage, from->offset, from->elements, from->dtype, ROLE_READ);
   zero_operand(x, to->storage, to->offset, to->elements, to->dtype,
                in_place ? ROLE_ACCUMULATE : ROLE_WRITE);
-  strategy_launch(x, z->d.reduce_stream, name,
-                  (double) (to->elements * (dtype_size(from->dtype) + dtype_size(to->dtype))));
+  strategy_launch_as(x, z->d.reduce_stream, name,
+                     (double) (to->elements * (dtype_size(from->dtype) + dtype_size(to->dtype))),
+                     in_place ? "itself" : NULL);
 }
 
 /* Reduces in the model's dtype: through a copy when gradients wait in another one.  The copy is
