@@ -306,6 +306,7 @@ list_tensors(StrategyContext *x, OptimizedTensor *tensors)
     t->value = value;
     t->gradient = gradient_of(x, i);
     t->gradient_offset = gradient_offset(x, i);
+    t->value_offset = x->parameters[i].local_offset;
     t->elements = x->parameters[i].local_elements;
     t->stepped = is_stepped(x, i);
     t->parameter = (gint32) i;

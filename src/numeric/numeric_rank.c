@@ -188,6 +188,7 @@ finish_construction(NumericRank *r)
     else
       numeric_rank_initialize(r, block);
   }
+  numeric_rank_initialize_updated(r);
 }
 
 static void

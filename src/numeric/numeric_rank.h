@@ -50,6 +50,9 @@ gboolean numeric_rank_run(NumericRank *r, int stream, GError **error);
 
 /* A block that nothing has run on gets its first value, if it has one. */
 void numeric_rank_initialize(const NumericRank *r, NumericBlock *block);
+/* The same for parts of buffers, by what the Program's optimizer will update as which parameter; to
+ * be called before any step. */
+void numeric_rank_initialize_updated(const NumericRank *r);
 /* A task's operands as they are now, and back: only those that are written. */
 NumericTensor *numeric_rank_load(const NumericRank *r, const NumericTask *task);
 void numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor *operands);

@@ -17,6 +17,7 @@ typedef struct _NumericRun NumericRun;
 typedef struct {
   int rank, step;
   const char *name;       /* what its storage is called: the parameter, or a buffer of many */
+  const char *state_name; /* the same of its first state; NULL: it has none */
   gint64 elements;        /* that gradient, value and states have */
   const double *gradient; /* as the optimizer read it */
   const double *value;    /* as it left it */
@@ -30,6 +31,10 @@ typedef struct {
    * construction is over.  What it leaves alone is unknown. */
   void (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
                      double *slots);
+  /* Fills a view that an optimizer's kernel will update as this parameter, in memory that nothing
+   * else is known of: elements of `size` bytes. */
+  void (*initialize_part)(gpointer user, int rank, const char *name, gint64 elements, int size,
+                          double *slots);
   /* Fills the n-th of the storages of a name (from 0) that the construction left: a batch. */
   void (*batch)(gpointer user, int rank, int step, const char *name, int n, gint64 bytes,
                 double *slots);

@@ -192,6 +192,8 @@ report_updates(const NumericRank *r, const NumericTask *task, const NumericTenso
         block != NULL && block->writer != NULL ? numeric_op_text(r->program, block->writer) : NULL;
     u.written_by = writer;
     int next = i + 2;
+    if (next < task->op->operands && operands[next].role != ROLE_READ)
+      u.state_name = name_of(r, task->op, next);
     for (int k = 0; next < task->op->operands && operands[next].role != ROLE_READ; k++, next++)
       if (k < 2)
         u.state[k] = operands[next].data;
@@ -281,4 +283,49 @@ numeric_rank_run(NumericRank *r, int stream, GError **error)
   }
   numeric_stream_pop(&r->streams[stream]);
   return ok;
+}
+
+/* ---- what optimizers will update ---- */
+
+static gboolean
+is_update(const Program *program, const ProgramOp *op)
+{
+  if (op->kind != PROGRAM_LAUNCH)
+    return FALSE;
+  const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
+  g_autofree char *formula = meaning_formula(program, kernel->meaning, kernel->name);
+  return strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0;
+}
+
+/* The value's view is operand i, the first state's the next one. */
+static void
+initialize_part(const NumericRank *r, const ProgramOp *op, int i)
+{
+  const Tensor *tensor = tensor_at(r, op, i);
+  const Layout *layout = layout_at(r, op, i);
+  NumericBlock *block = numeric_memory_at(r->memory, tensor->storage);
+  const NumericHooks *hooks = &r->config->hooks;
+  int size = dtype_size((DType) layout->dtype);
+  if (block == NULL || layout->dims != 1)
+    return;
+  numeric_block_look(block, 0, block->bytes);
+  hooks->initialize_part(hooks->user, r->rank, name_of(r, op, i + 1), layout->shape[0], size,
+                         block->data + tensor->offset * size);
+}
+
+void
+numeric_rank_initialize_updated(const NumericRank *r)
+{
+  for (guint l = 1; l < r->program->lists->len; l++) {
+    const OpList *list = g_ptr_array_index(r->program->lists, l);
+    for (guint k = 0; k < list->ops->len; k++) {
+      const ProgramOp *op = &g_array_index(list->ops, ProgramOp, k);
+      if (!is_update(r->program, op))
+        continue;
+      for (int i = 1; i + 1 < op->operands; i++)
+        if (operand_at(r, op, i - 1)->role == ROLE_READ &&
+            operand_at(r, op, i)->role != ROLE_READ && operand_at(r, op, i + 1)->role != ROLE_READ)
+          initialize_part(r, op, i);
+    }
+  }
 }

@@ -67,6 +67,10 @@ accept(const PlanSpec *plan, GError **error)
 {
   if (plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "optimizer.name", "verify compares what it updates");
+  if (g_str_equal(plan->strategy, "fsdp1") && !plan_spec_number(plan, "use_orig_params"))
+    return plan_spec_refuse(
+        plan, error, "fsdp.use_orig_params",
+        "verify knows flat parameters only as those that they are made of: true");
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile", "verify cannot look into compiled kernels");
   return TRUE;

@@ -155,6 +155,19 @@ initialize(gpointer user, int rank, const Storage *storage, const char *name, do
     slots[i * size] = i < range.elements ? first_value(s, parameter, range.first + i) : 0;
 }
 
+/* A part that is known only by what updates it, of a buffer that has no name of its own. */
+static void
+initialize_part(gpointer user, int rank, const char *name, gint64 elements, int size, double *slots)
+{
+  const VerifiedState *s = user;
+  int parameter = parameter_named(s, name);
+  if (parameter < 0 || !isnan(slots[0]))
+    return;
+  StateRange range = range_in(s, rank, parameter, elements);
+  for (gint64 i = 0; i < MIN(elements, range.elements); i++)
+    slots[i * size] = first_value(s, parameter, range.first + i);
+}
+
 /* ---- batches ---- */
 
 static gint64
@@ -268,6 +281,8 @@ updated(gpointer user, const NumericUpdate *u)
 {
   VerifiedState *s = user;
   int parameter = parameter_named(s, u->name);
+  if (parameter < 0 && u->state_name != NULL)
+    parameter = parameter_named(s, u->state_name);
   if (parameter >= 0) {
     StateRange range = range_in(s, u->rank, parameter, u->elements);
     if (u->elements < range.elements)
@@ -293,6 +308,7 @@ verified_state_hooks(VerifiedState *s)
 {
   return (NumericHooks){.user = s,
                         .initialize = initialize,
+                        .initialize_part = initialize_part,
                         .batch = batch,
                         .loss = loss,
                         .norm = norm,

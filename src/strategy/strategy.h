@@ -45,10 +45,11 @@ typedef struct {
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
   gint64 sharded_offset;      /* elements into it at which the parameter's begins */
   gint64
-      local_elements; /* this rank's elements, without padding: what optimizer state is made for */
-  gint64 offset;      /* elements into `unsharded` at which it begins */
-  gint32 node;        /* its AccumulateGrad node in the current graph */
-  gboolean ignored;   /* kept out of what the strategy shards: whole on every rank */
+      local_elements;  /* this rank's elements, without padding: what optimizer state is made for */
+  gint64 local_offset; /* elements into `sharded` at which they begin */
+  gint64 offset;       /* elements into `unsharded` at which it begins */
+  gint32 node;         /* its AccumulateGrad node in the current graph */
+  gboolean ignored;    /* kept out of what the strategy shards: whole on every rank */
 } ParameterState;
 
 /* A unit's report entry and what the walk needs to know of it. */

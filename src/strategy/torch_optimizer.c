@@ -84,13 +84,12 @@ make_state(const Update *u, int i)
 
 /* Without padding, or what lies beside it. */
 static void
-gradient_operand(const Update *u, const OptimizedTensor *t)
+part_operand(const Update *u, StorageId storage, gint64 offset, gint64 elements, Role role)
 {
-  if (t->gradient != NO_STORAGE)
-    program_builder_operand(u->x->builder,
-                            program_builder_flat_tensor(u->x->builder, t->gradient,
-                                                        t->gradient_offset, t->elements, u->dtype),
-                            ROLE_READ);
+  if (storage != NO_STORAGE)
+    program_builder_operand(
+        u->x->builder,
+        program_builder_flat_tensor(u->x->builder, storage, offset, elements, u->dtype), role);
 }
 
 /* With PyTorch's defaults: no time or memory depends on these numbers. */
@@ -113,8 +112,8 @@ launch_update(const Update *u, const char *name, double bytes_per_parameter_byte
     const OptimizedTensor *t = &u->tensors[i];
     if (t->elements == 0 || !t->stepped)
       continue;
-    gradient_operand(u, t);
-    operand(u, t->value, ROLE_ACCUMULATE);
+    part_operand(u, t->gradient, t->gradient_offset, t->elements, ROLE_READ);
+    part_operand(u, t->value, t->value_offset, t->elements, ROLE_ACCUMULATE);
     for (int k = 0; k < OPTIMIZER_MOMENTS; k++)
       operand(u, t->moment[k], ROLE_ACCUMULATE);
     bytes += bytes_per_parameter_byte * (double) bytes_of(u, i);
