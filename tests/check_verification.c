@@ -19,6 +19,15 @@
   "{'strategy': 'fsdp2', 'mesh': {'shard': 2}, " BATCH                                             \
   ", 'precision': {'parameters': 'fp32', 'compute': 'bf16', 'reduce': 'fp32'}}"
 
+#define FSDP1                                                                                      \
+  "{'strategy': 'fsdp1', 'mesh': {'shard': 2}, " BATCH                                             \
+  ", 'precision': {'parameters': 'fp32', 'compute': 'bf16', 'reduce': 'fp32'}}"
+#define ZERO1                                                                                      \
+  "{'strategy': 'zero1', 'mesh': {'shard': 2}, " BATCH ", 'precision': {'parameters': 'bf16'}}"
+#define GPT2                                                                                       \
+  "{'model_type': 'gpt2', 'n_embd': 16, 'n_layer': 2, 'n_head': 2, 'vocab_size': 19,"              \
+  " 'n_positions': 16, 'implementation': 'torchtitan'}"
+
 static InputText
 text_of(const char *name, const char *json)
 {
@@ -92,6 +101,30 @@ static const Plan plans[] = {
     {LLAMA, FSDP2, "activation_checkpointing.policy=selective_op"},
     {LLAMA, FSDP2, "optimizer.implementation=forloop"},
     {LLAMA, FSDP2, "optimizer.zero_grad=end"},
+    {LLAMA, FSDP2, "trainable=[\"*.attention.*\"]"},
+    {GPT2, FSDP2, ""},
+    {GPT2, FSDP2, "mesh.shard=3 activation_checkpointing.policy=full"},
+    {GPT2, DDP, "accumulation.steps=2"},
+    {LLAMA, FSDP1, ""},
+    {LLAMA, FSDP1, "mesh.shard=1"},
+    {LLAMA, FSDP1, "mesh.shard=3 accumulation.steps=2"},
+    {LLAMA, FSDP1, "mesh.shard=8"},
+    {LLAMA, FSDP1, "fsdp.sharding_strategy=SHARD_GRAD_OP"},
+    {LLAMA, FSDP1, "fsdp.sharding_strategy=NO_SHARD mesh.shard=1 mesh.replicate=2"},
+    {LLAMA, FSDP1, "fsdp.sharding_strategy=HYBRID_SHARD mesh.replicate=2"},
+    {LLAMA, FSDP1, "accumulation.steps=2 accumulation.sync_every_step=false"},
+    {LLAMA, FSDP1, "precision.compute=fp32 activation_checkpointing.policy=full"},
+    {LLAMA, ZERO1, ""},
+    {LLAMA, ZERO1, "mesh.shard=1"},
+    {LLAMA, ZERO1, "mesh.shard=3 accumulation.steps=2"},
+    {LLAMA, ZERO1, "mesh.shard=8"},
+    {LLAMA, ZERO1, "deepspeed.overlap_comm=true"},
+    {LLAMA, ZERO1, "deepspeed.reduce_bucket_size=600"},
+    {LLAMA, ZERO1, "deepspeed.grad_accum_dtype=fp32"},
+    {LLAMA, ZERO1, "strategy=zero2 mesh.shard=3"},
+    {LLAMA, ZERO1, "strategy=zero2 accumulation.steps=3 deepspeed.round_robin_gradients=true"},
+    {LLAMA, ZERO1, "strategy=zero2 deepspeed.contiguous_gradients=false"},
+    {LLAMA, ZERO1, "strategy=zero2 precision.parameters=fp32 deepspeed.reduce_scatter=false"},
 };
 
 START_TEST(a_plan_equals_an_unsharded_run_in_any_order)
@@ -462,6 +495,27 @@ static const Mistake mistakes[] = {
      DROP,
      .only_rank = 0},
     {"a head's gradient is of the other factor", FSDP2, "", LAUNCHED("mm_grad_second"), EXCHANGE,
+     .only_rank = -1},
+    {"a flat parameter is used before it is gathered", FSDP1, "", WAITS(COMPUTE, "all_gather"),
+     DROP, .only_rank = -1},
+    {"a flat gradient is not reduced", FSDP1, "", COLLECTED("reduce_scatter"), DROP,
+     .only_rank = -1},
+    {"a flat gradient is summed and not averaged", FSDP1, "", COLLECTED("reduce_scatter"), MEANS,
+     .text = NULL, .only_rank = -1},
+    {"a flat parameter's part is updated twice", FSDP1, "", LAUNCHED("adam"), TWICE,
+     .only_rank = 1},
+    {"a bucket of gradients is not divided", ZERO1, "", LAUNCHED("scale_by"), DROP,
+     .only_rank = -1},
+    {"partitions are not gathered after the step", ZERO1, "", COLLECTED("all_gather"), DROP,
+     .only_rank = -1},
+    {"a partition is not written back",
+     ZERO1,
+     "",
+     {PROGRAM_LAUNCH, "copy", -1, NULL, FALSE},
+     DROP,
+     .only_rank = 1},
+    {"a reduction overtakes what fills its bucket", ZERO1,
+     "strategy=zero2 deepspeed.overlap_comm=true", WAITS(REDUCE_SCATTER, "compute"), DROP,
      .only_rank = -1},
     {"a loss is not divided by the micro-batches", DDP, TWO, LAUNCHED("div_scalar"), MEANS,
      .text = "div_scalar value=1", .only_rank = -1},

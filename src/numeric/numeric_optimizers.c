@@ -53,10 +53,10 @@ run_adam(KernelCall *c)
     double *p = u.value->data, *m = u.state[0]->data, *v = u.state[1]->data;
     for (gint64 k = 0; k < elements_of(&u); k++) {
       double g = u.gradient->data[k];
-      p[k] *= 1 - lr * decay;
       m[k] += (1 - b1) * (g - m[k]);
       v[k] = b2 * v[k] + (1 - b2) * g * g;
-      p[k] -= lr / correct1 * m[k] / (sqrt(v[k]) / correct2 + eps);
+      if (c->place.step > 0) /* else it only makes its states */
+        p[k] = p[k] * (1 - lr * decay) - lr / correct1 * m[k] / (sqrt(v[k]) / correct2 + eps);
     }
   }
 }

@@ -202,9 +202,12 @@ report_updates(const NumericRank *r, const NumericTask *task, const NumericTenso
   }
 }
 
+/* Of steps: an optimizer that runs in the construction only makes its states. */
 static void
 watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
 {
+  if (task->place.step < 1)
+    return;
   const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
   double global;
   g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
