@@ -106,6 +106,17 @@ all_gather(Pair *pairs, int n)
   return NULL;
 }
 
+/* Who sends is not said: all must bring the same. */
+static char *
+broadcast(Pair *pairs, int n)
+{
+  for (int i = 1; i < n; i++)
+    if (memcmp(pairs[i].in->data, pairs[0].in->data,
+               sizeof(double) * (gsize) pairs[0].in->elements) != 0)
+      return g_strdup("members bring different tensors, and nobody has said who sends");
+  return NULL;
+}
+
 /* ---- all ---- */
 
 /* What a sum is multiplied by. */
@@ -137,6 +148,8 @@ run_pairs(const Collective *c, Pair *pairs, int n, double factor)
     return reduce_scatter(pairs, n, factor);
   case COLLECTIVE_ALL_GATHER:
     return all_gather(pairs, n);
+  case COLLECTIVE_BROADCAST:
+    return broadcast(pairs, n);
   default:
     return g_strdup_printf("%s is not yet executed on numbers",
                            program_collective_name((CollectiveKind) c->kind));

@@ -117,18 +117,60 @@ run_place_slice(KernelCall *c)
   }
 }
 
+/* Where this rank's part of the whole begins.  Parts are as large as what is taken of them, unless
+ * it is said; of each the elements from `first` on are taken. */
+static gint64
+part_begins(KernelCall *c, const NumericTensor *taken)
+{
+  gint64 ranks, place = place_of(c, &ranks);
+  double part = numeric_number_or(c, "part", (double) taken->elements);
+  return place * (gint64) part + (gint64) numeric_number_or(c, "first", 0);
+}
+
 /* This rank's part of the whole; beyond its end, zeros. */
 static void
 run_take_slice(KernelCall *c)
 {
   const NumericTensor *x = numeric_read(c, 0);
   NumericTensor *y = numeric_written(c, 0);
-  gint64 ranks, first = place_of(c, &ranks);
   if (x == NULL || y == NULL)
     return;
-  first *= y->elements;
+  gint64 first = part_begins(c, y);
   memset(y->data, 0, sizeof(double) * (gsize) y->elements);
   move(y->data, x->data + first, MIN(y->elements, x->elements - first));
+}
+
+/* The same, added to what is there. */
+static void
+run_add_slice(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (x == NULL || y == NULL)
+    return;
+  gint64 first = part_begins(c, y);
+  for (gint64 i = 0; i < MIN(y->elements, x->elements - first); i++)
+    y->data[i] += x->data[first + i];
+}
+
+/* One tensor out of all ranks' parts, of each `each` elements from `first` on. */
+static void
+run_gathered_parts(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  gint64 ranks, part = (gint64) numeric_number(c, "part"),
+                each = (gint64) numeric_number(c, "each");
+  gint64 first = (gint64) numeric_number(c, "first");
+  place_of(c, &ranks);
+  if (x == NULL || y == NULL)
+    return;
+  if (part * ranks > x->elements || first + each > part) {
+    numeric_fail(c, "the parts are more than what was gathered");
+    return;
+  }
+  for (gint64 r = 0; r < ranks; r++)
+    move(y->data + r * each, x->data + r * part + first, CLAMP(y->elements - r * each, 0, each));
 }
 
 /* Every rank's parts of all tensors, one rank after the other, become whole tensors. */
@@ -202,6 +244,8 @@ const NumericKernel numeric_copies[] = {
     {"narrow", resize_rows},
     {"place_slice", run_place_slice},
     {"take_slice", run_take_slice},
+    {"add_slice", run_add_slice},
+    {"gathered_parts", run_gathered_parts},
     {"split_gathered", run_split_gathered},
     {"chunk_cat", run_chunk_cat},
     {0},

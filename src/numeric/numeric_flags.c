@@ -177,6 +177,17 @@ run_unless(KernelCall *c)
     y->data[i] = flag->data[0] != 0 ? other->data[0] : value->data[i];
 }
 
+/* The second where the first says so, else the third. */
+static void
+run_where(KernelCall *c)
+{
+  const NumericTensor *flag = numeric_read(c, 0), *a = numeric_read(c, 1), *b = numeric_read(c, 2);
+  NumericTensor *y = numeric_written(c, 0);
+  for (gint64 i = 0; numeric_same_size(c, a, y) && numeric_same_size(c, b, y) && i < y->elements;
+       i++)
+    y->data[i] = flag->data[0] != 0 ? a->data[i] : b->data[i];
+}
+
 /* What is there becomes the second where the first says so. */
 static void
 run_masked_fill(KernelCall *c)
@@ -212,6 +223,7 @@ const NumericKernel numeric_flags[] = {
     {"amin", run_amin},
     {"any", run_any},
     {"unless", run_unless},
+    {"where", run_where},
     {"masked_fill", run_masked_fill},
     {"fill", run_fill},
     {0},

@@ -222,15 +222,18 @@ watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operan
 
 /* ---- running ---- */
 
-/* A copy between memories: what is read becomes what is written; from a host that nobody computes
- * on, nothing is known. */
+/* A copy between memories: what is read becomes what is written.  From a host that nobody computes
+ * on comes what construction would: parameters' first values, which are there; else nothing is
+ * known. */
 static void
-copy(NumericTensor *operands, int n)
+copy(const NumericTask *task, NumericTensor *operands, int n)
 {
   const NumericTensor *from = NULL;
   for (int i = 0; i < n; i++)
     if (operands[i].role == ROLE_READ)
       from = &operands[i];
+  if (from == NULL && task->place.step == 0)
+    return;
   for (int i = 0; i < n; i++)
     for (gint64 k = 0; operands[i].role != ROLE_READ && k < operands[i].elements; k++)
       operands[i].data[k] = from != NULL && k < from->elements ? from->data[k] : NAN;
@@ -248,7 +251,7 @@ run_kernel(NumericRank *r, const NumericTask *task, GError **error)
                      .operands = task->op->operands};
   gboolean ok = TRUE;
   if (task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
-    copy(operands, task->op->operands);
+    copy(task, operands, task->op->operands);
   else
     ok = numeric_kernel_run(&call, error);
   if (ok)

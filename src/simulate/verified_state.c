@@ -114,6 +114,39 @@ range_in(const VerifiedState *s, int rank, int parameter, gint64 elements)
   return (StateRange){parameter, 0, 0};
 }
 
+/* How much room a parameter has in memory where all ranks' parts are as large as the largest. */
+static gint64
+room_of(const VerifiedState *s, int parameter)
+{
+  gint64 room = 0;
+  for (int rank = 0; rank < s->layout->ranks; rank++)
+    room = MAX(room, range_in(s, rank, parameter, 0).elements);
+  return room;
+}
+
+/* Calls f for each range that a rank holds in a buffer of so many elements, with the element at
+ * which it begins.  Ranges lie one behind the other, or each in a room of its own if that fills it.
+ */
+typedef void (*RangeFunction)(gpointer user, StateRange range, gint64 at);
+static void
+for_ranges(const VerifiedState *s, int rank, gint64 elements, RangeFunction f, gpointer user)
+{
+  const GArray *held = ranges_of(s, rank);
+  gint64 rooms = 0, at = 0;
+  for (guint i = 0; i < parameters_of(s); i++)
+    rooms += room_of(s, (int) i);
+  gboolean padded = rooms == elements;
+  for (guint i = 0, next = 0; i < (padded ? parameters_of(s) : held->len); i++) {
+    StateRange range = {(gint32) i, 0, 0};
+    if (!padded)
+      range = g_array_index(held, StateRange, i);
+    else if (next < held->len && g_array_index(held, StateRange, next).parameter == (gint32) i)
+      range = g_array_index(held, StateRange, next++);
+    f(user, range, at);
+    at += padded ? room_of(s, (int) i) : range.elements;
+  }
+}
+
 /* ---- first values ---- */
 
 /* Weights of variance 1 / width, gains around one, biases around zero. */
@@ -139,11 +172,38 @@ element_size(const VerifiedState *s, const Storage *storage, int parameter)
   return dtype_size(s->scenario->plan->precision.parameters);
 }
 
+typedef struct {
+  const VerifiedState *state;
+  double *slots;
+  int size;
+} Filling;
+
+static void
+fill_range(gpointer user, StateRange range, gint64 at)
+{
+  const Filling *f = user;
+  for (gint64 i = 0; i < range.elements; i++)
+    f->slots[(at + i) * f->size] = first_value(f->state, range.parameter, range.first + i);
+}
+
+/* All that a rank holds, in one buffer. */
+static void
+fill_shards(const VerifiedState *s, int rank, const Storage *storage, double *slots)
+{
+  int size = dtype_size(s->scenario->plan->precision.parameters);
+  Filling filling = {s, slots, size};
+  for (gint64 i = 0; i < storage->bytes / size; i++)
+    slots[i * size] = 0;
+  for_ranges(s, rank, storage->bytes / size, fill_range, &filling);
+}
+
 static void
 initialize(gpointer user, int rank, const Storage *storage, const char *name, double *slots)
 {
   const VerifiedState *s = user;
   int parameter = parameter_named(s, name);
+  if (storage->category == CATEGORY_PARAMETER && strcmp(name, "parameter shards") == 0)
+    fill_shards(s, rank, storage, slots);
   if (storage->category != CATEGORY_PARAMETER || parameter < 0)
     return;
   int size = element_size(s, storage, parameter);
@@ -276,6 +336,21 @@ take(VerifiedState *s, const NumericUpdate *u, StateRange range, gint64 at)
     t->writers[range.first + i]++;
 }
 
+typedef struct {
+  VerifiedState *state;
+  const NumericUpdate *update;
+} Taking;
+
+static void
+take_range(gpointer user, StateRange range, gint64 at)
+{
+  const Taking *t = user;
+  if (at + range.elements <= t->update->elements)
+    take(t->state, t->update, range, at);
+  else
+    fail(t->state, t->update, "is smaller than what the rank holds");
+}
+
 static void
 updated(gpointer user, const NumericUpdate *u)
 {
@@ -291,16 +366,8 @@ updated(gpointer user, const NumericUpdate *u)
       take(s, u, range, 0);
     return;
   }
-  const GArray *held = ranges_of(s, u->rank);
-  gint64 at = 0;
-  for (guint i = 0; i < held->len; i++) {
-    StateRange range = g_array_index(held, StateRange, i);
-    if (at + range.elements <= u->elements)
-      take(s, u, range, at);
-    else
-      fail(s, u, "is smaller than what the rank holds");
-    at += range.elements;
-  }
+  Taking taking = {s, u};
+  for_ranges(s, u->rank, u->elements, take_range, &taking);
 }
 
 NumericHooks
