@@ -125,6 +125,16 @@ static const Plan plans[] = {
     {LLAMA, ZERO1, "strategy=zero2 accumulation.steps=3 deepspeed.round_robin_gradients=true"},
     {LLAMA, ZERO1, "strategy=zero2 deepspeed.contiguous_gradients=false"},
     {LLAMA, ZERO1, "strategy=zero2 precision.parameters=fp32 deepspeed.reduce_scatter=false"},
+    {LLAMA, ZERO1, "strategy=zero3"},
+    {LLAMA, ZERO1, "strategy=zero3 mesh.shard=1"},
+    {LLAMA, ZERO1, "strategy=zero3 mesh.shard=3 accumulation.steps=2"},
+    {LLAMA, ZERO1, "strategy=zero3 mesh.shard=8"},
+    {LLAMA, ZERO1, "strategy=zero3 deepspeed.stage3_param_persistence_threshold=0"},
+    {LLAMA, ZERO1, "strategy=zero3 deepspeed.sub_group_size=600 mesh.shard=3"},
+    {LLAMA, ZERO1, "strategy=zero3 deepspeed.zero_init=true activation_checkpointing.policy=full"},
+    {LLAMA, ZERO1, "strategy=zero3 deepspeed.reduce_scatter=false mesh.shard=3"},
+    {LLAMA, ZERO1, "strategy=zero3 deepspeed.zero_hpz_partition_size=2 mesh.shard=4"},
+    {GPT2, ZERO1, "strategy=zero3 mesh.shard=3"},
 };
 
 START_TEST(a_plan_equals_an_unsharded_run_in_any_order)
@@ -514,6 +524,11 @@ static const Mistake mistakes[] = {
      {PROGRAM_LAUNCH, "copy", -1, NULL, FALSE},
      DROP,
      .only_rank = 1},
+    {"a shard is read at another parameter's place", ZERO1, "strategy=zero3",
+     COLLECTED("all_gather"), SHIFT, .number = 0, .only_rank = -1},
+    {"gathered parts are taken from another place", ZERO1,
+     "strategy=zero3 deepspeed.stage3_param_persistence_threshold=0", LAUNCHED("gathered_parts"),
+     MEANS, .text = "gathered_parts ranks=2 part=20 first=0 each=10", .only_rank = -1},
     {"a reduction overtakes what fills its bucket", ZERO1,
      "strategy=zero2 deepspeed.overlap_comm=true", WAITS(REDUCE_SCATTER, "compute"), DROP,
      .only_rank = -1},

@@ -39,6 +39,7 @@ verified_state_new(const Scenario *scenario, const StateLayout *layout, int step
   s->tensors = g_new0(VerifiedTensor, MAX((gsize) steps * parameters_of(s), 1));
   s->losses = g_new0(double, steps + 1);
   s->norms = g_new0(double, steps + 1);
+  s->pooled = g_new0(gint64, s->ranks * (steps + 1));
   return s;
 }
 
@@ -59,6 +60,7 @@ verified_state_free(VerifiedState *s)
   g_free(s->tensors);
   g_free(s->losses);
   g_free(s->norms);
+  g_free(s->pooled);
   g_free(s->peaks);
   g_free(s->first_unknown);
   g_free(s->fault);
@@ -124,25 +126,33 @@ room_of(const VerifiedState *s, int parameter)
   return room;
 }
 
-/* Calls f for each range that a rank holds in a buffer of so many elements, with the element at
- * which it begins.  Ranges lie one behind the other, or each in a room of its own if that fills it.
- */
+/* Elements from `first` on of what a rank holds, in a buffer of so many. */
+typedef struct {
+  int rank;
+  gint64 first, elements;
+} Window;
+
+/* Calls f for each range in it, with the element of the buffer at which it begins.  Ranges lie one
+ * behind the other; or each in a room of its own, if rooms fill the buffer, or several buffers. */
 typedef void (*RangeFunction)(gpointer user, StateRange range, gint64 at);
 static void
-for_ranges(const VerifiedState *s, int rank, gint64 elements, RangeFunction f, gpointer user)
+for_ranges(const VerifiedState *s, Window w, RangeFunction f, gpointer user)
 {
-  const GArray *held = ranges_of(s, rank);
-  gint64 rooms = 0, at = 0;
+  const GArray *held = ranges_of(s, w.rank);
+  gint64 rooms = 0, at = -w.first;
   for (guint i = 0; i < parameters_of(s); i++)
     rooms += room_of(s, (int) i);
-  gboolean padded = rooms == elements;
+  gboolean padded = rooms == w.elements ||
+                    state_layout_elements(s->layout, w.rank % s->layout->ranks) > w.elements ||
+                    w.first > 0;
   for (guint i = 0, next = 0; i < (padded ? parameters_of(s) : held->len); i++) {
     StateRange range = {(gint32) i, 0, 0};
     if (!padded)
       range = g_array_index(held, StateRange, i);
     else if (next < held->len && g_array_index(held, StateRange, next).parameter == (gint32) i)
       range = g_array_index(held, StateRange, next++);
-    f(user, range, at);
+    if (at >= 0 && at < w.elements)
+      f(user, range, at);
     at += padded ? room_of(s, (int) i) : range.elements;
   }
 }
@@ -194,7 +204,7 @@ fill_shards(const VerifiedState *s, int rank, const Storage *storage, double *sl
   Filling filling = {s, slots, size};
   for (gint64 i = 0; i < storage->bytes / size; i++)
     slots[i * size] = 0;
-  for_ranges(s, rank, storage->bytes / size, fill_range, &filling);
+  for_ranges(s, (Window){rank, 0, storage->bytes / size}, fill_range, &filling);
 }
 
 static void
@@ -366,8 +376,11 @@ updated(gpointer user, const NumericUpdate *u)
       take(s, u, range, 0);
     return;
   }
+  /* buffers of many come one after the other */
   Taking taking = {s, u};
-  for_ranges(s, u->rank, u->elements, take_range, &taking);
+  gint64 *seen = &s->pooled[u->rank * (s->steps + 1) + u->step];
+  for_ranges(s, (Window){u->rank, *seen, u->elements}, take_range, &taking);
+  *seen += u->elements;
 }
 
 NumericHooks

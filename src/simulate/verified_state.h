@@ -21,9 +21,10 @@ typedef struct {
   guint64 seed;
   int ranks, steps;
   VerifiedTensor *tensors; /* by step and parameter */
-  double *norms;           /* by step: as clipping took it on the last rank; NaN: nobody did */
-  double *losses;          /* by step: sum over ranks */
-  gint64 *peaks;           /* of the run */
+  gint64 *pooled; /* by rank and step: elements of buffers of many that were updated so far */
+  double *norms;  /* by step: as clipping took it on the last rank; NaN: nobody did */
+  double *losses; /* by step: sum over ranks */
+  gint64 *peaks;  /* of the run */
   char *first_unknown;
   char *fault; /* the first one */
 } VerifiedState;
