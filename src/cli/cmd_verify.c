@@ -62,7 +62,8 @@ run(int argc, char **argv, GError **error)
   Options options = {.run = run_options_default(), .seed = 1, .scale = 1};
   options.run.steps = 3;
   const GOptionEntry entries[] = {
-      {"plan", 0, 0, G_OPTION_ARG_FILENAME, &options.run.plan, "How it is trained: a preset or a file (fsdp2)", "PLAN"},
+      {"plan", 0, 0, G_OPTION_ARG_FILENAME, &options.run.plan,
+       "How it is trained: a preset or a file (fsdp2)", "PLAN"},
       {"cluster", 0, 0, G_OPTION_ARG_STRING, &options.run.cluster,
        "Cluster preset or file (h100-8)", "CLUSTER"},
       {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options.run.assignments, "Change a key of the plan",

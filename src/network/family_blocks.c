@@ -581,6 +581,7 @@ figures(Builder *b, const Blocks *m)
   Network *network = builder_network(b);
   network->vocabulary = m->vocabulary;
   network->hidden = m->hidden;
+  network->loss_is_sum = m->sum_loss;
   network->embedding_parameters = m->has_embedding ? m->vocabulary * m->hidden : 0;
   for (guint i = 0; i < m->blocks->len; i++) {
     const BlockSpec *block = g_ptr_array_index(m->blocks, i);

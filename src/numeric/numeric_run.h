@@ -57,6 +57,10 @@ typedef struct {
   int micro_batches;  /* a step, of a rank */
 } NumericConfig;
 
+/* Does any step update parameters by a kernel?  Optimizers in the host's memory name nothing that
+ * they do. */
+gboolean numeric_program_updates(const Program *program);
+
 /* What became of a run. */
 typedef struct {
   gint64 *peaks; /* by rank, of the last step: bytes allocated at most, as the allocator counts */

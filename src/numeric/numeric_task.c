@@ -335,3 +335,15 @@ numeric_rank_initialize_updated(const NumericRank *r)
     }
   }
 }
+
+gboolean
+numeric_program_updates(const Program *program)
+{
+  for (guint l = 1; l < program->lists->len; l++) {
+    const OpList *list = g_ptr_array_index(program->lists, l);
+    for (guint k = 0; k < list->ops->len; k++)
+      if (is_update(program, &g_array_index(list->ops, ProgramOp, k)))
+        return TRUE;
+  }
+  return FALSE;
+}

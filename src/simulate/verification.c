@@ -63,8 +63,15 @@ reference_scenario(const VerificationRequest *request, const PlanSpec *plan, GEr
 
 /* What has no reference, or nothing to compare. */
 static gboolean
-accept(const PlanSpec *plan, GError **error)
+accept(const PlanSpec *plan, const Network *network, GError **error)
 {
+  if (network->loss_is_sum) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s: verify: the loss is a sum: ranks average its gradients, so it depends on how "
+                "many there are",
+                network->name);
+    return FALSE;
+  }
   if (plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "optimizer.name", "verify compares what it updates");
   if (g_str_equal(plan->strategy, "fsdp1") && !plan_spec_number(plan, "use_orig_params"))
@@ -89,6 +96,20 @@ check_parameters(const Network *a, const Network *b, GError **error)
                 "what is tied, so there is nothing to compare with",
                 a->name, a->parameters->len, b->parameters->len);
   return same;
+}
+
+/* FALSE and error: nothing that the optimizer does is in the Programs. */
+static gboolean
+check_updates(const Network *network, const Program *const *programs, int ranks, GError **error)
+{
+  for (int rank = 0; rank < ranks; rank++)
+    if (numeric_program_updates(programs[rank]))
+      return TRUE;
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+              "%s: verify: the optimizer works in the host's memory, and a Program does not name "
+              "what it does there",
+              network->name);
+  return FALSE;
 }
 
 /* ---- a run ---- */
@@ -399,11 +420,12 @@ verify(const VerificationRequest *given, VerificationReport *report, GError **er
   if (changes->len > 0)
     report->scaled = g_strdup(changes->str);
   g_autoptr(Scenario) other = NULL;
-  gboolean ok = accept(s->plan, error);
+  gboolean ok = accept(s->plan, s->network, error);
   if (ok)
     other = reference_scenario(request, s->plan, error);
   ok = other != NULL && check_parameters(s->network, other->network, error) &&
        lower_all(s, request->steps, &plan, error) &&
+       check_updates(s->network, plan.programs, plan.ranks, error) &&
        lower_all(other, request->steps, &unsharded, error);
   for (int rank = 0; ok && request->change != NULL && rank < plan.ranks; rank++)
     request->change(((Lowered *) g_ptr_array_index(plan.lowered, (guint) rank))->program, rank,
