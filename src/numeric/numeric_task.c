@@ -239,6 +239,36 @@ copy(const NumericTask *task, NumericTensor *operands, int n)
       operands[i].data[k] = from != NULL && k < from->elements ? from->data[k] : NAN;
 }
 
+/* Is it made by an op of which nobody has said what it makes?  Scans of such are no better. */
+static gboolean
+is_unsaid(const NumericRank *r, const ProgramOp *op)
+{
+  if (op == NULL || op->kind != PROGRAM_LAUNCH)
+    return FALSE;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, op->a);
+  const char *name = program_text(r->program, kernel->name);
+  return kernel->meaning == 0 && (strcmp(name, "create") == 0 || strcmp(name, "cumsum") == 0);
+}
+
+/* No op reads what nobody has said: there is no answer then.  FALSE and error. */
+static gboolean
+check_said(const NumericRank *r, const NumericTask *task, GError **error)
+{
+  if (is_unsaid(r, task->op))
+    return TRUE;
+  for (int i = 0; i < task->op->operands; i++) {
+    const NumericBlock *block = task->blocks[i];
+    if (operand_at(r, task->op, i)->role != ROLE_READ || block == NULL || block->fresh ||
+        !is_unsaid(r, block->writer))
+      continue;
+    g_autofree char *op = numeric_op_text(r->program, task->op);
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s reads %s, and nobody has said what is in it", op, name_of(r, task->op, i));
+    return FALSE;
+  }
+  return TRUE;
+}
+
 static gboolean
 run_kernel(NumericRank *r, const NumericTask *task, GError **error)
 {
@@ -249,10 +279,10 @@ run_kernel(NumericRank *r, const NumericTask *task, GError **error)
                      .place = task->place,
                      .operand = operands,
                      .operands = task->op->operands};
-  gboolean ok = TRUE;
-  if (task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
+  gboolean ok = check_said(r, task, error);
+  if (ok && task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
     copy(task, operands, task->op->operands);
-  else
+  else if (ok)
     ok = numeric_kernel_run(&call, error);
   if (ok)
     look_for_unknown(r, task, operands);
