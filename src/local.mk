@@ -70,6 +70,7 @@ FAMILIES = \
 
 COMMANDS = \
   src/cli/cmd_run.c \
+  src/cli/cmd_verify.c \
   src/cli/cmd_show.c \
   src/cli/cmd_lower.c \
   src/cli/cmd_estimate.c \
@@ -185,6 +186,7 @@ libhighwater_a_SOURCES += \
 libhighwater_a_SOURCES += \
   src/program/access_map.c src/program/access_map.h \
   src/program/live_storage.c src/program/live_storage.h \
+  src/program/meaning.c src/program/meaning.h \
   src/program/program.c src/program/program.h \
   src/program/program_agreement.c \
   src/program/program_builder.c src/program/program_builder.h \
@@ -356,6 +358,28 @@ libhighwater_a_SOURCES += \
   src/exec/span_log.c src/exec/span_log.h \
   src/exec/timing.c src/exec/timing.h
 
+# numeric
+libhighwater_a_SOURCES += \
+  src/numeric/numeric_attention.c \
+  src/numeric/numeric_collective.c src/numeric/numeric_collective.h \
+  src/numeric/numeric_copies.c \
+  src/numeric/numeric_creations.c \
+  src/numeric/numeric_elementwise.c \
+  src/numeric/numeric_flags.c \
+  src/numeric/numeric_kernel.c src/numeric/numeric_kernel.h \
+  src/numeric/numeric_losses.c \
+  src/numeric/numeric_matmuls.c \
+  src/numeric/numeric_memory.c src/numeric/numeric_memory.h \
+  src/numeric/numeric_norms.c \
+  src/numeric/numeric_optimizers.c \
+  src/numeric/numeric_random.c src/numeric/numeric_random.h \
+  src/numeric/numeric_rank.c src/numeric/numeric_rank.h \
+  src/numeric/numeric_reductions.c \
+  src/numeric/numeric_run.c src/numeric/numeric_run.h \
+  src/numeric/numeric_stream.c src/numeric/numeric_stream.h \
+  src/numeric/numeric_task.c \
+  src/numeric/numeric_tensor.c src/numeric/numeric_tensor.h
+
 # report
 libhighwater_a_SOURCES += \
   src/report/alive_tensors.c src/report/alive_tensors.h \
@@ -499,8 +523,12 @@ libhighwater_a_SOURCES += \
   src/simulate/run_failure.c src/simulate/run_failure.h \
   src/simulate/run_simulation.c src/simulate/run_simulation.h \
   src/simulate/run_store.c src/simulate/run_store.h \
+  src/simulate/scaled_network.c src/simulate/scaled_network.h \
   src/simulate/scenario.c src/simulate/scenario.h \
-  src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h
+  src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h \
+  src/simulate/verification.c src/simulate/verification.h \
+  src/simulate/verification_text.c \
+  src/simulate/verified_state.c src/simulate/verified_state.h
 
 # search
 libhighwater_a_SOURCES += \

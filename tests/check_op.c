@@ -88,7 +88,7 @@ add_order(GString *text, const OpStep *step)
   static const char *const letters[] = {
       [ORDER_DENSE] = "",         [ORDER_LIKE_INCOMING] = "l", [ORDER_LIKE_OPERAND] = "e",
       [ORDER_HEADS_INSIDE] = "h", [ORDER_SAME] = "",           [ORDER_SWAPPED] = "/",
-      [ORDER_EXPANDED] = "x",     [ORDER_AS_REAL] = "r"};
+      [ORDER_EXPANDED] = "x",     [ORDER_AS_REAL] = "r",       [ORDER_LIKE_INPUT] = "i"};
   g_string_append(text, letters[step->order]);
   if (step->order == ORDER_SWAPPED)
     g_string_append_printf(text, "%d", step->index);

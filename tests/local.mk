@@ -53,6 +53,7 @@ CHECKS = \
   tests/check_nccl_tests \
   tests/check_measured \
   tests/check_oom_message \
+  tests/check_numeric \
   tests/check_op \
   tests/check_output \
   tests/check_parameter_counts \
@@ -85,6 +86,7 @@ CHECKS = \
   tests/check_trials \
   tests/check_training_config \
   tests/check_units \
+  tests/check_verification \
   tests/check_vary \
   tests/check_zero \
   tests/check_zero3
@@ -127,6 +129,7 @@ SHELL_TESTS = \
   tests/cli/training_configs.sh \
   tests/cli/tutorial.sh \
   tests/cli/usage.sh \
+  tests/cli/verify.sh \
   tests/fuzz/replay.sh \
   tests/golden/run.sh \
   tests/cli/worked_case.sh \

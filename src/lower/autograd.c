@@ -266,21 +266,60 @@ count_dependencies(Tape *t, gint32 root)
 
 /* ---- running nodes ---- */
 
+/* What comes to a node's input: shape and dtype, FALSE where nobody knows it.  Nodes that only mark
+ * a place pass on what the next one gets. */
+static gboolean
+incoming_info(Tape *t, const Node *node, int input, ValueInfo *info)
+{
+  while (node->kind == NODE_POST_BACKWARD || node->kind == NODE_MODULE_BEGIN ||
+         node->kind == NODE_MODULE_END) {
+    if (node->edge[0].node < 0)
+      return FALSE;
+    input = node->edge[0].input;
+    node = node_at(t, node->edge[0].node);
+  }
+  if (node->kind == NODE_OP) {
+    const Function *f = network_function(t->network, node->place.function);
+    *info = g_array_index(f->values, ValueInfo, node->op->out[input]);
+    return TRUE;
+  }
+  if (node->kind != NODE_ACCUMULATE_GRAD)
+    return FALSE;
+  const Parameter *p = network_parameter(t->network, node->number);
+  *info = (ValueInfo){.dims = (guint8) p->dims};
+  memcpy(info->shape, p->shape, sizeof(p->shape));
+  value_set_contiguous(info);
+  return TRUE;
+}
+
+/* A gradient as a kernel sees it; all of its storage where its shape is not known (NULL). */
+static void
+gradient_operand(Tape *t, const TensorRef *ref, const ValueInfo *shape, Role role)
+{
+  gint32 tensor =
+      shape == NULL ? live_storage_tensor(t->live, ref->storage, (DType) ref->dtype) : -1;
+  if (shape != NULL) {
+    Layout layout = {.dtype = ref->dtype, .dims = shape->dims};
+    memcpy(layout.shape, shape->shape, sizeof(shape->shape));
+    memcpy(layout.stride, ref->stride, sizeof(ref->stride));
+    tensor = program_builder_tensor(t->builder, ref->storage, ref->offset, &layout);
+  }
+  program_builder_operand(t->builder, tensor, role);
+}
+
 /* A kernel that adds one tensor to another, in place or into a third. */
 static void
-launch_add(Tape *t, StreamId stream, const TensorRef *into, const TensorRef *a, const TensorRef *b)
+launch_add(Tape *t, StreamId stream, const ValueInfo *shape, const TensorRef *into,
+           const TensorRef *a, const TensorRef *b)
 {
   StorageId target = into->storage, other = b->storage;
   if (target == NO_STORAGE || other == NO_STORAGE)
     return;
   double bytes = 3.0 * (double) live_storage_bytes(t->live, other); /* the target may be a bucket */
   if (a != NULL)
-    program_builder_operand(t->builder, live_storage_tensor(t->live, a->storage, (DType) a->dtype),
-                            ROLE_READ);
-  program_builder_operand(t->builder, live_storage_tensor(t->live, other, (DType) b->dtype),
-                          ROLE_READ);
-  program_builder_operand(t->builder, live_storage_tensor(t->live, target, (DType) into->dtype),
-                          a == NULL ? ROLE_ACCUMULATE : ROLE_WRITE);
+    gradient_operand(t, a, shape, ROLE_READ);
+  gradient_operand(t, b, shape, ROLE_READ);
+  gradient_operand(t, into, shape, a == NULL ? ROLE_ACCUMULATE : ROLE_WRITE);
   strategy_launch(t->x, stream, "add", bytes);
 }
 
@@ -307,8 +346,9 @@ static TensorRef
 join(Tape *t, StreamId stream, const Node *node, int input, TensorRef new)
 {
   TensorRef old = node->incoming[input];
+  ValueInfo known, *shape = incoming_info(t, node, input, &known) ? &known : NULL;
   if (!old.is_view && live_storage_holders(t->live, old.storage) == 1) {
-    launch_add(t, stream, &old, NULL, &new);
+    launch_add(t, stream, shape, &old, NULL, &new);
     tape_drop(t, &new);
     return old;
   }
@@ -321,7 +361,7 @@ join(Tape *t, StreamId stream, const Node *node, int input, TensorRef new)
       live_storage_alloc(t->live, live_storage_bytes(t->live, old.storage), stream, purpose);
   sum.dtype = old.dtype;
   order_sum(t, node, input, (TensorRef[]){old, new}, &sum);
-  launch_add(t, stream, &sum, &old, &new);
+  launch_add(t, stream, shape, &sum, &old, &new);
   tape_drop(t, &old);
   tape_drop(t, &new);
   return sum;
@@ -387,11 +427,17 @@ accumulate(Tape *t, Node *node)
   if (!p->has_gradient) {
     p->has_gradient = TRUE;
     p->gradient = gradient.storage;
+    p->gradient_offset = gradient.offset;
     live_storage_set_purpose(t->live, gradient.storage,
                              parameter_purpose(t->x, node->number, CATEGORY_UNSHARDED_GRADIENT));
   } else {
-    TensorRef into = {.storage = p->gradient, .dtype = gradient.dtype};
-    launch_add(t, STREAM_COMPUTE, &into, NULL, &gradient);
+    TensorRef into = {
+        .storage = p->gradient, .dtype = gradient.dtype, .offset = p->gradient_offset};
+    ValueInfo shape;
+    incoming_info(t, node, 0, &shape);
+    memcpy(into.stride, shape.stride, sizeof(into.stride));
+    memcpy(gradient.stride, shape.stride, sizeof(into.stride)); /* the parameter's own order */
+    launch_add(t, STREAM_COMPUTE, &shape, &into, NULL, &gradient);
     tape_drop(t, &gradient);
   }
   if (t->strategy->gradient_ready != NULL)

@@ -3,6 +3,7 @@
 #include "lower/optimizer_step.h"
 
 #include "base/units.h"
+#include "program/meaning.h"
 #include "strategy/torch_optimizer.h"
 
 struct _OptimizerState {
@@ -73,6 +74,27 @@ gradient_of(const StrategyContext *x, guint i)
   return p->sharded_gradient != NO_STORAGE ? p->sharded_gradient : p->gradient;
 }
 
+/* Elements into that storage at which it begins. */
+static gint64
+gradient_offset(const StrategyContext *x, guint i)
+{
+  const ParameterState *p = &x->parameters[i];
+  return p->sharded_gradient != NO_STORAGE ? p->sharded_offset : p->gradient_offset;
+}
+
+/* It as a kernel sees it: its elements, without padding or what lies beside it. */
+static void
+gradient_operand(StrategyContext *x, guint i, Role role)
+{
+  const ParameterState *p = &x->parameters[i];
+  if (gradient_of(x, i) != NO_STORAGE)
+    program_builder_operand(x->builder,
+                            program_builder_flat_tensor(x->builder, gradient_of(x, i),
+                                                        gradient_offset(x, i), p->local_elements,
+                                                        stored_dtype(x)),
+                            role);
+}
+
 /* The optimizer takes a parameter that has a gradient, also one of which this rank holds no rows:
  * that gradient is there, and empty (DTensor). */
 static gboolean
@@ -83,13 +105,14 @@ is_stepped(const StrategyContext *x, guint i)
 
 /* ---- clipping ---- */
 
-/* Makes a scalar (or a small vector) that one kernel writes. */
+/* Makes a scalar (or a small vector) that one kernel writes, from another. */
 static StorageId
-small(StrategyContext *x, gint64 elements, const char *what)
+small(StrategyContext *x, gint64 elements, const char *what, StorageId from, const char *meaning)
 {
   StorageId storage = temporary(x, elements * dtype_size(stored_dtype(x)), what);
+  operand(x, from, ROLE_READ);
   operand(x, storage, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, what, (double) elements * 4);
+  strategy_launch_as(x, STREAM_COMPUTE, what, (double) elements * 4, meaning);
   return storage;
 }
 
@@ -136,7 +159,7 @@ tensor_norms(StrategyContext *x, const GArray *clipped)
                    : temporary(x, dtype_size(stored_dtype(x)), "norm");
   for (guint i = 0; i < n; i++) {
     guint k = g_array_index(clipped, guint, i);
-    operand(x, gradient_of(x, k), ROLE_READ);
+    gradient_operand(x, k, ROLE_READ);
     operand(x, norms[i], ROLE_WRITE);
     bytes += (double) local_bytes(x, k);
   }
@@ -176,13 +199,14 @@ total_norm(StrategyContext *x, gboolean gathered, gint64 n, StorageId *norms)
   operand(x, stack, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "stack", (double) n * 8);
   if (gathered) {
-    StorageId local = small(x, n, "powers of norms"), sum = small(x, n, "gathered norms");
+    StorageId local = small(x, n, "powers of norms", stack, "pow power=2");
+    StorageId sum = small(x, n, "gathered norms", local, "to_copy");
     all_reduce_norms(x, sum, n);
-    waited = small(x, n, "global norms");
+    waited = small(x, n, "global norms", sum, "pow power=0.5");
     live_storage_drop(x->live, local);
     live_storage_drop(x->live, sum);
   }
-  StorageId total = small(x, 1, "total norm");
+  StorageId total = small(x, 1, "total norm", gathered ? waited : stack, "vector_norm global=1");
   live_storage_drop(x->live, waited);
   live_storage_drop(x->live, stack);
   return total;
@@ -230,17 +254,19 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   for (gint64 i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, norms[i]);
   g_free(norms);
-  StorageId sum = small(x, 1, "total norm + eps"), inverse = small(x, 1, "reciprocal");
-  StorageId coefficient = small(x, 1, "clip coefficient");
+  g_autofree char *most = meaning_text("mul_scalar", 1, "value", x->plan->optimizer.clip_grad_norm);
+  StorageId sum = small(x, 1, "total norm + eps", total, "add_scalar value=1e-06");
+  StorageId inverse = small(x, 1, "reciprocal", sum, "pow power=-1");
+  StorageId coefficient = small(x, 1, "clip coefficient", inverse, most);
   live_storage_drop(x->live, inverse);
   live_storage_drop(x->live, sum);
-  StorageId clamped = small(x, 1, "clamped coefficient");
+  StorageId clamped = small(x, 1, "clamped coefficient", coefficient, "clamp most=1");
   live_storage_drop(x->live, coefficient);
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) n);
   operand(x, clamped, ROLE_READ);
   for (gint64 i = 0; i < n; i++) {
     guint k = g_array_index(clipped, guint, i);
-    operand(x, gradient_of(x, k), ROLE_ACCUMULATE);
+    gradient_operand(x, k, ROLE_ACCUMULATE);
     bytes += 2.0 * (double) local_bytes(x, k);
   }
   strategy_launch(x, STREAM_COMPUTE, "foreach_mul", bytes);
@@ -279,6 +305,8 @@ list_tensors(StrategyContext *x, OptimizedTensor *tensors)
     t = &tensors[n++];
     t->value = value;
     t->gradient = gradient_of(x, i);
+    t->gradient_offset = gradient_offset(x, i);
+    t->value_offset = x->parameters[i].local_offset;
     t->elements = x->parameters[i].local_elements;
     t->stepped = is_stepped(x, i);
     t->parameter = (gint32) i;

@@ -131,6 +131,8 @@ backward(StepWalk *w, TensorRef loss)
   ones.storage =
       loop_tensor(x, dtype_size((DType) last.dtype), CATEGORY_TEMPORARY, "gradient of the loss");
   program_builder_operand(
+      x->builder, live_storage_tensor(x->live, last.storage, (DType) last.dtype), ROLE_READ);
+  program_builder_operand(
       x->builder, live_storage_tensor(x->live, ones.storage, (DType) ones.dtype), ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "ones_like", 4);
   live_storage_hold(x->live, ones.storage);

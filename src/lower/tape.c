@@ -4,6 +4,7 @@
 
 #include "lower/tape_private.h"
 #include "network/strides.h"
+#include "program/meaning.h"
 
 /* ---- life ---- */
 
@@ -19,6 +20,7 @@ make_ids(ProgramBuilder *builder, const Function *f)
     const OpKernel *kernel = &g_array_index(f->kernels, OpKernel, i);
     Kernel named = kernel->kernel;
     named.name = program_builder_name(builder, kernel->name);
+    named.meaning = meaning_of(builder, kernel->meaning[0] != '\0' ? kernel->meaning : NULL);
     ids.kernel[i] = program_builder_kernel(builder, &named);
   }
   return ids;

@@ -159,6 +159,7 @@ typedef struct {
   Place place;
   TensorRef buffer[BUFFER_COUNT];
   ValueInfo info[BUFFER_TEMP];   /* of inputs and outputs */
+  ValueInfo temp[OP_TEMPS];      /* those that have a shape */
   ValueInfo gradient[OP_INPUTS]; /* as they are: until validation some have the output's shape */
   int launches;
 } OpRun;

@@ -31,7 +31,7 @@ layout_of(const ValueInfo *info)
   return layout;
 }
 
-/* What the op knows of a buffer: FALSE of temporaries, which are flat.  A gradient that comes in
+/* What the op knows of a buffer: FALSE of temporaries that are flat.  A gradient that comes in
  * has its output's shape and a memory order of its own. */
 static gboolean
 buffer_info(const OpRun *run, int buffer, ValueInfo *info)
@@ -44,7 +44,8 @@ buffer_info(const OpRun *run, int buffer, ValueInfo *info)
   } else if (buffer < BUFFER_TEMP) {
     *info = run->info[buffer];
   } else {
-    return FALSE;
+    *info = run->temp[buffer - BUFFER_TEMP];
+    return info->dims > 0 && buffer < BUFFER_TEMP + OP_TEMPS;
   }
   return TRUE;
 }
@@ -99,6 +100,9 @@ order_gradient(const OpRun *run, const OpStep *step, ValueInfo *shape)
   case ORDER_LIKE_INCOMING:
     value_order_like(shape, 1, &incoming);
     break;
+  case ORDER_LIKE_INPUT:
+    value_order_like(shape, 1, &inside);
+    break;
   case ORDER_LIKE_OPERAND:
     value_swap(&inside, 1, 2);
     value_swap(shape, 1, 2);
@@ -124,6 +128,23 @@ is_not_made(const Tape *t, const OpRun *run, const OpStep *step)
          ((run->op->info->for_backward >> output) & 1);
 }
 
+/* Shape and memory order of a temporary; no dimensions: it is flat. */
+static ValueInfo
+temporary_info(const OpRun *run, const OpStep *step)
+{
+  ValueInfo gradient, shape = {0};
+  if (!step->shaped)
+    return shape;
+  shape = run->info[step->source];
+  shape.dtype = step->dtype;
+  buffer_info(run, BUFFER_GRAD + step->source, &gradient);
+  if (step->order == ORDER_SAME)
+    value_order_like(&shape, 1, &gradient);
+  else
+    value_set_contiguous(&shape);
+  return shape;
+}
+
 static void
 allocate(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
@@ -133,6 +154,8 @@ allocate(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     ValueInfo shape = run->info[step->source];
     order_gradient(run, step, &shape);
     set_gradient(run, step->buffer, &shape);
+  } else if (step->buffer >= BUFFER_TEMP) {
+    run->temp[step->buffer - BUFFER_TEMP] = temporary_info(run, step);
   }
 }
 

@@ -81,11 +81,16 @@ write_loss_steps(Builder *b)
   static const OpId ops[LOSS_STEPS] = {OP_DIV_SCALAR, OP_MUL_SCALAR};
   static const char *const names[LOSS_STEPS] = {"divide_loss", "scale_loss"};
   const Function *main = network_function(b->network, b->network->main);
+  const PlanSpec *plan = b->network->shape.plan;
   ValueInfo loss = g_array_index(main->values, ValueInfo, main->result);
   for (int i = 0; i < b->network->shape.loss_steps; i++) {
     Val argument;
     builder_function_begin(b, names[i], -1, 1, &loss, &argument);
-    b->network->loss_step[i] = builder_function_end(b, builder_op(b, ops[i], NULL, 1, &argument));
+    /* the scale is one but for fp16, where it changes as it likes */
+    gboolean known = plan != NULL && (i == 0 || plan->precision.parameters != DTYPE_FP16);
+    OpAttributes at = {.key = known ? "value" : NULL,
+                       .number = known && i == 0 ? plan->accumulation.steps : 1};
+    b->network->loss_step[i] = builder_function_end(b, builder_op(b, ops[i], &at, 1, &argument));
   }
 }
 

@@ -206,7 +206,7 @@ write_main(Builder *b, CausalLm *lm)
   Val loss = let(b, "loss", loss_of(b, lm, logits, args[1]));
   unlet(b, "logits");
   if (shape->micro_batches > 1)
-    loss = let(b, "loss", unary(b, OP_DIV_SCALAR, loss));
+    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
   loss = builder_leave(b, loss);
   builder_autocast_end(b);
   network->main = builder_function_end(b, loss);

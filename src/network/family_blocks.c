@@ -395,7 +395,7 @@ run_op(const BlockWriter *w, const BlockOp *op, const OpParts *parts, Val x, Val
   case BLOCK_SILU:
     return unary(b, OP_SILU, x);
   case BLOCK_DROPOUT:
-    return unary(b, OP_DROPOUT, x);
+    return unary_with(b, OP_DROPOUT, x, "p", 0.1); /* as most have it */
   case BLOCK_ADD:
     return binary(b, OP_ADD, x, other);
   case BLOCK_MUL:
@@ -570,7 +570,7 @@ write_main(Builder *b, const Blocks *m, const Parts *p)
   Val loss = let(b, "loss", loss_of(b, m, out, n > 1 ? args[1] : NO_VAL));
   unlet(b, "output");
   if (shape->micro_batches > 1 && !m->sum_loss)
-    loss = let(b, "loss", unary(b, OP_DIV_SCALAR, loss));
+    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
   loss = builder_leave(b, loss);
   builder_autocast_end(b);
   network->main = builder_function_end(b, loss);
@@ -582,6 +582,7 @@ figures(Builder *b, const Blocks *m)
   Network *network = builder_network(b);
   network->vocabulary = m->vocabulary;
   network->hidden = m->hidden;
+  network->loss_is_sum = m->sum_loss;
   network->embedding_parameters = m->has_embedding ? m->vocabulary * m->hidden : 0;
   for (guint i = 0; i < m->blocks->len; i++) {
     const BlockSpec *block = g_ptr_array_index(m->blocks, i);

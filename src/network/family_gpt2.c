@@ -1,4 +1,5 @@
 /* family_gpt2.c - GPT-2: learned positions, LayerNorm, one projection for q, k and v, GELU. */
+#include <math.h>
 #include <string.h>
 
 #include "network/family.h"
@@ -123,23 +124,31 @@ nanogpt_embed(Builder *b, const CausalLm *lm, Val tokens)
 {
   const Gpt2 *m = (const Gpt2 *) lm;
   Val x = embedding(b, lm->embedding_weight, tokens);
-  Val positions = create(b, "positions", value_shape(DTYPE_INT64, 1, lm->length));
+  OpAttributes at = {
+      .result = value_shape(DTYPE_INT64, 1, lm->length), .what = "positions", .formula = "arange"};
+  Val positions = builder_op(b, OP_CREATE, &at, 0, NULL);
   Val p = embedding(b, m->position_weight, positions);
   return binary(b, OP_ADD, x, p);
 }
 
 /* ---- forward() as transformers writes it ---- */
 
+static Val
+cube(Builder *b, Val x)
+{
+  return unary_with(b, OP_POW, x, "power", 3);
+}
+
 /* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))); autocast computes powers in fp32. */
 static Val
 new_gelu(Builder *b, int module, Val x)
 {
   x = call_module(b, module, x);
-  Val half = unary(b, OP_MUL_SCALAR, x);
+  Val half = unary_with(b, OP_MUL_SCALAR, x, "value", 0.5);
   Val base = builder_shape(b)->precision.autocast ? to(b, x, DTYPE_FP32) : x;
-  Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, base)));
-  Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
-  return builder_leave(b, binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t)));
+  Val cubic = binary(b, OP_ADD, x, unary_with(b, OP_MUL_SCALAR, cube(b, base), "value", 0.044715));
+  Val t = unary(b, OP_TANH, unary_with(b, OP_MUL_SCALAR, cubic, "value", sqrt(2 / G_PI)));
+  return builder_leave(b, binary(b, OP_MUL, half, unary_with(b, OP_ADD_SCALAR, t, "value", 1)));
 }
 
 static Val

@@ -146,9 +146,16 @@ unary(Builder *b, OpId op, Val x)
 }
 
 Val
+unary_with(Builder *b, OpId op, Val x, const char *key, double number)
+{
+  OpAttributes at = {.key = key, .number = number};
+  return builder_op(b, op, &at, 1, &x);
+}
+
+Val
 dropout(Builder *b, double p, Val x)
 {
-  return p > 0 ? unary(b, OP_DROPOUT, x) : x;
+  return p > 0 ? unary_with(b, OP_DROPOUT, x, "p", p) : x;
 }
 
 Val
@@ -423,6 +430,9 @@ mean_square(Builder *b, Val x)
   return shaped(b, OP_MEAN, square, info);
 }
 
+/* What models add to a variance, unless they say otherwise; no time or memory depends on it. */
+#define NORM_EPSILON 1e-5
+
 /* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
  * x.to(dtype). */
 static Val
@@ -430,7 +440,8 @@ composite_rms_norm(Builder *b, Val x, int weight)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
   x = let(b, "x", to(b, x, DTYPE_FP32));
-  Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, mean_square(b, x)));
+  Val variance = mean_square(b, x);
+  Val scale = unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR, variance, "value", NORM_EPSILON));
   x = let(b, "x", binary(b, OP_MUL, x, scale));
   Val normed = to(b, x, dtype);
   return binary(b, OP_MUL, builder_weight(b, weight), normed);
@@ -523,8 +534,9 @@ compiled_cross_entropy(Builder *b, Val logits, Val labels)
 Val
 fused_cross_entropy(Builder *b, Val logits, Val labels)
 {
+  double rows = (double) builder_info(b, logits).shape[0];
   Val losses = builder_op(b, OP_FUSED_CROSS_ENTROPY, NULL, 2, (Val[]){logits, labels});
   ValueInfo scalar = builder_info(b, losses);
   scalar.dims = 0;
-  return unary(b, OP_DIV_SCALAR, shaped(b, OP_SUM, losses, scalar));
+  return unary_with(b, OP_DIV_SCALAR, shaped(b, OP_SUM, losses, scalar), "value", rows);
 }

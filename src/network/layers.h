@@ -36,6 +36,8 @@ void receive_outputs(Builder *b, int n, Val *outputs);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);
 Val unary(Builder *b, OpId op, Val x);
+/* An op of one operand and a number, which is called so in what its kernel means (meaning.h). */
+Val unary_with(Builder *b, OpId op, Val x, const char *key, double number);
 /* F.dropout(x, p): x itself where nothing is dropped. */
 Val dropout(Builder *b, double p, Val x);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */

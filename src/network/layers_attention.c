@@ -1,5 +1,7 @@
 /* layers_attention.c - scaled_dot_product_attention: which kernel runs, and the composed (math,
  * eager) forms. */
+#include <math.h>
+
 #include "base/units.h"
 #include "network/layers.h"
 #include "network/op_recipe.h"
@@ -96,6 +98,8 @@ flash(Builder *b, Val q, Val k, Val v, const Attention *attention)
   if (head_dim % 8 == 0)
     return builder_op(b, OP_FLASH_ATTENTION, &at, 3, (Val[]){q, k, v});
   at.head_dim = round_up(head_dim, 8);
+  at.key = "scale";
+  at.number = 1 / sqrt((double) head_dim);
   Val qp = pad_heads(b, (Val){q.slot, FALSE}, at.head_dim);
   Val kp = pad_heads(b, (Val){k.slot, FALSE}, at.head_dim);
   Val vp = pad_heads(b, (Val){v.slot, FALSE}, at.head_dim);
@@ -235,18 +239,33 @@ causal_mask(Builder *b, gint64 length, DType dtype)
   return mask;
 }
 
+/* Times the root of the scale: both factors have it. */
+static Val
+scaled(Builder *b, Val x, gint64 head_dim)
+{
+  return unary_with(b, OP_MUL_SCALAR, x, "value", pow((double) head_dim, -0.25));
+}
+
 /* softmax(q k^T + mask) with the scale on both factors.  Under a Python dispatch mode the mask is
  * added out of place. */
+/* What the mask does is in what these mean. */
+static Val
+causal(Builder *b, OpId op, Val x, const char *formula)
+{
+  OpAttributes at = {.formula = formula};
+  return builder_op(b, op, &at, 1, &x);
+}
+
 static Val
 math_weights(Builder *b, Val query, Val key)
 {
-  Val scaled_key = unary(b, OP_MUL_SCALAR, transpose_last(b, key));
+  Val scaled_key = scaled(b, transpose_last(b, key), builder_info(b, key).shape[3]);
   Val scores = batched_matmul(b, query, (Val){scaled_key.slot, FALSE}, "attention scores");
   builder_discard(b, scaled_key);
   Val attn = let(b, "attn", scores);
   if (builder_is_dispatched(b))
-    attn = let(b, "attn", unary(b, OP_ADD_SCALAR, attn));
-  return let(b, "attn", unary(b, OP_SAFE_SOFTMAX, attn));
+    attn = let(b, "attn", causal(b, OP_ADD_SCALAR, attn, "add_causal_mask"));
+  return let(b, "attn", causal(b, OP_SAFE_SOFTMAX, attn, "causal_softmax"));
 }
 
 /* The composed attention, in fp32.  Its results are the output and the probabilities in the
@@ -268,7 +287,7 @@ math(Builder *b, Val q, Val k, Val v, const Attention *attention)
   q = let(b, "query_acc", to(b, (Val){q.slot, FALSE}, DTYPE_FP32));
   k = let(b, "key_acc", to(b, (Val){k.slot, FALSE}, DTYPE_FP32));
   v = let(b, "value_acc", to(b, (Val){v.slot, FALSE}, DTYPE_FP32));
-  Val query = let(b, "query", unary(b, OP_MUL_SCALAR, q));
+  Val query = let(b, "query", scaled(b, q, info.shape[3]));
   if (causal)
     let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
   Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);

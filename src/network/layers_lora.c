@@ -52,9 +52,12 @@ dropout_module(Builder *b, Val x, int module)
 {
   x = call_module(b, module, x);
   return builder_leave(b, builder_shape(b)->lora->dropout && !builder_shape(b)->evaluation
-                              ? unary(b, OP_DROPOUT, x)
+                              ? unary_with(b, OP_DROPOUT, x, "p", 0.1)
                               : x);
 }
+
+/* peft's default of lora_alpha; no time or memory depends on it. */
+#define PEFT_ALPHA 8.0
 
 /* x = x.to(A's dtype); result = result + B(A(dropout(x))) * scaling; return result.to(its dtype) */
 static Val
@@ -66,7 +69,8 @@ peft_forward(Builder *b, Val x, Linear layer, Val result)
   result = let(b, "result", result);
   x = let(b, "x", to(b, x, factors));
   Val low = factor(b, dropout_module(b, x, module), layer.a);
-  Val scaled = unary(b, OP_MUL_SCALAR, factor(b, low, layer.b));
+  Val scaled = unary_with(b, OP_MUL_SCALAR, factor(b, low, layer.b), "value",
+                          PEFT_ALPHA / (double) builder_shape(b)->lora->rank);
   result = let(b, "result", binary(b, OP_ADD, result, scaled));
   return builder_leave(b, let(b, "result", to(b, result, dtype)));
 }

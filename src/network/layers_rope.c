@@ -110,6 +110,16 @@ counted(Builder *b, gint64 n)
   return floats;
 }
 
+/* Angles of frequencies that fall to 1 / 10000, as most models have them; no time or memory depends
+ * on it. */
+static Val
+rotary_table(Builder *b, ValueInfo info, const char *formula)
+{
+  OpAttributes at = {
+      .result = info, .what = "rotary table", .formula = formula, .key = "theta", .number = 1e4};
+  return builder_op(b, OP_CREATE, &at, 0, NULL);
+}
+
 /* outer(arange(length), arange(head_dim / 2)), then polar(ones, angles), or cos and sin of
  * cat(angles, angles). */
 void
@@ -132,7 +142,10 @@ rope_tables(Builder *b, CausalLm *lm)
                            : value_shape(DTYPE_FP32, 2, length, 2 * half);
     Val operand = create(b, complex ? "ones" : "cat",
                          value_shape(DTYPE_FP32, 2, length, complex ? half : 2 * half));
-    kept[i] = create(b, "rotary table", lm->table[i]);
+    kept[i] = rotary_table(b, lm->table[i],
+                           complex  ? "rotary_complex"
+                           : i == 0 ? "rotary_cos"
+                                    : "rotary_sin");
     builder_discard(b, operand);
   }
   builder_discard(b, angles);

@@ -181,6 +181,7 @@ struct _Network {
   gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */
   int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's
                                   note says why) */
+  gboolean loss_is_sum;        /* over all samples, and no mean of them */
   gboolean loss_inside;        /* the loss is computed inside the root module */
   gboolean checkpoints_forward; /* checkpointing runs a block's forward() again, inside its hooks;
                                    FALSE: a module around the block runs the block's call again,

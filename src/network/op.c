@@ -75,7 +75,10 @@ backward_view_as_real(OpCase *c)
 static void
 backward_dense(OpCase *c)
 {
+  gboolean slice = c->info == op_info(OP_SLICE);
+  g_autofree char *derivative = g_strconcat(c->info->name, "_backward", NULL);
   recipe_grad(c, 0, ORDER_DENSE);
+  recipe_means(c, derivative, slice ? "first" : NULL, (double) c->at.size[0]);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
 }
 
@@ -84,6 +87,7 @@ static void
 backward_pad(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_means(c, "narrow", NULL, 0);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
 }
 
@@ -92,6 +96,7 @@ static void
 backward_log_softmax(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_DENSE);
+  recipe_means(c, "log_softmax_backward", NULL, 0);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 o0 >d0");
 }
 
@@ -144,6 +149,7 @@ backward_mul_complex(OpCase *c)
 {
   int conjugate = recipe_temp(c, value_bytes(&c->in[1]), "conj(table)");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_means(c, "mul_conjugate", NULL, 0);
   recipe_launch(c, "mul", KERNEL_MEMORY, 0, "g0 i1 >d0");
   recipe_release(c, conjugate);
 }
@@ -155,6 +161,8 @@ backward_power(OpCase *c)
   gint64 bytes = value_bytes(&c->out[0]);
   int power = recipe_temp(c, bytes, "power"), product = recipe_temp(c, bytes, "scaled power");
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_means(c, c->info == op_info(OP_POW) ? "pow_backward" : "rsqrt_backward", c->at.key,
+               c->at.number);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 i0 o0 >d0");
   recipe_release(c, product);
   recipe_release(c, power);
@@ -246,6 +254,8 @@ forward_dropout(OpCase *c)
 {
   recipe_out(c, 1, "dropout mask");
   recipe_out(c, 0, "dropout");
+  if (c->at.key != NULL)
+    recipe_means(c, "native_dropout", c->at.key, c->at.number);
   recipe_launch(c, "native_dropout", KERNEL_MEMORY, 0, "i0 >o0 >o1");
 }
 
@@ -253,6 +263,8 @@ static void
 backward_dropout(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  if (c->at.key != NULL)
+    recipe_means(c, "native_dropout_backward", c->at.key, c->at.number);
   recipe_launch(c, "native_dropout_backward", KERNEL_MEMORY, 0, "g0 o1 >d0");
 }
 
@@ -270,7 +282,7 @@ forward_nll_loss(OpCase *c)
 {
   recipe_out(c, 0, "loss");
   recipe_out(c, 1, "total_weight");
-  recipe_launch(c, "nll_loss", KERNEL_MEMORY, 0, "i1 >o0 >o1");
+  recipe_launch(c, "nll_loss", KERNEL_MEMORY, 0, "~i0 i1 >o0 >o1");
 }
 
 static void

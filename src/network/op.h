@@ -158,6 +158,7 @@ typedef enum {
 /* Memory order of a gradient that a step makes. */
 typedef enum {
   ORDER_DENSE,         /* row-major in the input's shape */
+  ORDER_LIKE_INPUT,    /* dense, dimensions ordered as in the input: factors of a product */
   ORDER_LIKE_INCOMING, /* dense, dimensions ordered as in incoming gradient 0: element-wise ops */
   ORDER_LIKE_OPERAND,  /* empty_like of the input as attention kernels see it, [batch, length,
                           heads, head_dim] */
@@ -176,16 +177,20 @@ typedef struct {
   guint8 buffer, source; /* STEP_ALLOC of a gradient: the source has its shape */
   guint8 order;          /* GradOrder */
   guint8 dtype;          /* of a new tensor */
+  guint8 shaped;         /* of a new temporary: it has the shape of input `source`, row-major or
+                            (ORDER_SAME)         in the order of that input's gradient; else it is flat */
   gint32 index;
   gint64 bytes;
   const char *what; /* name of a new tensor; static text */
 } OpStep;
 
 #define KERNEL_OPERANDS 12
+#define KERNEL_MEANING 64
 
 typedef struct {
-  Kernel kernel; /* its name id is filled in when a Program is written */
+  Kernel kernel; /* ids of its name and meaning are filled in when a Program is written */
   const char *name;
+  char meaning[KERNEL_MEANING]; /* meaning.h; empty: the name says it */
   int operands;
   struct {
     guint8 buffer, role; /* Role */
@@ -233,6 +238,10 @@ typedef struct {
   gboolean flag;
   const char *what;           /* name of the output, static text */
   const RecordedOp *recorded; /* of the two rows that play what was recorded.  Borrowed */
+  const char *formula; /* what the kernel computes, if its name does not say it; static text */
+  const char *key;     /* a number that it computes with: what it is called (static text; NULL:
+                          none), and the number */
+  double number;
 } OpAttributes;
 
 typedef struct _OpInfo OpInfo;
@@ -264,7 +273,8 @@ typedef struct {
   gboolean has_grad[OP_INPUTS];
   int saves;
   guint8 saved[OP_SAVED];
-  gboolean backward; /* being written: of inputs and outputs only saved ones are there */
+  gboolean backward;            /* being written: of inputs and outputs only saved ones are there */
+  char meaning[KERNEL_MEANING]; /* of the next kernel */
   DeviceLimits device;
   GArray *steps;   /* OpStep */
   GArray *kernels; /* OpKernel */

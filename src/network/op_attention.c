@@ -28,6 +28,14 @@ forward_flops(const OpCase *c)
          (double) (c->at.head_dim + value_head_dim(c));
 }
 
+/* The scale of the scores, where it is not that of the head dim (which may be padded). */
+static void
+attention_means(OpCase *c, const char *formula)
+{
+  if (c->at.key != NULL)
+    recipe_means(c, formula, c->at.key, c->at.number);
+}
+
 /* ---- flash attention (FlashAttention-2 as vendored:
  * aten/src/ATen/native/transformers/cuda/flash_attn) ---- */
 
@@ -141,6 +149,7 @@ forward_flash_attention(OpCase *c)
     recipe_out(c, 2, "rng_state");
     recipe_out(c, 3, "unused");
   }
+  attention_means(c, "flash_attention");
   recipe_launch(c, "flash_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
                 "i0 i1 i2 >o0 >o1 >o2 >o3");
   if (splits > 1) {
@@ -170,6 +179,7 @@ backward_flash_attention(OpCase *c)
     recipe_release(c, dv);
     recipe_release(c, dk);
   }
+  attention_means(c, "flash_attention_backward");
   recipe_launch(c, "flash_attention_backward", KERNEL_ATTENTION_BACKWARD, 2.5 * forward_flops(c),
                 "g0 i0 i1 i2 o0 o1 >d0 >d1 >d2");
   recipe_release(c, dq);
@@ -205,6 +215,7 @@ forward_efficient_attention(OpCase *c)
   recipe_out(c, 1, "logsumexp");
   if (half && MAX(c->at.head_dim, value_head_dim(c)) > WIDEST_IN_REGISTERS)
     accumulator = recipe_temp(c, 4 * value_elements(&c->out[0]), "output accumulator");
+  attention_means(c, "efficient_attention");
   recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
                 "i0 i1 i2 i3 >o0 >o1");
   if (accumulator != 0)
@@ -281,6 +292,7 @@ backward_efficient_attention(OpCase *c)
   recipe_grad(c, 3, ORDER_DENSE);
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
+  attention_means(c, "efficient_attention_backward");
   recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
                 2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
   recipe_release(c, delta);
@@ -295,6 +307,7 @@ backward_softmax(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_DENSE);
   recipe_release(c, recipe_temp(c, value_bytes(&c->in[0]), "grad * output"));
+  recipe_means(c, "softmax_backward", NULL, 0);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 o0 >d0");
 }
 
@@ -307,6 +320,8 @@ forward_safe_softmax(OpCase *c)
   int infinite = recipe_temp(c, elements, "isneginf");
   int all = recipe_temp(c, elements / c->in[0].shape[c->in[0].dims - 1], "all(isneginf)");
   int zero = recipe_temp(c, 4, "zero");
+  if (c->at.formula != NULL)
+    recipe_means(c, c->at.formula, NULL, 0);
   recipe_launch(c, "safe_softmax", KERNEL_MEMORY, 0, "i0 >o0");
   recipe_release(c, zero);
   recipe_release(c, all);

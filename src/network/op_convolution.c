@@ -44,7 +44,7 @@ backward_convolution(OpCase *c)
   if (!recipe_wants(c, 2))
     return;
   if (c->at.flag) {
-    recipe_replace(c, 2, recipe_column_sum(c, size.m, &c->in[2], BUFFER_INCOMING), ORDER_DENSE);
+    recipe_replace(c, 2, recipe_column_sum(c, size.m, 2, BUFFER_INCOMING), ORDER_DENSE);
     return;
   }
   recipe_grad(c, 2, ORDER_DENSE); /* positions of a channel are contiguous: one block sums them */

@@ -28,7 +28,7 @@ forward_embedding(OpCase *c)
 {
   int indices = contiguous_indices(c);
   recipe_out(c, 0, "embedding");
-  recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "i1 >o0");
+  recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "~i0 i1 >o0");
   if (indices != 0)
     recipe_release(c, indices);
 }

@@ -37,7 +37,8 @@ factor_gradients(OpCase *c, int self, int mat2, gboolean self_first)
     gboolean is_self = (turn == 0) == self_first;
     if (!recipe_wants(c, is_self ? self : mat2))
       continue;
-    recipe_grad(c, is_self ? self : mat2, ORDER_DENSE);
+    recipe_grad(c, is_self ? self : mat2, size.batch == 1 ? ORDER_LIKE_INPUT : ORDER_DENSE);
+    recipe_means(c, is_self ? "mm_grad_first" : "mm_grad_second", NULL, 0);
     recipe_gemm(c, c->info->name, is_self ? to_self : to_mat2,
                 is_self ? self_operands : mat2_operands);
     if (size.batch == 1)
@@ -141,6 +142,7 @@ void
 forward_zero3_linear(OpCase *c)
 {
   recipe_out(c, 0, "linear");
+  recipe_means(c, "mm_grad_first", NULL, 0); /* times the transposed weight */
   recipe_gemm(c, "mm", zero3_linear_size(c), "i0 i1 >o0");
   recipe_workspace(c, WORKSPACE_CUBLAS);
   if (c->ins > 2)
@@ -159,9 +161,10 @@ backward_zero3_linear(OpCase *c)
   }
   if (recipe_wants(c, 1)) {
     recipe_grad(c, 1, ORDER_DENSE);
+    recipe_means(c, "mm_grad_weight", NULL, 0);
     recipe_gemm(c, "mm", (GemmSize){1, size.n, size.k, size.m}, "g0 i0 >d1");
     recipe_workspace(c, WORKSPACE_CUBLAS);
   }
   if (recipe_wants(c, 2))
-    recipe_replace(c, 2, recipe_column_sum(c, size.m, &c->in[2], BUFFER_INCOMING), ORDER_DENSE);
+    recipe_replace(c, 2, recipe_column_sum(c, size.m, 2, BUFFER_INCOMING), ORDER_DENSE);
 }

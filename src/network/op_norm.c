@@ -50,7 +50,7 @@ gain_gradients(OpCase *c, int n)
       partial[i] = recipe_temp(c, rows * value_bytes(&c->in[1 + i]), "partial sums");
   for (int i = 0; i < n; i++)
     if (partial[i] != 0) {
-      int sum = recipe_column_sum(c, rows, &c->in[1 + i], partial[i]);
+      int sum = recipe_column_sum(c, rows, 1 + i, partial[i]);
       recipe_replace(c, 1 + i, sum, ORDER_DENSE);
     }
   for (int i = n - 1; i >= 0; i--)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "program/meaning.h"
 
 gint64
 value_elements(const ValueInfo *value)
@@ -108,6 +109,17 @@ contiguous_temp(OpCase *c, GradOrder order, const char *what)
   OpStep *step = &g_array_index(c->steps, OpStep, c->steps->len - 1);
   step->source = BUFFER_INCOMING;
   step->order = (guint8) order;
+  return buffer;
+}
+
+int
+recipe_temp_like(OpCase *c, int i, DType dtype, GradOrder order)
+{
+  int buffer = new_temp(c, STEP_ALLOC, value_like(&c->in[i], dtype), "gradient");
+  OpStep *step = &g_array_index(c->steps, OpStep, c->steps->len - 1);
+  step->source = (guint8) IN(i);
+  step->order = (guint8) order;
+  step->shaped = TRUE;
   return buffer;
 }
 
@@ -311,6 +323,9 @@ read_operands(const OpCase *c, OpKernel *kernel, const char *operands)
   for (const char *p = operands; *p != '\0'; p++) {
     if (*p == ' ')
       continue;
+    gboolean counts = *p != '~';
+    if (!counts)
+      p++;
     Role role = *p == '>' ? ROLE_WRITE : *p == '+' ? ROLE_ACCUMULATE : ROLE_READ;
     if (role != ROLE_READ)
       p++;
@@ -325,14 +340,24 @@ read_operands(const OpCase *c, OpKernel *kernel, const char *operands)
     kernel->operand[kernel->operands].buffer = (guint8) buffer;
     kernel->operand[kernel->operands].role = (guint8) role;
     kernel->operands++;
-    kernel->kernel.bytes += (double) value_bytes(info);
+    kernel->kernel.bytes += counts ? (double) value_bytes(info) : 0;
   }
   return writes || !may_write;
+}
+
+void
+recipe_means(OpCase *c, const char *formula, const char *key, double number)
+{
+  g_autofree char *text = meaning_text(formula, key != NULL ? 1 : 0, key, number);
+  gsize length = g_strlcpy(c->meaning, text, sizeof(c->meaning));
+  g_assert(length < sizeof(c->meaning));
 }
 
 static void
 add_kernel(OpCase *c, OpKernel kernel, const char *operands)
 {
+  memcpy(kernel.meaning, c->meaning, sizeof(kernel.meaning));
+  memset(c->meaning, 0, sizeof(c->meaning));
   if (!read_operands(c, &kernel, operands))
     return;
   add_step(c, STEP_LAUNCH, 0)->index = (gint32) c->kernels->len;
@@ -423,11 +448,13 @@ column_reduce_scratch(gint64 rows, gint64 n, DeviceLimits device)
 }
 
 int
-recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int source)
+recipe_column_sum(OpCase *c, gint64 rows, int input, int source)
 {
-  int sum = recipe_temp(c, value_bytes(result), "gradient");
-  c->temp[sum - BUFFER_TEMP] = *result;
-  ReduceScratch need = column_reduce_scratch(rows, value_elements(result), c->device);
+  DType dtype = (DType) (source >= BUFFER_GRAD       ? c->grad[source - BUFFER_GRAD].dtype
+                         : source >= BUFFER_INCOMING ? c->out[source - BUFFER_INCOMING].dtype
+                                                     : c->in[input].dtype);
+  int sum = recipe_temp_like(c, input, dtype, ORDER_DENSE);
+  ReduceScratch need = column_reduce_scratch(rows, value_elements(&c->in[input]), c->device);
   if (need.scratch > 0) {
     int scratch = recipe_temp(c, need.scratch, "reduction scratch");
     int semaphores = recipe_temp(c, need.semaphores, "reduction semaphores");
@@ -469,12 +496,12 @@ validate_shape(OpCase *c, int i)
   gint64 ratio = value_elements(&c->grad[i]) / value_elements(&result);
   gboolean trailing = result.dims == c->grad[i].dims && result.shape[result.dims - 1] == 1;
   if (!trailing) {
-    int rows = recipe_column_sum(c, ratio, &result, BUFFER_GRAD + i);
+    int rows = recipe_column_sum(c, ratio, i, BUFFER_GRAD + i);
     recipe_replace(c, i, rows, ORDER_DENSE);
     return;
   }
-  int sum = recipe_temp(c, value_bytes(&result), "gradient"); /* one output a row: no scratch */
-  c->temp[sum - BUFFER_TEMP] = result;
+  int sum = recipe_temp_like(c, i, (DType) result.dtype, ORDER_DENSE); /* one output a row: no
+                                                                            scratch */
   g_autofree char *operands = g_strdup_printf("d%d >t%x", i, (guint) (sum - BUFFER_TEMP));
   recipe_launch(c, "sum", KERNEL_MEMORY, 0, operands);
   recipe_replace(c, i, sum, ORDER_DENSE);
@@ -483,8 +510,7 @@ validate_shape(OpCase *c, int i)
 static void
 validate_dtype(OpCase *c, int i)
 {
-  int cast = recipe_temp(c, value_bytes(&c->in[i]), "gradient");
-  c->temp[cast - BUFFER_TEMP] = c->in[i];
+  int cast = recipe_temp_like(c, i, (DType) c->in[i].dtype, ORDER_SAME);
   g_autofree char *operands = g_strdup_printf("d%d >t%x", i, (guint) (cast - BUFFER_TEMP));
   recipe_launch(c, "to_copy", KERNEL_MEMORY, 0, operands);
   recipe_replace(c, i, cast, ORDER_SAME);
@@ -515,6 +541,8 @@ forward_outputs(OpCase *c)
     g_string_append_printf(operands, "i%d ", i);
   for (int i = 0; i < c->outs; i++)
     g_string_append_printf(operands, ">o%d ", i);
+  if (c->at.formula != NULL || c->at.key != NULL)
+    recipe_means(c, c->at.formula != NULL ? c->at.formula : c->info->name, c->at.key, c->at.number);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, operands->str);
   g_string_free(operands, TRUE);
 }
@@ -534,7 +562,12 @@ forward_slice(OpCase *c)
 void
 backward_new(OpCase *c)
 {
+  static const char *const linear[] = {"to_copy", "mul_scalar", "div_scalar", "neg", NULL};
+  gboolean same = g_strv_contains(linear, c->info->name);
+  g_autofree char *derivative = g_strconcat(c->info->name, "_backward", NULL);
   recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  if (!same || c->at.key != NULL)
+    recipe_means(c, same ? c->info->name : derivative, c->at.key, c->at.number);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 i0 o0 i1 >d0");
 }
 

@@ -23,6 +23,8 @@ void shape_result(OpCase *c);    /* at.result */
 
 /* New temporary; returns its buffer. */
 int recipe_temp(OpCase *c, gint64 bytes, const char *what);
+/* One in the shape of input i, row-major or in the order (ORDER_SAME) of its gradient. */
+int recipe_temp_like(OpCase *c, int i, DType dtype, GradOrder order);
 void recipe_release(OpCase *c, int buffer);
 /* A temporary copy of incoming gradient 0, [batch, heads, length, head_dim], where attention
  * kernels would not find it contiguous; returns the buffer, empty when they do. */
@@ -55,9 +57,13 @@ void recipe_contiguous(OpCase *c, int i);
 void recipe_replace(OpCase *c, int i, int buffer, GradOrder order);
 void recipe_workspace(OpCase *c, Workspace workspace);
 
+/* Says what the next kernel computes, if its name does not: a formula (meaning.h) and, unless key
+ * is NULL, a number. */
+void recipe_means(OpCase *c, const char *formula, const char *key, double number);
+
 /* Appends a kernel.  operands: "i0 i1 >o0 >t0": inputs i, outputs o, temporaries t, incoming
  * gradients g, gradients d, saved tensors s; '>' is written, '+' accumulated into, all else read.
- * Bytes are the sum of the operands' sizes. */
+ * Bytes are the sum of the operands' sizes, but for those behind '~': of them little is read. */
 void recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops,
                    const char *operands);
 /* A matrix product [m,k] x [k,n], `batch` times. */
@@ -73,10 +79,11 @@ void recipe_padded_gemm(OpCase *c, const char *name, GemmSize size, double flops
  * input's are summed, those of another dtype are cast. */
 void recipe_validate(OpCase *c);
 
-/* Sum of `rows` rows of n elements into a new tensor (returned: its buffer), with the scratch that
+/* Sum of `rows` rows into a new tensor like that input, in the source's dtype or, of temporaries,
+ * the input's (returned: its buffer), with the scratch that
  * PyTorch's reduction takes when several blocks share an output
  * (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig). */
-int recipe_column_sum(OpCase *c, gint64 rows, const ValueInfo *result, int source);
+int recipe_column_sum(OpCase *c, gint64 rows, int input, int source);
 
 /* ---- recipes shared by rows ---- */
 

@@ -1,5 +1,7 @@
 /* transformers_lm.c - decoder models as Hugging Face transformers runs them (modeling_llama.py,
  * masking_utils.py, loss_utils.py of release 5): what happens around and between the layers. */
+#include <math.h>
+
 #include "network/transformers_lm.h"
 
 #include <string.h>
@@ -53,7 +55,8 @@ transformers_eager_scores(Builder *b, const CausalLm *lm, gint64 kv_heads, const
   Val columns = transpose_last(b, k);
   Val scores = batched_matmul(b, qkv[0], (Val){columns.slot, FALSE}, "attention scores");
   builder_discard(b, columns);
-  Val w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, scores));
+  Val w = let(b, "attn_weights",
+              unary_with(b, OP_MUL_SCALAR, scores, "value", 1 / sqrt((double) lm->head_dim)));
   if (lm->caps_scores)
     w = transformers_soft_cap(b, "attn_weights", w);
   return let(b, "attn_weights", binary(b, OP_ADD, w, mask));
@@ -228,7 +231,7 @@ write_main(Builder *b, CausalLm *lm)
   Val loss = let(b, "loss", results[0]);
   builder_discard(b, results[1]); /* del out */
   if (shape->micro_batches > 1)
-    loss = let(b, "loss", unary(b, OP_DIV_SCALAR, loss));
+    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
   loss = builder_leave(b, loss);
   builder_autocast_end(b);
   network->main = builder_function_end(b, loss);

@@ -78,6 +78,7 @@ typedef enum {
   VALUE_MICRO_BATCH, /* -1 (none), 0 .. */
   VALUE_NAME,        /* ids of the tables */
   VALUE_ANY_NAME,    /* or -1 */
+  VALUE_MEANING,     /* a name's id + 1, or 0: none, and then it is not written */
   VALUE_ANY_MODULE,  /* or -1 */
   VALUE_COMMUNICATOR,
   VALUE_LAYOUT,
@@ -233,7 +234,8 @@ typedef struct {
   gint32 launches; /* device kernels in it, >= 1 */
   gint64 m, n, k;
   double flops;
-  double bytes; /* read and written */
+  double bytes;   /* read and written */
+  gint32 meaning; /* what it computes (meaning.h): a name's id + 1; 0: the name says it */
 } Kernel;
 
 #define COLLECTIVE_KINDS(X)                                                                        \
@@ -260,6 +262,7 @@ typedef struct {
   gint32 communicator; /* index */
   gint32 name;         /* name id of the group it serves, or -1 */
   gint64 bytes;
+  gint32 meaning; /* of a reduction (meaning.h), a name's id + 1; 0: a sum */
 } Collective;
 
 /* A communicator of `ranks` members: the one that the described rank is in. */

@@ -70,6 +70,7 @@ kernel_hash(gconstpointer key)
                      (guint64) kernel->name << 32 | (guint32) kernel->launches);
 
   hash = mix(mix(mix(hash, (guint64) kernel->m), (guint64) kernel->n), (guint64) kernel->k);
+  hash = mix(hash, (guint32) kernel->meaning);
   return (guint) mix(mix(hash, bits_of(kernel->flops)), bits_of(kernel->bytes));
 }
 
@@ -80,7 +81,7 @@ kernel_equal(gconstpointer left, gconstpointer right)
 
   return a->kind == b->kind && a->dtype == b->dtype && a->variant == b->variant &&
          a->name == b->name && a->launches == b->launches && a->m == b->m && a->n == b->n &&
-         a->k == b->k && bits_of(a->flops) == bits_of(b->flops) &&
+         a->k == b->k && a->meaning == b->meaning && bits_of(a->flops) == bits_of(b->flops) &&
          bits_of(a->bytes) == bits_of(b->bytes);
 }
 
@@ -91,7 +92,7 @@ collective_hash(gconstpointer key)
   guint64 hash = mix((guint64) collective->kind << 8 | collective->dtype,
                      (guint64) collective->communicator << 32 | (guint32) collective->name);
 
-  return (guint) mix(hash, (guint64) collective->bytes);
+  return (guint) mix(mix(hash, (guint64) collective->bytes), (guint32) collective->meaning);
 }
 
 static gboolean
@@ -100,7 +101,7 @@ collective_equal(gconstpointer left, gconstpointer right)
   const Collective *a = left, *b = right;
 
   return a->kind == b->kind && a->dtype == b->dtype && a->communicator == b->communicator &&
-         a->name == b->name && a->bytes == b->bytes;
+         a->name == b->name && a->bytes == b->bytes && a->meaning == b->meaning;
 }
 
 ProgramBuilder *

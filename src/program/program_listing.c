@@ -65,6 +65,13 @@ append_operands(const Program *program, const ProgramOp *op, GString *out)
 }
 
 static void
+append_meaning(const Program *program, gint32 meaning, GString *out)
+{
+  if (meaning > 0)
+    g_string_append_printf(out, " = %s", program_text(program, meaning - 1));
+}
+
+static void
 describe_kernel(const Program *program, const ProgramOp *op, GString *out)
 {
   const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
@@ -76,6 +83,7 @@ describe_kernel(const Program *program, const ProgramOp *op, GString *out)
   if (kernel->flops > 0)
     g_string_append_printf(out, ", %.3g FLOP", kernel->flops);
   g_string_append_printf(out, ", %s)", bytes);
+  append_meaning(program, kernel->meaning, out);
   append_operands(program, op, out);
 }
 
@@ -92,6 +100,7 @@ describe_collective(const Program *program, const ProgramOp *op, GString *out)
                          program_text(program, collective->name),
                          program_text(program, communicator->name), communicator->ranks,
                          program_value_name(VALUE_DTYPE, collective->dtype), bytes);
+  append_meaning(program, collective->meaning, out);
   append_operands(program, op, out);
 }
 

@@ -66,6 +66,22 @@ parse_layout_row(Scanner *scanner)
   return program_scan_end(scanner);
 }
 
+/* A name's id, if anything follows at all. */
+static gboolean
+parse_meaning(Scanner *scanner, const Field *field, gpointer row)
+{
+  Token token;
+  gint64 value;
+
+  if (program_scan_at_end(scanner))
+    return TRUE;
+  if (!program_scan_key(scanner, field->key, &token) ||
+      !program_scan_value(scanner, VALUE_NAME, token, &value))
+    return FALSE;
+  program_field_set(row, field, value + 1);
+  return TRUE;
+}
+
 static gboolean
 parse_field(Scanner *scanner, const Field *field, gpointer row)
 {
@@ -73,6 +89,8 @@ parse_field(Scanner *scanner, const Field *field, gpointer row)
   gint64 value;
   double real = 0;
 
+  if (field->kind == VALUE_MEANING)
+    return parse_meaning(scanner, field, row);
   if (!program_scan_key(scanner, field->key, &token))
     return FALSE;
   if (field->kind == VALUE_REAL) {

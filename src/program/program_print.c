@@ -110,14 +110,17 @@ print_row(const TableForm *table, gconstpointer row, GString *out)
 {
   for (int i = 0; i < table->fields; i++) {
     const Field *field = &table->field[i];
+    gboolean meaning = field->kind == VALUE_MEANING;
 
+    if (meaning && program_field_get(row, field) == 0)
+      continue;
     g_string_append_c(out, ' ');
     g_string_append(out, field->key);
     g_string_append_c(out, '=');
     if (field->kind == VALUE_REAL)
       append_real(out, program_field_get_real(row, field));
     else
-      append_value(out, field->kind, program_field_get(row, field));
+      append_value(out, field->kind, program_field_get(row, field) - meaning);
   }
 }
 

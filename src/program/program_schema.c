@@ -23,6 +23,7 @@ static const Field kernel_fields[] = {
     FIELD(Kernel, k, "k", INTEGER),
     FIELD(Kernel, flops, "flops", REAL),
     FIELD(Kernel, bytes, "bytes", REAL),
+    FIELD(Kernel, meaning, "meaning", MEANING),
 };
 
 static const Field collective_fields[] = {
@@ -31,6 +32,7 @@ static const Field collective_fields[] = {
     FIELD(Collective, communicator, "communicator", COMMUNICATOR),
     FIELD(Collective, name, "name", ANY_NAME),
     FIELD(Collective, bytes, "bytes", INTEGER),
+    FIELD(Collective, meaning, "meaning", MEANING),
 };
 
 static const Field storage_fields[] = {
@@ -125,7 +127,7 @@ program_field_set_real(gpointer row, const Field *field, double value)
 #define DTYPE_NAME_OF(name, text, bytes) text,
 
 /* What bounds a value from above. */
-typedef enum { BY_MAXIMUM, BY_ROWS, BY_TEXTS, BY_EVENTS } Bound;
+typedef enum { BY_MAXIMUM, BY_ROWS, BY_TEXTS, BY_NEXT_TEXT, BY_EVENTS } Bound;
 
 /* How a kind of value is written and what bounds it. */
 typedef struct {
@@ -167,6 +169,9 @@ static const ValueForm value_form[VALUE_KIND_COUNT] = {
     [VALUE_MICRO_BATCH] = NUMBER("micro-batch", -1, G_MAXINT32),
     [VALUE_NAME] = TEXT_OF("name", 0, names),
     [VALUE_ANY_NAME] = TEXT_OF("name", -1, names),
+    [VALUE_MEANING] = {.name = "meaning",
+                       .bound = BY_NEXT_TEXT,
+                       .table = G_STRUCT_OFFSET(Program, names)},
     [VALUE_ANY_MODULE] = TEXT_OF("module", -1, modules),
     [VALUE_COMMUNICATOR] = ROW_OF("communicator", 0, communicators),
     [VALUE_LAYOUT] = ROW_OF("layout", 0, layouts),
@@ -203,6 +208,9 @@ program_value_range(const Program *program, ValueKind kind, gint64 *minimum, gin
     break;
   case BY_TEXTS:
     *maximum = (gint64) (*(GPtrArray *const *) member(program, form->table))->len - 1;
+    break;
+  case BY_NEXT_TEXT:
+    *maximum = (gint64) (*(GPtrArray *const *) member(program, form->table))->len;
     break;
   case BY_EVENTS:
     *maximum = program->events - 1;

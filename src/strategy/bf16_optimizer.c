@@ -2,6 +2,7 @@
  * runtime/bf16_optimizer.py): every rank keeps all gradients in fp32, for ever; only master weights
  * and optimizer state are partitioned. */
 #include "strategy/bf16_optimizer.h"
+#include "program/meaning.h"
 
 #include "strategy/zero_scalars.h"
 #include "strategy/zero_stage12.h"
@@ -109,7 +110,8 @@ reduce(StrategyContext *x, Bf16Optimizer *o)
                                              .name = program_builder_name(x->builder, "gradients"),
                                              .bytes = bytes});
     zero_operand(x, sent, 0, elements, DTYPE_BF16, ROLE_ACCUMULATE);
-    strategy_launch(x, STREAM_COMPUTE, "mul", 2.0 * (double) bytes);
+    g_autofree char *meaning = meaning_text("scale_by", 1, "factor", 1.0 / z->d.ranks);
+    strategy_launch_as(x, STREAM_COMPUTE, "mul", 2.0 * (double) bytes, meaning);
   }
   zero_operand(x, sent, 0, elements, DTYPE_BF16, ROLE_READ);
   zero_operand(x, o->gradients, 0, elements, DTYPE_FP32, ROLE_WRITE);
@@ -146,11 +148,18 @@ take_norm(StrategyContext *x, const Bf16Optimizer *o)
                             (double) (elements * FP32_BYTES));
     zero_reduction_scratch(x, STREAM_COMPUTE, elements, FP32_BYTES);
   }
-  StorageId stacked = zero_small(x, STREAM_COMPUTE, scalars, "stack", norms[0]);
-  StorageId squares = zero_small(x, STREAM_COMPUTE, scalars, "pow", stacked);
+  gint64 n = flat->count;
+  g_autofree Scalars *all = g_new(Scalars, MAX(n, 1));
+  for (int k = 0; k < flat->count; k++)
+    all[k] = (Scalars){norms[k], 1};
+  StorageId stacked =
+      zero_make(x, STREAM_COMPUTE, &(SmallTensor){scalars, n, "stack", NULL}, (int) n, all);
+  StorageId squares = zero_make(x, STREAM_COMPUTE, &(SmallTensor){scalars, n, "pow", NULL}, 1,
+                                &(Scalars){stacked, n});
   live_storage_drop(x->live, stacked);
-  StorageId sum = zero_small(x, STREAM_COMPUTE, FP32_BYTES, "sum", squares);
-  StorageId total = zero_small(x, STREAM_COMPUTE, FP32_BYTES, "pow", sum);
+  StorageId sum = zero_make(x, STREAM_COMPUTE, &(SmallTensor){FP32_BYTES, 1, "sum", NULL}, 1,
+                            &(Scalars){squares, n});
+  StorageId total = zero_scalar(x, FP32_BYTES, "pow", "pow power=0.5 global=1", sum);
   zero_mask_invalid(x, total, FP32_BYTES);
   live_storage_drop(x->live, sum);
   for (int k = 0; k < flat->count; k++)
@@ -165,19 +174,22 @@ static void
 clip(StrategyContext *x, const Bf16Optimizer *o)
 {
   const Zero *z = &o->zero;
-  StorageId sum = zero_small(x, STREAM_COMPUTE, FP32_BYTES, "add", z->global_norm);
-  StorageId inverse = zero_small(x, STREAM_COMPUTE, FP32_BYTES, "reciprocal", sum);
-  StorageId coefficient = zero_small(x, STREAM_COMPUTE, FP32_BYTES, "mul", inverse);
+  g_autofree char *most = meaning_text("mul_scalar", 1, "value", z->d.clip);
+  StorageId sum = zero_scalar(x, FP32_BYTES, "add", "add_scalar value=1e-06", z->global_norm);
+  StorageId inverse = zero_scalar(x, FP32_BYTES, "reciprocal", "pow power=-1", sum);
+  StorageId coefficient = zero_scalar(x, FP32_BYTES, "mul", most, inverse);
   live_storage_drop(x->live, inverse);
   live_storage_drop(x->live, sum);
-  StorageId below = zero_small(x, STREAM_COMPUTE, 1, "lt", coefficient);
+  StorageId below = zero_scalar(x, 1, "lt", "is_less value=1", coefficient);
   zero_read_back(x, STREAM_COMPUTE);
   live_storage_drop(x->live, below);
   for (int k = 0; k < z->flat.count; k++) {
     gint64 elements = network_parameter(x->network, z->flat.order[k])->elements;
+    zero_operand(x, coefficient, 0, 1, DTYPE_FP32, ROLE_READ);
     zero_operand(x, o->gradients, z->flat.offset[z->flat.order[k]], elements, DTYPE_FP32,
                  ROLE_ACCUMULATE);
-    strategy_launch(x, STREAM_COMPUTE, "mul", 2.0 * (double) (elements * FP32_BYTES));
+    strategy_launch_as(x, STREAM_COMPUTE, "mul", 2.0 * (double) (elements * FP32_BYTES),
+                       "scale_by_at_most_1");
   }
   live_storage_drop(x->live, coefficient);
 }
@@ -208,6 +220,7 @@ bf16_optimizer_step(StrategyContext *x)
   if (z->d.clip > 0)
     clip(x, o);
   z->master.gradient = o->gradients;
+  z->master.gradient_offset = z->flat.first;
   torch_optimizer_step(x, DTYPE_FP32, 1, &z->master);
   z->master.gradient = NO_STORAGE;
   zero_write_back(x, z);

@@ -1,6 +1,7 @@
 /* ddp.c - torch.nn.parallel.DistributedDataParallel: whole replicas, gradients all-reduced in
  * buckets (torch/csrc/distributed/c10d/reducer.cpp). */
 #include "base/units.h"
+#include "program/meaning.h"
 #include "strategy/strategy.h"
 #include "strategy/zero_redundancy.h"
 
@@ -38,7 +39,8 @@ typedef struct {
   GArray *ready_order; /* int: parameters in the order in which the first synchronized backward made
                           gradients */
   gboolean rebuilt;
-  int *bucket_of; /* by parameter */
+  int *bucket_of;    /* by parameter */
+  gint64 *offset_of; /* by parameter: elements into its bucket at which its gradient begins */
   DType dtype;
   guint next_bucket;     /* buckets are reduced in order */
   gboolean finds_unused; /* find_unused_parameters */
@@ -103,6 +105,7 @@ setup(StrategyContext *x)
   d->buckets = g_array_new(FALSE, FALSE, sizeof(Bucket));
   d->ready_order = g_array_new(FALSE, FALSE, sizeof(int));
   d->bucket_of = g_new0(int, x->network->parameters->len);
+  d->offset_of = g_new0(gint64, x->network->parameters->len);
   d->dtype = x->plan->precision.parameters;
   d->finds_unused = plan_spec_number(x->plan, "find_unused_parameters") != 0;
   d->search = search_in_ops(x);
@@ -120,6 +123,7 @@ teardown(StrategyContext *x)
   g_array_unref(d->buckets);
   g_array_unref(d->ready_order);
   g_free(d->bucket_of);
+  g_free(d->offset_of);
   zero_redundancy_free(d->zero);
   g_free(d);
 }
@@ -157,6 +161,7 @@ plan_buckets(StrategyContext *x, const GArray *order, gint64 cap)
     bytes += network_parameter(x->network, p)->elements * dtype_size(d->dtype);
     parameters++;
     d->bucket_of[p] = (int) d->buckets->len;
+    d->offset_of[p] = bytes / dtype_size(d->dtype) - network_parameter(x->network, p)->elements;
     if (bytes < cap && i + 1 < order->len)
       continue;
     add_bucket(d, bytes, parameters);
@@ -234,16 +239,35 @@ become_view(StrategyContext *x, int parameter)
   live_storage_hold(x->live, bucket);
   live_storage_drop(x->live, p->gradient);
   p->gradient = bucket;
+  p->gradient_offset = d->offset_of[parameter];
 }
 
-/* A copy of a gradient's elements between two storages. */
+/* Where a gradient's elements are: in a storage of their own, or in a bucket. */
+typedef struct {
+  StorageId storage;
+  gint64 offset;
+} GradientPlace;
+
+static GradientPlace
+place_in_bucket(const StrategyContext *x, int parameter)
+{
+  const Ddp *d = x->state;
+  return (GradientPlace){g_array_index(d->buckets, Bucket, d->bucket_of[parameter]).storage,
+                         d->offset_of[parameter]};
+}
+
+/* A copy of a gradient's elements between two places. */
 static void
-launch_copy(StrategyContext *x, int parameter, StorageId from, StorageId to, Role role)
+launch_copy(StrategyContext *x, int parameter, GradientPlace from, GradientPlace to, Role role)
 {
   DType dtype = ((Ddp *) x->state)->dtype;
-  gint64 bytes = network_parameter(x->network, parameter)->elements * dtype_size(dtype);
-  program_builder_operand(x->builder, live_storage_tensor(x->live, from, dtype), ROLE_READ);
-  program_builder_operand(x->builder, live_storage_tensor(x->live, to, dtype), role);
+  gint64 elements = network_parameter(x->network, parameter)->elements;
+  gint64 bytes = elements * dtype_size(dtype);
+  ProgramBuilder *b = x->builder;
+  program_builder_operand(
+      b, program_builder_flat_tensor(b, from.storage, from.offset, elements, dtype), ROLE_READ);
+  program_builder_operand(b, program_builder_flat_tensor(b, to.storage, to.offset, elements, dtype),
+                          role);
   strategy_launch(x, STREAM_COMPUTE, "copy", 2.0 * (double) bytes);
 }
 
@@ -257,8 +281,8 @@ move_views(StrategyContext *x, StorageId old)
     int parameter = g_array_index(d->ready_order, int, i);
     if (x->parameters[parameter].gradient != old)
       continue;
-    StorageId bucket = g_array_index(d->buckets, Bucket, d->bucket_of[parameter]).storage;
-    launch_copy(x, parameter, old, bucket, ROLE_WRITE);
+    GradientPlace from = {old, x->parameters[parameter].gradient_offset};
+    launch_copy(x, parameter, from, place_in_bucket(x, parameter), ROLE_WRITE);
     become_view(x, parameter);
   }
 }
@@ -308,7 +332,8 @@ end_forward(StrategyContext *x)
 
 /* An all-reduce in place behind what compute has issued; returns the event of its end. */
 static gint32
-all_reduce(StrategyContext *x, StorageId storage, DType dtype, const char *what)
+all_reduce(StrategyContext *x, StorageId storage, DType dtype, const char *what,
+           const char *reduction)
 {
   Ddp *d = x->state;
   gint32 filled = program_builder_event(x->builder), reduced = program_builder_event(x->builder);
@@ -322,6 +347,7 @@ all_reduce(StrategyContext *x, StorageId storage, DType dtype, const char *what)
                                            .dtype = (guint8) dtype,
                                            .communicator = d->communicator,
                                            .name = program_builder_name(x->builder, what),
+                                           .meaning = meaning_of(x->builder, reduction),
                                            .bytes = live_storage_bytes(x->live, storage)});
   program_builder_record(x->builder, STREAM_ALL_REDUCE, reduced);
   return reduced;
@@ -341,7 +367,7 @@ reduce_used_map(StrategyContext *x)
                           ROLE_WRITE);
   strategy_copy(x, STREAM_COMPUTE, "map to device", (double) bytes);
   live_storage_drop(x->live, pinned);
-  d->map_reduced = all_reduce(x, d->used_map, DTYPE_INT32, "map of used parameters");
+  d->map_reduced = all_reduce(x, d->used_map, DTYPE_INT32, "map of used parameters", NULL);
 }
 
 /* The gradient goes into its bucket; with bucket views it is the bucket from now on. */
@@ -354,7 +380,7 @@ reduce_full_buckets(StrategyContext *x)
     Bucket *bucket = &g_array_index(d->buckets, Bucket, d->next_bucket);
     if (bucket->ready < bucket->parameters)
       return;
-    bucket->reduced = all_reduce(x, bucket->storage, d->dtype, "bucket");
+    bucket->reduced = all_reduce(x, bucket->storage, d->dtype, "bucket", "avg");
     d->next_bucket++;
   }
   if (d->finds_unused && before < d->next_bucket)
@@ -372,8 +398,8 @@ gradient_ready(StrategyContext *x, int parameter)
     return;
   Bucket *bucket = &g_array_index(d->buckets, Bucket, d->bucket_of[parameter]);
   if (p->gradient != NO_STORAGE && p->gradient != bucket->storage)
-    launch_copy(x, parameter, p->gradient, bucket->storage,
-                bucket->ready == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
+    launch_copy(x, parameter, (GradientPlace){p->gradient, p->gradient_offset},
+                place_in_bucket(x, parameter), ROLE_WRITE);
   if (p->gradient != NO_STORAGE && plan_spec_number(x->plan, "gradient_as_bucket_view"))
     become_view(x, parameter);
   bucket->ready++;
@@ -398,7 +424,8 @@ end_backward(StrategyContext *x)
     StorageId gradient = x->parameters[i].gradient;
     StorageId bucket = g_array_index(d->buckets, Bucket, d->bucket_of[i]).storage;
     if (gradient != NO_STORAGE && gradient != bucket)
-      launch_copy(x, (int) i, bucket, gradient, ROLE_WRITE);
+      launch_copy(x, (int) i, place_in_bucket(x, (int) i),
+                  (GradientPlace){gradient, x->parameters[i].gradient_offset}, ROLE_WRITE);
   }
 }
 

@@ -1,6 +1,7 @@
 /* fsdp1_clip.c - FullyShardedDataParallel.clip_grad_norm_: norms of local gradients one by one, in
  * the order of the flat parameters (fully_sharded_data_parallel.py, _get_grad_norm). */
 #include "base/units.h"
+#include "program/meaning.h"
 #include "strategy/fsdp1_private.h"
 
 /* ---- small steps ---- */
@@ -19,13 +20,24 @@ operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
     program_builder_operand(x->builder, live_storage_tensor(x->live, storage, dtype), role);
 }
 
+/* A parameter's part of the flat gradient. */
+static void
+part_operand(StrategyContext *x, const ParameterState *p, Role role)
+{
+  program_builder_operand(x->builder,
+                          program_builder_flat_tensor(x->builder, p->sharded_gradient,
+                                                      p->sharded_offset, p->local_elements,
+                                                      fsdp1_of(x)->stored),
+                          role);
+}
+
 StorageId
-fsdp1_scalar(StrategyContext *x, StorageId from, const char *what)
+fsdp1_scalar(StrategyContext *x, StorageId from, const char *what, const char *meaning)
 {
   StorageId result = temporary(x, dtype_size(DTYPE_FP32), what);
   operand(x, from, DTYPE_FP32, ROLE_READ);
   operand(x, result, DTYPE_FP32, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, what, 2.0 * dtype_size(DTYPE_FP32));
+  strategy_launch_as(x, STREAM_COMPUTE, what, 2.0 * dtype_size(DTYPE_FP32), meaning);
   return result;
 }
 
@@ -57,7 +69,7 @@ vector_norm(StrategyContext *x, const ParameterState *p)
     partial = temporary(x, dtype_size(DTYPE_FP32) * blocks, "partial norms");
     semaphore = temporary(x, 4, "semaphore");
   }
-  operand(x, p->sharded_gradient, stored, ROLE_READ);
+  part_operand(x, p, ROLE_READ);
   operand(x, norm, DTYPE_FP32, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "vector_norm",
                   (double) p->local_elements * dtype_size(stored));
@@ -94,7 +106,7 @@ local_norm(StrategyContext *x, const GArray *parameters)
   strategy_launch(x, STREAM_COMPUTE, "stack", (double) n * 8);
   for (guint i = n; i > 0; i--)
     live_storage_drop(x->live, norms[i - 1]);
-  StorageId norm = fsdp1_scalar(x, stack, "local norm");
+  StorageId norm = fsdp1_scalar(x, stack, "local norm", "vector_norm");
   live_storage_drop(x->live, stack);
   return norm;
 }
@@ -125,9 +137,9 @@ scale_gradients(StrategyContext *x, const GArray *parameters, StorageId coeffici
       factor = cast_scalar(x, coefficient, "clip coefficient");
     operand(x, factor != NO_STORAGE ? factor : coefficient,
             factor != NO_STORAGE ? stored : DTYPE_FP32, ROLE_READ);
-    operand(x, p->sharded_gradient, stored, ROLE_ACCUMULATE);
-    strategy_launch(x, STREAM_COMPUTE, "mul",
-                    2.0 * (double) p->local_elements * dtype_size(stored));
+    part_operand(x, p, ROLE_ACCUMULATE);
+    strategy_launch_as(x, STREAM_COMPUTE, "mul",
+                       2.0 * (double) p->local_elements * dtype_size(stored), "foreach_mul");
     live_storage_drop(x->live, factor);
   }
 }
@@ -139,7 +151,7 @@ make_zero(StrategyContext *x)
   Fsdp1 *f = fsdp1_of(x);
   if (f->zero != NO_STORAGE)
     return;
-  f->zero = fsdp1_scalar(x, NO_STORAGE, "zero");
+  f->zero = fsdp1_scalar(x, NO_STORAGE, "zero", NULL);
   live_storage_promote(x->live, f->zero, CATEGORY_OTHER);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }
@@ -180,16 +192,18 @@ fsdp1_clip(StrategyContext *x)
     return TRUE;
   }
   StorageId local = parameters->len > 0 ? local_norm(x, parameters) : NO_STORAGE;
-  StorageId square = fsdp1_scalar(x, local != NO_STORAGE ? local : f->zero, "square of the norm");
+  StorageId square =
+      fsdp1_scalar(x, local != NO_STORAGE ? local : f->zero, "square of the norm", "pow power=2");
   fsdp1_all_reduce_norm(x, square);
-  StorageId total = fsdp1_scalar(x, square, "total norm");
+  StorageId total = fsdp1_scalar(x, square, "total norm", "pow power=0.5 global=1");
   live_storage_drop(x->live, square);
-  StorageId sum = fsdp1_scalar(x, total, "total norm + eps"),
-            inverse = fsdp1_scalar(x, sum, "reciprocal");
-  StorageId coefficient = fsdp1_scalar(x, inverse, "clip coefficient");
+  g_autofree char *most = meaning_text("mul_scalar", 1, "value", x->plan->optimizer.clip_grad_norm);
+  StorageId sum = fsdp1_scalar(x, total, "total norm + eps", "add_scalar value=1e-06"),
+            inverse = fsdp1_scalar(x, sum, "reciprocal", "pow power=-1");
+  StorageId coefficient = fsdp1_scalar(x, inverse, "clip coefficient", most);
   live_storage_drop(x->live, inverse);
   live_storage_drop(x->live, sum);
-  StorageId clamped = fsdp1_scalar(x, coefficient, "clamped coefficient");
+  StorageId clamped = fsdp1_scalar(x, coefficient, "clamped coefficient", "clamp most=1");
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) parameters->len);
   scale_gradients(x, parameters, clamped);
   StorageId result =

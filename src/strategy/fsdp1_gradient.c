@@ -43,10 +43,12 @@ handle_flatten(StrategyContext *x, Handle *h, const StorageId *gradients)
   make_zeros(x, h, given, zeros);
   StorageId flat = handle_allocate(x, h, bytes, STREAM_UNSHARD, CATEGORY_UNSHARDED_GRADIENT,
                                    "unsharded flat gradient");
-  for (int i = 0; i < h->count; i++)
-    fsdp1_operand(x, gradients[i], f->gathered, ROLE_READ);
-  for (guint i = 0; i < zeros->len; i++)
-    fsdp1_operand(x, g_array_index(zeros, StorageId, i), f->gathered, ROLE_READ);
+  for (guint i = 0, next = 0; i < h->pieces->len; i++) {
+    int position = g_array_index(h->pieces, Piece, i).position;
+    gboolean made = position >= 0 && given[position] != NO_STORAGE;
+    fsdp1_operand(x, made ? given[position] : g_array_index(zeros, StorageId, next++), f->gathered,
+                  ROLE_READ);
+  }
   fsdp1_operand(x, flat, f->gathered, ROLE_WRITE);
   strategy_launch(x, STREAM_UNSHARD, "cat", 2.0 * (double) bytes);
   for (guint i = 0; i < zeros->len; i++)
@@ -118,7 +120,11 @@ pad_gradient(StrategyContext *x, Handle *h, StorageId gradient)
   StorageId padded =
       handle_allocate(x, h, h->unsharded_elements * dtype_size(f->reduce), STREAM_POST_BACKWARD,
                       CATEGORY_REDUCE_SCATTER_BUFFER, "padded flat gradient");
-  fsdp1_launch_copy(x, STREAM_POST_BACKWARD, gradient, f->reduce, padded, f->reduce);
+  double bytes =
+      (double) live_storage_bytes(x->live, gradient) + (double) live_storage_bytes(x->live, padded);
+  fsdp1_operand(x, gradient, f->reduce, ROLE_READ);
+  fsdp1_operand(x, padded, f->reduce, ROLE_WRITE);
+  strategy_launch_as(x, STREAM_POST_BACKWARD, "copy", bytes, "constant_pad_nd");
   return padded;
 }
 

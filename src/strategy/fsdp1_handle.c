@@ -2,6 +2,7 @@
  * order, on the streams and with the lifetimes of torch/distributed/fsdp/_flat_param.py and
  * _runtime_utils.py. */
 #include "base/units.h"
+#include "program/meaning.h"
 #include "strategy/fsdp1_private.h"
 
 /* ---- small steps ---- */
@@ -43,6 +44,7 @@ handle_collective(StrategyContext *x, const Handle *h, CollectiveKind kind, gint
       .communicator = communicator,
       .name = program_builder_name(x->builder, h->unit->name),
       .bytes = elements * dtype_size(dtype),
+      .meaning = meaning_of(x->builder, kind == COLLECTIVE_ALL_GATHER ? NULL : "avg"),
   };
   program_builder_collective(x->builder, stream, &collective);
 }
@@ -123,7 +125,9 @@ cut(StrategyContext *x, Handle *h)
     offset += piece->elements;
     if (piece->position < 0)
       continue;
-    x->parameters[h->parameter[piece->position]].local_elements = MAX(local, 0);
+    ParameterState *p = &x->parameters[h->parameter[piece->position]];
+    p->local_elements = MAX(local, 0);
+    p->local_offset = p->sharded_offset = MAX(offset - piece->elements - first, 0);
     h->local_parameters += local > 0;
     h->local_trained +=
         local > 0 && network_parameter(x->network, h->parameter[piece->position])->trainable;

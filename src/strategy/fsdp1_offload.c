@@ -81,12 +81,13 @@ fsdp1_clip_on_host(StrategyContext *x, gint64 elements, StorageId zero)
   StorageId local = NO_STORAGE;
   strategy_work_on_host(x, bytes);
   if (elements > 0) {
-    local = fsdp1_scalar(x, NO_STORAGE, "local norm");
+    local = fsdp1_scalar(x, NO_STORAGE, "local norm", NULL);
     program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   }
-  StorageId square = fsdp1_scalar(x, local != NO_STORAGE ? local : zero, "square of the norm");
+  StorageId square =
+      fsdp1_scalar(x, local != NO_STORAGE ? local : zero, "square of the norm", NULL);
   fsdp1_all_reduce_norm(x, square);
-  StorageId total = fsdp1_scalar(x, square, "total norm");
+  StorageId total = fsdp1_scalar(x, square, "total norm", NULL);
   live_storage_drop(x->live, square);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   live_storage_drop(x->live, total);

@@ -166,7 +166,7 @@ void fsdp1_clip_on_host(StrategyContext *x, gint64 elements, StorageId zero);
 /* ---- fsdp1_clip.c ---- */
 
 /* A scalar in fp32 made of another one (NO_STORAGE: of none). */
-StorageId fsdp1_scalar(StrategyContext *x, StorageId from, const char *what);
+StorageId fsdp1_scalar(StrategyContext *x, StorageId from, const char *what, const char *meaning);
 /* dist.all_reduce(total_norm, group=self.process_group): the compute stream waits. */
 void fsdp1_all_reduce_norm(StrategyContext *x, StorageId norm);
 

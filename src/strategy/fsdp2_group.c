@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/units.h"
+#include "program/meaning.h"
 #include "strategy/fsdp2_private.h"
 
 /* Bytes that one block of threads moves in the multi-tensor copies of
@@ -84,7 +85,7 @@ make_inputs(StrategyContext *x, const Group *g, gint64 elements)
   for (int i = 0; i < g->count; i++)
     group_operand(x, inputs.storage[i], g->sliced ? f->gathered : f->stored, ROLE_READ);
   group_operand(x, cast, f->gathered, ROLE_WRITE);
-  strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * (stored + size));
+  strategy_launch_as(x, STREAM_COPY_IN, "foreach_copy", (double) elements * (stored + size), "cat");
   inputs.storage[0] = cast;
   return inputs;
 }
@@ -100,7 +101,9 @@ copy_in(StrategyContext *x, Group *g, gint64 elements)
   for (int i = 0; i < inputs.count; i++)
     group_operand(x, inputs.storage[i], f->gathered, ROLE_READ);
   group_operand(x, g->gathered, f->gathered, ROLE_WRITE);
-  strategy_launch(x, STREAM_COPY_IN, "foreach_copy", (double) elements * 2 * size);
+  int ranks = g->sliced ? g->slice_ranks : f->ranks;
+  g_autofree char *meaning = meaning_text("place_slice", 1, "ranks", (double) ranks);
+  strategy_launch_as(x, STREAM_COPY_IN, "foreach_copy", (double) elements * 2 * size, meaning);
   wait_stream(x, STREAM_ALL_GATHER, STREAM_COPY_IN);
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   group_operand(x, g->gathered, f->gathered,
@@ -174,8 +177,10 @@ copy_out(StrategyContext *x, Group *g)
   group_operand(x, g->gathered, f->gathered, ROLE_READ);
   for (int i = 0; i < g->count; i++)
     group_operand(x, g->full[i], f->gathered, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "split_with_sizes_copy",
-                  2.0 * (double) g->gathered_elements * size);
+  int ranks = g->sliced ? g->slice_ranks : f->ranks;
+  g_autofree char *meaning = meaning_text("split_gathered", 1, "ranks", (double) ranks);
+  strategy_launch_as(x, STREAM_COMPUTE, "split_with_sizes_copy",
+                     2.0 * (double) g->gathered_elements * size, meaning);
   for (int i = 0; i < g->count && g->sliced; i++)
     live_storage_clear(x->live, &g->slice[i]);
   g->sliced = FALSE;
@@ -289,7 +294,8 @@ group_reshard_to_slice(StrategyContext *x, Group *g)
     g->slice[i] = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
     group_operand(x, g->full[i], f->gathered, ROLE_READ);
     group_operand(x, g->slice[i], f->gathered, ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes);
+    g_autofree char *meaning = meaning_text("take_slice", 1, "ranks", (double) g->slice_ranks);
+    strategy_launch_as(x, STREAM_COMPUTE, "clone", 2.0 * (double) bytes, meaning);
     live_storage_drop(x->live, old);
     drop_full(x, g, i);
   }
@@ -345,18 +351,45 @@ cat_table_entries(const Group *g, const Reduction *r, DType reduce)
 static Reduction
 take_gradients(StrategyContext *x, Group *g)
 {
-  Reduction r = {.position = g_new(int, g->count), .gradients = g_new(StorageId, g->count)};
+  Reduction r = {.position = g_new(int, g->count),
+                 .gradients = g_new(StorageId, g->count),
+                 .gradient_offset = g_new(gint64, g->count),
+                 .is_wide = g_new(gboolean, g->count)};
   for (int i = 0; i < g->count; i++) {
     ParameterState *p = &x->parameters[g->parameter[i]];
     if (p->accumulated == NO_STORAGE && !p->has_gradient)
       continue;
     r.position[r.count] = i;
+    r.is_wide[r.count] = p->accumulated != NO_STORAGE;
+    r.gradient_offset[r.count] = p->accumulated != NO_STORAGE ? 0 : p->gradient_offset;
     r.gradients[r.count++] = p->accumulated != NO_STORAGE ? p->accumulated : p->gradient;
     r.shard_elements += g->shard[i].padded_elements;
     p->accumulated = p->gradient = NO_STORAGE;
     p->has_gradient = FALSE;
   }
   return r;
+}
+
+/* An unsharded gradient in its parameter's shape, whose rows are cut into chunks; accumulated ones
+ * are in the reduce dtype. */
+static void
+gradient_operand(StrategyContext *x, const Group *g, const Reduction *r, int i)
+{
+  const Fsdp2 *f = fsdp2_of(x);
+  const Parameter *p = network_parameter(x->network, g->parameter[r->position[i]]);
+  Layout layout = {.dtype = (guint8) (r->is_wide[i] ? f->reduce : f->gathered),
+                   .dims = (guint8) p->dims};
+  gint64 stride = 1;
+  for (int k = p->dims - 1; k >= 0; k--) {
+    layout.shape[k] = p->shape[k];
+    layout.stride[k] = stride;
+    stride *= p->shape[k];
+  }
+  if (r->gradients[i] != NO_STORAGE)
+    program_builder_operand(
+        x->builder,
+        program_builder_tensor(x->builder, r->gradients[i], r->gradient_offset[i], &layout),
+        ROLE_READ);
 }
 
 /* Copies gradients into the reduce-scatter's input; then the list of them is cleared, from its end.
@@ -371,10 +404,12 @@ copy_gradients_in(StrategyContext *x, Group *g, Reduction *r)
                                    "reduce-scatter input");
   kernel_table(x, g, cat_table_entries(g, r, f->reduce), "copy-in table");
   for (int i = 0; i < r->count; i++)
-    group_operand(x, r->gradients[i], f->gathered, ROLE_READ);
+    gradient_operand(x, g, r, i);
   group_operand(x, input, f->reduce, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "chunk_cat",
-                  (double) elements * (dtype_size(f->gathered) + dtype_size(f->reduce)));
+  g_autofree char *meaning = meaning_text("chunk_cat", 1, "ranks", (double) f->ranks);
+  strategy_launch_as(x, STREAM_COMPUTE, "chunk_cat",
+                     (double) elements * (dtype_size(f->gathered) + dtype_size(f->reduce)),
+                     meaning);
   for (int i = f->ranks > 1 ? r->count - 2 : r->count - 1; i >= 0; i--)
     live_storage_clear(x->live, &r->gradients[i]);
   return input;
@@ -391,6 +426,7 @@ issue_collective(StrategyContext *x, const Group *g, CollectiveKind kind, gint32
       .communicator = communicator,
       .name = program_builder_name(x->builder, g->unit->name),
       .bytes = elements * dtype_size(f->reduce),
+      .meaning = meaning_of(x->builder, "avg"), /* ReduceOp.AVG of both */
   };
   program_builder_collective(x->builder, stream, &collective);
 }
@@ -423,9 +459,12 @@ store_gradient(StrategyContext *x, Group *g, const Reduction *r, StorageId outpu
     group_operand(x, present, f->stored, ROLE_ACCUMULATE);
     strategy_launch(x, stream, "add", 3.0 * (double) bytes);
   }
+  gint64 offset = 0;
   for (int i = 0; i < r->count && present == NO_STORAGE; i++) {
     ParameterState *p = &x->parameters[g->parameter[r->position[i]]];
     p->sharded_gradient = flat; /* a view at the parameter's offset */
+    p->sharded_offset = offset;
+    offset += g->shard[r->position[i]].padded_elements;
     live_storage_hold(x->live, flat);
   }
   return flat;
@@ -575,6 +614,8 @@ group_post_backward(StrategyContext *x, Group *g)
     if (r.count > 0)
       reduce(x, g, &r);
     g_free(r.position);
+    g_free(r.gradient_offset);
+    g_free(r.is_wide);
     g_free(r.gradients);
   }
   program_builder_pop(x->builder);

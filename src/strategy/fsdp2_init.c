@@ -1,6 +1,7 @@
 /* fsdp2_init.c - fully_shard of a model that has its parameters: on the device, or on the host,
  * from where each call moves those of its group (torch/distributed/fsdp/_fully_shard/_fsdp_init.py,
  * _move_states_to_device; _fsdp_param.py, _init_sharded_param). */
+#include "program/meaning.h"
 #include "strategy/fsdp2_private.h"
 
 /* The group's parameters as the model made them become its shards: all of these are made, then the
@@ -19,8 +20,9 @@ shard_group(StrategyContext *x, const Group *g)
                            parameter_purpose(x, g->parameter[i], CATEGORY_PARAMETER));
     group_operand(x, whole[i], f->stored, ROLE_READ);
     group_operand(x, p->sharded, f->stored, ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "copy",
-                    2.0 * (double) shard->local_elements * dtype_size(f->stored));
+    g_autofree char *meaning = meaning_text("take_slice", 1, "ranks", (double) f->ranks);
+    strategy_launch_as(x, STREAM_COMPUTE, "copy",
+                       2.0 * (double) shard->local_elements * dtype_size(f->stored), meaning);
   }
   for (int i = 0; i < g->count; i++)
     live_storage_drop(x->live, whole[i]);

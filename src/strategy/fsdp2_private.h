@@ -43,8 +43,10 @@ typedef struct {
 /* What is reduced together: the group's parameters that have a gradient. */
 typedef struct {
   int count;
-  int *position;        /* in the group */
-  StorageId *gradients; /* unsharded */
+  int *position;           /* in the group */
+  StorageId *gradients;    /* unsharded */
+  gint64 *gradient_offset; /* elements at which each begins */
+  gboolean *is_wide;       /* it was accumulated: in the reduce dtype */
   gint64 shard_elements;
 } Reduction;
 

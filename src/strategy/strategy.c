@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "program/meaning.h"
 #include "strategy/registry.h"
 #include "strategy/retain.h"
 #include "strategy/shard.h"
@@ -52,12 +53,20 @@ parameter_purpose(const StrategyContext *x, int parameter, Category category)
 void
 strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes)
 {
+  strategy_launch_as(x, stream, name, bytes, NULL);
+}
+
+void
+strategy_launch_as(StrategyContext *x, StreamId stream, const char *name, double bytes,
+                   const char *meaning)
+{
   Kernel kernel = {
       .kind = KERNEL_MEMORY,
       .dtype = DTYPE_FP32,
       .name = program_builder_name(x->builder, name),
       .launches = 1,
       .bytes = bytes,
+      .meaning = meaning_of(x->builder, meaning),
   };
   program_builder_launch(x->builder, stream, program_builder_kernel(x->builder, &kernel));
 }

@@ -36,17 +36,20 @@ typedef struct {
 
 /* One parameter while a Program is written. */
 typedef struct {
-  StorageId sharded;     /* this rank's part (the whole parameter when it is not sharded) */
-  StorageId unsharded;   /* the full parameter that ops read now; NO_STORAGE when it is not there */
-  StorageId gradient;    /* .grad as autograd leaves it, or the bucket it is a view of */
-  gboolean has_gradient; /* TRUE even for a gradient without elements */
-  StorageId accumulated; /* unsharded gradient in the reduce dtype, kept over micro-batches */
+  StorageId sharded;   /* this rank's part (the whole parameter when it is not sharded) */
+  StorageId unsharded; /* the full parameter that ops read now; NO_STORAGE when it is not there */
+  StorageId gradient;  /* .grad as autograd leaves it, or the bucket it is a view of */
+  gint64 gradient_offset;     /* elements into `gradient` at which the parameter's begins */
+  gboolean has_gradient;      /* TRUE even for a gradient without elements */
+  StorageId accumulated;      /* unsharded gradient in the reduce dtype, kept over micro-batches */
   StorageId sharded_gradient; /* what the optimizer reads; may be shared by parameters of a group */
+  gint64 sharded_offset;      /* elements into it at which the parameter's begins */
   gint64
-      local_elements; /* this rank's elements, without padding: what optimizer state is made for */
-  gint64 offset;      /* elements into `unsharded` at which it begins */
-  gint32 node;        /* its AccumulateGrad node in the current graph */
-  gboolean ignored;   /* kept out of what the strategy shards: whole on every rank */
+      local_elements;  /* this rank's elements, without padding: what optimizer state is made for */
+  gint64 local_offset; /* elements into `sharded` at which they begin */
+  gint64 offset;       /* elements into `unsharded` at which it begins */
+  gint32 node;         /* its AccumulateGrad node in the current graph */
+  gboolean ignored;    /* kept out of what the strategy shards: whole on every rank */
 } ParameterState;
 
 /* A unit's report entry and what the walk needs to know of it. */
@@ -312,6 +315,9 @@ gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageI
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */
 void strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes);
+/* The same, with what it computes (meaning.h; borrowed, NULL: its name says it). */
+void strategy_launch_as(StrategyContext *x, StreamId stream, const char *name, double bytes,
+                        const char *meaning);
 /* A copy of so many bytes between the device and the host. */
 void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
 /* The CPU reads and writes so many bytes. */

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "program/meaning.h"
+
 /* The list that is updated. */
 typedef struct {
   StrategyContext *x;
@@ -80,6 +82,27 @@ make_state(const Update *u, int i)
 
 /* ---- the update ---- */
 
+/* Without padding, or what lies beside it. */
+static void
+part_operand(const Update *u, StorageId storage, gint64 offset, gint64 elements, Role role)
+{
+  if (storage != NO_STORAGE)
+    program_builder_operand(
+        u->x->builder,
+        program_builder_flat_tensor(u->x->builder, storage, offset, elements, u->dtype), role);
+}
+
+/* With PyTorch's defaults: no time or memory depends on these numbers. */
+static char *
+update_meaning(OptimizerName name)
+{
+  if (name == OPTIMIZER_SGD)
+    return meaning_text("sgd", 2, "lr", 1e-3, "momentum", 0.9);
+  gboolean decays = name == OPTIMIZER_ADAMW;
+  return meaning_text("adam", 5, "lr", 1e-3, "beta1", 0.9, "beta2", 0.999, "eps", 1e-8,
+                      "weight_decay", decays ? 0.01 : 0.0);
+}
+
 /* One launch for all: state and gradients are read, parameters and state are written. */
 static void
 launch_update(const Update *u, const char *name, double bytes_per_parameter_byte)
@@ -89,13 +112,14 @@ launch_update(const Update *u, const char *name, double bytes_per_parameter_byte
     const OptimizedTensor *t = &u->tensors[i];
     if (t->elements == 0 || !t->stepped)
       continue;
-    operand(u, t->gradient, ROLE_READ);
-    operand(u, t->value, ROLE_ACCUMULATE);
+    part_operand(u, t->gradient, t->gradient_offset, t->elements, ROLE_READ);
+    part_operand(u, t->value, t->value_offset, t->elements, ROLE_ACCUMULATE);
     for (int k = 0; k < OPTIMIZER_MOMENTS; k++)
       operand(u, t->moment[k], ROLE_ACCUMULATE);
     bytes += bytes_per_parameter_byte * (double) bytes_of(u, i);
   }
-  strategy_launch(u->x, STREAM_COMPUTE, name, bytes);
+  g_autofree char *meaning = update_meaning(u->x->plan->optimizer.name);
+  strategy_launch_as(u->x, STREAM_COMPUTE, name, bytes, meaning);
 }
 
 /* foreach Adam takes the square roots of all second moments at once; the list goes from its end. */

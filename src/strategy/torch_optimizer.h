@@ -18,6 +18,8 @@ optimizer_moments(const PlanSpec *plan)
 typedef struct {
   StorageId value, gradient; /* what is updated, and what it reads: as they are now */
   gint64 elements;           /* on this rank */
+  gint64 value_offset;       /* elements into `value` at which it begins */
+  gint64 gradient_offset;    /* the same of `gradient` */
   gboolean stepped; /* it has a gradient, which may be empty; else the optimizer skips it */
   gint32 parameter; /* whose it is, or -1: it holds many */
   gboolean made;    /* the states are: from the first step on */

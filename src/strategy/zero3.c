@@ -83,11 +83,11 @@ zero3_shard(StrategyContext *x, int parameter, gboolean secondary)
   Zero3 *z = zero3_of(x);
   const Zero3Parameter *p = &z->parameter[parameter];
   gint64 first = 0;
+  StorageId own = zero3_shard_storage(x, parameter, &first); /* before `first` is read */
   if (secondary)
     zero3_operand(x, p->secondary, z->ds.model, ROLE_READ);
   else
-    zero3_part(x, zero3_shard_storage(x, parameter, &first), first, p->shard, z->ds.model,
-               ROLE_READ);
+    zero3_part(x, own, first, p->shard, z->ds.model, ROLE_READ);
 }
 
 /* ---- setup ---- */

@@ -213,7 +213,7 @@ compare_with_ranks(StrategyContext *x, gint64 integers)
       continue;
     StorageId made = live_storage_alloc(x->live, 8 * sizes[i], STREAM_COMPUTE, purpose);
     zero3_operand(x, made, DTYPE_INT64, ROLE_WRITE);
-    strategy_launch(x, STREAM_COMPUTE, "copy", 8.0 * (double) sizes[i]);
+    strategy_launch_as(x, STREAM_COMPUTE, "copy", 8.0 * (double) sizes[i], "fill value=0");
     program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
     zero3_operand(x, made, DTYPE_INT64, ROLE_ACCUMULATE);
     program_builder_collective(

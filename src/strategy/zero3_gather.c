@@ -4,6 +4,7 @@
  *
  * Fetches are issued on a stream of their own, which allocates what they need; the collective runs
  * on NCCL's, and the first module that needs one of its parameters waits for it. */
+#include "program/meaning.h"
 #include "strategy/zero3_private.h"
 
 static int
@@ -226,17 +227,23 @@ gather_issue(StrategyContext *x, GArray *parameters)
 
 /* ---- wait ---- */
 
-/* A copy of the parameter out of the gathered pieces. */
+/* A copy of the i-th parameter out of the gathered pieces; of all that was gathered, so many
+ * elements are those of parameters before it. */
 static StorageId
-copy_out(StrategyContext *x, const Gather *g, int parameter, StreamId stream)
+copy_out(StrategyContext *x, const Gather *g, int i, gint64 first, StreamId stream)
 {
   Zero3 *z = zero3_of(x);
+  int parameter = g->parameter[i], ranks = g->secondary ? z->ds.secondary_ranks : z->ds.ranks;
+  gint64 part = live_storage_bytes(x->live, g->buffer[0]) / z->ds.element / ranks;
   gint64 bytes = z->parameter[parameter].elements * z->ds.element;
   StorageId made = live_storage_alloc(
       x->live, bytes, stream, parameter_purpose(x, parameter, CATEGORY_UNSHARDED_PARAMETER));
   zero3_operand(x, g->buffer[0], z->ds.model, ROLE_READ);
   zero3_operand(x, made, z->ds.model, ROLE_WRITE);
-  strategy_launch(x, stream, "cat", 2.0 * (double) bytes);
+  g_autofree char *meaning = meaning_text(
+      "gathered_parts", 4, "ranks", (double) ranks, "part", (double) part, "first",
+      (double) (first / ranks), "each", (double) zero3_shard_elements(z, parameter, g->secondary));
+  strategy_launch_as(x, stream, "cat", 2.0 * (double) bytes, meaning);
   return made;
 }
 
@@ -268,7 +275,7 @@ wait_for(StrategyContext *x, Gather *g, StreamId stream)
       live_storage_hold(x->live, shared);
       set_data(x, index, shared, first);
     } else {
-      set_data(x, index, copy_out(x, g, index, stream), 0);
+      set_data(x, index, copy_out(x, g, i, first, stream), 0);
     }
     offset += gathered_elements(z, index);
   }

@@ -2,6 +2,7 @@
  * reduced and each rank adds its part to the buffer that the optimizer reads (stage3.py,
  * __add_grad_to_ipg_bucket to partition_grads; coalesced_collectives.py). */
 #include "base/units.h"
+#include "program/meaning.h"
 #include "strategy/zero3_private.h"
 
 /* The caching allocator's smallest block, bytes. */
@@ -93,9 +94,36 @@ drop_results(StrategyContext *x, Results *r)
 }
 
 static void
+launch_as(StrategyContext *x, const char *name, gint64 bytes, const char *meaning)
+{
+  strategy_launch_as(x, zero3_of(x)->ds.reduce_stream, name, (double) bytes, meaning);
+}
+
+static void
 launch(StrategyContext *x, const char *name, gint64 bytes)
 {
-  strategy_launch(x, zero3_of(x)->ds.reduce_stream, name, (double) bytes);
+  launch_as(x, name, bytes, NULL);
+}
+
+/* Division by the number of ranks, in place. */
+static void
+launch_average(StrategyContext *x, gint64 bytes)
+{
+  g_autofree char *meaning = meaning_text("scale_by", 1, "factor", 1.0 / zero3_of(x)->ds.ranks);
+  launch_as(x, "div", bytes, meaning);
+}
+
+/* What is taken of a buffer in which every rank has a part of so many elements: this rank's, from
+ * an element of it on. */
+typedef struct {
+  gint64 part, first;
+} Taken;
+
+static char *
+taken_meaning(const StrategyContext *x, const char *formula, Taken taken)
+{
+  return meaning_text(formula, 3, "ranks", (double) zero3_of(x)->ds.ranks, "part",
+                      (double) taken.part, "first", (double) taken.first);
 }
 
 /* Elements of a parameter that a rank's chunk has, without padding. */
@@ -112,7 +140,7 @@ issue_collective(StrategyContext *x, CollectiveKind kind, gint64 elements)
   int first = bucketed_at(z, 0)->parameter;
   const Unit *unit = g_ptr_array_index(x->units, (guint) z->parameter[first].unit);
   if (z->ds.ranks == 1) { /* in place: nothing to do but the call */
-    launch(x, "copy", 2 * elements * z->ds.element);
+    launch_as(x, "copy", 2 * elements * z->ds.element, "itself");
     return;
   }
   program_builder_collective(x->builder, z->ds.reduce_stream,
@@ -199,7 +227,8 @@ interleave(StrategyContext *x, Results *r, gint64 elements)
   for (guint i = 0; i < z->bucketed->len; i++)
     gradient_operand(x, bucketed_at(z, (int) i), ROLE_READ);
   zero3_operand(x, all, z->ds.model, ROLE_WRITE);
-  launch(x, "cat", 2 * elements * z->ds.element);
+  g_autofree char *meaning = meaning_text("chunk_cat", 1, "ranks", (double) z->ds.ranks);
+  launch_as(x, "cat", 2 * elements * z->ds.element, meaning);
   drop_results(x, &padding);
   g_array_unref(padding.made);
   return all;
@@ -208,19 +237,22 @@ interleave(StrategyContext *x, Results *r, gint64 elements)
 /* A part is added to (in the first micro-batch: copied into) the buffer that the optimizer reads.
  */
 static void
-store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced)
+store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced, const Taken *taken)
 {
   Zero3 *z = zero3_of(x);
   program_builder_operand(x->builder, reduced, ROLE_READ);
   zero3_part(x, z->gradients, p->first, p->owned, z->ds.accumulation,
              x->micro_batch == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
-  launch(x, x->micro_batch == 0 ? "copy" : "add", 3 * p->owned * z->ds.element);
+  g_autofree char *meaning =
+      taken != NULL ? taken_meaning(x, x->micro_batch == 0 ? "take_slice" : "add_slice", *taken)
+                    : NULL;
+  launch_as(x, x->micro_batch == 0 ? "copy" : "add", 3 * p->owned * z->ds.element, meaning);
 }
 
 /* partition_grads: the rank's parts of all gradients are kept.  result: what they are read from,
- * NO_STORAGE for a single gradient in place. */
+ * NO_STORAGE for a single gradient in place; taken: what of it, NULL: all. */
 static void
-store(StrategyContext *x, const StorageId *result, DType dtype)
+store(StrategyContext *x, const StorageId *result, DType dtype, const Taken *taken)
 {
   Zero3 *z = zero3_of(x);
   HostGradients locals = {NO_STORAGE, NO_STORAGE};
@@ -233,7 +265,7 @@ store(StrategyContext *x, const StorageId *result, DType dtype)
       if (offload_is_optimizer(z))
         offload_gradient(x, b->parameter, reduced, &locals);
       else
-        store_part(x, p, reduced);
+        store_part(x, p, reduced, taken != NULL ? &taken[i] : NULL);
     }
     drop_gradient(x, b->parameter);
     x->parameters[b->parameter].has_gradient = FALSE;
@@ -276,10 +308,16 @@ scatter(StrategyContext *x, Results *r)
     else
       zero3_operand(x, all, z->ds.model, ROLE_ACCUMULATE);
     if (i == 0)
-      launch(x, "div", 2 * elements * z->ds.element);
+      launch_average(x, 2 * elements * z->ds.element);
     else
       issue_collective(x, COLLECTIVE_REDUCE_SCATTER, elements);
   }
+  g_autofree Taken *taken = g_new(Taken, n);
+  for (guint i = 0; i < n; i++)
+    taken[i] = (Taken){elements / z->ds.ranks,
+                       i == 0 ? 0
+                              : taken[i - 1].first +
+                                    z->parameter[bucketed_at(z, (int) i - 1)->parameter].shard};
   gboolean casts = z->ds.accumulation != z->ds.model;
   for (guint i = 0; i < n; i++)
     result[i] = all;
@@ -294,14 +332,15 @@ scatter(StrategyContext *x, Results *r)
     else
       gradient_operand(x, first, ROLE_READ);
     zero3_operand(x, result[i], z->ds.accumulation, ROLE_WRITE);
-    launch(x, "to_copy", p->owned * (z->ds.element + dtype_size(z->ds.accumulation)));
+    g_autofree char *meaning = taken_meaning(x, "take_slice", taken[i]);
+    launch_as(x, "to_copy", p->owned * (z->ds.element + dtype_size(z->ds.accumulation)), meaning);
   }
   if (casts) {
     drop_results(x, r);
     g_array_append_vals(r->made, cast.made->data, cast.made->len);
   }
   g_array_unref(cast.made);
-  store(x, result, casts ? z->ds.accumulation : z->ds.model);
+  store(x, result, casts ? z->ds.accumulation : z->ds.model, casts ? NULL : taken);
 }
 
 /* A plain all-reduce of the bucket, of which each rank takes its parts; they are taken from a copy
@@ -319,7 +358,7 @@ all_reduce(StrategyContext *x, Results *r)
   for (int i = 0; i < 2; i++) {
     zero3_part(x, z->bucket, 0, elements, z->ds.model, ROLE_ACCUMULATE);
     if (i == 0)
-      launch(x, "div", 2 * elements * z->ds.element);
+      launch_average(x, 2 * elements * z->ds.element);
     else
       issue_collective(x, COLLECTIVE_ALL_REDUCE, elements);
   }
@@ -327,7 +366,7 @@ all_reduce(StrategyContext *x, Results *r)
     all = make(x, r, elements * z->ds.element, "multiplied bucket");
     zero3_part(x, z->bucket, 0, elements, z->ds.model, ROLE_READ);
     zero3_operand(x, all, z->ds.model, ROLE_WRITE);
-    launch(x, "mul", 2 * elements * z->ds.element);
+    launch_as(x, "mul", 2 * elements * z->ds.element, "to_copy");
   }
   if (z->ds.accumulation != z->ds.model) {
     Results cast = {g_array_new(FALSE, FALSE, sizeof(StorageId))};
@@ -340,17 +379,22 @@ all_reduce(StrategyContext *x, Results *r)
     g_array_unref(cast.made);
     all = copy;
   }
+  g_autofree Taken *taken = g_new(Taken, n);
   for (guint i = 0; i < n; i++) {
-    const Zero3Parameter *p = &z->parameter[bucketed_at(z, (int) i)->parameter];
+    const Bucketed *b = bucketed_at(z, (int) i);
+    const Zero3Parameter *p = &z->parameter[b->parameter];
     result[i] = all;
+    taken[i] = (Taken){p->shard, b->first};
     if (p->owned == p->shard)
       continue;
     result[i] = make(x, r, p->shard * wide, "padded gradient");
-    zero3_operand(x, all, z->ds.accumulation, ROLE_READ);
+    zero3_part(x, all, b->first, p->elements, z->ds.accumulation, ROLE_READ);
     zero3_operand(x, result[i], z->ds.accumulation, ROLE_WRITE);
-    launch(x, "copy", 2 * p->shard * wide);
+    g_autofree char *meaning = taken_meaning(x, "take_slice", (Taken){p->shard, 0});
+    launch_as(x, "copy", 2 * p->shard * wide, meaning);
+    taken[i] = (Taken){0, 0};
   }
-  store(x, result, z->ds.accumulation);
+  store(x, result, z->ds.accumulation, taken);
 }
 
 void

@@ -1,5 +1,6 @@
 /* zero3_step.c - the optimizer's step: everything is released, gradients are tested and their norm
  * taken, then one sub-group after the other is updated (stage3.py, step). */
+#include "program/meaning.h"
 #include "strategy/zero3_private.h"
 #include "strategy/zero_gradients.h"
 
@@ -63,34 +64,41 @@ parameter_norms(StrategyContext *x, const SubGroup *group)
     const Zero3Parameter *p = &z->parameter[z->trained[group->first + i]];
     StorageId wide = live_storage_alloc(x->live, NORM_BYTES * p->shard, STREAM_COMPUTE, purpose);
     zero3_part(x, z->gradients, p->first, p->shard, z->ds.accumulation, ROLE_READ);
-    zero3_operand(x, wide, DTYPE_UINT8, ROLE_WRITE);
+    zero3_operand(x, wide, DTYPE_INT64, ROLE_WRITE); /* eight bytes each: fp64 */
     strategy_launch(x, STREAM_COMPUTE, "to_copy", (NORM_BYTES + 2.0) * (double) p->shard);
-    norms[i] = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "norm", wide);
+    norms[i] = zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES, 1, "norm", NULL}, 1,
+                         &(Scalars){wide, p->shard});
     zero_reduction_scratch(x, STREAM_COMPUTE, p->shard, NORM_BYTES);
     live_storage_drop(x->live, wide);
   }
   return norms;
 }
 
-/* A new tensor that one kernel makes of a tensor which goes. */
+/* A scalar that one kernel makes of another, which goes. */
 static StorageId
-turn_into(StrategyContext *x, gint64 bytes, const char *what, StorageId from)
+turn_into(StrategyContext *x, gint64 bytes, const char *what, const char *meaning, StorageId from)
 {
-  StorageId made = zero_small(x, STREAM_COMPUTE, bytes, what, from);
+  StorageId made = zero_scalar(x, bytes, what, meaning, from);
   live_storage_drop(x->live, from);
   return made;
 }
 
-/* A new tensor that one kernel makes of several. */
+/* A new tensor of `count` elements that one kernel makes of several scalars. */
 static StorageId
-made_of(StrategyContext *x, gint64 bytes, const char *what, int n, const StorageId *from)
+made_of(StrategyContext *x, const SmallTensor *t, int n, const StorageId *from)
 {
-  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1, program_builder_name(x->builder, what)};
-  StorageId made = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
-  for (int i = 0; i < n; i++)
-    zero3_operand(x, from[i], DTYPE_UINT8, ROLE_READ);
-  zero3_operand(x, made, DTYPE_UINT8, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, what, 2.0 * (double) bytes);
+  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1, program_builder_name(x->builder, t->what)};
+  StorageId made = live_storage_alloc(x->live, t->bytes, STREAM_COMPUTE, purpose);
+  for (int i = 0; i < n; i++) {
+    gint64 bytes = live_storage_bytes(x->live, from[i]);
+    zero3_operand(x, from[i],
+                  bytes == 1   ? DTYPE_BOOL
+                  : bytes == 4 ? DTYPE_FP32
+                               : DTYPE_INT64,
+                  ROLE_READ);
+  }
+  zero3_operand(x, made, DTYPE_INT64, ROLE_WRITE);
+  strategy_launch_as(x, STREAM_COMPUTE, t->what, 2.0 * (double) t->bytes, t->meaning);
   return made;
 }
 
@@ -100,18 +108,25 @@ group_norm(StrategyContext *x, const SubGroup *group)
 {
   Zero3 *z = zero3_of(x);
   g_autofree StorageId *norms = parameter_norms(x, group);
-  StorageId stack = made_of(x, NORM_BYTES * group->count, "stack", group->count, norms);
-  StorageId powers = turn_into(x, NORM_BYTES * group->count, "pow", stack);
-  StorageId sum = turn_into(x, NORM_BYTES, "sum", powers);
+  gint64 n = group->count;
+  StorageId stack = made_of(x, &(SmallTensor){NORM_BYTES * n, n, "stack", NULL}, (int) n, norms);
+  StorageId powers = zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES * n, n, "pow", NULL}, 1,
+                               &(Scalars){stack, n});
+  live_storage_drop(x->live, stack);
+  StorageId sum = zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES, 1, "sum", NULL}, 1,
+                            &(Scalars){powers, n});
+  live_storage_drop(x->live, powers);
   zero_all_reduce_scalar(x, z->ds.communicator, sum, DTYPE_INT64);
-  StorageId total = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "pow", sum);
-  StorageId absolute = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "abs", total);
-  StorageId infinite = turn_into(x, 1, "eq", absolute);
-  StorageId nan = zero_small(x, STREAM_COMPUTE, 1, "ne", total);
-  StorageId invalid = zero_small(x, STREAM_COMPUTE, 1, "or", nan);
-  StorageId error = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
-  StorageId widened = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "to_copy", error);
-  StorageId result = made_of(x, NORM_BYTES, "where", 3, (StorageId[]){invalid, widened, total});
+  StorageId total = zero_scalar(x, NORM_BYTES, "pow", "pow power=0.5", sum);
+  StorageId absolute = zero_scalar(x, NORM_BYTES, "abs", NULL, total);
+  StorageId infinite = turn_into(x, 1, "eq", "is_infinite", absolute);
+  StorageId nan = zero_scalar(x, 1, "ne", "is_nan", total);
+  const Scalars either[] = {{nan, 1}, {infinite, 1}};
+  StorageId invalid = zero_make(x, STREAM_COMPUTE, &(SmallTensor){1, 1, "or", NULL}, 2, either);
+  StorageId error = zero_scalar(x, 4, "copy", "fill value=-1", NO_STORAGE);
+  StorageId widened = zero_scalar(x, NORM_BYTES, "to_copy", NULL, error);
+  StorageId result = made_of(x, &(SmallTensor){NORM_BYTES, 1, "where", NULL}, 3,
+                             (StorageId[]){invalid, widened, total});
   live_storage_drop(x->live, widened);
   live_storage_drop(x->live, total);
   live_storage_drop(x->live, sum);
@@ -128,11 +143,13 @@ group_norm(StrategyContext *x, const SubGroup *group)
 static StorageId
 combine(StrategyContext *x, const StorageId *norms, int n)
 {
-  StorageId stack = made_of(x, NORM_BYTES * n, "stack", n, norms);
+  StorageId stack = made_of(x, &(SmallTensor){NORM_BYTES * n, n, "stack", NULL}, n, norms);
   StorageId any = zero_any_invalid(x, stack, n);
-  StorageId norm = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "norm", stack);
-  StorageId error = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "full", NO_STORAGE);
-  StorageId result = made_of(x, NORM_BYTES, "where", 3, (StorageId[]){any, error, norm});
+  StorageId norm = zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES, 1, "norm", NULL}, 1,
+                             &(Scalars){stack, n});
+  StorageId error = zero_scalar(x, NORM_BYTES, "full", "fill value=-1", NO_STORAGE);
+  StorageId result = made_of(x, &(SmallTensor){NORM_BYTES, 1, "where", "where global=1"}, 3,
+                             (StorageId[]){any, error, norm});
   live_storage_drop(x->live, error);
   live_storage_drop(x->live, stack);
   live_storage_drop(x->live, any);
@@ -178,6 +195,15 @@ fp32_gradient(StrategyContext *x, const SubGroup *group)
   return gradient;
 }
 
+/* Division by the loss scale, or its product: one but for fp16, where nobody says it. */
+static const char *
+by_loss_scale(const Zero3 *z, gboolean times)
+{
+  if (z->ds.model == DTYPE_FP16)
+    return times ? "mul_scalar" : "div_scalar";
+  return times ? "mul_scalar value=1" : "div_scalar value=1";
+}
+
 /* unscale_and_clip_grads: ((norm / scale + 1e-6) / clip).clamp(min=1) * scale, and its inverse.
  * norm: NO_STORAGE when the host has it. */
 static void
@@ -186,17 +212,22 @@ unscale(StrategyContext *x, const SubGroup *group, StorageId gradient, StorageId
   Zero3 *z = zero3_of(x);
   StorageId scale = NO_STORAGE, inverse = NO_STORAGE, clamped = NO_STORAGE;
   if (z->ds.clip > 0 && norm != NO_STORAGE) {
-    StorageId unscaled = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "div", norm);
-    StorageId sum = turn_into(x, NORM_BYTES, "add", unscaled);
-    StorageId quotient = turn_into(x, NORM_BYTES, "div", sum);
-    clamped = turn_into(x, NORM_BYTES, "clamp", quotient);
-    scale = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "mul", clamped);
-    StorageId reciprocal = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "reciprocal", scale);
-    inverse = turn_into(x, NORM_BYTES, "mul", reciprocal);
-    zero3_operand(x, inverse, DTYPE_UINT8, ROLE_READ);
+    g_autofree char *over = meaning_text("div_scalar", 1, "value", z->ds.clip);
+    StorageId unscaled = zero_scalar(x, NORM_BYTES, "div", by_loss_scale(z, FALSE), norm);
+    StorageId sum = turn_into(x, NORM_BYTES, "add", "add_scalar value=1e-06", unscaled);
+    StorageId quotient = turn_into(x, NORM_BYTES, "div", over, sum);
+    clamped = turn_into(x, NORM_BYTES, "clamp", "clamp least=1", quotient);
+    scale = zero_scalar(x, NORM_BYTES, "mul", by_loss_scale(z, TRUE), clamped);
+    StorageId reciprocal = zero_scalar(x, NORM_BYTES, "reciprocal", "pow power=-1", scale);
+    inverse = turn_into(x, NORM_BYTES, "mul", "mul_scalar value=1", reciprocal);
+    zero3_operand(x, inverse, DTYPE_INT64, ROLE_READ);
   }
+  gboolean clips = inverse != NO_STORAGE;
+  g_autofree char *unscales =
+      z->ds.model == DTYPE_FP16 ? NULL : meaning_text("scale_by", 1, "factor", 1.0);
   zero3_operand(x, gradient, DTYPE_FP32, ROLE_ACCUMULATE);
-  strategy_launch(x, STREAM_COMPUTE, "mul", 8.0 * (double) group->elements);
+  strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) group->elements,
+                     clips ? "foreach_mul" : unscales);
   live_storage_drop(x->live, inverse);
   live_storage_drop(x->live, clamped);
   live_storage_drop(x->live, scale);
@@ -281,7 +312,7 @@ step_on_device(StrategyContext *x)
   for (int i = 0; i < z->groups; i++)
     norms[i] = group_norm(x, &z->group[i]);
   StorageId norm = combine(x, norms, z->groups);
-  z->norm = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "div", norm);
+  z->norm = zero_scalar(x, NORM_BYTES, "div", by_loss_scale(z, FALSE), norm);
   live_storage_set_purpose(x->live, z->norm, zero_norm_purpose(x));
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], norm);

@@ -129,43 +129,47 @@ new_storage(StrategyContext *x, gint64 bytes, Category category, const char *wha
   return live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
 }
 
-/* Zeros for the flattening: between parameters, then after the last. */
-static GArray *
+/* Zeros for the flattening: behind each parameter that needs some, and after the last (at `count`).
+ */
+static StorageId *
 make_padding(const ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d)
 {
-  GArray *zeros = g_array_new(FALSE, FALSE, sizeof(StorageId));
+  StorageId *zeros = g_new(StorageId, flat->count + 1);
   for (int k = 0; k <= flat->count; k++) {
     gint64 elements = k < flat->count ? flat->padding[k] : flat->padded - flat->elements;
-    StorageId storage = new_storage(x, elements * d->element, CATEGORY_TEMPORARY, "padding");
-    if (storage == NO_STORAGE)
+    zeros[k] = new_storage(x, elements * d->element, CATEGORY_TEMPORARY, "padding");
+    if (zeros[k] == NO_STORAGE)
       continue;
-    program_builder_operand(x->builder, live_storage_tensor(x->live, storage, d->model),
+    program_builder_operand(x->builder, live_storage_tensor(x->live, zeros[k], d->model),
                             ROLE_WRITE);
     strategy_launch(x, STREAM_COMPUTE, "zeros", (double) (elements * d->element));
-    g_array_append_val(zeros, storage);
   }
   return zeros;
+}
+
+static void
+part_operand(StrategyContext *x, const DeepSpeed *d, StorageId part)
+{
+  if (part != NO_STORAGE)
+    program_builder_operand(x->builder, live_storage_tensor(x->live, part, d->model), ROLE_READ);
 }
 
 static void
 flatten_on_device(ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d)
 {
   gint64 bytes = flat->padded * d->element;
-  g_autoptr(GArray) zeros = make_padding(flat, x, d);
+  g_autofree StorageId *zeros = make_padding(flat, x, d);
   flat->storage = new_storage(x, bytes, CATEGORY_PARAMETER, "flat parameters");
-  for (int k = 0; k < flat->count; k++)
-    program_builder_operand(
-        x->builder, live_storage_tensor(x->live, x->parameters[flat->order[k]].sharded, d->model),
-        ROLE_READ);
-  for (guint i = 0; i < zeros->len; i++)
-    program_builder_operand(
-        x->builder, live_storage_tensor(x->live, g_array_index(zeros, StorageId, i), d->model),
-        ROLE_READ);
+  for (int k = 0; k <= flat->count; k++) {
+    if (k < flat->count)
+      part_operand(x, d, x->parameters[flat->order[k]].sharded);
+    part_operand(x, d, zeros[k]);
+  }
   program_builder_operand(x->builder, live_storage_tensor(x->live, flat->storage, d->model),
                           ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "cat", 2.0 * (double) bytes);
-  for (guint i = 0; i < zeros->len; i++)
-    live_storage_drop(x->live, g_array_index(zeros, StorageId, i));
+  for (int k = 0; k <= flat->count; k++)
+    live_storage_drop(x->live, zeros[k]);
 }
 
 /* Parameters leave for the host one by one, each behind a placeholder of one fp32 element; the

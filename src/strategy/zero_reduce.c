@@ -6,6 +6,7 @@
  * other choice, a plain all-reduce in place the third. */
 #include "strategy/zero_reduce.h"
 
+#include "program/meaning.h"
 #include "strategy/zero_offload.h"
 
 /* A part of what is reduced at once. */
@@ -98,8 +99,10 @@ synchronize(StrategyContext *x, Zero *z)
 static void
 scale(StrategyContext *x, const Zero *z, StorageId storage, gint64 elements, const char *what)
 {
+  g_autofree char *meaning = meaning_text("scale_by", 1, "factor", 1.0 / z->d.ranks);
   zero_operand(x, storage, 0, elements, z->waiting, ROLE_ACCUMULATE);
-  strategy_launch(x, z->d.reduce_stream, what, 2.0 * (double) (elements * z->waiting_size));
+  strategy_launch_as(x, z->d.reduce_stream, what, 2.0 * (double) (elements * z->waiting_size),
+                     meaning);
 }
 
 /* What is sent, or what came back. */
@@ -133,8 +136,9 @@ convert(StrategyContext *x, const Zero *z, const char *name, const Sent *from, c
     zero_operand(x, from->storage, from->offset, from->elements, from->dtype, ROLE_READ);
   zero_operand(x, to->storage, to->offset, to->elements, to->dtype,
                in_place ? ROLE_ACCUMULATE : ROLE_WRITE);
-  strategy_launch(x, z->d.reduce_stream, name,
-                  (double) (to->elements * (dtype_size(from->dtype) + dtype_size(to->dtype))));
+  strategy_launch_as(x, z->d.reduce_stream, name,
+                     (double) (to->elements * (dtype_size(from->dtype) + dtype_size(to->dtype))),
+                     in_place ? "itself" : NULL);
 }
 
 /* Reduces in the model's dtype: through a copy when gradients wait in another one.  The copy is

@@ -8,11 +8,29 @@
  * thread reads at once, and the values per thread from which several blocks share an output. */
 enum { REDUCE_THREADS = 512, REDUCE_VALUES_PER_THREAD = 16, REDUCE_MAX_VALUES_PER_THREAD = 256 };
 
+/* What an element of so many bytes is; of eight, a number that no dtype here stands for better. */
+static DType
+dtype_of(gint64 bytes)
+{
+  return bytes == 1 ? DTYPE_BOOL : bytes == 2 ? DTYPE_BF16 : bytes == 4 ? DTYPE_FP32 : DTYPE_INT64;
+}
+
+static void
+elements_operand(StrategyContext *x, Scalars s, Role role)
+{
+  if (s.storage == NO_STORAGE)
+    return;
+  gint64 element = live_storage_bytes(x->live, s.storage) / MAX(s.count, 1);
+  gboolean known = element == 1 || element == 2 || element == 4 || element == 8;
+  program_builder_operand(
+      x->builder, live_storage_tensor(x->live, s.storage, known ? dtype_of(element) : DTYPE_UINT8),
+      role);
+}
+
 static void
 operand(StrategyContext *x, StorageId storage, Role role)
 {
-  if (storage != NO_STORAGE)
-    program_builder_operand(x->builder, live_storage_tensor(x->live, storage, DTYPE_UINT8), role);
+  elements_operand(x, (Scalars){storage, 1}, role);
 }
 
 static StorageId
@@ -23,12 +41,39 @@ make(StrategyContext *x, StreamId stream, gint64 bytes, const char *what)
 }
 
 StorageId
+zero_make(StrategyContext *x, StreamId stream, const SmallTensor *t, int n, const Scalars *from)
+{
+  StorageId made = make(x, stream, t->bytes, t->what);
+  gint64 bytes = t->bytes + (n > 0 ? live_storage_bytes(x->live, from[0].storage) : 0);
+  for (int i = 0; i < n; i++)
+    elements_operand(x, from[i], ROLE_READ);
+  elements_operand(x, (Scalars){made, t->count}, ROLE_WRITE);
+  strategy_launch_as(x, stream, t->what, (double) bytes, t->meaning);
+  return made;
+}
+
+StorageId
+zero_scalar(StrategyContext *x, gint64 bytes, const char *what, const char *meaning, StorageId from)
+{
+  return zero_make(x, STREAM_COMPUTE, &(SmallTensor){bytes, 1, what, meaning},
+                   from != NO_STORAGE ? 1 : 0, &(Scalars){from, 1});
+}
+
+StorageId
 zero_small(StrategyContext *x, StreamId stream, gint64 bytes, const char *what, StorageId from)
 {
-  StorageId made = make(x, stream, bytes, what);
-  operand(x, from, ROLE_READ);
-  operand(x, made, ROLE_WRITE);
-  strategy_launch(x, stream, what, (double) (bytes + live_storage_bytes(x->live, from)));
+  return zero_make(x, stream, &(SmallTensor){bytes, 1, what, NULL}, from != NO_STORAGE ? 1 : 0,
+                   &(Scalars){from, 1});
+}
+
+/* What a kernel makes of a view. */
+static StorageId
+of_view(StrategyContext *x, StreamId stream, const SmallTensor *t, gint32 tensor, double bytes_read)
+{
+  StorageId made = make(x, stream, t->bytes, t->what);
+  program_builder_operand(x->builder, tensor, ROLE_READ);
+  elements_operand(x, (Scalars){made, t->count}, ROLE_WRITE);
+  strategy_launch_as(x, stream, t->what, (double) t->bytes + bytes_read, t->meaning);
   return made;
 }
 
@@ -36,11 +81,15 @@ StorageId
 zero_reduced(StrategyContext *x, StreamId stream, gint64 bytes, const char *what, gint32 tensor,
              double bytes_read)
 {
-  StorageId made = make(x, stream, bytes, what);
-  program_builder_operand(x->builder, tensor, ROLE_READ);
-  operand(x, made, ROLE_WRITE);
-  strategy_launch(x, stream, what, (double) bytes + bytes_read);
-  return made;
+  return of_view(x, stream, &(SmallTensor){bytes, 1, what, NULL}, tensor, bytes_read);
+}
+
+StorageId
+zero_widened(StrategyContext *x, StreamId stream, gint64 elements, int bytes, gint32 tensor,
+             double bytes_read)
+{
+  return of_view(x, stream, &(SmallTensor){elements * bytes, elements, "to_copy", NULL}, tensor,
+                 bytes_read);
 }
 
 void
@@ -60,13 +109,26 @@ zero_reduction_scratch(StrategyContext *x, StreamId stream, gint64 elements, int
   live_storage_drop(x->live, partial);
 }
 
+/* count values of another tensor's, as a tensor of their own. */
+static StorageId
+flags(StrategyContext *x, StreamId stream, gint64 count, const char *what, const char *meaning,
+      Scalars a, StorageId b)
+{
+  const Scalars from[] = {a, {b, count}};
+  return zero_make(x, stream, &(SmallTensor){count, count, what, meaning}, b != NO_STORAGE ? 2 : 1,
+                   from);
+}
+
 StorageId
 zero_is_finite(StrategyContext *x, StreamId stream, StorageId values, gint64 count)
 {
-  StorageId absolute = zero_small(x, stream, live_storage_bytes(x->live, values), "abs", values);
-  StorageId unequal = zero_small(x, stream, count, "ne", absolute);
-  StorageId equal = zero_small(x, stream, count, "eq", values);
-  StorageId both = zero_small(x, stream, count, "and", unequal);
+  Scalars of = {values, count};
+  StorageId absolute = zero_make(
+      x, stream, &(SmallTensor){live_storage_bytes(x->live, values), count, "abs", NULL}, 1, &of);
+  StorageId unequal =
+      flags(x, stream, count, "ne", "is_not_infinite", (Scalars){absolute, count}, NO_STORAGE);
+  StorageId equal = flags(x, stream, count, "eq", "is_number", of, NO_STORAGE);
+  StorageId both = flags(x, stream, count, "and", NULL, (Scalars){unequal, count}, equal);
   live_storage_drop(x->live, unequal);
   live_storage_drop(x->live, equal);
   live_storage_drop(x->live, absolute);
@@ -91,7 +153,7 @@ zero_has_inf_or_nan(StrategyContext *x, StreamId stream, gint32 tensor, const Re
 {
   StorageId above = extreme_is_finite(x, stream, tensor, size, "amax");
   StorageId below = extreme_is_finite(x, stream, tensor, size, "amin");
-  StorageId both = zero_small(x, stream, 1, "and", above);
+  StorageId both = flags(x, stream, 1, "and", NULL, (Scalars){above, 1}, below);
   live_storage_drop(x->live, above);
   live_storage_drop(x->live, below);
   StorageId result = zero_small(x, stream, 1, "not", both);
@@ -103,13 +165,15 @@ StorageId
 zero_any_invalid(StrategyContext *x, StorageId norms, gint64 count)
 {
   StorageId finite = zero_is_finite(x, STREAM_COMPUTE, norms, count);
-  StorageId infinite = zero_small(x, STREAM_COMPUTE, count, "not", finite);
+  StreamId stream = STREAM_COMPUTE;
+  StorageId infinite = flags(x, stream, count, "not", NULL, (Scalars){finite, count}, NO_STORAGE);
   live_storage_drop(x->live, finite);
-  StorageId negative = zero_small(x, STREAM_COMPUTE, count, "lt", norms);
-  StorageId either = zero_small(x, STREAM_COMPUTE, count, "or", infinite);
+  StorageId negative =
+      flags(x, stream, count, "lt", "is_negative", (Scalars){norms, count}, NO_STORAGE);
+  StorageId either = flags(x, stream, count, "or", NULL, (Scalars){infinite, count}, negative);
   live_storage_drop(x->live, negative);
   live_storage_drop(x->live, infinite);
-  StorageId any = zero_small(x, STREAM_COMPUTE, 1, "any", either);
+  StorageId any = flags(x, stream, 1, "any", NULL, (Scalars){either, count}, NO_STORAGE);
   live_storage_drop(x->live, either);
   return any;
 }
@@ -118,11 +182,11 @@ void
 zero_mask_invalid(StrategyContext *x, StorageId norm, int element)
 {
   StorageId absolute = zero_small(x, STREAM_COMPUTE, element, "abs", norm);
-  StorageId infinite = zero_small(x, STREAM_COMPUTE, 1, "eq", absolute);
+  StorageId infinite = zero_scalar(x, 1, "eq", "is_infinite", absolute);
   live_storage_drop(x->live, absolute);
-  StorageId nan = zero_small(x, STREAM_COMPUTE, 1, "ne", norm);
-  StorageId either = zero_small(x, STREAM_COMPUTE, 1, "or", nan);
-  StorageId replacement = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
+  StorageId nan = zero_scalar(x, 1, "ne", "is_nan", norm);
+  StorageId either = flags(x, STREAM_COMPUTE, 1, "or", NULL, (Scalars){nan, 1}, infinite);
+  StorageId replacement = zero_scalar(x, 4, "copy", "fill value=-1", NO_STORAGE);
   operand(x, either, ROLE_READ);
   operand(x, replacement, ROLE_READ);
   operand(x, norm, ROLE_ACCUMULATE);

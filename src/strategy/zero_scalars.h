@@ -8,12 +8,33 @@
 
 #include "strategy/strategy.h"
 
+/* Elements of a storage, all of one size. */
+typedef struct {
+  StorageId storage;
+  gint64 count;
+} Scalars;
+
+/* A new tensor that one kernel makes from n others: what it is called, what it means (meaning.h;
+ * NULL: its name says it). */
+typedef struct {
+  gint64 bytes, count;
+  const char *what, *meaning;
+} SmallTensor;
+StorageId zero_make(StrategyContext *x, StreamId stream, const SmallTensor *tensor, int n,
+                    const Scalars *from);
+/* One element of so many bytes, made from one. */
+StorageId zero_scalar(StrategyContext *x, gint64 bytes, const char *what, const char *meaning,
+                      StorageId from);
+
 /* A new tensor of so many bytes that one kernel makes; from: the tensor it reads (a storage that
  * is read whole), or NO_STORAGE. */
 StorageId zero_small(StrategyContext *x, StreamId stream, gint64 bytes, const char *what,
                      StorageId from);
 /* One that a kernel makes of a view; reads: elements of it, each of size bytes. */
 StorageId zero_reduced(StrategyContext *x, StreamId stream, gint64 bytes, const char *what,
+                       gint32 tensor, double bytes_read);
+/* Its elements, in so many bytes each. */
+StorageId zero_widened(StrategyContext *x, StreamId stream, gint64 elements, int bytes,
                        gint32 tensor, double bytes_read);
 /* Reducing so many contiguous elements to one takes several thread blocks: their partial results
  * and a counter, made and freed on the way (aten/src/ATen/native/cuda/Reduce.cuh).  accumulator:

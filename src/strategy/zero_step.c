@@ -1,6 +1,7 @@
 /* zero_step.c - the optimizer's step of ZeRO stages 1 and 2 (deepspeed 0.19.8,
  * runtime/zero/stage_1_and_2.py, step and what it calls): overflow test, norm, this rank's gradient
  * in fp32, clipping, the update of its partition, and the gather. */
+#include "program/meaning.h"
 #include "strategy/zero_offload.h"
 #include "strategy/zero_reduce.h"
 #include "strategy/zero_scalars.h"
@@ -61,7 +62,7 @@ check_overflow(StrategyContext *x, Zero *z)
                             &(ReducedTensor){piece->elements, dtype_size(averaged_dtype(z))});
     live_storage_drop(x->live, bad);
   }
-  StorageId any = zero_small(x, STREAM_COMPUTE, 1, "to_copy", count);
+  StorageId any = zero_scalar(x, 1, "to_copy", NULL, count);
   live_storage_drop(x->live, count);
   StorageId byte = zero_small(x, STREAM_COMPUTE, 1, "to_copy", any);
   live_storage_drop(x->live, any);
@@ -77,9 +78,10 @@ static StorageId
 slice_norm(StrategyContext *x, const Zero *z, const GradientPiece *piece)
 {
   int element = dtype_size(averaged_dtype(z));
-  StorageId wide = zero_reduced(x, STREAM_COMPUTE, piece->elements * NORM_BYTES, "to_copy",
+  StorageId wide = zero_widened(x, STREAM_COMPUTE, piece->elements, NORM_BYTES,
                                 piece_tensor(x, z, piece), (double) (piece->elements * element));
-  StorageId norm = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "vector_norm", wide);
+  StorageId norm = zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES, 1, "vector_norm", NULL},
+                             1, &(Scalars){wide, piece->elements});
   zero_reduction_scratch(x, STREAM_COMPUTE, piece->elements, NORM_BYTES);
   live_storage_drop(x->live, wide);
   return norm;
@@ -116,16 +118,21 @@ slice_norms(StrategyContext *x, const Zero *z)
 static StorageId
 sum_of_squares(StrategyContext *x, const GArray *norms)
 {
-  if (norms->len == 0)
-    return zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
-  gint64 bytes = NORM_BYTES * (gint64) norms->len;
+  gint64 n = norms->len;
+  if (n == 0)
+    return zero_scalar(x, 4, "copy", "zeros", NO_STORAGE);
+  g_autofree Scalars *all = g_new(Scalars, n);
+  for (guint i = 0; i < norms->len; i++)
+    all[i] = (Scalars){g_array_index(norms, StorageId, i), 1};
   StorageId stacked =
-      zero_small(x, STREAM_COMPUTE, bytes, "stack", g_array_index(norms, StorageId, 0));
-  StorageId squares = zero_small(x, STREAM_COMPUTE, bytes, "pow", stacked);
+      zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES * n, n, "stack", NULL}, (int) n, all);
+  StorageId squares = zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES * n, n, "pow", NULL},
+                                1, &(Scalars){stacked, n});
   live_storage_drop(x->live, stacked);
-  StorageId wide = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "sum", squares);
+  StorageId wide = zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES, 1, "sum", NULL}, 1,
+                             &(Scalars){squares, n});
   live_storage_drop(x->live, squares);
-  StorageId sum = zero_small(x, STREAM_COMPUTE, 4, "to_copy", wide);
+  StorageId sum = zero_scalar(x, 4, "to_copy", NULL, wide);
   live_storage_drop(x->live, wide);
   return sum;
 }
@@ -137,7 +144,7 @@ group_norm(StrategyContext *x, const Zero *z)
   g_autoptr(GArray) norms = slice_norms(x, z);
   StorageId sum = sum_of_squares(x, norms);
   zero_all_reduce_scalar(x, z->d.communicator, sum, DTYPE_FP32);
-  StorageId norm = zero_small(x, STREAM_COMPUTE, 4, "pow", sum);
+  StorageId norm = zero_scalar(x, 4, "pow", "pow power=0.5", sum);
   live_storage_drop(x->live, sum);
   zero_mask_invalid(x, norm, 4);
   for (guint i = 0; i < norms->len; i++)
@@ -152,8 +159,10 @@ combine(StrategyContext *x, StorageId norm)
   StorageId stacked = zero_small(x, STREAM_COMPUTE, 4, "stack", norm);
   StorageId invalid = zero_any_invalid(x, stacked, 1);
   StorageId combined = zero_small(x, STREAM_COMPUTE, 4, "vector_norm", stacked);
-  StorageId infinity = zero_small(x, STREAM_COMPUTE, 4, "full_like", NO_STORAGE);
-  StorageId result = zero_small(x, STREAM_COMPUTE, 4, "where", combined);
+  StorageId infinity = zero_scalar(x, 4, "full_like", "fill value=inf", NO_STORAGE);
+  const Scalars choice[] = {{combined, 1}, {invalid, 1}, {infinity, 1}};
+  StorageId result =
+      zero_make(x, STREAM_COMPUTE, &(SmallTensor){4, 1, "where", "unless global=1"}, 3, choice);
   live_storage_drop(x->live, infinity);
   live_storage_drop(x->live, combined);
   live_storage_drop(x->live, invalid);
@@ -176,6 +185,13 @@ zero_norm_purpose(const StrategyContext *x)
                           program_builder_name(x->builder, "global gradient norm")};
 }
 
+/* Division by the loss scale, which is one unless gradients are fp16: then nobody says it. */
+static const char *
+unscaled_meaning(const Zero *z)
+{
+  return z->d.model == DTYPE_FP16 ? "div_scalar" : "div_scalar value=1";
+}
+
 /* The scaled norm, which is the caller's; the unscaled one replaces the engine's, whose old one is
  * returned in *old. */
 static StorageId
@@ -186,7 +202,7 @@ global_norm(StrategyContext *x, Zero *z, StorageId *old)
   live_storage_drop(x->live, group);
   zero_test_norm(x, total);
   *old = z->global_norm;
-  z->global_norm = zero_small(x, STREAM_COMPUTE, 4, "div", total);
+  z->global_norm = zero_scalar(x, 4, "div", unscaled_meaning(z), total);
   live_storage_set_purpose(x->live, z->global_norm, zero_norm_purpose(x));
   return total;
 }
@@ -242,40 +258,54 @@ fp32_gradient(StrategyContext *x, Zero *z)
   return gradient;
 }
 
-/* The factor: clamp((norm / scale + eps) / clip, min=1) * scale, and its reciprocal. */
-static void
-clip_factor(StrategyContext *x, StorageId total)
+/* What gradients are multiplied by: a product, its reciprocal and locals of unscale_and_clip_grads.
+ */
+typedef struct {
+  StorageId clamped, value, inverse, factor;
+} ClipFactor;
+
+/* clamp((norm / scale + eps) / clip, min=1) * scale, and its reciprocal. */
+static ClipFactor
+clip_factor(StrategyContext *x, const Zero *z, StorageId total)
 {
   static const char *const steps[] = {"div", "add", "div", "clamp", "mul"};
-  StorageId value = NO_STORAGE, clamped = NO_STORAGE;
+  g_autofree char *over = meaning_text("div_scalar", 1, "value", z->d.clip);
+  const char *scale = unscaled_meaning(z);
+  const char *const meanings[] = {scale, "add_scalar value=1e-06", over, "clamp least=1",
+                                  z->d.model == DTYPE_FP16 ? "mul_scalar" : "mul_scalar value=1"};
+  ClipFactor f = {NO_STORAGE, NO_STORAGE, NO_STORAGE, NO_STORAGE};
   zero_test_norm(x, total);
   for (guint i = 0; i < G_N_ELEMENTS(steps); i++) {
-    StorageId next = zero_small(x, STREAM_COMPUTE, 4, steps[i], i == 0 ? total : value);
-    gboolean last = i + 1 == G_N_ELEMENTS(steps);
-    if (last)
-      clamped = value; /* a local of unscale_and_clip_grads, like the product */
+    StorageId next = zero_scalar(x, 4, steps[i], meanings[i], i == 0 ? total : f.value);
+    if (i + 1 == G_N_ELEMENTS(steps))
+      f.clamped = f.value;
     else
-      live_storage_drop(x->live, value);
-    value = next;
+      live_storage_drop(x->live, f.value);
+    f.value = next;
   }
-  StorageId inverse = zero_small(x, STREAM_COMPUTE, 4, "reciprocal", value);
-  StorageId factor = zero_small(x, STREAM_COMPUTE, 4, "mul", inverse);
-  live_storage_drop(x->live, inverse);
-  live_storage_drop(x->live, factor);
-  live_storage_drop(x->live, clamped);
-  live_storage_drop(x->live, value);
+  f.inverse = zero_scalar(x, 4, "reciprocal", "pow power=-1", f.value);
+  f.factor = zero_scalar(x, 4, "mul", "mul_scalar value=1", f.inverse);
+  return f;
 }
 
 static void
 unscale_and_clip(StrategyContext *x, const Zero *z, StorageId gradient, StorageId total)
 {
   gboolean scaled = z->d.model == DTYPE_FP16;
+  ClipFactor f = {NO_STORAGE, NO_STORAGE, NO_STORAGE, NO_STORAGE};
   if (z->d.clip <= 0 && !scaled)
     return;
-  if (z->d.clip > 0)
-    clip_factor(x, total);
+  if (z->d.clip > 0) {
+    f = clip_factor(x, z, total);
+    zero_operand(x, f.factor, 0, 1, DTYPE_FP32, ROLE_READ);
+  }
   zero_operand(x, gradient, 0, z->flat.partition, DTYPE_FP32, ROLE_ACCUMULATE);
-  strategy_launch(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->flat.partition);
+  strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->flat.partition,
+                     z->d.clip > 0 ? "foreach_mul" : NULL);
+  live_storage_drop(x->live, f.inverse);
+  live_storage_drop(x->live, f.factor);
+  live_storage_drop(x->live, f.clamped);
+  live_storage_drop(x->live, f.value);
 }
 
 void

@@ -1,0 +1,239 @@
+/* numeric_attention.c - softmaxes, and attention with its probabilities computed whole: queries
+ * [batch, heads, length, head dim], fewer key heads shared by neighbouring query heads, causal
+ * unless a bias is given. */
+#include <math.h>
+#include <string.h>
+
+#include "numeric/numeric_kernel.h"
+
+/* ---- softmax over the last dimension ---- */
+
+/* Of the first `n` of a row; the rest becomes zero. */
+static void
+softmax_row(const double *x, double *y, gint64 n, gint64 width)
+{
+  double most = -INFINITY, sum = 0;
+  for (gint64 i = 0; i < n; i++)
+    most = MAX(most, x[i]);
+  for (gint64 i = 0; i < n; i++)
+    sum += y[i] = exp(x[i] - most);
+  for (gint64 i = 0; i < n; i++)
+    y[i] /= sum;
+  for (gint64 i = n; i < width; i++)
+    y[i] = 0;
+}
+
+static void
+softmax(KernelCall *c, gboolean causal)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (!numeric_same_size(c, x, y))
+    return;
+  gint64 width = numeric_width(x), rows = x->dims > 1 ? x->shape[x->dims - 2] : 1;
+  for (gint64 i = 0; i < x->elements / width; i++)
+    softmax_row(x->data + i * width, y->data + i * width, causal ? i % rows + 1 : width, width);
+}
+
+static void
+run_softmax(KernelCall *c)
+{
+  softmax(c, FALSE);
+}
+
+static void
+run_causal_softmax(KernelCall *c)
+{
+  softmax(c, TRUE);
+}
+
+/* Reads the gradient and the result. */
+static void
+run_softmax_backward(KernelCall *c)
+{
+  const NumericTensor *g = numeric_read(c, 0), *y = numeric_read(c, 1);
+  NumericTensor *d = numeric_written(c, 0);
+  if (!numeric_same_size(c, g, d) || !numeric_same_size(c, y, d))
+    return;
+  gint64 width = numeric_width(y);
+  for (gint64 row = 0; row < y->elements; row += width) {
+    double dot = 0;
+    for (gint64 i = 0; i < width; i++)
+      dot += g->data[row + i] * y->data[row + i];
+    for (gint64 i = 0; i < width; i++)
+      d->data[row + i] = y->data[row + i] * (g->data[row + i] - dot);
+  }
+}
+
+/* ---- attention ---- */
+
+typedef struct {
+  const NumericTensor *q, *k, *v, *bias;
+  gint64 batch, heads, kv_heads, length, head_dim;
+  double scale;
+} Attention;
+
+/* first: the operand (among those read) that the queries are. */
+static gboolean
+read_attention(KernelCall *c, int first, gboolean biased, Attention *a)
+{
+  *a = (Attention){.q = numeric_read(c, first),
+                   .k = numeric_read(c, first + 1),
+                   .v = numeric_read(c, first + 2),
+                   .bias = biased ? numeric_read(c, first + 3) : NULL};
+  if (a->q == NULL || a->k == NULL || a->v == NULL)
+    return FALSE;
+  if (a->q->dims != 4 || a->k->dims != 4 || a->k->shape[1] == 0 ||
+      a->q->shape[1] % a->k->shape[1] != 0 || a->k->elements != a->v->elements) {
+    numeric_fail(c, "its operands are not [batch, heads, length, head dim]");
+    return FALSE;
+  }
+  a->batch = a->q->shape[0];
+  a->heads = a->q->shape[1];
+  a->kv_heads = a->k->shape[1];
+  a->length = a->q->shape[2];
+  a->head_dim = a->q->shape[3];
+  a->scale = numeric_number_or(c, "scale", 1 / sqrt((double) a->head_dim));
+  return TRUE;
+}
+
+/* Where a head's rows begin. */
+static const double *
+rows_of(const NumericTensor *t, gint64 batch, gint64 head, gint64 heads)
+{
+  gint64 rows = t->shape[2] * t->shape[3];
+  return t->data + (batch * t->shape[1] + head * t->shape[1] / heads) * rows;
+}
+
+/* Probabilities of one query; returns the logarithm of the sum of exponentials. */
+static double
+probabilities(const Attention *a, gint64 batch, gint64 head, gint64 query, double *p)
+{
+  const double *q = rows_of(a->q, batch, head, a->heads) + query * a->head_dim;
+  const double *k = rows_of(a->k, batch, head, a->heads);
+  gint64 n = a->bias != NULL ? a->length : query + 1;
+  double most = -INFINITY, sum = 0;
+  for (gint64 i = 0; i < n; i++) {
+    p[i] = 0;
+    for (gint64 d = 0; d < a->head_dim; d++)
+      p[i] += q[d] * k[i * a->head_dim + d];
+    p[i] *= a->scale;
+    if (a->bias != NULL)
+      p[i] += a->bias->data[(batch * a->length + query) * numeric_width(a->bias) + i];
+    most = MAX(most, p[i]);
+  }
+  for (gint64 i = 0; i < n; i++)
+    sum += p[i] = exp(p[i] - most);
+  for (gint64 i = 0; i < a->length; i++)
+    p[i] = i < n ? p[i] / sum : 0;
+  return most + log(sum);
+}
+
+static void
+forward(KernelCall *c, gboolean biased)
+{
+  Attention a;
+  NumericTensor *out = numeric_written(c, 0);
+  if (!read_attention(c, 0, biased, &a) || !numeric_same_size(c, a.q, out))
+    return;
+  for (int i = 0, written = 0; i < c->operands; i++) /* logsumexp; a generator's state */
+    if (c->operand[i].role != ROLE_READ && written++ > 0)
+      memset(c->operand[i].data, 0, sizeof(double) * (gsize) c->operand[i].elements);
+  g_autofree double *p = g_new(double, MAX(a.length, 1));
+  for (gint64 row = 0; row < a.batch * a.heads * a.length; row++) {
+    gint64 batch = row / (a.heads * a.length), head = row / a.length % a.heads;
+    probabilities(&a, batch, head, row % a.length, p);
+    const double *v = rows_of(a.v, batch, head, a.heads);
+    for (gint64 d = 0; d < a.head_dim; d++) {
+      double sum = 0;
+      for (gint64 i = 0; i < a.length; i++)
+        sum += p[i] * v[i * a.head_dim + d];
+      out->data[row * a.head_dim + d] = sum;
+    }
+  }
+}
+
+/* One query's part of the gradients. */
+static void
+add_gradients(const Attention *a, gint64 row, const double *g, double *p, double *const d[3])
+{
+  gint64 batch = row / (a->heads * a->length), head = row / a->length % a->heads;
+  const double *q = a->q->data + row * a->head_dim;
+  const double *k = rows_of(a->k, batch, head, a->heads), *v = rows_of(a->v, batch, head, a->heads);
+  double *dk = d[1] + (k - a->k->data), *dv = d[2] + (v - a->v->data),
+         *dq = d[0] + row * a->head_dim;
+  double dot = 0;
+  g_autofree double *dp = g_new(double, MAX(a->length, 1));
+  probabilities(a, batch, head, row % a->length, p);
+  for (gint64 i = 0; i < a->length; i++) {
+    dp[i] = 0;
+    for (gint64 e = 0; e < a->head_dim; e++) {
+      dp[i] += g[e] * v[i * a->head_dim + e];
+      dv[i * a->head_dim + e] += p[i] * g[e];
+    }
+    dot += p[i] * dp[i];
+  }
+  for (gint64 i = 0; i < a->length; i++) {
+    double ds = p[i] * (dp[i] - dot) * a->scale;
+    for (gint64 e = 0; e < a->head_dim; e++) {
+      dq[e] += ds * k[i * a->head_dim + e];
+      dk[i * a->head_dim + e] += ds * q[e];
+    }
+  }
+}
+
+/* Reads g, q, k, v (bias), output, logsumexp; writes the gradients that are wanted, in order. */
+static void
+backward(KernelCall *c, gboolean biased)
+{
+  Attention a;
+  const NumericTensor *g = numeric_read(c, 0);
+  if (!read_attention(c, 1, biased, &a) || !numeric_same_size(c, g, a.q))
+    return;
+  NumericTensor *d[3] = {numeric_written(c, 0), numeric_written(c, 1), numeric_written(c, 2)};
+  if (!numeric_same_size(c, a.q, d[0]) || !numeric_same_size(c, a.k, d[1]) ||
+      !numeric_same_size(c, a.v, d[2]))
+    return;
+  for (int i = 0; i < 3; i++)
+    memset(d[i]->data, 0, sizeof(double) * (gsize) d[i]->elements);
+  g_autofree double *p = g_new(double, MAX(a.length, 1));
+  for (gint64 row = 0; row < a.batch * a.heads * a.length; row++)
+    add_gradients(&a, row, g->data + row * a.head_dim, p,
+                  (double *const[]){d[0]->data, d[1]->data, d[2]->data});
+}
+
+static void
+run_flash(KernelCall *c)
+{
+  forward(c, FALSE);
+}
+
+static void
+run_flash_backward(KernelCall *c)
+{
+  backward(c, FALSE);
+}
+
+static void
+run_efficient(KernelCall *c)
+{
+  forward(c, numeric_reads(c) > 3);
+}
+
+static void
+run_efficient_backward(KernelCall *c)
+{
+  backward(c, numeric_reads(c) > 6);
+}
+
+const NumericKernel numeric_attention[] = {
+    {"softmax", run_softmax},
+    {"safe_softmax", run_softmax},
+    {"causal_softmax", run_causal_softmax},
+    {"softmax_backward", run_softmax_backward},
+    {"flash_attention", run_flash},
+    {"flash_attention_backward", run_flash_backward},
+    {"efficient_attention", run_efficient},
+    {"efficient_attention_backward", run_efficient_backward},
+    {0},
+};

@@ -1,0 +1,177 @@
+/* numeric_collective.c - gathers and reductions over the members of a communicator. */
+#include "numeric/numeric_collective.h"
+
+#include <string.h>
+
+#include "program/meaning.h"
+
+int
+numeric_place_in(const Communicator *c, int rank)
+{
+  return rank / c->stride % c->ranks;
+}
+
+int
+numeric_rank_at(const Communicator *c, int rank, int place)
+{
+  return rank + (place - numeric_place_in(c, rank)) * c->stride;
+}
+
+/* ---- operands ---- */
+
+/* The i-th operand of a member with this role; NULL: there is none. */
+static NumericTensor *
+with_role(const CollectiveMember *m, Role role, int i)
+{
+  for (int k = 0; k < m->operands; k++)
+    if (m->operand[k].role == role && i-- == 0)
+      return &m->operand[k];
+  return NULL;
+}
+
+/* What goes in and what comes out, of the i-th tensor: one in place, or two. */
+typedef struct {
+  const NumericTensor *in;
+  NumericTensor *out;
+} Pair;
+
+static gboolean
+pair_of(const CollectiveMember *m, int i, Pair *pair)
+{
+  NumericTensor *in_place = with_role(m, ROLE_ACCUMULATE, i);
+  *pair = (Pair){in_place, in_place};
+  if (in_place != NULL)
+    return TRUE;
+  *pair = (Pair){with_role(m, ROLE_READ, i), with_role(m, ROLE_WRITE, i)};
+  return pair->in != NULL && pair->out != NULL;
+}
+
+/* ---- reductions ---- */
+
+/* Elements [first, first + elements) of all members' inputs, times a factor. */
+static double *
+sum_of(const Pair *pairs, int n, gint64 first, gint64 elements, double factor)
+{
+  double *sum = g_new0(double, MAX(elements, 1));
+  for (int i = 0; i < n; i++)
+    for (gint64 k = 0; k < elements; k++)
+      sum[k] += pairs[i].in->data[first + k];
+  for (gint64 k = 0; k < elements; k++)
+    sum[k] *= factor;
+  return sum;
+}
+
+static char *
+all_reduce(Pair *pairs, int n, double factor)
+{
+  gint64 elements = pairs[0].in->elements;
+  g_autofree double *sum = sum_of(pairs, n, 0, elements, factor);
+  for (int i = 0; i < n; i++)
+    memcpy(pairs[i].out->data, sum, sizeof(double) * (gsize) elements);
+  return NULL;
+}
+
+/* In place, a member's part of the whole is its result, and the rest is nobody's. */
+static char *
+reduce_scatter(Pair *pairs, int n, double factor)
+{
+  gint64 part = pairs[0].in->elements / n;
+  g_autofree double *sum = sum_of(pairs, n, 0, part * n, factor);
+  for (int i = 0; i < n; i++) {
+    gboolean in_place = pairs[i].in == pairs[i].out;
+    if (!in_place && pairs[i].out->elements != part)
+      return g_strdup("its result is not a member's part of what is reduced");
+    memcpy(pairs[i].out->data + (in_place ? i * part : 0), sum + i * part,
+           sizeof(double) * (gsize) part);
+  }
+  return NULL;
+}
+
+/* ---- gathers ---- */
+
+static char *
+all_gather(Pair *pairs, int n)
+{
+  gboolean in_place = pairs[0].in == pairs[0].out;
+  gint64 part = in_place ? pairs[0].out->elements / n : pairs[0].in->elements;
+  g_autofree double *all = g_new(double, MAX(part * n, 1));
+  for (int i = 0; i < n; i++) {
+    if (pairs[i].out->elements != part * n)
+      return g_strdup("its result is not as large as all members' parts");
+    memcpy(all + i * part, pairs[i].in->data + (in_place ? i * part : 0),
+           sizeof(double) * (gsize) part);
+  }
+  for (int i = 0; i < n; i++)
+    memcpy(pairs[i].out->data, all, sizeof(double) * (gsize) (part * n));
+  return NULL;
+}
+
+/* Who sends is not said: all must bring the same. */
+static char *
+broadcast(Pair *pairs, int n)
+{
+  for (int i = 1; i < n; i++)
+    if (memcmp(pairs[i].in->data, pairs[0].in->data,
+               sizeof(double) * (gsize) pairs[0].in->elements) != 0)
+      return g_strdup("members bring different tensors, and nobody has said who sends");
+  return NULL;
+}
+
+/* ---- all ---- */
+
+/* What a sum is multiplied by. */
+static char *
+factor_of(const Program *program, const Collective *c, int n, double *factor)
+{
+  *factor = 1;
+  if (c->meaning == 0)
+    return NULL;
+  g_autofree char *formula = meaning_formula(program, c->meaning, 0);
+  if (strcmp(formula, "avg") == 0)
+    *factor = 1.0 / n;
+  else if (strcmp(formula, "premul") != 0 || !meaning_number(program, c->meaning, "factor", factor))
+    return g_strdup_printf("nobody has said how '%s' reduces", formula);
+  return NULL;
+}
+
+static char *
+run_pairs(const Collective *c, Pair *pairs, int n, double factor)
+{
+  for (int i = 1; i < n; i++)
+    if (pairs[i].in->elements != pairs[0].in->elements)
+      return g_strdup_printf("members bring %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " elements",
+                             pairs[0].in->elements, pairs[i].in->elements);
+  switch ((CollectiveKind) c->kind) {
+  case COLLECTIVE_ALL_REDUCE:
+    return all_reduce(pairs, n, factor);
+  case COLLECTIVE_REDUCE_SCATTER:
+    return reduce_scatter(pairs, n, factor);
+  case COLLECTIVE_ALL_GATHER:
+    return all_gather(pairs, n);
+  case COLLECTIVE_BROADCAST:
+    return broadcast(pairs, n);
+  default:
+    return g_strdup_printf("%s is not yet executed on numbers",
+                           program_collective_name((CollectiveKind) c->kind));
+  }
+}
+
+char *
+numeric_collective(const Program *program, const Collective *c, CollectiveMember *members, int n)
+{
+  double factor;
+  char *fault = factor_of(program, c, n, &factor);
+  g_autofree Pair *pairs = g_new(Pair, MAX(n, 1));
+  int tensors = 0;
+  while (fault == NULL && pair_of(&members[0], tensors, &pairs[0])) {
+    for (int i = 1; i < n && fault == NULL; i++)
+      if (!pair_of(&members[i], tensors, &pairs[i]))
+        fault = g_strdup("members bring different numbers of tensors");
+    if (fault == NULL)
+      fault = run_pairs(c, pairs, n, factor);
+    tensors++;
+  }
+  if (fault == NULL && tensors == 0)
+    fault = g_strdup("it names no tensor that it works on");
+  return fault;
+}

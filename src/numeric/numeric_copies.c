@@ -1,0 +1,252 @@
+/* numeric_copies.c - formulas that move numbers: copies and casts, concatenations, and the ways in
+ * which shards become whole tensors and back. */
+#include <string.h>
+
+#include "numeric/numeric_kernel.h"
+
+static void
+move(double *to, const double *from, gint64 elements)
+{
+  if (elements > 0)
+    memmove(to, from, sizeof(double) * (gsize) elements);
+}
+
+/* Element for element in each one's own order.  A part of a table may be copied, and what is padded
+ * takes what there is. */
+static void
+run_copy(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (x != NULL && y != NULL)
+    move(y->data, x->data, MIN(x->elements, y->elements));
+}
+
+/* ---- parts of the last dimension ---- */
+
+/* Parts side by side in the last dimension; of flat ones, one after the other. */
+static void
+run_cat(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  if (y == NULL)
+    return;
+  gint64 width = numeric_width(y), first = 0;
+  for (int i = 0; i < numeric_reads(c); i++) {
+    const NumericTensor *x = numeric_read(c, i);
+    gint64 part = y->dims > 1 ? numeric_width(x) : x->elements;
+    gint64 rows = x->elements / MAX(part, 1);
+    if (first + part > width || rows > y->elements / MAX(width, 1)) {
+      numeric_fail(c, "the parts are more than the whole");
+      return;
+    }
+    for (gint64 row = 0; row < rows; row++)
+      move(y->data + row * width + first, x->data + row * part, part);
+    first += part;
+  }
+}
+
+/* Zeros of the whole's shape, with the gradient of a part of its last dimension in them. */
+static void
+run_slice_backward(KernelCall *c)
+{
+  const NumericTensor *g = numeric_read(c, 0);
+  NumericTensor *d = numeric_written(c, 0);
+  gint64 first = (gint64) numeric_number(c, "first");
+  if (g == NULL || d == NULL)
+    return;
+  gint64 width = numeric_width(d), part = numeric_width(g);
+  if (first + part > width || g->elements / MAX(part, 1) != d->elements / MAX(width, 1)) {
+    numeric_fail(c, "the part does not lie in the last dimension");
+    return;
+  }
+  memset(d->data, 0, sizeof(double) * (gsize) d->elements);
+  for (gint64 row = 0; row < d->elements / width; row++)
+    move(d->data + row * width + first, g->data + row * part, part);
+}
+
+/* The first elements of each row: of a wider one what fits, of a narrower one all and then zeros.
+ */
+static void
+resize_rows(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (x == NULL || y == NULL)
+    return;
+  gint64 from = numeric_width(x), to = numeric_width(y);
+  memset(y->data, 0, sizeof(double) * (gsize) y->elements);
+  for (gint64 row = 0; row < y->elements / MAX(to, 1) && row < x->elements / MAX(from, 1); row++)
+    move(y->data + row * to, x->data + row * from, MIN(from, to));
+}
+
+/* ---- shards ---- */
+
+/* This rank's place among the neighbours that share a tensor: its meaning says how many they are,
+ * and how far apart. */
+static gint64
+place_of(KernelCall *c, gint64 *ranks)
+{
+  *ranks = (gint64) numeric_number(c, "ranks");
+  gint64 stride = (gint64) numeric_number_or(c, "stride", 1);
+  if (*ranks < 1 || stride < 1) {
+    numeric_fail(c, "there are no ranks");
+    *ranks = 1;
+    return 0;
+  }
+  return c->place.rank / stride % *ranks;
+}
+
+/* What is read, one after the other, into this rank's part of the whole. */
+static void
+run_place_slice(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  gint64 ranks, place = place_of(c, &ranks);
+  if (y == NULL)
+    return;
+  gint64 part = y->elements / ranks, at = 0;
+  for (int i = 0; i < numeric_reads(c); i++) {
+    const NumericTensor *x = numeric_read(c, i);
+    if (at + x->elements > part) {
+      numeric_fail(c, "what is read is more than a rank's part");
+      return;
+    }
+    move(y->data + place * part + at, x->data, x->elements);
+    at += x->elements;
+  }
+}
+
+/* Where this rank's part of the whole begins.  Parts are as large as what is taken of them, unless
+ * it is said; of each the elements from `first` on are taken. */
+static gint64
+part_begins(KernelCall *c, const NumericTensor *taken)
+{
+  gint64 ranks, place = place_of(c, &ranks);
+  double part = numeric_number_or(c, "part", (double) taken->elements);
+  return place * (gint64) part + (gint64) numeric_number_or(c, "first", 0);
+}
+
+/* This rank's part of the whole; beyond its end, zeros. */
+static void
+run_take_slice(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (x == NULL || y == NULL)
+    return;
+  gint64 first = part_begins(c, y);
+  memset(y->data, 0, sizeof(double) * (gsize) y->elements);
+  move(y->data, x->data + first, MIN(y->elements, x->elements - first));
+}
+
+/* The same, added to what is there. */
+static void
+run_add_slice(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (x == NULL || y == NULL)
+    return;
+  gint64 first = part_begins(c, y);
+  for (gint64 i = 0; i < MIN(y->elements, x->elements - first); i++)
+    y->data[i] += x->data[first + i];
+}
+
+/* One tensor out of all ranks' parts, of each `each` elements from `first` on. */
+static void
+run_gathered_parts(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  gint64 ranks, part = (gint64) numeric_number(c, "part"),
+                each = (gint64) numeric_number(c, "each");
+  gint64 first = (gint64) numeric_number(c, "first");
+  place_of(c, &ranks);
+  if (x == NULL || y == NULL)
+    return;
+  if (part * ranks > x->elements || first + each > part) {
+    numeric_fail(c, "the parts are more than what was gathered");
+    return;
+  }
+  for (gint64 r = 0; r < ranks; r++)
+    move(y->data + r * each, x->data + r * part + first, CLAMP(y->elements - r * each, 0, each));
+}
+
+/* Every rank's parts of all tensors, one rank after the other, become whole tensors. */
+static void
+run_split_gathered(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  gint64 ranks, at = 0;
+  place_of(c, &ranks);
+  if (x == NULL)
+    return;
+  gint64 shard = x->elements / ranks;
+  for (int i = 0; i < c->operands; i++) {
+    NumericTensor *y = &c->operand[i];
+    if (y->role == ROLE_READ)
+      continue;
+    gint64 part = y->elements / ranks;
+    if (at + part > shard) {
+      numeric_fail(c, "the tensors are more than what was gathered");
+      return;
+    }
+    for (gint64 r = 0; r < ranks; r++)
+      move(y->data + r * part, x->data + r * shard + at, part);
+    at += part;
+  }
+}
+
+/* The way back: of each tensor the rows of one rank after those of another, in chunks as
+ * torch.chunk cuts them; the last ones are padded with zeros. */
+static void
+run_chunk_cat(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  gint64 ranks, at = 0;
+  place_of(c, &ranks);
+  if (y == NULL)
+    return;
+  gint64 shard = y->elements / ranks;
+  memset(y->data, 0, sizeof(double) * (gsize) y->elements);
+  for (int i = 0; i < numeric_reads(c); i++) {
+    const NumericTensor *x = numeric_read(c, i);
+    gint64 rows = x->dims > 0 ? x->shape[0] : 1, width = x->elements / MAX(rows, 1);
+    gint64 part = (rows + ranks - 1) / ranks * width;
+    if (at + part > shard) {
+      numeric_fail(c, "the tensors are more than what is reduced");
+      return;
+    }
+    for (gint64 r = 0; r < ranks; r++)
+      move(y->data + r * shard + at, x->data + r * part, CLAMP(x->elements - r * part, 0, part));
+    at += part;
+  }
+}
+
+/* A copy of what lies there already. */
+static void
+run_itself(KernelCall *c)
+{
+  (void) c;
+}
+
+const NumericKernel numeric_copies[] = {
+    {"itself", run_itself},
+    {"copy", run_copy},
+    {"copy_", run_copy},
+    {"to_copy", run_copy},
+    {"clone", run_copy},
+    {"cat", run_cat},
+    {"stack", run_cat},
+    {"slice_backward", run_slice_backward},
+    {"constant_pad_nd", resize_rows},
+    {"narrow", resize_rows},
+    {"place_slice", run_place_slice},
+    {"take_slice", run_take_slice},
+    {"add_slice", run_add_slice},
+    {"gathered_parts", run_gathered_parts},
+    {"split_gathered", run_split_gathered},
+    {"chunk_cat", run_chunk_cat},
+    {0},
+};

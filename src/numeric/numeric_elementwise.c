@@ -1,0 +1,371 @@
+/* numeric_elementwise.c - element-wise formulas and their derivatives. */
+#include <math.h>
+#include <string.h>
+
+#include "numeric/numeric_kernel.h"
+#include "numeric/numeric_random.h"
+
+/* ---- functions of one number ---- */
+
+/* x, and the kernel's own number. */
+typedef double (*Unary)(double x, double number);
+
+static void
+apply(KernelCall *c, Unary f, double number)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  for (gint64 i = 0; numeric_same_size(c, x, y) && i < y->elements; i++)
+    y->data[i] = f(x->data[i], number);
+}
+
+/* The derivative's product with an incoming gradient: operands are the gradient, and what the node
+ * has saved. */
+static void
+apply_backward(KernelCall *c, Unary derivative, double number)
+{
+  const NumericTensor *g = numeric_read(c, 0), *saved = numeric_read(c, 1);
+  NumericTensor *d = numeric_written(c, 0);
+  if (!numeric_same_size(c, g, d) || !numeric_same_size(c, saved, d))
+    return;
+  for (gint64 i = 0; i < d->elements; i++)
+    d->data[i] = g->data[i] * derivative(saved->data[i], number);
+}
+
+static double
+sigmoid(double x)
+{
+  return 1 / (1 + exp(-x));
+}
+
+static double
+silu(double x, double number)
+{
+  (void) number;
+  return x * sigmoid(x);
+}
+
+static double
+silu_derivative(double x, double number)
+{
+  (void) number;
+  double s = sigmoid(x);
+  return s * (1 + x * (1 - s));
+}
+
+static double
+gelu(double x, double number)
+{
+  (void) number;
+  return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+}
+
+static double
+gelu_derivative(double x, double number)
+{
+  (void) number;
+  return 0.5 * (1 + erf(x * M_SQRT1_2)) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
+}
+
+static double
+tanh_of(double x, double number)
+{
+  (void) number;
+  return tanh(x);
+}
+
+/* Of the result. */
+static double
+tanh_derivative(double y, double number)
+{
+  (void) number;
+  return 1 - y * y;
+}
+
+static double
+plus(double x, double number)
+{
+  return x + number;
+}
+
+static double
+times(double x, double number)
+{
+  return x * number;
+}
+
+static double
+over(double x, double number)
+{
+  return x / number;
+}
+
+static double
+power(double x, double number)
+{
+  return pow(x, number);
+}
+
+static double
+power_derivative(double x, double number)
+{
+  return number * pow(x, number - 1);
+}
+
+static double
+rsqrt(double x, double number)
+{
+  (void) number;
+  return 1 / sqrt(x);
+}
+
+/* Of the result. */
+static double
+rsqrt_derivative(double y, double number)
+{
+  (void) number;
+  return -0.5 * y * y * y;
+}
+
+static double
+at_most(double x, double number)
+{
+  return MIN(x, number);
+}
+
+static void
+run_silu(KernelCall *c)
+{
+  apply(c, silu, 0);
+}
+
+static void
+run_silu_backward(KernelCall *c)
+{
+  apply_backward(c, silu_derivative, 0);
+}
+
+static void
+run_gelu(KernelCall *c)
+{
+  apply(c, gelu, 0);
+}
+
+static void
+run_gelu_backward(KernelCall *c)
+{
+  apply_backward(c, gelu_derivative, 0);
+}
+
+static void
+run_tanh(KernelCall *c)
+{
+  apply(c, tanh_of, 0);
+}
+
+static void
+run_tanh_backward(KernelCall *c)
+{
+  apply_backward(c, tanh_derivative, 0);
+}
+
+static void
+run_add_scalar(KernelCall *c)
+{
+  apply(c, plus, numeric_number(c, "value"));
+}
+
+static void
+run_mul_scalar(KernelCall *c)
+{
+  apply(c, times, numeric_number(c, "value"));
+}
+
+static void
+run_div_scalar(KernelCall *c)
+{
+  apply(c, over, numeric_number(c, "value"));
+}
+
+static void
+run_neg(KernelCall *c)
+{
+  apply(c, times, -1);
+}
+
+static void
+run_pow(KernelCall *c)
+{
+  apply(c, power, numeric_number_or(c, "power", 2));
+}
+
+static void
+run_pow_backward(KernelCall *c)
+{
+  apply_backward(c, power_derivative, numeric_number_or(c, "power", 2));
+}
+
+static void
+run_rsqrt(KernelCall *c)
+{
+  apply(c, rsqrt, 0);
+}
+
+static void
+run_rsqrt_backward(KernelCall *c)
+{
+  apply_backward(c, rsqrt_derivative, 0);
+}
+
+static double
+at_least(double x, double number)
+{
+  return MAX(x, number);
+}
+
+static void
+run_clamp(KernelCall *c)
+{
+  double least = numeric_number_or(c, "least", -INFINITY);
+  if (isfinite(least))
+    apply(c, at_least, least);
+  else
+    apply(c, at_most, numeric_number(c, "most"));
+}
+
+/* ---- of several ---- */
+
+/* All that is read, and what was there if it accumulates. */
+static void
+run_add(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  int n = numeric_reads(c);
+  if (y == NULL)
+    return;
+  if (y->role != ROLE_ACCUMULATE)
+    memset(y->data, 0, sizeof(double) * (gsize) y->elements);
+  for (int i = 0; i < n; i++) {
+    g_autofree double *x = numeric_broadcast(c, numeric_read(c, i), y);
+    for (gint64 k = 0; x != NULL && k < y->elements; k++)
+      y->data[k] += x[k];
+  }
+}
+
+static void
+run_mul(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
+  g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
+  for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
+    y->data[i] = a[i] * b[i];
+}
+
+/* x [batch, length, heads, pairs] times a table [length, pairs] of complex numbers, or their
+ * conjugates: 1 or -1. */
+static void
+multiply_complex(KernelCall *c, double sign)
+{
+  const NumericTensor *x = numeric_read(c, 0), *table = numeric_read(c, 1);
+  NumericTensor *y = numeric_written(c, 0);
+  if (!numeric_same_size(c, x, y) || table == NULL)
+    return;
+  if (x->dims != 5 || table->dims != 3 || table->shape[0] < x->shape[1] ||
+      table->shape[1] != x->shape[3]) {
+    numeric_fail(c, "the table is not one of positions and pairs");
+    return;
+  }
+  gint64 length = x->shape[1], heads = x->shape[2], pairs = x->shape[3];
+  for (gint64 i = 0; i < x->elements / 2; i++) {
+    gint64 pair = i % pairs, position = i / (pairs * heads) % length;
+    const double *a = x->data + 2 * i, *t = table->data + 2 * (position * pairs + pair);
+    y->data[2 * i] = a[0] * t[0] - sign * a[1] * t[1];
+    y->data[2 * i + 1] = a[1] * t[0] + sign * a[0] * t[1];
+  }
+}
+
+static void
+run_mul_complex(KernelCall *c)
+{
+  multiply_complex(c, 1);
+}
+
+static void
+run_mul_conjugate(KernelCall *c)
+{
+  multiply_complex(c, -1);
+}
+
+/* -inf above the diagonal of the last two dimensions. */
+static void
+run_add_causal_mask(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (!numeric_same_size(c, x, y))
+    return;
+  gint64 columns = numeric_width(x), rows = x->shape[x->dims - 2];
+  for (gint64 i = 0; i < x->elements; i++)
+    y->data[i] = i % columns > i / columns % rows ? -INFINITY : x->data[i];
+}
+
+/* ---- dropout ---- */
+
+/* What is kept depends on the step, the sample among all ranks' and the module: so it is the same
+ * whoever computes it, and when it is computed again. */
+static void
+run_dropout(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0), *mask = numeric_written(c, 1);
+  double p = numeric_number(c, "p");
+  if (!numeric_same_size(c, x, y) || !numeric_same_size(c, x, mask))
+    return;
+  gint64 first = c->place.sample * (x->elements / MAX(c->place.samples, 1));
+  guint64 key = numeric_key(c->place.seed, "dropout");
+  key = numeric_key_add(numeric_key_add(key, (guint64) c->place.step), (guint64) c->place.module);
+  for (gint64 i = 0; i < x->elements; i++) {
+    mask->data[i] = numeric_uniform(key, (guint64) (first + i)) >= p;
+    y->data[i] = x->data[i] * mask->data[i] / (1 - p);
+  }
+}
+
+static void
+run_dropout_backward(KernelCall *c)
+{
+  const NumericTensor *g = numeric_read(c, 0), *mask = numeric_read(c, 1);
+  NumericTensor *d = numeric_written(c, 0);
+  double p = numeric_number(c, "p");
+  if (!numeric_same_size(c, g, d) || !numeric_same_size(c, mask, d))
+    return;
+  for (gint64 i = 0; i < d->elements; i++)
+    d->data[i] = g->data[i] * mask->data[i] / (1 - p);
+}
+
+const NumericKernel numeric_elementwise[] = {
+    {"add", run_add},
+    {"add_scalar", run_add_scalar},
+    {"add_scalar_backward", run_add},
+    {"mul", run_mul},
+    {"mul_scalar", run_mul_scalar},
+    {"div_scalar", run_div_scalar},
+    {"neg", run_neg},
+    {"pow", run_pow},
+    {"pow_backward", run_pow_backward},
+    {"rsqrt", run_rsqrt},
+    {"rsqrt_backward", run_rsqrt_backward},
+    {"tanh", run_tanh},
+    {"tanh_backward", run_tanh_backward},
+    {"silu", run_silu},
+    {"silu_backward", run_silu_backward},
+    {"gelu", run_gelu},
+    {"gelu_backward", run_gelu_backward},
+    {"clamp", run_clamp},
+    {"mul_complex", run_mul_complex},
+    {"mul_conjugate", run_mul_conjugate},
+    {"add_causal_mask", run_add_causal_mask},
+    {"native_dropout", run_dropout},
+    {"native_dropout_backward", run_dropout_backward},
+    {0},
+};

@@ -1,0 +1,74 @@
+/* numeric_kernel.h - what the kernels of a Program compute, by formula: functions on the operands'
+ * views.
+ *
+ * A formula is a kernel's meaning, or its name (program/meaning.h).  To add one: a function and a
+ * row in the table of its file.  Functions are plain arithmetic in double precision; nothing in
+ * them knows of ranks' memory, streams or strategies. */
+#ifndef HIGHWATER_NUMERIC_NUMERIC_KERNEL_H
+#define HIGHWATER_NUMERIC_NUMERIC_KERNEL_H
+
+#include "numeric/numeric_tensor.h"
+
+/* Where and when a kernel runs. */
+typedef struct {
+  int rank;       /* global */
+  int step;       /* from 1; 0: construction */
+  gint64 sample;  /* first of the micro-batch's samples, among all of the step's */
+  gint64 samples; /* how many it has */
+  guint64 seed;   /* of the run */
+  gint32 module;  /* on whose behalf, or -1 */
+} NumericPlace;
+
+/* One launch.  Operands are in the Program's order; those that are written hold what was there
+ * before. */
+typedef struct {
+  const Program *program;
+  const Kernel *kernel;
+  NumericPlace place;
+  NumericTensor *operand;
+  int operands;
+  char *fault; /* set by numeric_fail */
+} KernelCall;
+
+typedef struct {
+  const char *formula;
+  void (*run)(KernelCall *call);
+} NumericKernel;
+
+/* Tables by file; the last row of each is empty. */
+extern const NumericKernel numeric_elementwise[];
+extern const NumericKernel numeric_reductions[];
+extern const NumericKernel numeric_matmuls[];
+extern const NumericKernel numeric_norms[];
+extern const NumericKernel numeric_attention[];
+extern const NumericKernel numeric_losses[];
+extern const NumericKernel numeric_copies[];
+extern const NumericKernel numeric_optimizers[];
+extern const NumericKernel numeric_creations[];
+extern const NumericKernel numeric_flags[];
+
+/* The row of a formula; NULL: there is none. */
+const NumericKernel *numeric_kernel_find(const char *formula);
+
+/* Runs a kernel on operands that are loaded.  FALSE and error when nobody knows what it computes,
+ * or its operands do not go together. */
+gboolean numeric_kernel_run(KernelCall *call, GError **error);
+
+/* ---- for the functions ---- */
+
+/* The i-th operand that is only read, or that is written; NULL and a fault when there are fewer. */
+const NumericTensor *numeric_read(KernelCall *call, int i);
+NumericTensor *numeric_written(KernelCall *call, int i);
+int numeric_reads(const KernelCall *call);
+/* A number of the kernel's meaning; a fault when it has none. */
+double numeric_number(KernelCall *call, const char *key);
+double numeric_number_or(const KernelCall *call, const char *key, double otherwise);
+/* The first fault counts. */
+void numeric_fail(KernelCall *call, const char *format, ...) G_GNUC_PRINTF(2, 3);
+/* Both have as many elements; else a fault. */
+gboolean numeric_same_size(KernelCall *call, const NumericTensor *a, const NumericTensor *b);
+/* t broadcast to the shape of `like`, as ATen aligns shapes; NULL and a fault when it cannot be.
+ * Caller frees. */
+double *numeric_broadcast(KernelCall *call, const NumericTensor *t, const NumericTensor *like);
+
+#endif

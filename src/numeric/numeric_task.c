@@ -1,0 +1,379 @@
+/* numeric_task.c - a stream of a rank runs its next task. */
+#include <math.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "numeric/numeric_rank.h"
+#include "program/meaning.h"
+
+/* ---- operands ---- */
+
+static const Operand *
+operand_at(const NumericRank *r, const ProgramOp *op, int i)
+{
+  return &g_array_index(r->program->operands, Operand, op->first_operand + i);
+}
+
+static const Tensor *
+tensor_at(const NumericRank *r, const ProgramOp *op, int i)
+{
+  return &g_array_index(r->program->tensors, Tensor, operand_at(r, op, i)->tensor);
+}
+
+static const Layout *
+layout_at(const NumericRank *r, const ProgramOp *op, int i)
+{
+  return &g_array_index(r->program->layouts, Layout, tensor_at(r, op, i)->layout);
+}
+
+/* The doubles of an operand's storage, those that it views looked at; views without elements have
+ * no memory. */
+static double *
+data_of(const NumericRank *r, const NumericTask *task, int i)
+{
+  const NumericBlock *block = task->blocks[i];
+  const Layout *layout = layout_at(r, task->op, i);
+  int size = dtype_size((DType) layout->dtype);
+  gint64 first = tensor_at(r, task->op, i)->offset, last = first;
+  if (block == NULL)
+    return NULL;
+  for (int k = 0; k < layout->dims; k++) {
+    if (layout->shape[k] == 0)
+      return block->data;
+    last += (layout->shape[k] - 1) * layout->stride[k];
+  }
+  numeric_block_look(block, first * size, (last + 1) * size);
+  return block->data;
+}
+
+void
+numeric_rank_initialize(const NumericRank *r, NumericBlock *block)
+{
+  const NumericHooks *hooks = &r->config->hooks;
+  gint32 what = block->storage->what;
+  const char *name = what >= 0 ? program_text(r->program, what) : "";
+  if (!block->fresh || block->storage->category != CATEGORY_PARAMETER)
+    return;
+  numeric_block_touch(block);
+  numeric_block_look(block, 0, block->bytes);
+  hooks->initialize(hooks->user, r->rank, block->storage, name, block->data);
+}
+
+/* What construction makes has a first value. */
+static void
+touch(const NumericRank *r, const NumericTask *task, NumericBlock *block)
+{
+  if (task->place.step == 0)
+    numeric_rank_initialize(r, block);
+  numeric_block_touch(block);
+}
+
+NumericTensor *
+numeric_rank_load(const NumericRank *r, const NumericTask *task)
+{
+  NumericTensor *operands = g_new0(NumericTensor, MAX(task->op->operands, 1));
+  for (int i = 0; i < task->op->operands; i++) {
+    if (task->blocks[i] != NULL)
+      touch(r, task, task->blocks[i]);
+    numeric_tensor_load(&operands[i], data_of(r, task, i), tensor_at(r, task->op, i),
+                        layout_at(r, task->op, i));
+    operands[i].role = (Role) operand_at(r, task->op, i)->role;
+  }
+  return operands;
+}
+
+void
+numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor *operands)
+{
+  for (int i = 0; i < task->op->operands; i++) {
+    if (operands[i].role == ROLE_READ)
+      continue;
+    if (task->blocks[i] != NULL)
+      task->blocks[i]->writer = task->op;
+    numeric_tensor_store(&operands[i], data_of(r, task, i), tensor_at(r, task->op, i),
+                         layout_at(r, task->op, i), r->config->rounds);
+  }
+}
+
+void
+numeric_rank_unload(const NumericTask *task, NumericTensor *operands)
+{
+  for (int i = 0; i < task->op->operands; i++)
+    numeric_tensor_clear(&operands[i]);
+  g_free(operands);
+}
+
+/* ---- what is watched ---- */
+
+char *
+numeric_op_text(const Program *program, const ProgramOp *op)
+{
+  const char *module = op->module >= 0 ? program_module_path(program, op->module) : "";
+  if (op->kind == PROGRAM_COLLECTIVE) {
+    const Collective *c = &g_array_index(program->collectives, Collective, op->a);
+    return g_strdup_printf("%s of %s", program_collective_name((CollectiveKind) c->kind),
+                           program_text(program, c->name));
+  }
+  const Kernel *k = &g_array_index(program->kernels, Kernel, op->a);
+  const char *name = program_text(program, k->name);
+  const char *meaning = k->meaning > 0 ? program_text(program, k->meaning - 1) : name;
+  return g_strdup_printf("kernel %s%s%s%s%s", name, meaning != name ? " = " : "",
+                         meaning != name ? meaning : "", module[0] != '\0' ? " of " : "", module);
+}
+
+static const char *
+name_of(const NumericRank *r, const ProgramOp *op, int i)
+{
+  gint32 storage = tensor_at(r, op, i)->storage;
+  return program_text(r->program, g_array_index(r->program->storages, Storage, storage).what);
+}
+
+gboolean
+numeric_is_unknown(const double *data, gint64 elements)
+{
+  for (gint64 i = 0; i < elements; i++)
+    if (isnan(data[i]))
+      return TRUE;
+  return FALSE;
+}
+
+void
+numeric_rank_note_unknown(NumericRank *r, const NumericTask *task, int from)
+{
+  if (r->first_unknown != NULL)
+    return;
+  g_autofree char *op = numeric_op_text(r->program, task->op);
+  const NumericBlock *block = from >= 0 ? task->blocks[from] : NULL;
+  g_autofree char *writer = block != NULL && block->writer != NULL
+                                ? numeric_op_text(r->program, block->writer)
+                                : g_strdup("nobody");
+  r->unknown_at = *r->clock;
+  r->first_unknown = g_strdup_printf(
+      "rank %d, step %d: %s reads %s, last written by %s, before its value is there", r->rank,
+      task->place.step, op, from >= 0 ? name_of(r, task->op, from) : "the host's memory", writer);
+}
+
+/* The first kernel that makes a NaN, and what it made it from.  What is created without a value is
+ * no news. */
+static void
+look_for_unknown(NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  int from = -1, made = -1;
+  if (r->first_unknown != NULL)
+    return;
+  for (int i = 0; i < task->op->operands && made < 0; i++)
+    if (operands[i].role != ROLE_READ && numeric_is_unknown(operands[i].data, operands[i].elements))
+      made = i;
+  if (made < 0)
+    return;
+  NumericTensor *before = numeric_rank_load(r, task);
+  for (int i = 0; i < task->op->operands && from < 0; i++)
+    if (before[i].role != ROLE_WRITE && numeric_is_unknown(before[i].data, before[i].elements))
+      from = i;
+  numeric_rank_unload(task, before);
+  if (from >= 0 || task->op->kind == PROGRAM_COPY)
+    numeric_rank_note_unknown(r, task, from);
+}
+
+/* A list of tensors was updated: gradient, value, states of each. */
+static void
+report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  const NumericHooks *hooks = &r->config->hooks;
+  for (int i = 0; i + 1 < task->op->operands;) {
+    NumericUpdate u = {.rank = r->rank,
+                       .step = task->place.step,
+                       .name = name_of(r, task->op, i + 1),
+                       .elements = MIN(operands[i].elements, operands[i + 1].elements),
+                       .gradient = operands[i].data,
+                       .value = operands[i + 1].data};
+    const NumericBlock *block = task->blocks[i];
+    g_autofree char *writer =
+        block != NULL && block->writer != NULL ? numeric_op_text(r->program, block->writer) : NULL;
+    u.written_by = writer;
+    int next = i + 2;
+    if (next < task->op->operands && operands[next].role != ROLE_READ)
+      u.state_name = name_of(r, task->op, next);
+    for (int k = 0; next < task->op->operands && operands[next].role != ROLE_READ; k++, next++)
+      if (k < 2)
+        u.state[k] = operands[next].data;
+    hooks->updated(hooks->user, &u);
+    i = next;
+  }
+}
+
+/* Of steps: an optimizer that runs in the construction only makes its states. */
+static void
+watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  if (task->place.step < 1)
+    return;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  double global;
+  g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
+  const NumericHooks *hooks = &r->config->hooks;
+  if (strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0)
+    report_updates(r, task, operands);
+  else if (meaning_number(r->program, kernel->meaning, "global", &global))
+    hooks->norm(hooks->user, r->rank, task->place.step, operands[task->op->operands - 1].data[0]);
+  else if (strcmp(formula, "ones_like") == 0 && task->op->operands == 2)
+    hooks->loss(hooks->user, r->rank, task->place.step, operands[0].data[0]);
+}
+
+/* ---- running ---- */
+
+/* A copy between memories: what is read becomes what is written.  From a host that nobody computes
+ * on comes what construction would: parameters' first values, which are there; else nothing is
+ * known. */
+static void
+copy(const NumericTask *task, NumericTensor *operands, int n)
+{
+  const NumericTensor *from = NULL;
+  for (int i = 0; i < n; i++)
+    if (operands[i].role == ROLE_READ)
+      from = &operands[i];
+  if (from == NULL && task->place.step == 0)
+    return;
+  for (int i = 0; i < n; i++)
+    for (gint64 k = 0; operands[i].role != ROLE_READ && k < operands[i].elements; k++)
+      operands[i].data[k] = from != NULL && k < from->elements ? from->data[k] : NAN;
+}
+
+/* Is it made by an op of which nobody has said what it makes?  Scans of such are no better. */
+static gboolean
+is_unsaid(const NumericRank *r, const ProgramOp *op)
+{
+  if (op == NULL || op->kind != PROGRAM_LAUNCH)
+    return FALSE;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, op->a);
+  const char *name = program_text(r->program, kernel->name);
+  return kernel->meaning == 0 && (strcmp(name, "create") == 0 || strcmp(name, "cumsum") == 0);
+}
+
+/* No op reads what nobody has said: there is no answer then.  FALSE and error. */
+static gboolean
+check_said(const NumericRank *r, const NumericTask *task, GError **error)
+{
+  if (is_unsaid(r, task->op))
+    return TRUE;
+  for (int i = 0; i < task->op->operands; i++) {
+    const NumericBlock *block = task->blocks[i];
+    if (operand_at(r, task->op, i)->role != ROLE_READ || block == NULL || block->fresh ||
+        !is_unsaid(r, block->writer))
+      continue;
+    g_autofree char *op = numeric_op_text(r->program, task->op);
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s reads %s, and nobody has said what is in it", op, name_of(r, task->op, i));
+    return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean
+run_kernel(NumericRank *r, const NumericTask *task, GError **error)
+{
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  NumericTensor *operands = numeric_rank_load(r, task);
+  KernelCall call = {.program = r->program,
+                     .kernel = kernel,
+                     .place = task->place,
+                     .operand = operands,
+                     .operands = task->op->operands};
+  gboolean ok = check_said(r, task, error);
+  if (ok && task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
+    copy(task, operands, task->op->operands);
+  else if (ok)
+    ok = numeric_kernel_run(&call, error);
+  if (ok)
+    look_for_unknown(r, task, operands);
+  if (ok) {
+    numeric_rank_store(r, task, operands);
+    watch(r, task, operands);
+  } else {
+    numeric_rank_locate(r, &task->place, error);
+  }
+  numeric_rank_unload(task, operands);
+  return ok;
+}
+
+gboolean
+numeric_rank_run(NumericRank *r, int stream, GError **error)
+{
+  const NumericTask *task = numeric_stream_head(&r->streams[stream]);
+  const NumericHooks *hooks = &r->config->hooks;
+  gboolean ok = TRUE;
+  switch (task->kind) {
+  case TASK_KERNEL:
+    ok = run_kernel(r, task, error);
+    break;
+  case TASK_BATCH:
+    numeric_block_touch(task->blocks[0]);
+    numeric_block_look(task->blocks[0], 0, task->blocks[0]->bytes);
+    hooks->batch(hooks->user, r->rank, task->place.step, task->name, task->number,
+                 task->blocks[0]->bytes, task->blocks[0]->data);
+    break;
+  case TASK_WAIT:
+    break;
+  case TASK_COLLECTIVE:
+    g_assert_not_reached();
+  }
+  numeric_stream_pop(&r->streams[stream]);
+  return ok;
+}
+
+/* ---- what optimizers will update ---- */
+
+static gboolean
+is_update(const Program *program, const ProgramOp *op)
+{
+  if (op->kind != PROGRAM_LAUNCH)
+    return FALSE;
+  const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
+  g_autofree char *formula = meaning_formula(program, kernel->meaning, kernel->name);
+  return strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0;
+}
+
+/* The value's view is operand i, the first state's the next one. */
+static void
+initialize_part(const NumericRank *r, const ProgramOp *op, int i)
+{
+  const Tensor *tensor = tensor_at(r, op, i);
+  const Layout *layout = layout_at(r, op, i);
+  NumericBlock *block = numeric_memory_at(r->memory, tensor->storage);
+  const NumericHooks *hooks = &r->config->hooks;
+  int size = dtype_size((DType) layout->dtype);
+  if (block == NULL || layout->dims != 1)
+    return;
+  numeric_block_look(block, 0, block->bytes);
+  hooks->initialize_part(hooks->user, r->rank, name_of(r, op, i + 1), layout->shape[0], size,
+                         block->data + tensor->offset * size);
+}
+
+void
+numeric_rank_initialize_updated(const NumericRank *r)
+{
+  for (guint l = 1; l < r->program->lists->len; l++) {
+    const OpList *list = g_ptr_array_index(r->program->lists, l);
+    for (guint k = 0; k < list->ops->len; k++) {
+      const ProgramOp *op = &g_array_index(list->ops, ProgramOp, k);
+      if (!is_update(r->program, op))
+        continue;
+      for (int i = 1; i + 1 < op->operands; i++)
+        if (operand_at(r, op, i - 1)->role == ROLE_READ &&
+            operand_at(r, op, i)->role != ROLE_READ && operand_at(r, op, i + 1)->role != ROLE_READ)
+          initialize_part(r, op, i);
+    }
+  }
+}
+
+gboolean
+numeric_program_updates(const Program *program)
+{
+  for (guint l = 1; l < program->lists->len; l++) {
+    const OpList *list = g_ptr_array_index(program->lists, l);
+    for (guint k = 0; k < list->ops->len; k++)
+      if (is_update(program, &g_array_index(list->ops, ProgramOp, k)))
+        return TRUE;
+  }
+  return FALSE;
+}

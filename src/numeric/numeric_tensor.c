@@ -1,0 +1,113 @@
+/* numeric_tensor.c - strided reading and writing of views, and rounding to their dtypes. */
+#include "numeric/numeric_tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- rounding ---- */
+
+/* To a significand of so many bits, with a smallest exponent below which all have the same unit. */
+static double
+round_bits(double value, int bits, int least_exponent)
+{
+  int exponent;
+  if (value == 0 || !isfinite(value))
+    return value;
+  frexp(value, &exponent);
+  int unit = MAX(exponent, least_exponent) - bits;
+  return ldexp(nearbyint(ldexp(value, -unit)), unit);
+}
+
+double
+numeric_round(double value, DType dtype)
+{
+  switch (dtype) {
+  case DTYPE_FP32:
+  case DTYPE_COMPLEX64:
+    return (double) (float) value;
+  case DTYPE_BF16:
+    return round_bits(value, 8, -125);
+  case DTYPE_FP16:
+    return round_bits(value, 11, -13);
+  default:
+    return value;
+  }
+}
+
+/* ---- walking a view ---- */
+
+/* Where a view's elements are: calls of walk_next give the byte of one after the other. */
+typedef struct {
+  const Layout *layout;
+  gint64 index[TENSOR_MAX_DIMS];
+  gint64 at; /* bytes */
+  int size;
+} Walk;
+
+static Walk
+walk_begin(const Tensor *view, const Layout *layout)
+{
+  int size = dtype_size((DType) layout->dtype);
+  return (Walk){.layout = layout, .at = view->offset * size, .size = size};
+}
+
+static void
+walk_next(Walk *w)
+{
+  for (int i = w->layout->dims - 1; i >= 0; i--) {
+    w->at += w->layout->stride[i] * w->size;
+    if (++w->index[i] < w->layout->shape[i])
+      return;
+    w->at -= w->layout->shape[i] * w->layout->stride[i] * w->size;
+    w->index[i] = 0;
+  }
+}
+
+static int
+parts_of(const Layout *layout)
+{
+  return layout->dtype == DTYPE_COMPLEX64 ? 2 : 1;
+}
+
+void
+numeric_tensor_load(NumericTensor *t, const double *slots, const Tensor *view, const Layout *layout)
+{
+  int parts = parts_of(layout);
+  gint64 n = 1;
+  *t = (NumericTensor){.dtype = (DType) layout->dtype, .dims = layout->dims};
+  for (int i = 0; i < layout->dims; i++)
+    n *= t->shape[i] = layout->shape[i];
+  if (parts > 1)
+    t->shape[t->dims++] = parts;
+  t->elements = n * parts;
+  t->data = g_new(double, MAX(t->elements, 1));
+  Walk w = walk_begin(view, layout);
+  for (gint64 i = 0; i < n; i++, walk_next(&w))
+    for (int k = 0; k < parts; k++)
+      t->data[i * parts + k] = slots[w.at + 4 * k];
+}
+
+void
+numeric_tensor_store(const NumericTensor *t, double *slots, const Tensor *view,
+                     const Layout *layout, gboolean rounds)
+{
+  int parts = parts_of(layout);
+  Walk w = walk_begin(view, layout);
+  for (gint64 i = 0; i < t->elements / parts; i++, walk_next(&w))
+    for (int k = 0; k < parts; k++) {
+      double value = t->data[i * parts + k];
+      slots[w.at + 4 * k] = rounds ? numeric_round(value, t->dtype) : value;
+    }
+}
+
+void
+numeric_tensor_clear(NumericTensor *t)
+{
+  g_clear_pointer(&t->data, g_free);
+}
+
+gint64
+numeric_width(const NumericTensor *t)
+{
+  return t->dims > 0 ? t->shape[t->dims - 1] : 1;
+}

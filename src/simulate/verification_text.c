@@ -1,0 +1,132 @@
+/* verification_text.c - a verification as text and as JSON. */
+#include <math.h>
+
+#include "base/json_output.h"
+#include "simulate/verification.h"
+
+static const char *const keys[COMPARED] = {"gradient", "value", "first_state", "second_state"};
+
+static double
+largest(const ParameterDifference *d)
+{
+  double most = 0;
+  for (int k = 0; k < COMPARED; k++)
+    most = MAX(most, d->difference[k]);
+  return most;
+}
+
+static void
+print_steps(const VerificationReport *r, GString *out)
+{
+  g_string_append_printf(out, "%6s  %16s  %16s  %14s  %14s  %10s\n", "step", "loss", "unsharded",
+                         "gradient norm", "unsharded", "difference");
+  for (guint i = 0; i < r->steps->len; i++) {
+    const VerifiedStep *s = &g_array_index(r->steps, VerifiedStep, i);
+    g_string_append_printf(out, "%6u  %16.12f  %16.12f  %14.10f  %14.10f  %10.2g\n", i + 1, s->loss,
+                           s->reference_loss, s->norm, s->reference_norm, largest(&s->worst));
+  }
+}
+
+static void
+print_parameters(const VerificationReport *r, GString *out)
+{
+  g_string_append_printf(out, "\n%-44s %10s %7s %10s %10s %10s\n", "parameter", "elements",
+                         "owners", "gradient", "value", "states");
+  for (guint i = 0; i < r->parameters->len; i++) {
+    const VerifiedParameter *p = &g_array_index(r->parameters, VerifiedParameter, i);
+    const double *d = p->worst.difference;
+    g_string_append_printf(out, "%-44s %10" G_GINT64_FORMAT " %7d %10.2g %10.2g %10.2g\n", p->name,
+                           p->elements, p->owners, d[COMPARED_GRADIENT], d[COMPARED_VALUE],
+                           MAX(d[COMPARED_FIRST], d[COMPARED_SECOND]));
+  }
+}
+
+void
+verification_text(const VerificationReport *r, gboolean details, GString *out)
+{
+  g_string_append_printf(
+      out, "%s · %s over %d ranks · %" G_GINT64_FORMAT " samples a step, %d micro-batches a rank\n",
+      r->network, r->strategy, r->ranks, r->samples, r->micro_batches);
+  if (r->scaled != NULL)
+    g_string_append_printf(out, "scaled: %s\n", r->scaled);
+  print_steps(r, out);
+  if (details)
+    print_parameters(r, out);
+  if (r->fault != NULL)
+    g_string_append_printf(out, "not equal to an unsharded run: %s\n", r->fault);
+  else
+    g_string_append_printf(out,
+                           "equal to an unsharded run within %g, in the order of issue and %d "
+                           "random ones\n",
+                           r->tolerance, r->orders);
+}
+
+/* ---- JSON ---- */
+
+static void
+add_difference(cJSON *object, const ParameterDifference *d)
+{
+  cJSON *differences = json_section(object, "difference");
+  for (int k = 0; k < COMPARED; k++)
+    json_add_known_number(differences, keys[k], isfinite(d->difference[k]) != 0, d->difference[k]);
+}
+
+static cJSON *
+steps_json(const VerificationReport *r)
+{
+  cJSON *steps = cJSON_CreateArray();
+  for (guint i = 0; i < r->steps->len; i++) {
+    const VerifiedStep *s = &g_array_index(r->steps, VerifiedStep, i);
+    cJSON *step = cJSON_CreateObject();
+    json_add_int(step, "step", (gint64) i + 1);
+    json_add_known_number(step, "loss", isfinite(s->loss) != 0, s->loss);
+    json_add_known_number(step, "unsharded_loss", isfinite(s->reference_loss) != 0,
+                          s->reference_loss);
+    json_add_known_number(step, "gradient_norm", isfinite(s->norm) != 0, s->norm);
+    json_add_known_number(step, "unsharded_gradient_norm", isfinite(s->reference_norm) != 0,
+                          s->reference_norm);
+    add_difference(step, &s->worst);
+    cJSON_AddItemToArray(steps, step);
+  }
+  return steps;
+}
+
+static cJSON *
+parameters_json(const VerificationReport *r)
+{
+  cJSON *parameters = cJSON_CreateArray();
+  for (guint i = 0; i < r->parameters->len; i++) {
+    const VerifiedParameter *p = &g_array_index(r->parameters, VerifiedParameter, i);
+    cJSON *parameter = cJSON_CreateObject();
+    json_add_text(parameter, "name", p->name);
+    json_add_int(parameter, "elements", p->elements);
+    json_add_int(parameter, "owners", p->owners);
+    add_difference(parameter, &p->worst);
+    cJSON_AddItemToArray(parameters, parameter);
+  }
+  return parameters;
+}
+
+void
+verification_json(const VerificationReport *r, GString *out)
+{
+  cJSON *root = cJSON_CreateObject();
+  json_add_text(root, "network", r->network);
+  json_add_text(root, "strategy", r->strategy);
+  json_add_text(root, "scaled", r->scaled);
+  json_add_int(root, "ranks", r->ranks);
+  json_add_int(root, "micro_batches", r->micro_batches);
+  json_add_int(root, "samples", r->samples);
+  json_add_int(root, "random_orders", r->orders);
+  json_add_known_number(root, "tolerance", TRUE, r->tolerance);
+  cJSON_AddBoolToObject(root, "equal", r->fault == NULL);
+  json_add_text(root, "fault", r->fault);
+  cJSON *peaks = cJSON_CreateArray();
+  for (int i = 0; i < r->ranks; i++)
+    cJSON_AddItemToArray(peaks, cJSON_CreateNumber((double) r->peaks[i]));
+  cJSON_AddItemToObject(root, "peak_allocated_bytes", peaks);
+  cJSON_AddItemToObject(root, "steps", steps_json(r));
+  cJSON_AddItemToObject(root, "parameters", parameters_json(r));
+  g_autofree char *text = json_finish(root);
+  g_string_append(out, text);
+}

@@ -1,0 +1,31 @@
+# verify.sh - a schedule on numbers: the answer, what was shrunk, and what is refused.  What is found is pinned by
+# check_verification.
+. "$top_srcdir/tests/cli/lib.sh"
+
+answers "a large model is verified at a small size" 0 verify llama-3-8b --plan fsdp2 --scale 256 --orders 2
+ok "what was shrunk is printed" prints "num_hidden_layers 32 -> 2, num_attention_heads 32 -> 4, num_key_value_heads 8 -> 1"
+ok "so is the sequence" prints "batch.sequence_length 8192 -> 8"
+ok "the answer says what was tried" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 random ones"
+
+answers "details name every parameter" 0 verify tiny --plan ddp --scale 16 --steps 1 --details
+ok "with its owners" grep -q '^layers.1.feed_forward.w2.weight .* 8 ' out
+
+answers "programs get JSON" 0 verify tiny --plan ddp --scale 16 --steps 1 --json
+ok "which says that it is equal" grep -q '"equal":.*true' out
+ok "and has the losses" prints '"unsharded_loss"'
+
+answers "the same seed gives the same bytes" 0 verify tiny --plan hsdp --scale 16 --steps 1 --seed 7
+cp out first
+run verify tiny --plan hsdp --scale 16 --steps 1 --seed 7
+ok "again" cmp -s first out
+run verify tiny --plan hsdp --scale 16 --steps 1 --seed 8
+ok "another one gives others" sh -c '! cmp -s first out'
+
+refuses "a plan without an optimizer" "optimizer.name" verify tiny --set optimizer.name=none
+refuses "code of which nobody has said what it makes" "and nobody has said what is in it" verify mistral-7b --scale 64
+refuses "an optimizer on the host" "the optimizer works in the host's memory" verify tiny --scale 16 --set fsdp.cpu_offload=true
+refuses "compiled blocks" "key 'compile'" verify tiny --plan fsdp2 --set compile=per_block
+refuses "a scale that is none" "--scale: 0 is not in 1..65536" verify tiny --scale 0
+refuses "a network without sizes to shrink" "--scale: it names no layers and no width" verify worked-case --scale 2
+refuses "more steps than are sensible" "--steps: 101 is not in 1..100" verify tiny --steps 101
+finish
