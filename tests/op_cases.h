@@ -331,8 +331,8 @@ static const Case op_cases[] = {
     ROW(RMS_NORM, "many narrow rows: the gain's gradient is summed in two stages", 2,
         INS(WANTS(BF16, 2, 70016, 64), WANTS(BF16, 1, 64)), NO_ATTRIBUTES,
         "bf16[70016,64] fp32[70016]", "+o0:8962048 +o1:280064 k:fused_rms_norm", "i0 i1 o1",
-        "+d0:8962048 +d1:128 +t0:280064 +t1:128 +t2:294912 +t3:4 -t3 -t2 k:sum d1:=t1 -t0 "
-        "k:rms_norm_backward",
+        "+d0:8962048 +d1:128 +t0:280064 k:rms_norm_backward +t1:128 +t2:294912 +t3:4 -t3 -t2 k:sum "
+        "d1:=t1 -t0",
         ""),
     ROW(RMS_NORM, "many wide rows (2112 on 132 SMs): in one stage", 2,
         INS(WANTS(BF16, 2, 65537, 2112), WANTS(BF16, 1, 2112)), NO_ATTRIBUTES,

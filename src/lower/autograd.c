@@ -648,6 +648,9 @@ forget_graph(Tape *t)
   g_array_set_size(t->nodes, 0);
   g_array_set_size(t->saved, 0);
   g_array_set_size(t->hooks, 0);
+  for (guint i = 0; i < t->frames->len; i++) /* regions that the loss does not depend on */
+    if (g_ptr_array_index(t->frames, i) != NULL)
+      checkpoint_frame_free(t, g_ptr_array_index(t->frames, i));
   g_ptr_array_set_size(t->frames, 0);
   g_ptr_array_set_size(t->calls, 0);
 }

@@ -2,6 +2,7 @@
  * ones after the first layers. */
 #include <string.h>
 
+#include "base/units.h"
 #include "network/latent_attention.h"
 #include "network/moe_decoder.h"
 
@@ -50,6 +51,18 @@ read_dense(Decoder *d, NetworkSpec *spec)
     moe_decoder_set_dense(d, i);
 }
 
+/* The experts that all tokens have are one, as wide as all of them. */
+static void
+read_shared(Decoder *d, NetworkSpec *spec, gint64 fallback)
+{
+  MoeStyle *moe = moe_decoder_style(d);
+  gint64 count = network_spec_int(spec, "n_shared_experts", fallback);
+  causal_lm_check_matrix(spec, "n_shared_experts", count, moe->ffn);
+  if (!checked_multiply(count, moe->ffn, &moe->shared_ffn))
+    moe->shared_ffn = moe->ffn; /* refused above */
+  causal_lm_check_matrix(spec, "n_shared_experts", moe->shared_ffn, d->lm.hidden);
+}
+
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
@@ -64,8 +77,7 @@ read(Decoder *d, NetworkSpec *spec)
   DeepSeek *m = (DeepSeek *) d;
   MoeStyle *moe = moe_decoder_style(d);
   moe_decoder_read(d, spec, &fields);
-  moe->shared_ffn = moe->ffn * network_spec_int(spec, "n_shared_experts", v3 ? 1 : 2);
-  causal_lm_check_matrix(spec, "n_shared_experts", moe->shared_ffn, d->lm.hidden);
+  read_shared(d, spec, v3 ? 1 : 2);
   moe->route = v3 ? moe_route_sigmoid : moe_route_groups;
   moe->correction_bias = v3;
   read_groups(moe, spec);

@@ -61,7 +61,8 @@ static void
 share_embedding(Builder *b, Mpt *m)
 {
   if (builder_shape(b)->splits_tied)
-    builder_fail(b, "the output layer is the embedding itself, so fsdp.embedding and fsdp.head "
+    builder_fail(b, "key 'tie_word_embeddings': the output layer is the embedding itself, so "
+                    "fsdp.embedding and fsdp.head "
                     "can only be root");
   m->lm.head =
       (Linear){.weight = m->lm.embedding_weight, .bias = -1, .module = m->lm.embedding_module};

@@ -164,8 +164,9 @@ expand_bias(Builder *b, Val bias, gint64 batch)
   ValueInfo one = builder_info(b, bias), all = one;
   if (one.shape[3] % ROW_MULTIPLE != 0)
     builder_fail(b,
-                 "sdpa attention with position biases is known for sequences that are multiples of "
-                 "%d, not for %" G_GINT64_FORMAT,
+                 "sdpa attention with position biases is known for sequences (the plan's "
+                 "batch.sequence_length, batch.target_length) that are multiples of %d, not for "
+                 "%" G_GINT64_FORMAT,
                  ROW_MULTIPLE, one.shape[3]);
   if (one.shape[0] == batch)
     return bias;
@@ -275,7 +276,10 @@ math(Builder *b, Val q, Val k, Val v, const Attention *attention)
 {
   const AttentionCall *call = &attention->call;
   if (attention->between && (is_there(attention->bias) || call->dropout))
-    builder_fail(b, "composed attention with a bias or dropout is not known");
+    builder_fail(b,
+                 "key 'implementation': composed attention, which heads of %" G_GINT64_FORMAT
+                 " elements may fall back to, is not known with a bias or dropout",
+                 builder_info(b, q).shape[3]);
   ValueInfo info = builder_info(b, q);
   DType dtype = (DType) info.dtype;
   gboolean narrow = dtype != DTYPE_FP32, masked = is_there(call->mask);

@@ -13,6 +13,8 @@
 
 typedef struct _Moe Moe;
 
+#define MOE_MOST_EXPERTS 4096 /* of a layer: a loop over them is as long */
+
 /* What a router gives: logits and, for each token, its experts' weights and their numbers. */
 typedef struct {
   Val logits, weights, experts;

@@ -23,6 +23,9 @@ moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
   if (fields->norm_topk_prob)
     s->normalized = network_spec_bool(spec, "norm_topk_prob", fields->norm_default);
   s->activation = d->activation;
+  if (s->experts > MOE_MOST_EXPERTS)
+    network_spec_fail(spec, fields->experts, "%" G_GINT64_FORMAT " is not in 1..%d", s->experts,
+                      MOE_MOST_EXPERTS);
   if (s->top_k > s->experts)
     network_spec_fail(spec, "num_experts_per_tok",
                       "%" G_GINT64_FORMAT " are more than the %" G_GINT64_FORMAT " experts",

@@ -37,7 +37,8 @@ busiest_rows(const Builder *b, const Moe *m, const Sizes *s)
   return MIN((gint64) ceil(mean * load_imbalance(b)), s->tokens);
 }
 
-/* Rows of each expert: the first one's are the busiest's, the others share the rest. */
+/* Rows of each expert: the first one's are the busiest's, the others share the rest; behind one
+ * that has none no other has any. */
 static gint64
 expert_rows(const Builder *b, const Moe *m, const Sizes *s, gint64 expert)
 {
@@ -335,8 +336,6 @@ expert(Builder *b, const Moe *m, const Sizes *s, gint64 i, const Val args[3], Va
 {
   gint64 rows = expert_rows(b, m, s, i);
   const char *const *names = loop_names[m->style.gate != NULL ? 1 : 0];
-  if (rows == 0)
-    return sum;
   Val tokens = find_tokens(b, s, rows);
   Val state = let(b, "current_state", rows_by(b, args[0], tokens));
   Val y = expert_linear(b, m, state, m->gate_up, m->gate_up_bias, i);
@@ -358,7 +357,7 @@ eager(Builder *b, const Moe *m, Val x, Val index, Val weights)
   info.requires_grad = FALSE;
   Val sum = let(b, "final_hidden_states", create(b, "sum of experts", info));
   find_experts(b, m, &s);
-  for (gint64 i = 0; i < m->style.experts; i++)
+  for (gint64 i = 0; i < m->style.experts && expert_rows(b, m, &s, i) > 0; i++)
     sum = expert(b, m, &s, i, (Val[]){x, index, weights}, sum);
   return sum;
 }

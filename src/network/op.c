@@ -182,6 +182,7 @@ backward_cat(OpCase *c)
   int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
+    c->grad[i].dtype = c->out[0].dtype;       /* the widest operand's */
     offset += c->in[i].shape[dim] * c->out[0].stride[dim];
   }
 }

@@ -37,17 +37,26 @@ partial_rows(const OpCase *c)
   return MIN(ceil_div(rows, ROWS), MOST_BLOCKS / ceil_div(width, COLUMNS));
 }
 
-/* Gradients of the gain and, with n = 2, of the bias after it: inputs 1 and 2. */
+/* The kernel with the gradients of input 0, of the gain and, with n = 2, of the bias after it:
+ * inputs 1 and 2.  Partial sums are what it writes in place of the last two, and are summed after
+ * it. */
 static void
-gain_gradients(OpCase *c, int n)
+norm_backward(OpCase *c, const char *name, const char *reads, int n)
 {
   gint64 rows = partial_rows(c);
   int partial[2] = {0, 0};
+  g_autoptr(GString) operands = g_string_new(reads);
+  recipe_grad(c, 0, ORDER_DENSE);
   for (int i = 0; i < n; i++)
     recipe_grad(c, 1 + i, ORDER_DENSE);
-  for (int i = 0; i < n && rows > 0; i++)
-    if (recipe_wants(c, 1 + i))
+  for (int i = 0; i < n; i++)
+    if (rows > 0 && recipe_wants(c, 1 + i)) {
       partial[i] = recipe_temp(c, rows * value_bytes(&c->in[1 + i]), "partial sums");
+      g_string_append_printf(operands, " >t%x", (guint) (partial[i] - BUFFER_TEMP));
+    } else {
+      g_string_append_printf(operands, " >d%d", 1 + i);
+    }
+  recipe_launch(c, name, KERNEL_MEMORY, 0, operands->str);
   for (int i = 0; i < n; i++)
     if (partial[i] != 0) {
       int sum = recipe_column_sum(c, rows, 1 + i, partial[i]);
@@ -61,9 +70,7 @@ gain_gradients(OpCase *c, int n)
 void
 backward_rms_norm(OpCase *c)
 {
-  recipe_grad(c, 0, ORDER_DENSE);
-  gain_gradients(c, 1);
-  recipe_launch(c, "rms_norm_backward", KERNEL_MEMORY, 0, "g0 i0 i1 o1 >d0 >d1");
+  norm_backward(c, "rms_norm_backward", "g0 i0 i1 o1 >d0", 1);
 }
 
 void
@@ -98,9 +105,7 @@ void
 backward_layer_norm(OpCase *c)
 {
   int copy = contiguous_input(c);
-  recipe_grad(c, 0, ORDER_DENSE);
-  gain_gradients(c, 2);
-  recipe_launch(c, "layer_norm_backward", KERNEL_MEMORY, 0, "g0 i0 i1 o1 o2 >d0 >d1 >d2");
+  norm_backward(c, "layer_norm_backward", "g0 i0 i1 o1 o2 >d0", 2);
   if (copy != 0)
     recipe_release(c, copy);
 }

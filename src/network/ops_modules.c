@@ -16,7 +16,7 @@ define_parameters(const Ops *ops, const OpsModule *m)
     if (n->shape.trainable == NULL)
       made->trainable = made->requires_grad = p->trainable;
     if (!g_hash_table_insert(ops->parameters, g_steal_pointer(&path), GINT_TO_POINTER(index)))
-      builder_fail(ops->b, "two parameters are called '%s'", made->name);
+      builder_fail(ops->b, "key 'modules': two parameters are called '%s'", made->name);
   }
   for (guint i = 0; i < m->buffers->len; i++) {
     const OpsBuffer *buffer = &g_array_index(m->buffers, OpsBuffer, i);
@@ -120,14 +120,14 @@ ops_define_modules(Ops *ops)
     close_until(ops, open, m->path);
     int index = (int) builder_network(ops->b)->modules->len;
     if (m->block && builder_in_block(ops->b))
-      builder_fail(ops->b, "%s: a block is inside of another one", m->path);
+      builder_fail(ops->b, "key 'modules': %s: a block is inside of another one", m->path);
     if (m->block)
       builder_block_begin_named(ops->b, own_name(m->path), m->type);
     else
       builder_module(ops->b, own_name(m->path), m->type);
     g_ptr_array_add(open, m);
     if (!g_hash_table_insert(ops->modules, g_strdup(m->path), GINT_TO_POINTER(index)))
-      builder_fail(ops->b, "two modules are called '%s'", m->path);
+      builder_fail(ops->b, "key 'modules': two modules are called '%s'", m->path);
     define_parameters(ops, m);
     define_ties(ops, index, m->path);
   }

@@ -227,7 +227,10 @@ encoder_cat_rows(Builder *b, Val x, Val y)
 {
   enum { ROWS = 1 };
   OpAttributes at = {.result = builder_info(b, y), .size = {ROWS}};
-  at.result.shape[ROWS] += builder_info(b, x).shape[ROWS];
+  ValueInfo first = builder_info(b, x);
+  at.result.shape[ROWS] += first.shape[ROWS];
+  if (dtype_size((DType) first.dtype) > dtype_size((DType) at.result.dtype))
+    at.result.dtype = first.dtype; /* at::cat promotes */
   value_set_contiguous(&at.result);
   return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
 }

@@ -70,7 +70,7 @@ Val encoder_merge(Builder *b, Val x);
 Val encoder_as_weights(Builder *b, Val x);
 /* [1, rows, width] seen `batch` times. */
 Val encoder_expand_rows(Builder *b, Val x, gint64 batch);
-/* torch.cat([x, y], dim=1) of [batch, rows, width]. */
+/* torch.cat([x, y], dim=1) of [batch, rows, width], in the wider dtype of both. */
 Val encoder_cat_rows(Builder *b, Val x, Val y);
 /* x[:, row] of [batch, rows, width]. */
 Val encoder_select_row(Builder *b, Val x, gint64 row);

@@ -127,7 +127,15 @@ rejects "a block without a function" "key 'block_functions': 1 modules are block
 rejects "results that the block does not give" "key 'main': statement 2 has 2 results of block 0 instead of 1" '"call": 0' '"results": 2, "call": 0'
 rejects "a result twice" "key 'functions[0].others': value 2 is a result twice" '"result": 2' '"result": 2, "others": [2]'
 rejects "a key that nobody knows" "unknown key 'functions[0].statements[0].output'" '"in": \[0, "gain"\]' '"output": 1, "in": [0, "gain"]'
+rejects "a module twice" "key 'modules': two parameters are called 'table.weight'" '"shape": \[16, 4\]}\]},' '"shape": [16, 4]}, {"name": "weight", "shape": [16, 4]}]},'
 rejects "a model that is not left" "key 'main': the model is entered and left once" '{"exit": "", "in": \[5\]},' ''
+
+# A block whose result the loss does not depend on.
+sed -e 's/{"drop": \[3\]},//' -e 's/"in": \[4, "out.weight"\]/"in": [3, "out.weight"]/' -e 's/{"drop": \[4\]}/{"drop": [3, 4]}/' good.json >aside.json
+for policy in none full selective_op; do
+  answers "a block aside of the loss, checkpointing $policy" 0 lower aside.json --plan fsdp2 --check \
+    --set batch.micro_batch=2 --set batch.sequence_length=8 --set "activation_checkpointing.policy=$policy"
+done
 
 small="--set batch.micro_batch=2 --set batch.sequence_length=8"
 refuses "another micro-batch" "good.json: key 'batch': exported for micro-batches of 2, the plan's batch.micro_batch is 1" \

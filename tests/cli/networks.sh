@@ -56,6 +56,16 @@ whole "there are at most 4096 blocks" "key 'blocks': there are more than 4096 bl
 whole "a family must be known" "key 'model_type': 'llma' is not one of llama" '{"model_type": "llma"}'
 whole "a family's fields must be there" "key 'hidden_size' is missing" '{"model_type": "llama"}'
 
+# Orders that hold: what is read was written before, and lies within its memory.
+vit() {
+  printf '{"model_type": "vit", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "image_size": 224, "patch_size": %s, "num_labels": 10}\n' "$1" >network.json
+}
+vit 16
+answers "a class token in fp32 before patches in bf16" 0 lower network.json --plan ddp --set batch.micro_batch=2 --check
+vit 1
+answers "gains of more than 65536 rows are summed in two stages" 0 lower network.json --plan zero1 --set batch.micro_batch=2 --check
+
 # Code bases do what they do.
 llama() {
   printf '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
