@@ -512,6 +512,11 @@ read_deepspeed(ConfigReader *r, const Arguments *a)
   } else {
     config_read_file(r, "deepspeed", &outside);
   }
+  cJSON *strategy = cJSON_GetObjectItem(r->result->plan, "strategy");
+  if (!config_failed(r) && g_strcmp0(cJSON_GetStringValue(strategy), "zero3") == 0)
+    config_default(r, "deepspeed.zero_init", cJSON_CreateTrue(),
+                   "from_pretrained() builds a model under deepspeed.zero.Init once "
+                   "TrainingArguments of stage 3 exist");
 }
 
 /* ---- all of it ---- */

@@ -235,6 +235,14 @@ shard_further(const RemedyPlan *p, GPtrArray *proposals)
   }
 }
 
+/* A model that is whole on each rank while it is built may run out of memory there. */
+static void
+build_sharded(const RemedyPlan *p, GPtrArray *proposals)
+{
+  if (is_strategy(p, "zero3") && option_is(p, "zero_init", 0))
+    remedy_propose(proposals, "deepspeed.zero_init=true", NULL);
+}
+
 static void
 more_ranks(const RemedyPlan *p, GPtrArray *proposals)
 {
@@ -276,6 +284,7 @@ const RemedyKind remedy_kinds[] = {
     {"precision", "compute or reduce in bf16", precision},
     {"offload", "states in the host's memory", offload},
     {"shard_further", "shard more of the states, on the same ranks", shard_further},
+    {"build_sharded", "parameters sharded while the model is built", build_sharded},
     {"more_ranks", "twice as many ranks", more_ranks},
     {0},
 };

@@ -43,6 +43,11 @@ answers "a run with it fits" 0 run $run --set "$set"
 run run $run --output small
 answers "a RUN that does not fit is explained" 1 explain small
 
+answers "a model that is whole on each rank while it is built is explained" 1 \
+  explain llama-3-8b --plan zero3 --set mesh.shard=64 --cluster h100-8 --set batch.sequence_length=512 --memory-limit 12GiB
+ok "memory runs out there" prints "DOES NOT FIT  construction of"
+ok "and zero_init makes it fit" grep -q '^  fits .* --set deepspeed.zero_init=true$' out
+
 message='CUDA out of memory. Tried to allocate 98.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 60.19 MiB is free. Of the allocated memory 75.99 GiB is allocated by PyTorch, and 1.09 GiB is reserved by PyTorch but unallocated.'
 answers "a size that nothing asks for is the answer 1" 1 explain tiny --message "$message"
 ok "what was asked for" prints "cudaMalloc was asked for 98.0 MiB: the tensor has more than 96.0 MiB and at most 98.0 MiB."

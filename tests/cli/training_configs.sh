@@ -208,6 +208,9 @@ ok "with its checkpoints" plan_has strategy=fsdp2 activation_checkpointing.polic
 ok "TrainingArguments with DeepSpeed inside" import arguments_deepspeed
 ok "whose auto it fills" plan_has strategy=zero2 batch.micro_batch=4 accumulation.steps=2 precision.parameters=bf16 deepspeed.overlap_comm=true \
   optimizer.implementation=fused
+echo '{"output_dir": "o", "per_device_train_batch_size": 1, "bf16": true, "deepspeed": {"zero_optimization": {"stage": 3}}}' >arguments_zero3
+run import plan arguments_zero3 -o plan.json
+ok "under the Trainer a model of stage 3 is sharded while it is built" plan_has strategy=zero3 deepspeed.zero_init=true
 ok "a recipe in YAML" import arguments_yaml
 ok "DDP" plan_has strategy=ddp ddp.bucket_cap_mb=50 batch.sequence_length=2048
 refuses_text "fsdp and deepspeed" "key 'deepspeed': contradicts 'fsdp'" <<'EOF'
