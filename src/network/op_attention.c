@@ -28,11 +28,14 @@ forward_flops(const OpCase *c)
          (double) (c->at.head_dim + value_head_dim(c));
 }
 
-/* The scale of the scores, where it is not that of the head dim (which may be padded). */
+/* The scale of the scores, where it is not that of the head dim (which may be padded).  Nobody has
+ * said yet what dropout drops. */
 static void
 attention_means(OpCase *c, const char *formula)
 {
-  if (c->at.key != NULL)
+  if (c->at.flag)
+    recipe_means(c, "attention_with_dropout", NULL, 0);
+  else if (c->at.key != NULL)
     recipe_means(c, formula, c->at.key, c->at.number);
 }
 

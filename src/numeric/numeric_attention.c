@@ -227,13 +227,13 @@ run_efficient_backward(KernelCall *c)
 }
 
 const NumericKernel numeric_attention[] = {
-    {"softmax", run_softmax},
-    {"safe_softmax", run_softmax},
-    {"causal_softmax", run_causal_softmax},
-    {"softmax_backward", run_softmax_backward},
-    {"flash_attention", run_flash},
-    {"flash_attention_backward", run_flash_backward},
-    {"efficient_attention", run_efficient},
-    {"efficient_attention_backward", run_efficient_backward},
+    {.formula = "softmax", .run = run_softmax},
+    {.formula = "safe_softmax", .run = run_softmax},
+    {.formula = "causal_softmax", .run = run_causal_softmax},
+    {.formula = "softmax_backward", .run = run_softmax_backward},
+    {.formula = "flash_attention", .run = run_flash},
+    {.formula = "flash_attention_backward", .run = run_flash_backward},
+    {.formula = "efficient_attention", .run = run_efficient},
+    {.formula = "efficient_attention_backward", .run = run_efficient_backward},
     {0},
 };

@@ -13,6 +13,12 @@ fill(KernelCall *c, double value)
 }
 
 static void
+run_fill(KernelCall *c)
+{
+  fill(c, numeric_number(c, "value"));
+}
+
+static void
 run_zeros(KernelCall *c)
 {
   fill(c, 0);
@@ -95,16 +101,17 @@ run_rotary_sin(KernelCall *c)
 }
 
 const NumericKernel numeric_creations[] = {
-    {"zeros", run_zeros},
-    {"zeros_like", run_zeros},
-    {"zero", run_zeros},
-    {"foreach_zero", run_zeros},
-    {"ones_like", run_ones},
-    {"create", run_create},
-    {"cumsum", run_cumsum},
-    {"arange", run_arange},
-    {"rotary_complex", run_rotary_complex},
-    {"rotary_cos", run_rotary_cos},
-    {"rotary_sin", run_rotary_sin},
+    {.formula = "fill", .run = run_fill},
+    {.formula = "zeros", .run = run_zeros},
+    {.formula = "zeros_like", .run = run_zeros},
+    {.formula = "zero", .run = run_zeros},
+    {.formula = "foreach_zero", .run = run_zeros},
+    {.formula = "ones_like", .run = run_ones},
+    {.formula = "create", .run = run_create},
+    {.formula = "cumsum", .run = run_cumsum},
+    {.formula = "arange", .run = run_arange},
+    {.formula = "rotary_complex", .run = run_rotary_complex},
+    {.formula = "rotary_cos", .run = run_rotary_cos},
+    {.formula = "rotary_sin", .run = run_rotary_sin},
     {0},
 };

@@ -7,31 +7,6 @@
 
 /* ---- functions of one number ---- */
 
-/* x, and the kernel's own number. */
-typedef double (*Unary)(double x, double number);
-
-static void
-apply(KernelCall *c, Unary f, double number)
-{
-  const NumericTensor *x = numeric_read(c, 0);
-  NumericTensor *y = numeric_written(c, 0);
-  for (gint64 i = 0; numeric_same_size(c, x, y) && i < y->elements; i++)
-    y->data[i] = f(x->data[i], number);
-}
-
-/* The derivative's product with an incoming gradient: operands are the gradient, and what the node
- * has saved. */
-static void
-apply_backward(KernelCall *c, Unary derivative, double number)
-{
-  const NumericTensor *g = numeric_read(c, 0), *saved = numeric_read(c, 1);
-  NumericTensor *d = numeric_written(c, 0);
-  if (!numeric_same_size(c, g, d) || !numeric_same_size(c, saved, d))
-    return;
-  for (gint64 i = 0; i < d->elements; i++)
-    d->data[i] = g->data[i] * derivative(saved->data[i], number);
-}
-
 static double
 sigmoid(double x)
 {
@@ -95,6 +70,13 @@ times(double x, double number)
 }
 
 static double
+negative(double x, double number)
+{
+  (void) number;
+  return -x;
+}
+
+static double
 over(double x, double number)
 {
   return x / number;
@@ -133,104 +115,28 @@ at_most(double x, double number)
   return MIN(x, number);
 }
 
-static void
-run_silu(KernelCall *c)
-{
-  apply(c, silu, 0);
-}
-
-static void
-run_silu_backward(KernelCall *c)
-{
-  apply_backward(c, silu_derivative, 0);
-}
-
-static void
-run_gelu(KernelCall *c)
-{
-  apply(c, gelu, 0);
-}
-
-static void
-run_gelu_backward(KernelCall *c)
-{
-  apply_backward(c, gelu_derivative, 0);
-}
-
-static void
-run_tanh(KernelCall *c)
-{
-  apply(c, tanh_of, 0);
-}
-
-static void
-run_tanh_backward(KernelCall *c)
-{
-  apply_backward(c, tanh_derivative, 0);
-}
-
-static void
-run_add_scalar(KernelCall *c)
-{
-  apply(c, plus, numeric_number(c, "value"));
-}
-
-static void
-run_mul_scalar(KernelCall *c)
-{
-  apply(c, times, numeric_number(c, "value"));
-}
-
-static void
-run_div_scalar(KernelCall *c)
-{
-  apply(c, over, numeric_number(c, "value"));
-}
-
-static void
-run_neg(KernelCall *c)
-{
-  apply(c, times, -1);
-}
-
-static void
-run_pow(KernelCall *c)
-{
-  apply(c, power, numeric_number_or(c, "power", 2));
-}
-
-static void
-run_pow_backward(KernelCall *c)
-{
-  apply_backward(c, power_derivative, numeric_number_or(c, "power", 2));
-}
-
-static void
-run_rsqrt(KernelCall *c)
-{
-  apply(c, rsqrt, 0);
-}
-
-static void
-run_rsqrt_backward(KernelCall *c)
-{
-  apply_backward(c, rsqrt_derivative, 0);
-}
-
 static double
 at_least(double x, double number)
 {
   return MAX(x, number);
 }
 
+/* From below if its meaning says so, else from above. */
 static void
 run_clamp(KernelCall *c)
 {
-  double least = numeric_number_or(c, "least", -INFINITY);
-  if (isfinite(least))
-    apply(c, at_least, least);
-  else
-    apply(c, at_most, numeric_number(c, "most"));
+  static const NumericKernel least = {.formula = "clamp",
+                                      .run = numeric_apply,
+                                      .f = at_least,
+                                      .key = "least",
+                                      .otherwise = NAN},
+                             most = {.formula = "clamp",
+                                     .run = numeric_apply,
+                                     .f = at_most,
+                                     .key = "most",
+                                     .otherwise = NAN};
+  c->row = isnan(numeric_number_or(c, "least", NAN)) ? &most : &least;
+  numeric_apply(c);
 }
 
 /* ---- of several ---- */
@@ -344,28 +250,32 @@ run_dropout_backward(KernelCall *c)
 }
 
 const NumericKernel numeric_elementwise[] = {
-    {"add", run_add},
-    {"add_scalar", run_add_scalar},
-    {"add_scalar_backward", run_add},
-    {"mul", run_mul},
-    {"mul_scalar", run_mul_scalar},
-    {"div_scalar", run_div_scalar},
-    {"neg", run_neg},
-    {"pow", run_pow},
-    {"pow_backward", run_pow_backward},
-    {"rsqrt", run_rsqrt},
-    {"rsqrt_backward", run_rsqrt_backward},
-    {"tanh", run_tanh},
-    {"tanh_backward", run_tanh_backward},
-    {"silu", run_silu},
-    {"silu_backward", run_silu_backward},
-    {"gelu", run_gelu},
-    {"gelu_backward", run_gelu_backward},
-    {"clamp", run_clamp},
-    {"mul_complex", run_mul_complex},
-    {"mul_conjugate", run_mul_conjugate},
-    {"add_causal_mask", run_add_causal_mask},
-    {"native_dropout", run_dropout},
-    {"native_dropout_backward", run_dropout_backward},
+    {.formula = "add", .run = run_add},
+    {.formula = "add_scalar", .run = numeric_apply, .f = plus, .key = "value", .otherwise = NAN},
+    {.formula = "add_scalar_backward", .run = run_add},
+    {.formula = "mul", .run = run_mul},
+    {.formula = "mul_scalar", .run = numeric_apply, .f = times, .key = "value", .otherwise = NAN},
+    {.formula = "div_scalar", .run = numeric_apply, .f = over, .key = "value", .otherwise = NAN},
+    {.formula = "neg", .run = numeric_apply, .f = negative},
+    {.formula = "pow", .run = numeric_apply, .f = power, .key = "power", .otherwise = 2},
+    {.formula = "pow_backward",
+     .run = numeric_apply_backward,
+     .f = power_derivative,
+     .key = "power",
+     .otherwise = 2},
+    {.formula = "rsqrt", .run = numeric_apply, .f = rsqrt},
+    {.formula = "rsqrt_backward", .run = numeric_apply_backward, .f = rsqrt_derivative},
+    {.formula = "tanh", .run = numeric_apply, .f = tanh_of},
+    {.formula = "tanh_backward", .run = numeric_apply_backward, .f = tanh_derivative},
+    {.formula = "silu", .run = numeric_apply, .f = silu},
+    {.formula = "silu_backward", .run = numeric_apply_backward, .f = silu_derivative},
+    {.formula = "gelu", .run = numeric_apply, .f = gelu},
+    {.formula = "gelu_backward", .run = numeric_apply_backward, .f = gelu_derivative},
+    {.formula = "clamp", .run = run_clamp},
+    {.formula = "mul_complex", .run = run_mul_complex},
+    {.formula = "mul_conjugate", .run = run_mul_conjugate},
+    {.formula = "add_causal_mask", .run = run_add_causal_mask},
+    {.formula = "native_dropout", .run = run_dropout},
+    {.formula = "native_dropout_backward", .run = run_dropout_backward},
     {0},
 };

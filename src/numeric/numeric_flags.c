@@ -4,124 +4,84 @@
 
 #include "numeric/numeric_kernel.h"
 
-typedef double (*Test)(double x);
-
-static void
-apply(KernelCall *c, Test test)
-{
-  const NumericTensor *x = numeric_read(c, 0);
-  NumericTensor *y = numeric_written(c, 0);
-  for (gint64 i = 0; numeric_same_size(c, x, y) && i < y->elements; i++)
-    y->data[i] = test(x->data[i]);
-}
-
 static double
-is_not_infinite(double x)
+is_not_infinite(double x, double number)
 {
+  (void) number;
   return !isinf(x);
 }
 
 static double
-is_infinite(double x)
+is_infinite(double x, double number)
 {
+  (void) number;
   return isinf(x) != 0;
 }
 
 static double
-is_number(double x)
+is_number(double x, double number)
 {
+  (void) number;
   return !isnan(x);
 }
 
 static double
-is_nan(double x)
+is_nan(double x, double number)
 {
+  (void) number;
   return isnan(x) != 0;
 }
 
 static double
-is_negative(double x)
+is_negative(double x, double number)
 {
+  (void) number;
   return x < 0;
 }
 
-static double not(double x)
+static double
+is_zero(double x, double number)
 {
+  (void) number;
   return x == 0;
 }
 
-static void
-run_is_less(KernelCall *c)
+static double
+is_less(double x, double number)
 {
-  const NumericTensor *x = numeric_read(c, 0);
-  NumericTensor *y = numeric_written(c, 0);
-  double value = numeric_number(c, "value");
-  for (gint64 i = 0; numeric_same_size(c, x, y) && i < y->elements; i++)
-    y->data[i] = x->data[i] < value;
+  return x < number;
 }
 
-static void
-run_abs(KernelCall *c)
+static double
+absolute(double x, double number)
 {
-  apply(c, fabs);
-}
-
-static void
-run_is_not_infinite(KernelCall *c)
-{
-  apply(c, is_not_infinite);
-}
-
-static void
-run_is_infinite(KernelCall *c)
-{
-  apply(c, is_infinite);
-}
-
-static void
-run_is_number(KernelCall *c)
-{
-  apply(c, is_number);
-}
-
-static void
-run_is_nan(KernelCall *c)
-{
-  apply(c, is_nan);
-}
-
-static void
-run_is_negative(KernelCall *c)
-{
-  apply(c, is_negative);
-}
-
-static void
-run_not(KernelCall *c)
-{
-  apply(c, not );
+  (void) number;
+  return fabs(x);
 }
 
 /* ---- of two ---- */
 
+/* Is so many of both set at least? */
 static void
-run_and(KernelCall *c)
+count_both(KernelCall *c, int least)
 {
   const NumericTensor *a = numeric_read(c, 0), *b = numeric_read(c, 1);
   NumericTensor *y = numeric_written(c, 0);
   for (gint64 i = 0; numeric_same_size(c, a, y) && numeric_same_size(c, b, y) && i < y->elements;
        i++)
-    y->data[i] = a->data[i] != 0 && b->data[i] != 0;
+    y->data[i] = (a->data[i] != 0) + (b->data[i] != 0) >= least;
+}
+
+static void
+run_and(KernelCall *c)
+{
+  count_both(c, 2);
 }
 
 static void
 run_or(KernelCall *c)
 {
-  const NumericTensor *a = numeric_read(c, 0), *b = numeric_read(c, 1);
-  NumericTensor *y = numeric_written(c, 0);
-  for (gint64 i = 0; numeric_same_size(c, a, y) && numeric_same_size(c, b, y) && i < y->elements;
-       i++)
-    y->data[i] = a->data[i] != 0 || b->data[i] != 0;
+  count_both(c, 1);
 }
 
 /* ---- of all elements ---- */
@@ -199,32 +159,22 @@ run_masked_fill(KernelCall *c)
       y->data[i] = value->data[0];
 }
 
-static void
-run_fill(KernelCall *c)
-{
-  NumericTensor *y = numeric_written(c, 0);
-  double value = numeric_number(c, "value");
-  for (gint64 i = 0; y != NULL && i < y->elements; i++)
-    y->data[i] = value;
-}
-
 const NumericKernel numeric_flags[] = {
-    {"abs", run_abs},
-    {"is_not_infinite", run_is_not_infinite},
-    {"is_infinite", run_is_infinite},
-    {"is_number", run_is_number},
-    {"is_nan", run_is_nan},
-    {"is_negative", run_is_negative},
-    {"is_less", run_is_less},
-    {"not", run_not},
-    {"and", run_and},
-    {"or", run_or},
-    {"amax", run_amax},
-    {"amin", run_amin},
-    {"any", run_any},
-    {"unless", run_unless},
-    {"where", run_where},
-    {"masked_fill", run_masked_fill},
-    {"fill", run_fill},
+    {.formula = "abs", .run = numeric_apply, .f = absolute},
+    {.formula = "is_not_infinite", .run = numeric_apply, .f = is_not_infinite},
+    {.formula = "is_infinite", .run = numeric_apply, .f = is_infinite},
+    {.formula = "is_number", .run = numeric_apply, .f = is_number},
+    {.formula = "is_nan", .run = numeric_apply, .f = is_nan},
+    {.formula = "is_negative", .run = numeric_apply, .f = is_negative},
+    {.formula = "is_less", .run = numeric_apply, .f = is_less, .key = "value", .otherwise = NAN},
+    {.formula = "not", .run = numeric_apply, .f = is_zero},
+    {.formula = "and", .run = run_and},
+    {.formula = "or", .run = run_or},
+    {.formula = "amax", .run = run_amax},
+    {.formula = "amin", .run = run_amin},
+    {.formula = "any", .run = run_any},
+    {.formula = "unless", .run = run_unless},
+    {.formula = "where", .run = run_where},
+    {.formula = "masked_fill", .run = run_masked_fill},
     {0},
 };

@@ -1,6 +1,7 @@
 /* numeric_kernel.c - finds what a kernel computes and runs it; what the functions share. */
 #include "numeric/numeric_kernel.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -21,6 +22,13 @@ numeric_kernel_find(const char *formula)
   return NULL;
 }
 
+static void
+run_row(KernelCall *call, const NumericKernel *kernel)
+{
+  call->row = kernel;
+  kernel->run(call);
+}
+
 gboolean
 numeric_kernel_run(KernelCall *call, GError **error)
 {
@@ -30,7 +38,7 @@ numeric_kernel_run(KernelCall *call, GError **error)
   if (kernel == NULL)
     numeric_fail(call, "nobody has said what it computes");
   else
-    kernel->run(call);
+    run_row(call, kernel);
   if (call->fault == NULL)
     return TRUE;
   g_set_error(
@@ -150,4 +158,38 @@ numeric_broadcast(KernelCall *call, const NumericTensor *t, const NumericTensor 
     }
   }
   return out;
+}
+
+/* ---- functions of one number ---- */
+
+static double
+own_number(KernelCall *call)
+{
+  const NumericKernel *row = call->row;
+  if (row->key == NULL)
+    return 0;
+  return isnan(row->otherwise) ? numeric_number(call, row->key)
+                               : numeric_number_or(call, row->key, row->otherwise);
+}
+
+void
+numeric_apply(KernelCall *call)
+{
+  const NumericTensor *x = numeric_read(call, 0);
+  NumericTensor *y = numeric_written(call, 0);
+  double number = own_number(call);
+  for (gint64 i = 0; numeric_same_size(call, x, y) && i < y->elements; i++)
+    y->data[i] = call->row->f(x->data[i], number);
+}
+
+void
+numeric_apply_backward(KernelCall *call)
+{
+  const NumericTensor *g = numeric_read(call, 0), *saved = numeric_read(call, 1);
+  NumericTensor *d = numeric_written(call, 0);
+  double number = own_number(call);
+  if (!numeric_same_size(call, g, d) || !numeric_same_size(call, saved, d))
+    return;
+  for (gint64 i = 0; i < d->elements; i++)
+    d->data[i] = g->data[i] * call->row->f(saved->data[i], number);
 }

@@ -27,13 +27,21 @@ typedef struct {
   NumericPlace place;
   NumericTensor *operand;
   int operands;
-  char *fault; /* set by numeric_fail */
+  const struct _NumericKernel *row; /* that of the formula: set by numeric_kernel_run */
+  char *fault;                      /* set by numeric_fail */
 } KernelCall;
 
-typedef struct {
+/* A function of one number, and the kernel's own (0: it has none). */
+typedef double (*NumericFunction)(double x, double number);
+
+typedef struct _NumericKernel NumericKernel;
+struct _NumericKernel {
   const char *formula;
   void (*run)(KernelCall *call);
-} NumericKernel;
+  NumericFunction f; /* of numeric_apply and its like */
+  const char *key;   /* which of the meaning's numbers it takes; NULL: none */
+  double otherwise;  /* what that is where the meaning does not say it; NAN: then it is a fault */
+};
 
 /* Tables by file; the last row of each is empty. */
 extern const NumericKernel numeric_elementwise[];
@@ -63,6 +71,11 @@ int numeric_reads(const KernelCall *call);
 /* A number of the kernel's meaning; a fault when it has none. */
 double numeric_number(KernelCall *call, const char *key);
 double numeric_number_or(const KernelCall *call, const char *key, double otherwise);
+/* f of each element of the operand that is read; and its product with a gradient that comes before
+ * it.
+ */
+void numeric_apply(KernelCall *call);
+void numeric_apply_backward(KernelCall *call);
 /* The first fault counts. */
 void numeric_fail(KernelCall *call, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* Both have as many elements; else a fault. */

@@ -167,13 +167,13 @@ run_fused_backward(KernelCall *c)
 }
 
 const NumericKernel numeric_losses[] = {
-    {"embedding", run_embedding},
-    {"embedding_dense_backward", run_embedding_backward},
-    {"log_softmax", run_log_softmax},
-    {"log_softmax_backward", run_log_softmax_backward},
-    {"nll_loss", run_nll_loss},
-    {"nll_loss_backward", run_nll_loss_backward},
-    {"fused_cross_entropy", run_fused},
-    {"fused_cross_entropy_backward", run_fused_backward},
+    {.formula = "embedding", .run = run_embedding},
+    {.formula = "embedding_dense_backward", .run = run_embedding_backward},
+    {.formula = "log_softmax", .run = run_log_softmax},
+    {.formula = "log_softmax_backward", .run = run_log_softmax_backward},
+    {.formula = "nll_loss", .run = run_nll_loss},
+    {.formula = "nll_loss_backward", .run = run_nll_loss_backward},
+    {.formula = "fused_cross_entropy", .run = run_fused},
+    {.formula = "fused_cross_entropy_backward", .run = run_fused_backward},
     {0},
 };

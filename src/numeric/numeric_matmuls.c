@@ -122,11 +122,11 @@ run_grad_weight(KernelCall *c)
 }
 
 const NumericKernel numeric_matmuls[] = {
-    {"mm", run_mm},
-    {"bmm", run_mm},
-    {"addmm", run_addmm},
-    {"mm_grad_first", run_grad_first},
-    {"mm_grad_second", run_grad_second},
-    {"mm_grad_weight", run_grad_weight},
+    {.formula = "mm", .run = run_mm},
+    {.formula = "bmm", .run = run_mm},
+    {.formula = "addmm", .run = run_addmm},
+    {.formula = "mm_grad_first", .run = run_grad_first},
+    {.formula = "mm_grad_second", .run = run_grad_second},
+    {.formula = "mm_grad_weight", .run = run_grad_weight},
     {0},
 };

@@ -127,9 +127,9 @@ run_layer_norm_backward(KernelCall *c)
 }
 
 const NumericKernel numeric_norms[] = {
-    {"fused_rms_norm", run_rms_norm},
-    {"rms_norm_backward", run_rms_norm_backward},
-    {"native_layer_norm", run_layer_norm},
-    {"layer_norm_backward", run_layer_norm_backward},
+    {.formula = "fused_rms_norm", .run = run_rms_norm},
+    {.formula = "rms_norm_backward", .run = run_rms_norm_backward},
+    {.formula = "native_layer_norm", .run = run_layer_norm},
+    {.formula = "layer_norm_backward", .run = run_layer_norm_backward},
     {0},
 };

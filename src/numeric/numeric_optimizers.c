@@ -105,10 +105,10 @@ run_scale_by(KernelCall *c)
 }
 
 const NumericKernel numeric_optimizers[] = {
-    {"scale_by", run_scale_by},
-    {"scale_by_at_most_1", run_scale_by_at_most_1},
-    {"adam", run_adam},
-    {"sgd", run_sgd},
-    {"foreach_mul", run_foreach_mul},
+    {.formula = "scale_by", .run = run_scale_by},
+    {.formula = "scale_by_at_most_1", .run = run_scale_by_at_most_1},
+    {.formula = "adam", .run = run_adam},
+    {.formula = "sgd", .run = run_sgd},
+    {.formula = "foreach_mul", .run = run_foreach_mul},
     {0},
 };

@@ -110,12 +110,12 @@ run_foreach_norm(KernelCall *c)
 }
 
 const NumericKernel numeric_reductions[] = {
-    {"sum", run_sum},
-    {"mean", run_mean},
-    {"mean_backward", run_mean_backward},
-    {"expand_backward", run_expand_backward},
-    {"vector_norm", run_vector_norm},
-    {"norm", run_vector_norm},
-    {"foreach_norm", run_foreach_norm},
+    {.formula = "sum", .run = run_sum},
+    {.formula = "mean", .run = run_mean},
+    {.formula = "mean_backward", .run = run_mean_backward},
+    {.formula = "expand_backward", .run = run_expand_backward},
+    {.formula = "vector_norm", .run = run_vector_norm},
+    {.formula = "norm", .run = run_vector_norm},
+    {.formula = "foreach_norm", .run = run_foreach_norm},
     {0},
 };

@@ -10,18 +10,6 @@ enum { MOST_FOLLOWED = 8, MOST_WITHOUT_LAYOUT = 64 };
 
 /* ---- who holds what ---- */
 
-static LowerInput
-lower_input(const Scenario *s)
-{
-  return (LowerInput){.network = s->network,
-                      .plan = s->plan,
-                      .device = s->cluster->device,
-                      .strategy = s->strategy,
-                      .steps = 1,
-                      .memory_limit = s->memory_limit,
-                      .evaluation = s->evaluation};
-}
-
 static gboolean
 is_apart(const EquivalenceCheck *c, int parameter)
 {
@@ -61,7 +49,7 @@ prove_layout(EquivalenceCheck *c, const StateLayout *layout)
 static void
 read_layout(EquivalenceCheck *c)
 {
-  LowerInput input = lower_input(c->s);
+  LowerInput input = scenario_lower_input(c->s);
   guint n = c->network->parameters->len;
   g_autoptr(StateLayout) layout = lower_state_layout(&input, NULL);
   if (layout == NULL || layout->ranks == 1)

@@ -167,19 +167,26 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   return g_steal_pointer(&s);
 }
 
-Lowered *
-scenario_lower(const Scenario *s, int rank, int steps, GError **error)
+LowerInput
+scenario_lower_input(const Scenario *s)
 {
-  LowerInput input = {
+  return (LowerInput){
       .network = s->network,
       .plan = s->plan,
       .device = s->cluster->device,
       .strategy = s->strategy,
-      .rank = rank,
-      .steps = steps,
+      .steps = 1,
       .memory_limit = s->memory_limit,
       .evaluation = s->evaluation,
   };
+}
+
+Lowered *
+scenario_lower(const Scenario *s, int rank, int steps, GError **error)
+{
+  LowerInput input = scenario_lower_input(s);
+  input.rank = rank;
+  input.steps = steps;
   return lower(&input, error);
 }
 

@@ -46,6 +46,8 @@ typedef struct {
 Scenario *scenario_new(const ScenarioInputs *inputs, int rank, GError **error);
 /* Is the rank one of the plan's mesh? */
 gboolean scenario_check_rank(const PlanSpec *plan, int rank, GError **error);
+/* What it lowers from: one step, for rank 0. */
+LowerInput scenario_lower_input(const Scenario *scenario);
 /* Lowers for a rank: `steps` steps. */
 Lowered *scenario_lower(const Scenario *scenario, int rank, int steps, GError **error);
 void scenario_free(Scenario *scenario);

@@ -61,6 +61,22 @@ reference_scenario(const VerificationRequest *request, const PlanSpec *plan, GEr
   return scenario_new(&inputs, 0, error);
 }
 
+/* Does ZeRO leave gaps between parameters of its flat buffer? */
+static gboolean
+has_gaps(const PlanSpec *plan, const Network *network)
+{
+  enum { ALIGNMENT_BYTES = 16 };
+  gboolean flat = g_str_equal(plan->strategy, "zero1") || g_str_equal(plan->strategy, "zero2");
+  if (!flat || !plan_spec_number(plan, "parameter_alignment"))
+    return FALSE;
+  for (guint i = 0; i < network->parameters->len; i++)
+    if (network_parameter(network, (int) i)->elements * dtype_size(plan->precision.parameters) %
+            ALIGNMENT_BYTES !=
+        0)
+      return TRUE;
+  return FALSE;
+}
+
 /* What has no reference, or nothing to compare. */
 static gboolean
 accept(const PlanSpec *plan, const Network *network, GError **error)
@@ -78,6 +94,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(
         plan, error, "fsdp.use_orig_params",
         "verify knows flat parameters only as those that they are made of: true");
+  if (has_gaps(plan, network))
+    return plan_spec_refuse(plan, error, "deepspeed.parameter_alignment",
+                            "verify does not know the gaps between parameters that are no multiple "
+                            "of 16 bytes: false");
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile", "verify cannot look into compiled kernels");
   return TRUE;
@@ -114,18 +134,6 @@ check_updates(const Network *network, const Program *const *programs, int ranks,
 
 /* ---- a run ---- */
 
-static LowerInput
-lower_input(const Scenario *s)
-{
-  return (LowerInput){.network = s->network,
-                      .plan = s->plan,
-                      .device = s->cluster->device,
-                      .strategy = s->strategy,
-                      .steps = 1,
-                      .memory_limit = s->memory_limit,
-                      .evaluation = s->evaluation};
-}
-
 /* All ranks' Programs of a scenario, and who holds what. */
 typedef struct {
   const Scenario *scenario;
@@ -146,7 +154,7 @@ lowering_clear(Lowering *l)
 static gboolean
 lower_all(const Scenario *s, int steps, Lowering *l, GError **error)
 {
-  LowerInput input = lower_input(s);
+  LowerInput input = scenario_lower_input(s);
   *l = (Lowering){.scenario = s, .ranks = s->plan->shard * s->plan->replicate};
   l->lowered = g_ptr_array_new_with_free_func((GDestroyNotify) lowered_free);
   l->programs = g_new0(const Program *, l->ranks);
