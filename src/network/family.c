@@ -35,6 +35,14 @@ network_family_find(const NetworkSpec *spec, GError **error)
   return NULL;
 }
 
+/* Whether backward() has anywhere to go from the loss. */
+static gboolean
+loss_has_gradient(const Network *network)
+{
+  const Function *f = network_function(network, network->main);
+  return f->result >= 0 && g_array_index(f->values, ValueInfo, f->result).requires_grad;
+}
+
 Network *
 network_build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
@@ -42,6 +50,14 @@ network_build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   if (family == NULL)
     return NULL;
   Network *network = family->build(spec, shape, error);
+  if (network != NULL && !shape->evaluation && !loss_has_gradient(network)) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s: key '%s': the loss depends on no parameter that trains",
+                json_document_name(spec->document),
+                shape->trainable != NULL ? "trainable" : "main");
+    network_free(network);
+    return NULL;
+  }
   if (network != NULL)
     network->family = family->name;
   else if (json_document_error(spec->document) == NULL) /* the builder's: it knows no files */

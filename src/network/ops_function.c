@@ -1,5 +1,6 @@
 /* ops_function.c - reads the functions of an exported network: statements whose operands were made
  * before and are still there. */
+#include <math.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -53,7 +54,7 @@ static gint32
 check_value(const Reading *r, JsonReader *reader, const char *key, const cJSON *item)
 {
   double number = item->valuedouble;
-  if (!cJSON_IsNumber(item) || number < 0 || number != (double) (gint64) number) {
+  if (!cJSON_IsNumber(item) || number < 0 || number != floor(number)) {
     json_reader_fail(reader, key, "values are numbers from 0 on");
     return 0;
   }

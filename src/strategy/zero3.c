@@ -237,6 +237,8 @@ teardown(StrategyContext *x)
   g_array_unref(z->norms);
   g_array_unref(z->fetch_events);
   g_array_unref(z->reduce_events);
+  for (int i = 0; i < z->count; i++)
+    gather_forget(&z->parameter[i]);
   g_free(z->group);
   g_free(z->trained);
   g_free(z->parameter);

@@ -296,6 +296,14 @@ gather_finish(StrategyContext *x, int parameter, StreamId stream)
   gather_free(g);
 }
 
+void
+gather_forget(Zero3Parameter *p)
+{
+  if (p->gather != NULL && --p->gather->registered == 0)
+    gather_free(p->gather);
+  p->gather = NULL;
+}
+
 /* ---- release ---- */
 
 /* free_param: the memory may be used again once what the compute stream has been given is done. */

@@ -156,6 +156,8 @@ void gather_issue(StrategyContext *x, GArray *parameters);
 /* The parameter's gather is no longer registered with it; if it has not been waited for, `stream`
  * waits and what it gathered is copied out there. */
 void gather_finish(StrategyContext *x, int parameter, StreamId stream);
+/* The same at the end of everything, when nobody waits any more. */
+void gather_forget(Zero3Parameter *p);
 /* An available parameter's data goes, unless a module uses it. */
 void gather_release(StrategyContext *x, int parameter);
 /* All of them on the compute stream, each into memory of its own (param.all_gather). */

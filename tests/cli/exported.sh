@@ -127,6 +127,8 @@ rejects "a block without a function" "key 'block_functions': 1 modules are block
 rejects "results that the block does not give" "key 'main': statement 2 has 2 results of block 0 instead of 1" '"call": 0' '"results": 2, "call": 0'
 rejects "a result twice" "key 'functions[0].others': value 2 is a result twice" '"result": 2' '"result": 2, "others": [2]'
 rejects "a key that nobody knows" "unknown key 'functions[0].statements[0].output'" '"in": \[0, "gain"\]' '"output": 1, "in": [0, "gain"]'
+rejects "a value beyond all numbers" "key 'main.statements[7].drop': value" '"drop": \[2\]}' '"drop": [1e300]}'
+rejects "a loss without a gradient" "key 'main': the loss depends on no parameter" '"op": "nll_loss"' '"op": "create", "what": "loss"'
 rejects "a module twice" "key 'modules': two parameters are called 'table.weight'" '"shape": \[16, 4\]}\]},' '"shape": [16, 4]}, {"name": "weight", "shape": [16, 4]}]},'
 rejects "a model that is not left" "key 'main': the model is entered and left once" '{"exit": "", "in": \[5\]},' ''
 

@@ -18,4 +18,12 @@ answers "experts may be loaded unevenly" 0 run network.json --set batch.sequence
   --set moe.experts=eager
 refuses "no expert has more tokens than there are" "key 'moe.load_imbalance': 2.5 is more than 2" \
   run network.json --set batch.sequence_length=16 --set moe.load_imbalance=2.5
+
+# What zero3 fetches ahead behind the last forward is waited for by nobody.
+cat >large.json <<'END'
+{"model_type": "deepseek_v2", "hidden_size": 5120, "intermediate_size": 12288, "moe_intermediate_size": 1536, "num_hidden_layers": 2,
+ "num_attention_heads": 128, "n_routed_experts": 8, "num_experts_per_tok": 2, "first_k_dense_replace": 1, "vocab_size": 1000, "n_group": 2,
+ "topk_group": 2}
+END
+answers "an evaluation ends the run" 0 lower large.json --plan zero3 --check --set batch.sequence_length=2 --set 'phases.evaluate={}'
 finish
