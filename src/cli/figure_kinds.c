@@ -348,13 +348,18 @@ read_head(const char *path, const char *format, TableHead *head, GError **error)
 /* A file, or the file of that name in a folder.  Its path is absolute, since gnuplot takes a name
  * that begins with "<" for a command. */
 static gboolean
-use_table(const char *input, const char *file, const char *format, FigureTables *tables,
+use_table(const char *input, const FigureKind *kind, const char *format, FigureTables *tables,
           GError **error)
 {
-  g_autofree char *path = g_file_test(input, G_FILE_TEST_IS_DIR)
-                              ? g_build_filename(input, file, NULL)
-                              : g_strdup(input);
+  gboolean is_folder = g_file_test(input, G_FILE_TEST_IS_DIR);
+  g_autofree char *path = is_folder ? g_build_filename(input, kind->table, NULL) : g_strdup(input);
   TableHead head = {0};
+  if (is_folder && !g_file_test(path, G_FILE_TEST_EXISTS)) {
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s: the figure %s is of a %s, and there is no %s in this folder", input,
+                kind->name, kind->inputs, kind->table);
+    return FALSE;
+  }
   if (!read_head(path, format, &head, error))
     return FALSE;
   g_autofree char *absolute = g_canonicalize_filename(path, NULL);
@@ -370,14 +375,14 @@ static gboolean
 make_of_sweep(const FigureKind *kind, const FigureRequest *request, FigureTables *tables,
               GError **error)
 {
-  return use_table(request->inputs[0], kind->table, "highwater-sweep-1", tables, error);
+  return use_table(request->inputs[0], kind, "highwater-sweep-1", tables, error);
 }
 
 static gboolean
 make_collectives(const FigureKind *kind, const FigureRequest *request, FigureTables *tables,
                  GError **error)
 {
-  return use_table(request->inputs[0], kind->table, "highwater-collectives-1", tables, error);
+  return use_table(request->inputs[0], kind, "highwater-collectives-1", tables, error);
 }
 
 const FigureKind figure_kinds[] = {

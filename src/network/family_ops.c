@@ -75,7 +75,10 @@ figures(const Ops *ops)
   n->vocabulary = f->vocabulary;
   n->hidden = f->hidden;
   n->attention_width = f->attention_width;
-  n->embedding_parameters = MIN(f->embedding_parameters, network_parameter_count(n));
+  gint64 looked_up = f->embedding_parameters;
+  if (n->split) /* the table that the output layer no longer shares is only looked up */
+    looked_up += network_parameter(n, ops->tied_weight)->elements;
+  n->embedding_parameters = MIN(looked_up, network_parameter_count(n));
   add_modules(ops, "embedding", f->embedding, n->embedding_modules);
   add_modules(ops, "head", f->head, n->head_modules);
   n->loss_inside = f->loss_inside;

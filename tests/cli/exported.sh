@@ -33,6 +33,17 @@ peaks qwen2 fsdp2 full 129484800 186646528
 peaks gpt2 fsdp2 none 159915520 203423744
 peaks gpt2 fsdp2 full 130487808 180355072
 
+# counted MODEL PLAN: the FLOPs of a token that MFU counts, in millions
+counted() {
+  run run "$1" --plan "$2" --json
+  tr -d '\t,' <out | awk -F: '/"tokens_per_s_per_gpu"/ {tokens = $2} /"mfu"/ {mfu = $2} END {printf "%.0f\n", 989.4e6 * mfu / tokens}'
+}
+sed 's/"embedding": "root", "head": "root"/"embedding": "own", "head": "own"/' fsdp2.json >split.json
+whole=$(counted "$exports/qwen2.json" fsdp2.json)
+ok "a tied weight counts once" test "$whole" -gt 0
+ok "and so does one that groups of their own have made two: the embedding's is only looked up" \
+  test "$(counted "$exports/qwen2.json" split.json)" = "$whole"
+
 # bf16 autocast over fp32 parameters: what transformers' own config.json gives as well
 cat >autocast.json <<'PLAN'
 {"strategy": "none", "batch": {"micro_batch": 2, "sequence_length": 512},

@@ -9,6 +9,7 @@ ok "and no file has that name" test ! -e ./-
 refuses "a time after the run" "kept: nothing happens between --from and --to" plot timeline kept -o x.svg --from 50s
 refuses "also one that ends later still" "kept: nothing happens between" plot streams kept -o x.svg --from 50s --to 60s
 refuses "a time before the first allocation" "kept: nothing is allocated before --to" plot timeline kept -o x.svg --to 1ns
+refuses "a figure of a sweep is not drawn of a run" "kept: the figure groups is of a SWEEP, and there is no results.tsv in this folder" plot groups kept -o x.svg
 
 # Says what gnuplot says where it fails: the warnings before it are none of the reason.
 cat >warns <<'EOF'
