@@ -199,8 +199,7 @@ execute(const Lowering *l, const VerificationRequest *request, guint64 order, GE
 static const char *const compared_names[COMPARED] = {"gradient", "value", "first state",
                                                      "second state"};
 
-static void
-fault(VerificationReport *report, const char *format, ...)
+static void G_GNUC_PRINTF(2, 3) fault(VerificationReport *report, const char *format, ...)
 {
   va_list arguments;
   if (report->fault != NULL)
