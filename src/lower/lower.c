@@ -105,6 +105,17 @@ accept_composer(const LowerInput *in, GError **error)
                           "not yet supported for composer's flat parameters");
 }
 
+/* Whether backward() has anywhere to go from the loss. */
+static gboolean
+check_loss(const LowerInput *in, GError **error)
+{
+  const Function *f = network_function(in->network, in->network->main);
+  if (f->result >= 0 && g_array_index(f->values, ValueInfo, f->result).requires_grad)
+    return TRUE;
+  return plan_spec_refuse(in->plan, error, in->plan->trainable != NULL ? "trainable" : "lora",
+                          "the loss depends on no parameter that trains");
+}
+
 static gboolean
 accept_plan(const LowerInput *in, GError **error)
 {
@@ -113,7 +124,8 @@ accept_plan(const LowerInput *in, GError **error)
     return FALSE;
   if (plan->optimizer.implementation == OPTIMIZER_COMPOSER && !accept_composer(in, error))
     return FALSE;
-  if (!plan_names_check(plan, in->network, error) || !phases_accept(in, error))
+  if (!plan_names_check(plan, in->network, error) || !check_loss(in, error) ||
+      !phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
 }

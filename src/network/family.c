@@ -35,7 +35,8 @@ network_family_find(const NetworkSpec *spec, GError **error)
   return NULL;
 }
 
-/* Whether backward() has anywhere to go from the loss. */
+/* Whether backward() has anywhere to go from the loss.  What a plan freezes is its own question
+ * (lower). */
 static gboolean
 loss_has_gradient(const Network *network)
 {
@@ -50,11 +51,11 @@ network_build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   if (family == NULL)
     return NULL;
   Network *network = family->build(spec, shape, error);
-  if (network != NULL && !shape->evaluation && !loss_has_gradient(network)) {
+  gboolean all_train = shape->trainable == NULL && shape->lora == NULL && !shape->evaluation;
+  if (network != NULL && all_train && !loss_has_gradient(network)) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                "%s: key '%s': the loss depends on no parameter that trains",
-                json_document_name(spec->document),
-                shape->trainable != NULL ? "trainable" : "main");
+                "%s: key 'main': the loss depends on no parameter that trains",
+                json_document_name(spec->document));
     network_free(network);
     return NULL;
   }
