@@ -1,6 +1,8 @@
 # models/local.mk - the presets and the figures' scripts, installed as they lie here.
 networkdir = $(pkgdatadir)/network
 dist_network_DATA = \
+  models/network/bert-base.json \
+  models/network/gemma-2-9b.json \
   models/network/gpt2-xl.json \
   models/network/gpt2.json \
   models/network/llama-2-13b.json \
@@ -10,9 +12,15 @@ dist_network_DATA = \
   models/network/llama-3.1-405b.json \
   models/network/llama-3.2-1b.json \
   models/network/mistral-7b.json \
+  models/network/mixtral-8x7b.json \
   models/network/mpt-7b.json \
+  models/network/pythia-1.4b.json \
   models/network/qwen2.5-7b.json \
+  models/network/qwen3-8b.json \
+  models/network/t5-base.json \
   models/network/tiny.json \
+  models/network/vit-base.json \
+  models/network/whisper-small.json \
   models/network/worked-case.json
 
 programdir = $(pkgdatadir)/program

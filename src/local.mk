@@ -3,7 +3,7 @@
 noinst_LIBRARIES += libhighwater.a
 bin_PROGRAMS += highwater
 highwater_SOURCES = src/cli/main.c
-PROGRAM_LIBS = $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) -lm
+PROGRAM_LIBS = $(GLIB_LIBS) $(CJSON_LIBS) $(ZLIB_LIBS) $(YAML_LIBS) $(TOML_LIBS) -lstdc++ -lm
 highwater_LDADD = libhighwater.a $(PROGRAM_LIBS)
 
 # ---- Registries: a file named in one of these lists is compiled and registered.
@@ -24,9 +24,49 @@ STRATEGIES = \
 
 FAMILIES = \
   src/network/family_llama.c \
+  src/network/family_qwen3.c \
+  src/network/family_phi3.c \
+  src/network/family_gemma.c \
+  src/network/family_gemma2.c \
+  src/network/family_gemma3.c \
+  src/network/family_granite.c \
+  src/network/family_glm.c \
+  src/network/family_cohere.c \
+  src/network/family_olmo.c \
+  src/network/family_olmo2.c \
+  src/network/family_starcoder2.c \
+  src/network/family_stablelm.c \
+  src/network/family_smollm3.c \
+  src/network/family_internlm2.c \
   src/network/family_gpt2.c \
+  src/network/family_deepseek.c \
+  src/network/family_gpt_oss.c \
+  src/network/family_granitemoe.c \
+  src/network/family_mixtral.c \
+  src/network/family_gpt_neox.c \
+  src/network/family_bloom.c \
+  src/network/family_falcon.c \
+  src/network/family_gpt_bigcode.c \
+  src/network/family_gpt_neo.c \
+  src/network/family_gptj.c \
+  src/network/family_opt.c \
+  src/network/family_phi.c \
   src/network/family_mpt.c \
-  src/network/family_blocks.c
+  src/network/family_bart.c \
+  src/network/family_bert.c \
+  src/network/family_vit.c \
+  src/network/family_clip.c \
+  src/network/family_t5.c \
+  src/network/family_whisper.c \
+  src/network/family_granitemoe.c \
+  src/network/family_mixtral.c \
+  src/network/family_olmoe.c \
+  src/network/family_qwen2_moe.c \
+  src/network/family_qwen3_moe.c \
+  src/network/family_bert.c \
+  src/network/family_vit.c \
+  src/network/family_blocks.c \
+  src/network/family_ops.c
 
 COMMANDS = \
   src/cli/cmd_run.c \
@@ -40,6 +80,7 @@ COMMANDS = \
   src/cli/cmd_compare.c \
   src/cli/cmd_plot.c \
   src/cli/cmd_import.c \
+  src/cli/cmd_export.c \
   src/cli/cmd_replay.c \
   src/cli/cmd_plan.c \
   src/cli/cmd_sweep.c \
@@ -168,27 +209,58 @@ libhighwater_a_SOURCES += \
   src/network/builder_ops.c \
   src/network/builder_private.h \
   src/network/causal_lm.c src/network/causal_lm.h \
+  src/network/classic_alibi.c src/network/classic_alibi.h \
+  src/network/classic_block.c \
+  src/network/classic_decoder.c src/network/classic_decoder.h \
   src/network/compile.c src/network/compile_private.h \
   src/network/compile_backward.c \
   src/network/compile_graph.c \
   src/network/compile_kernels.c \
   src/network/compile_partition.c \
   src/network/compiled.h \
+  src/network/cub.c src/network/cub.h \
   src/network/family.c src/network/family.h \
+  src/network/latent_attention.c src/network/latent_attention.h \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
   src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
+  src/network/moe.c src/network/moe.h \
+  src/network/moe_decoder.c src/network/moe_decoder.h \
+  src/network/moe_experts.c \
+  src/network/moe_router.c \
   src/network/network.c src/network/network.h \
   src/network/network_flops.c src/network/network_flops.h \
   src/network/op.c src/network/op.h \
   src/network/op_attention.c \
+  src/network/op_convolution.c \
+  src/network/op_gelu.c \
   src/network/op_lookup.c \
   src/network/op_matmul.c \
+  src/network/op_moe.c \
   src/network/op_norm.c \
   src/network/op_recipe.c src/network/op_recipe.h \
+  src/network/op_recorded.c \
+  src/network/ops_checks.c src/network/ops_checks.h \
+  src/network/ops_format.c src/network/ops_format.h \
+  src/network/ops_function.c \
+  src/network/ops_modules.c \
+  src/network/ops_play.c src/network/ops_play.h \
+  src/network/ops_recorded.c \
+  src/network/ops_rows.c \
+  src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \
-  src/network/transformers_lm.c src/network/transformers_lm.h
+  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
+  src/network/transformers_activation.c src/network/transformers_activation.h \
+  src/network/transformers_decoder.c src/network/transformers_decoder.h \
+  src/network/transformers_decoder_block.c \
+  src/network/transformers_encoder.c src/network/transformers_encoder.h \
+  src/network/transformers_lm.c src/network/transformers_lm.h \
+  src/network/transformers_masks.c src/network/transformers_masks.h \
+  src/network/transformers_mpt.c src/network/transformers_mpt.h \
+  src/network/transformers_norm.c src/network/transformers_norm.h \
+  src/network/transformers_rope.c src/network/transformers_rope.h \
+  src/network/transformers_seq2seq.c src/network/transformers_seq2seq.h
 
 # compute
 libhighwater_a_SOURCES += \
@@ -393,6 +465,18 @@ libhighwater_a_SOURCES += \
   src/import/allocation_trace_list.c \
   src/import/allocation_trace_snapshot.c src/import/allocation_trace_snapshot.h \
   src/import/byte_source.c src/import/byte_source.h \
+  src/import/config_accelerate.c \
+  src/import/config_arguments.c \
+  src/import/config_batch.c src/import/config_batch.h \
+  src/import/config_deepspeed.c src/import/config_deepspeed.h \
+  src/import/config_file.c src/import/config_file.h \
+  src/import/config_fsdp.c src/import/config_fsdp.h \
+  src/import/config_reader.c src/import/config_reader.h \
+  src/import/config_toml.c \
+  src/import/config_toml_events.cpp src/import/config_toml_events.h \
+  src/import/config_torchtitan.c \
+  src/import/config_tree.c src/import/config_tree.h \
+  src/import/config_yaml.c \
   src/import/json_pull.c src/import/json_pull.h \
   src/import/kineto_document.c \
   src/import/kineto_event.c \
@@ -412,6 +496,9 @@ libhighwater_a_SOURCES += \
   src/import/pickle_reader_internal.h \
   src/import/pickle_scalars.c \
   src/import/pickle_stack.c \
+  src/import/plan_export.c src/import/plan_export.h \
+  src/import/plan_format.h src/import/plan_formats.c \
+  src/import/plan_values.c src/import/plan_values.h \
   src/import/snapshot_file.c src/import/snapshot_file.h \
   src/import/snapshot_file_internal.h \
   src/import/snapshot_labels.c \
@@ -424,7 +511,8 @@ libhighwater_a_SOURCES += \
   src/import/trace_compare.c \
   src/import/trace_moments.c \
   src/import/trace_replay.c src/import/trace_replay.h \
-  src/import/trace_replay_internal.h
+  src/import/trace_replay_internal.h \
+  src/import/training_config.c src/import/training_config.h
 
 # simulate
 libhighwater_a_SOURCES += \
@@ -545,6 +633,7 @@ libhighwater_a_SOURCES += \
   src/cli/explain_print.c src/cli/explain_print.h \
   src/cli/figure_kinds.c src/cli/figure_kinds.h \
   src/cli/interrupts.c src/cli/interrupts.h \
+  src/cli/plan_input.c src/cli/plan_input.h \
   src/cli/progress_line.c src/cli/progress_line.h \
   src/cli/replay_report.c src/cli/replay_report.h \
   src/cli/replay_report_json.c \

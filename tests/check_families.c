@@ -160,8 +160,8 @@ START_TEST(gpt2_of_nanogpt_has_its_parameters_in_its_order_and_a_tied_output)
   expect_parameters(GPT2(NANOGPT), "tok_embeddings.weight[100,64] wpe.weight[128,64] " NANO_BLOCK(
                                        "0") NANO_BLOCK("1") "norm.weight[64] norm.bias[64]");
   g_autoptr(Scenario) s = fixture_good_scenario(GPT2(NANOGPT), PLAN);
-  ck_assert_str_eq(network_module(s->network, s->network->tied_module)->path, "output");
-  ck_assert_str_eq(network_parameter(s->network, s->network->tied_weight)->name,
+  ck_assert_str_eq(network_module(s->network, network_tie(s->network, 0)->module)->path, "output");
+  ck_assert_str_eq(network_parameter(s->network, network_tie(s->network, 0)->parameter)->name,
                    "tok_embeddings.weight");
 }
 END_TEST
@@ -249,10 +249,11 @@ START_TEST(an_output_of_its_own_or_a_tied_one_as_the_config_says)
   const Parameter *last =
       network_parameter(tied->network, (int) tied->network->parameters->len - 1);
   ck_assert_str_eq(last->name, "norm.weight");
-  ck_assert_str_eq(network_module(tied->network, tied->network->tied_module)->path, "output");
+  ck_assert_str_eq(network_module(tied->network, network_tie(tied->network, 0)->module)->path,
+                   "output");
   last = network_parameter(own->network, (int) own->network->parameters->len - 1);
   ck_assert_str_eq(last->name, "output.weight");
-  ck_assert_int_eq(own->network->tied_module, -1);
+  ck_assert_uint_eq(own->network->ties->len, 0);
 }
 END_TEST
 
@@ -613,7 +614,8 @@ START_TEST(a_wrong_field_is_refused_with_its_file_and_key)
        "net.json: key 'intermediate_size': 96 x " HUGE " elements are too many"},
       {LLAMA(""), "head_dim", HUGE,
        "net.json: key 'num_attention_heads': 4398046511104 x 64 elements are too many"},
-      {LLAMA(""), "hidden_act", "\"gelu\"", "net.json: key 'hidden_act': 'gelu' is not supported"},
+      {LLAMA(""), "hidden_act", "\"maxout\"",
+       "net.json: key 'hidden_act': 'maxout' is not one of silu, "},
       {GPT2(""), "n_layer", "0", "net.json: key 'n_layer': 0 is not in 1.."},
       {GPT2(""), "n_layer", "100000", "net.json: key 'n_layer': 100000 is not in 1..4096"},
       {GPT2(""), "n_head", "3", "net.json: key 'n_head': 3 does not divide the width 64"},
@@ -641,7 +643,7 @@ START_TEST(a_wrong_field_is_refused_with_its_file_and_key)
        "net.json: key 'd_model': 3298534883328 x " HUGE " elements are too many"},
       {MPT(""), "expansion_ratio", HUGE, "net.json: key 'expansion_ratio': "},
       {MPT(""), "implementation", "\"torchtitan\"",
-       "net.json: key 'implementation': mpt has llm-foundry's code alone"},
+       "net.json: key 'implementation': mpt has llm-foundry's code or transformers'"},
       {LLAMA(""), "implementation", "\"llm-foundry\"",
        "net.json: key 'implementation': llm-foundry's code is of mpt alone"},
       {LLAMA(""), "implementation", "{\"train_metrics\": true}",

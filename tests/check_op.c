@@ -144,7 +144,7 @@ add_step_text(GString *text, const Function *f, const OpStep *step)
     add_view(text, step, "=contiguous");
     add_bytes(text, step);
     break;
-  case STEP_CONTIGUOUS_INSIDE:
+  case STEP_CONTIGUOUS_TEMP:
     g_string_append_c(text, '?');
     add_buffer(text, step->buffer);
     add_bytes(text, step);
@@ -432,8 +432,9 @@ START_TEST(attention_does_the_causal_half_of_two_products_and_five_halves_of_it_
       continue;
     Call call = make_call(test);
     const OpAttributes *at = &test->at;
-    double square = (double) (at->batch * at->heads) * (double) (at->length * at->length) *
-                    (double) at->head_dim;
+    gint64 keys = at->keys > 0 ? at->keys : at->length;
+    double square =
+        (double) (at->batch * at->heads) * (double) (at->length * keys) * (double) at->head_dim;
     if (test->ins > 3) /* an explicit mask is added to all of the square */
       square *= 2;
     ck_assert_double_eq(kernel_of(&call, call.op->forward, call.op->backward, 0)->kernel.flops,

@@ -23,8 +23,8 @@ base_of(const char *network, const char *plan, const char *options)
   base.request.steps = 3;
   ck_assert(input_text_read("network", network, &base.request.inputs.network, NULL));
   if (plan[0] == '{')
-    base.request.inputs.plan =
-        (InputText){g_strdup("plan.json"), g_strdelimit(g_strdup(plan), "'", '"'), strlen(plan)};
+    base.request.inputs.plan = (InputText){
+        g_strdup("plan.json"), g_strdelimit(g_strdup(plan), "'", '"'), strlen(plan), NULL};
   else
     ck_assert(input_text_read("plan", plan, &base.request.inputs.plan, NULL));
   ck_assert(input_text_read("cluster", "h100-8", &base.request.inputs.cluster, NULL));

@@ -47,6 +47,12 @@ keys <swept/results.jsonl | grep -v shard >>words
 run sweep tiny --vary mesh.shard=2,4 --json
 keys <out | grep -v shard >>words
 knows "a sweep"
+run plan tiny --ranks 4 --json --output chosen.json
+keys <out | grep -v "^_" >words
+knows "a proposal"
+run explain tiny --memory-limit 100MiB --json
+keys <out >words
+knows "an explanation"
 run replay "$top_srcdir/tests/golden/replay-list/list.txt" --json
 keys <out >words
 knows "a replay"

@@ -13,6 +13,7 @@ CHECKS = \
   tests/check_calibrate_profile \
   tests/check_cluster_spec \
   tests/check_chrome_trace \
+  tests/check_classic \
   tests/check_closed_forms \
   tests/check_collective \
   tests/check_contention \
@@ -21,7 +22,9 @@ CHECKS = \
   tests/check_ddp \
   tests/check_critical_path \
   tests/check_composer \
+  tests/check_decoders \
   tests/check_device_clock \
+  tests/check_encoders \
   tests/check_engine \
   tests/check_equivalence \
   tests/check_estimate \
@@ -46,12 +49,14 @@ CHECKS = \
   tests/check_json \
   tests/check_kernel_model \
   tests/check_memory_snapshot \
+  tests/check_moe \
   tests/check_nccl_tests \
   tests/check_measured \
   tests/check_oom_message \
   tests/check_numeric \
   tests/check_op \
   tests/check_output \
+  tests/check_parameter_counts \
   tests/check_phases \
   tests/check_pickle \
   tests/check_plan_space \
@@ -78,6 +83,8 @@ CHECKS = \
   tests/check_throughput_timer \
   tests/check_trace_order \
   tests/check_trainable \
+  tests/check_trials \
+  tests/check_training_config \
   tests/check_units \
   tests/check_verification \
   tests/check_vary \
@@ -105,9 +112,11 @@ SHELL_TESTS = \
   tests/cli/compare.sh \
   tests/cli/estimate.sh \
   tests/cli/explain.sh \
+  tests/cli/exported.sh \
   tests/cli/import_kineto.sh \
   tests/cli/list.sh \
   tests/cli/memory_snapshot.sh \
+  tests/cli/moe.sh \
   tests/cli/networks.sh \
   tests/cli/plan.sh \
   tests/cli/plot.sh \
@@ -117,6 +126,7 @@ SHELL_TESTS = \
   tests/cli/run.sh \
   tests/cli/show.sh \
   tests/cli/sweep.sh \
+  tests/cli/training_configs.sh \
   tests/cli/tutorial.sh \
   tests/cli/usage.sh \
   tests/cli/verify.sh \
@@ -124,6 +134,7 @@ SHELL_TESTS = \
   tests/golden/run.sh \
   tests/cli/worked_case.sh \
   tests/documents.sh \
+  tests/export_network.sh \
   tests/extend.sh \
   tests/formats.sh \
   tests/layers.sh \
@@ -135,6 +146,8 @@ TEST_EXTRAS = \
   tests/allocator_fixture.h \
   tests/data \
   tests/document.sh \
+  tests/export_model.py \
+  tests/fuzz/fuzz_config.h \
   tests/history.h \
   tests/host_order.h \
   tests/op_cases.h \
@@ -144,6 +157,7 @@ TEST_EXTRAS = \
   tests/program_text.h \
   tests/recorded_config.h \
   tests/recorded_run.h \
+  tests/small_network.h \
   tests/report_fixture.h \
   tests/scenario_fixture.h \
   tests/simulation.h \
@@ -154,6 +168,8 @@ TEST_EXTRAS = \
 FUZZERS = \
   tests/fuzz/fuzz_allocation_trace \
   tests/fuzz/fuzz_cluster \
+  tests/fuzz/fuzz_config_toml \
+  tests/fuzz/fuzz_config_yaml \
   tests/fuzz/fuzz_json \
   tests/fuzz/fuzz_kineto \
   tests/fuzz/fuzz_measurements \
@@ -161,13 +177,17 @@ FUZZERS = \
   tests/fuzz/fuzz_nccl_tests \
   tests/fuzz/fuzz_network \
   tests/fuzz/fuzz_oom_message \
+  tests/fuzz/fuzz_ops \
   tests/fuzz/fuzz_plan \
   tests/fuzz/fuzz_program \
   tests/fuzz/fuzz_recording \
   tests/fuzz/fuzz_run_info \
-  tests/fuzz/fuzz_sweep
+  tests/fuzz/fuzz_sweep \
+  tests/fuzz/fuzz_training_config
 tests_fuzz_fuzz_allocation_trace_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_cluster_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_config_toml_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_config_yaml_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_kineto_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_measurements_LDADD = $(FUZZ_LDADD)
@@ -175,11 +195,13 @@ tests_fuzz_fuzz_memory_snapshot_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_nccl_tests_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_network_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_oom_message_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_ops_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_plan_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_program_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_recording_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_run_info_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_sweep_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_training_config_LDADD = $(FUZZ_LDADD)
 
 # Published measurements beside predictions, from the reference data; without them skipped.
 SCORES = tests/published/score
@@ -226,7 +248,7 @@ EXTRA_PROGRAMS = $(BENCHMARKS)
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
-tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/recorded_run.c tests/simulation.c tests/tap_main.c tests/tap_main.h
+tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/recorded_run.c tests/simulation.c tests/small_network.c tests/tap_main.c tests/tap_main.h
 check_PROGRAMS = $(CHECKS) $(SCORES) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)

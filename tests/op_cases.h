@@ -68,6 +68,28 @@ typedef struct {
   const char *validate;
 } Case;
 
+/* grad * (3 * x * x), where x was kept and ten bytes more; and x.relu_(). */
+static const RecordedStep cube_backward[] = {{RECORDED_TEMP, 3, 48},
+                                             {RECORDED_TEMP, 1, 48},
+                                             {RECORDED_RELEASE, 1, 0},
+                                             {RECORDED_GRAD, 0, 0},
+                                             {RECORDED_RELEASE, 3, 0}};
+static const RecordedOp recorded_cube = {.outs = 1,
+                                         .out = {VALUE(BF16, FALSE, 2, BY(6, 4), BY(4, 1))},
+                                         .view_of = {-1},
+                                         .saves = 1,
+                                         .saved = {BUFFER_IN},
+                                         .kept = 10,
+                                         .backward = cube_backward,
+                                         .steps = G_N_ELEMENTS(cube_backward),
+                                         .what = "cube"};
+static const RecordedStep in_place_backward[] = {{RECORDED_PASS, 0, 0}};
+static const RecordedOp recorded_in_place = {.outs = 1,
+                                             .out = {VALUE(BF16, FALSE, 2, BY(6, 4), BY(4, 1))},
+                                             .backward = in_place_backward,
+                                             .steps = 1,
+                                             .what = "relu_"};
+
 static const Case op_cases[] = {
     /* -- views: nothing is allocated forward -- */
     ROW(VIEW, "a view's gradient is a view, or a copy where its memory order forbids that", 1,
@@ -118,6 +140,13 @@ static const Case op_cases[] = {
         "+o0:40 k:to_copy", "", "+d0:80l k:to_copy", ""),
     ROW(CLONE, "a copy passes its gradient on", 1, INS(WANTS(BF16, 2, 6, 4)),
         AT(.result = PLAIN(BF16, 2, 6, 4)), "bf16[6,4]", "+o0:48 k:clone", "", "d0=g0", ""),
+    /* 48 bytes, of which 24 are copied into */
+    ROW(COPY_SLICE, "the first copy into an empty tensor: only the source wants a gradient", 2,
+        INS(PLAIN(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 2)), NO_ATTRIBUTES, "bf16[6,4]",
+        "o0=i0@0 k:copy_", "", "+t0:48 +d1:24 k:copy_slices -t0", ""),
+    ROW(COPY_SLICE, "the next one: the rest of the gradient goes on", 2,
+        INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 2)), NO_ATTRIBUTES, "bf16[6,4]",
+        "o0=i0@0 k:copy_", "", "+d0:48 +d1:24 +t0:24 -t0 k:copy_slices", ""),
     ROW(ADD, "both operands get the gradient itself", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 4)), NO_ATTRIBUTES, "bf16[6,4]", "+o0:48 k:add",
         "", "d0=g0 d1=g0", ""),
@@ -137,8 +166,23 @@ static const Case op_cases[] = {
     ROW(ADD, "where operands disagree the first one decides", 2,
         INS(WANTS(BF16, 2, 6, 4), VALUE(BF16, TRUE, 2, BY(6, 4), BY(1, 6))), NO_ATTRIBUTES,
         "bf16[6,4]", "+o0:48 k:add", "", "d0=g0 d1=g0", ""),
+    ROW(ADD_, "in place: the result is the first operand, both get the gradient itself", 2,
+        INS(WANTS(BF16, 1, 6), WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]", "o0=i0@0 k:add_", "",
+        "d0=g0 d1=g0", ""),
     ROW(ADD_SCALAR, "a constant changes no gradient", 1, INS(WANTS(FP32, 1, 6)), NO_ATTRIBUTES,
         "fp32[6]", "+o0:24 k:add_scalar", "", "d0=g0", ""),
+    /* 6 rows of 2 fp32 are 48 bytes; other: -grad * ((self / other) / other), self: grad / other */
+    ROW(DIV_IN_PLACE, "what it divides is cloned for backward; the divisor is summed over its row",
+        2, INS(WANTS(FP32, 2, 6, 2), WANTS(FP32, 2, 6, 1)), NO_ATTRIBUTES, "fp32[6,2] fp32[6,2]",
+        "+o1:48 o0=i0@0 k:div", "i1 o1",
+        "+t0:48 +t1:48 +t2:48 +d1:48l k:div_backward -t2 -t1 -t0 +d0:48l k:div",
+        "+t0:24 k:sum d1:=t0"),
+    ROW(SUB, "the second operand's gradient is a new tensor, the first one's the incoming one", 2,
+        INS(WANTS(FP32, 2, 6, 4), WANTS(FP32, 2, 6, 4)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:sub",
+        "", "+d1:96l k:neg d0=g0", ""),
+    ROW(SUB, "of a mean per row, it is summed to one element a row", 2,
+        INS(WANTS(FP32, 2, 6, 4), WANTS(FP32, 2, 6, 1)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:sub",
+        "", "+d1:96l k:neg d0=g0", "+t0:24 k:sum d1:=t0"),
     ROW(MUL, "each factor is saved for the other's gradient; other comes before self", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 6, 4)), NO_ATTRIBUTES, "bf16[6,4]", "+o0:48 k:mul",
         "i1 i0", "+d1:48l k:mul +d0:48l k:mul", ""),
@@ -174,12 +218,29 @@ static const Case op_cases[] = {
         "fp32[6]", "+o0:24 k:rsqrt", "o0", "+t0:24 +t1:24 +d0:24l k:rsqrt -t1 -t0", ""),
     ROW(TANH, "saves its result", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:tanh", "o0", "+d0:12l k:tanh", ""),
+    ROW(SIGMOID, "saves its result", 1, INS(WANTS(BF16, 2, 6, 4)), NO_ATTRIBUTES, "bf16[6,4]",
+        "+o0:48 k:sigmoid", "o0", "+d0:48l k:sigmoid", ""),
     ROW(SILU, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:silu", "i0", "+d0:12l k:silu", ""),
+    ROW(RELU, "saves its result", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
+        "+o0:12 k:relu", "o0", "+d0:12l k:relu", ""),
     ROW(GELU, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
         "+o0:12 k:gelu", "i0", "+d0:12l k:gelu", ""),
-    ROW(CLAMP, "saves its input", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
-        "+o0:12 k:clamp", "i0", "+d0:12l k:clamp", ""),
+    ROW(WHERE_NUMBER, "the number is a tensor for a moment, and so is the zero of the gradient", 2,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(BOOL, 2, 6, 4)), NO_ATTRIBUTES, "bf16[6,4]",
+        "+t0:2 +o0:48 k:where -t0", "i1", "+t0:2 +d0:48l k:where -t0", ""),
+    ROW(EXP, "saves its result", 1, INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
+        "+o0:12 k:exp", "o0", "+d0:12l k:exp", ""),
+    ROW(DIV, "the gradient of other comes first, from three products, and is summed up", 2,
+        INS(WANTS(FP32, 2, 6, 4), WANTS(FP32, 2, 6, 1)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:div",
+        "i1 i0", "+t0:96 +t1:96 +t2:96 +d1:96l k:mul -t2 -t1 -t0 +d0:96l k:div",
+        "+t0:24 k:sum d1:=t0"),
+    ROW(CLAMP, "saves its input, which is compared with both limits once more", 1,
+        INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]", "+o0:12 k:clamp", "i0",
+        "+t0:2 +t1:6 +t2:6 k:compare +d0:12l k:where -t2 -t1 -t0", ""),
+    ROW(CLAMP, "with an upper limit alone there is one comparison", 1, INS(WANTS(BF16, 1, 6)),
+        AT(.flag = TRUE), "bf16[6]", "+o0:12 k:clamp", "i0",
+        "+t0:2 +t1:6 k:compare +d0:12l k:where -t1 -t0", ""),
     ROW(MASKED_FILL, "saves the mask", 2, INS(WANTS(FP32, 2, 6, 4), PLAIN(BOOL, 2, 6, 4)),
         NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:masked_fill", "i1", "+d0:96l k:masked_fill", ""),
     ROW(MEAN, "one number a row; the gradient is spread over the row", 1, INS(WANTS(FP32, 2, 6, 4)),
@@ -189,9 +250,34 @@ static const Case op_cases[] = {
     ROW(CAT, "gradients are parts of the incoming one", 2,
         INS(WANTS(BF16, 2, 6, 2), WANTS(BF16, 2, 6, 3)), AT(.result = PLAIN(BF16, 2, 6, 5)),
         "bf16[6,5]", "+o0:60 k:cat", "", "d0=view@0 d1=view@2", ""),
+    ROW(CAT, "along another dimension: parts begin where its elements do", 2,
+        INS(WANTS(BF16, 3, 2, 1, 4), WANTS(BF16, 3, 2, 2, 4)),
+        AT(.result = PLAIN(BF16, 3, 2, 3, 4), .size = {1}), "bf16[2,3,4]", "+o0:48 k:cat", "",
+        "d0=view@0 d1=view@4", ""),
+    ROW(STACK, "gradients are every second element of the incoming one", 2,
+        INS(WANTS(BF16, 2, 6, 2), WANTS(BF16, 2, 6, 2)), AT(.result = PLAIN(BF16, 3, 6, 2, 2)),
+        "bf16[6,2,2]", "+o0:48 k:stack", "", "d0=view@0 d1=view@1", ""),
     ROW(PAD, "the gradient is a clone of the part that was not padded", 1,
         INS(WANTS(BF16, 2, 6, 3)), AT(.result = PLAIN(BF16, 2, 6, 8)), "bf16[6,8]",
         "+o0:96 k:constant_pad_nd", "", "+d0:36l k:constant_pad_nd", ""),
+    ROW(WHERE, "the number that fills the gradient's holes is a tensor for a moment", 1,
+        INS(WANTS(FP32, 2, 6, 4)), NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:where", "",
+        "+t0:4 +d0:96l k:where -t0", ""),
+    /* x[:, [1], :]: gradients are added up by index_put_, whose one index is sorted */
+    ROW(INDEX_ONE, "the index is saved; the gradient is zeros of the whole", 2,
+        INS(WANTS(BF16, 3, 2, 3, 4), PLAIN(INT64, 1, 1)), AT(.result = PLAIN(BF16, 3, 2, 1, 4)),
+        "bf16[2,1,4]", "+o0:16 k:index", "i1",
+        "+d0:48 +t0:8 +t1:8 -t0 +t0:8 +t2:8 +t3:8 +t4:1 -t4 k:index_put -t3 -t2 -t0 -t1", ""),
+    /* x * 0.5 * (1 + tanh(0.8 x (1 + 0.04 x x))): a tensor for each product, sum and tanh */
+    ROW(BLOOM_GELU, "one input is saved, every step of the formula makes a tensor", 1,
+        INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]",
+        "+t0:12 +t1:12 +t2:12 +t3:12 -t2 +t2:12 -t3 +t3:12 -t2 -t1 +t1:12 -t3 k:bloom_gelu "
+        "+t2:12 -t1 +o0:12 k:mul -t2 -t0",
+        "i0",
+        "+t0:12 +t1:12 +t2:12 -t1 +t1:12 -t2 +t2:12 -t1 -t0 +t0:12 -t2 k:bloom_gelu +t1:12 "
+        "+t2:12 +t3:12 -t2 +t2:12 +t4:12 -t2 +t2:12 -t4 +t4:12 -t2 -t3 +t2:12 -t4 -t1 +t1:12 "
+        "+t3:12 -t1 +t1:12 -t3 -t2 +d0:12l k:bloom_gelu_backward -t0 -t1",
+        ""),
     ROW(DROPOUT, "a mask of a byte an element is saved", 1, INS(WANTS(BF16, 2, 6, 4)),
         NO_ATTRIBUTES, "bf16[6,4] bool[6,4]", "+o1:24 +o0:48 k:native_dropout", "o1",
         "+d0:48l k:native_dropout_backward", ""),
@@ -206,12 +292,34 @@ static const Case op_cases[] = {
         INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 2, 5, 4), WANTS(BF16, 1, 5)), NO_ATTRIBUTES,
         "bf16[2,3,5]", "+o0:60 k:mm cublas k:add", "i2 i1 i0",
         "+d0:48 k:mm cublas +d1:40 k:mm cublas +t0:10 k:sum d2:=t0", ""),
+    /* images [2, 3, 4, 4] under a 2 x 2 kernel with stride 2: output [2, 5, 2, 2] */
+    ROW(CONVOLUTION, "the gradient is made contiguous for input and weight; rows of it are summed",
+        3, INS(PLAIN(BF16, 4, 2, 3, 4, 4), WANTS(BF16, 4, 5, 3, 2, 2), WANTS(BF16, 1, 5)),
+        AT(.result = PLAIN(BF16, 4, 2, 5, 2, 2), .flag = TRUE), "bf16[2,5,2,2]",
+        "+o0:80 k:convolution k:add", "i0 i1",
+        "?t0:80 +d1:120 k:convolution -t0 +t0:10 k:sum d2:=t0", ""),
     ROW(ADDMM, "the bias gets the incoming gradient, summed over its rows", 3,
         INS(WANTS(BF16, 1, 5), WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 4, 5)), NO_ATTRIBUTES,
         "bf16[6,5]", "+o0:60 k:addmm cublas cublaslt", "i1 i2",
         "+d1:48i k:addmm cublas +d2:40i k:addmm cublas d0=g0", "+t0:10 k:sum d0:=t0"),
+    ROW(BADDBMM, "a product, then times alpha, for each factor; the summand is a table", 3,
+        INS(PLAIN(BF16, 3, 2, 1, 5), WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 3, 2, 4, 5)),
+        NO_ATTRIBUTES, "bf16[2,3,5]", "+o0:60 k:baddbmm", "i1 i2",
+        "+t0:48 k:bmm +d1:48 k:mul -t0 +t0:80 k:bmm +d2:80 k:mul -t0", ""),
     ROW(BMM, "a batch of products", 2, INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 3, 2, 4, 5)),
         NO_ATTRIBUTES, "bf16[2,3,5]", "+o0:60 k:bmm", "i1 i0", "+d1:80 k:bmm +d0:48 k:bmm", ""),
+    /* 3 experts, 6 rows sorted by them, [6, 4] x [3, 4, 5]; 60 bytes a problem, 512 bytes of tensor
+     * maps for each of the 132 SMs */
+    ROW(GROUPED_MM, "every product has scratch of its own; the weights' gradient comes first", 3,
+        INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 3, 3, 4, 5), PLAIN(INT32, 1, 3)), AT(.size = {2}),
+        "bf16[6,5]", "+o0:60 +t0:180 +t1:67584 -t1 -t0 k:grouped_mm", "i1 i2 i0",
+        "+d1:120 +t0:180 +t1:67584 -t1 -t0 k:grouped_mm +d0:48 +t0:180 +t1:67584 -t1 -t0 "
+        "k:grouped_mm",
+        ""),
+    ROW(GROUPED_MM, "fp32 products run one by one into the result", 3,
+        INS(WANTS(FP32, 2, 6, 4), WANTS(FP32, 3, 3, 4, 5), PLAIN(INT32, 1, 3)), AT(.size = {2}),
+        "fp32[6,5]", "+o0:120 k:grouped_mm", "i1 i2 i0", "+d1:240 k:grouped_mm +d0:96 k:grouped_mm",
+        ""),
     /* -- norms -- */
     ROW(RMS_NORM, "saves input, weight and one fp32 a row", 2,
         INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 1, 4)), NO_ATTRIBUTES, "bf16[2,3,4] fp32[6]",
@@ -234,10 +342,17 @@ static const Case op_cases[] = {
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 1, 4), WANTS(BF16, 1, 4)), NO_ATTRIBUTES,
         "bf16[6,4] fp32[6] fp32[6]", "+o0:48 +o1:24 +o2:24 k:native_layer_norm", "i2 i0 i1 o1 o2",
         "+d0:48 +d1:8 +d2:8 k:layer_norm_backward", ""),
+    ROW(LAYER_NORM, "without gain and bias: one gradient", 1, INS(WANTS(FP32, 2, 6, 4)),
+        NO_ATTRIBUTES, "fp32[6,4] fp32[6] fp32[6]", "+o0:96 +o1:24 +o2:24 k:native_layer_norm",
+        "i0 o1 o2", "+d0:96 k:layer_norm_backward", ""),
     /* -- look-ups: the three branches of embedding_dense_backward -- */
     ROW(EMBEDDING, "few indices (to 3072) are added into the dense gradient at once", 2,
         INS(WANTS(BF16, 2, 100, 8), PLAIN(INT64, 2, 3, 1024)), NO_ATTRIBUTES, "bf16[3,1024,8]",
-        "+o0:49152 k:embedding", "i1", "+d0:1600 k:embedding_dense_backward", ""),
+        "+o0:49152 k:embedding", "i1", "?t0:49152 +d0:1600 k:embedding_dense_backward -t0", ""),
+    ROW(EMBEDDING, "a row of indices that all sequences see is copied for the kernels", 2,
+        INS(WANTS(BF16, 2, 100, 8), VALUE(INT64, FALSE, 2, BY(3, 4), BY(0, 1))), NO_ATTRIBUTES,
+        "bf16[3,4,8]", "+t0:96 +o0:192 k:embedding -t0", "i1",
+        "+t0:96 ?t1:192 +d0:1600 k:embedding_dense_backward -t1 -t0", ""),
     /* T = 4096 indices, V = 100 words: 8 T = 32768; sort 2 * 32768 + 1024 * ceil(4096 / 4608) +
      * 16895 = 83455; unique al(8 * (2 + 32)) + 767 = 1279; m = min(T, V) = 100 segments: 8 m = 800,
      * scan al(16 * (1 + 32)) + 511 = 1279; pieces T / 10 + m = 509 > 4 m, so sums are per segment:
@@ -245,27 +360,59 @@ static const Case op_cases[] = {
     ROW(EMBEDDING, "many indices of few words are sorted; partial sums are per word", 2,
         INS(WANTS(BF16, 2, 100, 8), PLAIN(INT64, 2, 4, 1024)), NO_ATTRIBUTES, "bf16[4,1024,8]",
         "+o0:65536 k:embedding", "i1",
-        "+t0:32768 +t1:32768 +t2:32768 +t3:83455 -t3 -t2 +d0:1600 +t2:32768 +t3:8 +t4:32768 "
-        "+t5:1279 "
-        "-t5 -t4 "
-        "+t4:800 +t5:800 +t6:1279 -t6 +t6:8 +t7:4072 +t8:4072 +t9:3200 k:embedding_dense_backward "
-        "-t9 -t8 "
-        "-t7 -t6 -t5 -t4 -t3 -t2 -t1 -t0",
+        "?t0:65536 +t1:32768 +t2:32768 +t3:32768 +t4:83455 -t4 -t3 +d0:1600 +t3:32768 +t4:8 "
+        "+t5:32768 "
+        "+t6:1279 "
+        "-t6 -t5 "
+        "+t5:800 +t6:800 +t7:1279 -t7 +t7:8 +t8:4072 +t9:4072 +t10:3200 k:embedding_dense_backward "
+        "-t10 -t9 "
+        "-t8 -t7 -t6 -t5 -t4 -t3 -t2 -t1 -t0",
         ""),
     /* the same with V = 1000: m = 1000, pieces 409 + 1000 < 4 m: one sum a piece, 4 * 1409 * 8;
        scan al(16 * 34) + 511 */
     ROW(EMBEDDING, "many indices of many words: partial sums are per piece", 2,
         INS(WANTS(BF16, 2, 1000, 8), PLAIN(INT64, 2, 4, 1024)), NO_ATTRIBUTES, "bf16[4,1024,8]",
         "+o0:65536 k:embedding", "i1",
-        "+t0:32768 +t1:32768 +t2:32768 +t3:83455 -t3 -t2 +d0:16000 +t2:32768 +t3:8 +t4:32768 "
-        "+t5:1279 "
-        "-t5 -t4 "
-        "+t4:8000 +t5:8000 +t6:1279 -t6 +t6:8 +t7:11272 +t8:45088 k:embedding_dense_backward -t8 "
-        "-t7 -t6 -t5 -t4 -t3 -t2 -t1 -t0",
+        "?t0:65536 +t1:32768 +t2:32768 +t3:32768 +t4:83455 -t4 -t3 +d0:16000 +t3:32768 +t4:8 "
+        "+t5:32768 "
+        "+t6:1279 "
+        "-t6 -t5 "
+        "+t5:8000 +t6:8000 +t7:1279 -t7 +t7:8 +t8:11272 +t9:45088 k:embedding_dense_backward -t9 "
+        "-t8 -t7 -t6 -t5 -t4 -t3 -t2 -t1 -t0",
         ""),
     /* -- losses -- */
     ROW(LOG_SOFTMAX, "saves its result", 1, INS(WANTS(FP32, 2, 6, 5)), NO_ATTRIBUTES, "fp32[6,5]",
         "+o0:120 k:log_softmax", "o0", "+d0:120 k:log_softmax", ""),
+    /* 8 bytes an index: linear indices by remainder and product, sorted with where they came from;
+     * one tile of cub's sort needs 1 byte */
+    ROW(INDEX, "rows by an index: the gradient is zeros, into which sorted rows are added", 2,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(INT64, 1, 10)), NO_ATTRIBUTES, "bf16[10,4]",
+        "+o0:80 k:index", "i1",
+        "+d0:48 +t0:80 +t1:80 -t0 +t0:80 +t2:80 +t3:80 +t4:1 -t4 k:index_put -t3 -t2 -t0 -t1", ""),
+    /* 5000 indices of 257 rows, whose numbers have 9 bits, two passes: 2 * al(40000) + 1024 *
+     * ceil(5000 / 4608) + 2 * 2048 + 511 = 87039 */
+    ROW(INDEX, "many indices are sorted by the bits that row numbers have", 2,
+        INS(WANTS(BF16, 2, 257, 4), PLAIN(INT64, 1, 5000)), NO_ATTRIBUTES, "bf16[5000,4]",
+        "+o0:40000 k:index", "i1",
+        "+d0:2056 +t0:40000 +t1:40000 -t0 +t0:40000 +t2:40000 +t3:40000 +t4:87039 -t4 k:index_put "
+        "-t3 "
+        "-t2 -t0 -t1",
+        ""),
+    ROW(INDEX, "elements by two indices, whose numbers are added up", 3,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(INT64, 1, 10), PLAIN(INT64, 1, 10)), NO_ATTRIBUTES,
+        "bf16[10]", "+o0:20 k:index", "i1 i2",
+        "+d0:48 +t0:80 +t1:80 -t0 +t0:80 +t2:80 -t0 -t2 +t0:80 +t2:80 +t3:80 +t4:1 -t4 k:index_put "
+        "-t3 -t2 -t0 -t1",
+        ""),
+    ROW(GATHER, "elements of each row are scattered back", 2,
+        INS(WANTS(FP32, 2, 6, 8), PLAIN(INT64, 2, 6, 2)), NO_ATTRIBUTES, "fp32[6,2]",
+        "+o0:48 k:gather", "i1", "+d0:192 k:scatter_add", ""),
+    ROW(INDEX_ADD, "the first operand takes the rows; their gradient is a selection", 3,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(INT64, 1, 3), WANTS(BF16, 2, 3, 4)), NO_ATTRIBUTES,
+        "bf16[6,4]", "o0=i0@0 k:index_add", "i1 i2", "d0=g0 +d2:24 k:index_select", ""),
+    ROW(TOPK, "values and int64 indices, which are saved", 1, INS(WANTS(FP32, 2, 6, 8)),
+        AT(.size = {2}), "fp32[6,2] int64[6,2]", "+o0:48 +o1:96 k:topk", "o1",
+        "+d0:192 k:topk_backward", ""),
     ROW(NLL_LOSS, "saves the logarithms, the targets and the total weight", 2,
         INS(WANTS(FP32, 2, 6, 5), PLAIN(INT64, 1, 6)), NO_ATTRIBUTES, "fp32[] fp32[]",
         "+o0:4 +o1:4 k:nll_loss", "i0 i1 o1", "+d0:120 k:nll_loss_backward", ""),
@@ -348,6 +495,14 @@ static const Case op_cases[] = {
         "i1 i0 i2 o1 o0",
         "+d0:25600h +d1:25600h +d2:25600h +t0:800 +t1:65600 k:efficient_attention_backward -t0 -t1",
         ""),
+    ROW(EFFICIENT_ATTENTION, "a bias that wants a gradient gets one for each sequence and head", 4,
+        INS(SEEN(1, 1, 64, 64), SEEN(1, 1, 128, 64), SEEN(1, 1, 128, 64),
+            WANTS(BF16, 4, 1, 1, 64, 128)),
+        AT(.batch = 1, .heads = 1, .kv_heads = 1, .length = 64, .keys = 128, .head_dim = 64),
+        "bf16[1,1,64,64] fp32[64]", "+o0:8192 +o1:256 k:efficient_attention", "i3 i1 i0 i2 o1 o0",
+        "+d0:8192h +d1:16384h +d2:16384h +d3:16384 +t0:256 +t1:16400 "
+        "k:efficient_attention_backward -t0 -t1",
+        ""),
     /* head dim 128: tiles of 128 rows, 4 * 128 * 128 + 16 = 65552, ceil(300 / 128) = 3 a head; an
      * explicit bias is saved before key, query and value.  One head: inside or outside is the same
      * order. */
@@ -384,6 +539,8 @@ static const Case op_cases[] = {
         "k:efficient_attention_backward -t2 -t0",
         ""),
     /* -- no gradient -- */
+    ROW(BUFFER, "part of a tensor that is there already", 0, INS(PLAIN(FP32, 1, 1)),
+        AT(.result = PLAIN(INT64, 2, 1, 4)), "int64[1,4]", "", "", NULL, NULL),
     ROW(CREATE, "a new tensor", 0, INS(PLAIN(FP32, 1, 1)), AT(.result = PLAIN(FP32, 2, 6, 4)),
         "fp32[6,4]", "+o0:96 k:create", "", NULL, NULL),
     /* one row of 6: cub's scan, al(8 * (1 + 32)) + 767 */
@@ -392,6 +549,20 @@ static const Case op_cases[] = {
         "+o0:48 +t0:48 +t1:1279 -t1 k:cumsum -t0", "", NULL, NULL),
     ROW(CUMSUM, "several rows are scanned without", 1, INS(PLAIN(BOOL, 2, 2, 6)), NO_ATTRIBUTES,
         "int64[2,6]", "+o0:96 +t0:96 k:cumsum -t0", "", NULL, NULL),
+    ROW(CUMSUM, "a dtype that is asked for needs no cast; entries of a tile's state are smaller", 1,
+        INS(PLAIN(INT32, 1, 6)), AT(.flag = TRUE), "int32[6]", "+o0:24 +t0:1023 -t0 k:cumsum", "",
+        NULL, NULL),
+    ROW(HISTC, "counts of a bin each", 1, INS(PLAIN(INT32, 1, 12)),
+        AT(.result = PLAIN(INT32, 1, 3)), "int32[3]", "+o0:12 k:histc", "", NULL, NULL),
+    ROW(SORT, "a block sorts up to 4096 numbers with their positions", 1,
+        INS(PLAIN(INT64, 1, 4096)), NO_ATTRIBUTES, "int64[4096] int64[4096]",
+        "+o0:32768 +o1:32768 +t0:32768 k:sort -t0", "", NULL, NULL),
+    /* all 64 bits: 2 * al(32776) + 1024 + 8 * 2048 + 511 = 83967 */
+    ROW(SORT, "cub sorts more of them", 1, INS(PLAIN(INT64, 1, 4097)), NO_ATTRIBUTES,
+        "int64[4097] int64[4097]", "+o0:32776 +o1:32776 +t0:32776 +t1:83967 -t1 k:sort -t0", "",
+        NULL, NULL),
+    ROW(CUMSUM, "numbers are not cast", 1, INS(PLAIN(FP32, 2, 2, 6)), NO_ATTRIBUTES, "fp32[2,6]",
+        "+o0:48 k:cumsum", "", NULL, NULL),
     /* -- given by numbers -- */
     ROW(OPAQUE, "100 bytes kept, 32 of workspace in both directions", 2,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 1, 9)),
@@ -400,6 +571,18 @@ static const Case op_cases[] = {
         ""),
     ROW(OPAQUE, "nothing kept", 1, INS(WANTS(BF16, 2, 6, 4)), AT(.result = PLAIN(BF16, 2, 6, 4)),
         "bf16[6,4] uint8[0]", "+o0:48 k:opaque", "o1", "+d0:48 k:opaque_backward", ""),
+    /* -- as they were recorded -- */
+    /* 6 * 4 * 2 bytes; 10 bytes kept besides the first operand; grad = grad * (3 * x * x): two
+     * temporaries of the operand's size, the second gone before the gradient is there */
+    ROW(RECORDED, "a new output, what the node keeps, and its backward's steps", 2,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(BF16, 2, 6, 4)), AT(.recorded = &recorded_cube),
+        "bf16[6,4] uint8[10]", "+o0:48 +o1:10 k:cube", "i0 o1",
+        "+t0:48 +t1:48 -t1 +d0:48 k:cube -t0", ""),
+    ROW(RECORDED, "an output in an operand's memory, whose gradient is passed on", 1,
+        INS(WANTS(BF16, 2, 6, 4)), AT(.recorded = &recorded_in_place), "bf16[6,4]", "o0=i0@0", "",
+        "d0=g0 k:relu_", ""),
+    ROW(RECORDED_CONSTANT, "no node", 1, INS(WANTS(BF16, 2, 6, 4)),
+        AT(.recorded = &recorded_in_place), "bf16[6,4]", "o0=i0@0", "", NULL, NULL),
 };
 
 #endif

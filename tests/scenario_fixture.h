@@ -16,7 +16,7 @@
 static inline InputText
 fixture_text(const char *name, const char *text)
 {
-  return (InputText){g_strdup(name), g_strdup(text), strlen(text)};
+  return (InputText){g_strdup(name), g_strdup(text), strlen(text), NULL};
 }
 
 /* The scenario of a network's and a plan's JSON (names in messages: "net.json", "plan.json"). */

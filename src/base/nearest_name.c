@@ -27,13 +27,13 @@ edit_distance(const char *a, const char *b)
   return row[length];
 }
 
-const char *
-nearest_name(const char *word, const char *const *names)
+/* The nearest one at less than `least` edits. */
+static const char *
+nearest_below(const char *word, const char *const *names, guint least)
 {
   if (strlen(word) > LONGEST_WORD)
     return NULL;
   const char *nearest = NULL;
-  guint least = strlen(word) / 2 + 1;
   for (; *names; names++) {
     guint distance = strlen(*names) > LONGEST_WORD ? least : edit_distance(word, *names);
     if (distance < least) {
@@ -42,4 +42,17 @@ nearest_name(const char *word, const char *const *names)
     }
   }
   return nearest;
+}
+
+const char *
+nearest_name(const char *word, const char *const *names)
+{
+  return nearest_below(word, names, strlen(word) / 2 + 1);
+}
+
+const char *
+misspelt_name(const char *word, const char *const *names)
+{
+  enum { SHORT_WORD = 6 };
+  return nearest_below(word, names, strlen(word) < SHORT_WORD ? 2 : 3);
 }

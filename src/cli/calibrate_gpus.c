@@ -20,6 +20,7 @@
 #include "calibrate/sweep.h"
 #include "calibrate/traced_report.h"
 #include "cli/command.h"
+#include "cli/plan_input.h"
 #include "simulate/scenario.h"
 
 /* ---- options ---- */
@@ -50,7 +51,7 @@ lower_network(const CalibrateRequest *request, GError **error)
   ScenarioInputs inputs = {.assignments = request->assignments};
   Lowered *lowered = NULL;
   if (input_text_read("network", request->network, &inputs.network, error) &&
-      input_text_read("plan", request->plan, &inputs.plan, error) &&
+      plan_input_read(request->plan, &inputs.plan, error) &&
       input_text_read("cluster", request->cluster != NULL ? request->cluster : CALIBRATE_BASE,
                       &inputs.cluster, error)) {
     g_autoptr(Scenario) scenario = scenario_new(&inputs, 0, error);

@@ -1,6 +1,8 @@
-/* cmd_import.c - highwater import: a measurement becomes a RUN, as if it had been simulated. */
+/* cmd_import.c - highwater import: a measurement becomes a RUN, as if it had been simulated; a
+ * training configuration of another program becomes a plan. */
 #include "base/nearest_name.h"
 #include "base/units.h"
+#include "cli/plan_input.h"
 #include "cli/registry.h"
 #include "import/kineto_recording.h"
 #include "import/snapshot_recording.h"
@@ -10,14 +12,16 @@
 
 /* --device is not given. */
 #define ANY_DEVICE G_MININT
+#define RANKS_MOST (1 << 24)
 
 /* What the command line says beside the file. */
 typedef struct {
   int device; /* ANY_DEVICE: the one that has the most to say */
+  int ranks;  /* of a plan; 0: as the file says */
 } ImportOptions;
 
 /* A kind of file.  read gives the Recording (the caller frees it) and adds what it knows to the
- * info; NULL and error otherwise. */
+ * info; NULL and error otherwise.  A kind without it is no measurement: plan_import writes it. */
 typedef struct {
   const char *name, *summary;
   Recording *(*read)(const char *file, const ImportOptions *options, RunInfo *info, GError **error);
@@ -52,6 +56,7 @@ import_kineto(const char *file, const ImportOptions *options, RunInfo *info, GEr
 static const ImportKind import_kinds[] = {
     {"kineto", "a trace of torch.profiler, .json or .json.gz", import_kineto},
     {"memory-snapshot", "a pickle of torch.cuda.memory._snapshot()", import_memory_snapshot},
+    {"plan", "a configuration of DeepSpeed, accelerate, torchtitan or TrainingArguments", NULL},
 };
 
 static const ImportKind *
@@ -89,9 +94,16 @@ import_file(const ImportKind *kind, const char *file, const char *folder,
 }
 
 static gboolean
-check_options(const char *output, const ImportOptions *options, GError **error)
+check_options(const ImportKind *kind, const char *output, const ImportOptions *options,
+              GError **error)
 {
-  const char *wrong = !output                    ? "give the folder to write: -o DIR"
+  gboolean is_plan = kind->read == NULL;
+  const char *wrong = is_plan && options->device != ANY_DEVICE ? "--device: a plan has none"
+                      : !is_plan && options->ranks != 0        ? "--ranks is for plans only"
+                      : options->ranks < 0 || options->ranks > RANKS_MOST
+                          ? "--ranks: a number from 1 to 16777216 is needed"
+                      : is_plan                  ? NULL
+                      : !output                  ? "give the folder to write: -o DIR"
                       : g_str_equal(output, "-") ? "--output: a folder is needed, not standard "
                                                    "output"
                       : options->device != ANY_DEVICE && options->device < 0
@@ -107,23 +119,31 @@ import(int argc, char **argv, GError **error)
   ImportOptions options = {.device = ANY_DEVICE};
   const GOptionEntry entries[] = {
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output,
-       "Write the run to a folder, for plot, report and compare", "DIR"},
+       "Write the run to a folder, for plot, report and compare; a plan to a file (standard "
+       "output)",
+       "DIR"},
       {"device", 0, 0, G_OPTION_ARG_INT, &options.device,
        "Of several devices: which (default: the one with most events)", "N"},
+      {"ranks", 0, 0, G_OPTION_ARG_INT, &options.ranks,
+       "Of a plan whose file does not say how many ranks run it: how many", "N"},
       {.long_name = NULL},
   };
   g_auto(GStrv) positionals = NULL;
   if (!command_parse(&command_import, argc, argv, entries, 2, 2, &positionals, error))
     return EXIT_ANSWER_YES;
   const ImportKind *kind = find_kind(positionals[0], error);
-  if (kind && check_options(output, &options, error))
+  if (!kind || !check_options(kind, output, &options, error))
+    return EXIT_ANSWER_YES;
+  if (kind->read == NULL)
+    plan_import(positionals[1], output, options.ranks, error);
+  else
     import_file(kind, positionals[1], output, &options, error);
   return EXIT_ANSWER_YES;
 }
 
 const Command command_import = {
     .name = "import",
-    .arguments = "KIND FILE -o DIR [--device N]",
-    .summary = "Make a run of what was measured: a memory snapshot, a profiler's trace",
+    .arguments = "KIND FILE [-o DIR] [--device N] [--ranks N]",
+    .summary = "Make a run of what was measured, or a plan of another program's configuration",
     .run = import,
 };

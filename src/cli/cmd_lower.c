@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/units.h"
+#include "cli/plan_input.h"
 #include "cli/registry.h"
 #include "simulate/program_run.h"
 #include "spec/preset.h"
@@ -98,7 +99,7 @@ read_inputs(const LowerOptions *o, const char *network, ScenarioInputs *inputs, 
   const char *kind = preset_exists("program", network) ? "program" : "network";
   inputs->assignments = o->assignments;
   return input_text_read(kind, network, &inputs->network, error) &&
-         input_text_read("plan", o->plan != NULL ? o->plan : "fsdp2", &inputs->plan, error) &&
+         plan_input_read(o->plan != NULL ? o->plan : "fsdp2", &inputs->plan, error) &&
          input_text_read("cluster", o->cluster != NULL ? o->cluster : "h100-8", &inputs->cluster,
                          error);
 }

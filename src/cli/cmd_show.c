@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "cli/plan_input.h"
 #include "cli/registry.h"
+#include "network/family.h"
 #include "report/network_summary.h"
 #include "simulate/scenario.h"
 
@@ -13,12 +15,13 @@ typedef struct {
   gboolean json;
 } ShowOptions;
 
-/* The longest sequence that a config says its model is for; `most` when it is longer or not said.
- */
+/* The longest sequence that a config says its model is for, and the one that an exported network
+ * was recorded with; `most` when it is longer or not said. */
 static int
 own_sequence_length(const InputText *network, int most)
 {
-  static const char *const keys[] = {"n_positions", "max_position_embeddings", "max_seq_len"};
+  static const char *const keys[] = {"n_positions", "max_position_embeddings", "max_seq_len",
+                                     "sequence_length"};
   g_autoptr(JsonDocument) document =
       json_document_parse(network->name, network->text, network->length, NULL);
   for (guint i = 0; document != NULL && i < G_N_ELEMENTS(keys); i++) {
@@ -29,15 +32,43 @@ own_sequence_length(const InputText *network, int most)
   return most;
 }
 
+/* Sequences of a micro-batch: those that an exported network was recorded with, else one. */
+static int
+own_micro_batch(const InputText *network)
+{
+  enum { MOST = 1 << 20 };
+  g_autoptr(JsonDocument) document =
+      json_document_parse(network->name, network->text, network->length, NULL);
+  const cJSON *value = document != NULL
+                           ? cJSON_GetObjectItemCaseSensitive(json_document_root(document), "batch")
+                           : NULL;
+  gboolean given = cJSON_IsNumber(value) && value->valuedouble >= 1 && value->valuedouble <= MOST;
+  return given ? (int) value->valuedouble : 1;
+}
+
+/* Does the network say itself how long its sequences are? */
+static gboolean
+limits_length(const InputText *network)
+{
+  g_autoptr(NetworkSpec) spec =
+      network_spec_parse(network->name, network->text, network->length, NULL);
+  const NetworkFamily *family = spec != NULL ? network_family_find(spec, NULL) : NULL;
+  return family != NULL && family->limits_length;
+}
+
 /* Without --plan the figures are the network's own: one rank, one sequence, everything in bf16. */
 static void
 default_plan(const InputText *network, InputText *plan)
 {
   enum { LONGEST = 8192 }; /* the plan's own default */
+  g_autofree char *length =
+      limits_length(network)
+          ? g_strdup("")
+          : g_strdup_printf(", \"sequence_length\": %d", own_sequence_length(network, LONGEST));
   plan->name = g_strdup("show's own plan");
-  plan->text = g_strdup_printf("{\"strategy\": \"none\", \"batch\": {\"sequence_length\": %d}, "
+  plan->text = g_strdup_printf("{\"strategy\": \"none\", \"batch\": {\"micro_batch\": %d%s}, "
                                "\"precision\": {\"parameters\": \"bf16\"}}",
-                               own_sequence_length(network, LONGEST));
+                               own_micro_batch(network), length);
   plan->length = strlen(plan->text);
 }
 
@@ -50,7 +81,7 @@ read_inputs(const ShowOptions *o, const char *network, ScenarioInputs *inputs, G
     return FALSE;
   if (o->plan == NULL)
     default_plan(&inputs->network, &inputs->plan);
-  else if (!input_text_read("plan", o->plan, &inputs->plan, error))
+  else if (!plan_input_read(o->plan, &inputs->plan, error))
     return FALSE;
   return input_text_read("cluster", cluster, &inputs->cluster, error);
 }

@@ -3,6 +3,7 @@
 #include "cli/run_options.h"
 
 #include "base/units.h"
+#include "cli/plan_input.h"
 #include "simulate/program_run.h"
 #include "spec/preset.h"
 
@@ -99,7 +100,7 @@ read_inputs(const char *network, const char *plan, const char *cluster, Scenario
     return FALSE;
   if (plan == NULL && !is_program(&inputs->network))
     plan = "fsdp2";
-  return (plan == NULL || input_text_read("plan", plan, &inputs->plan, error)) &&
+  return (plan == NULL || plan_input_read(plan, &inputs->plan, error)) &&
          input_text_read("cluster", cluster, &inputs->cluster, error);
 }
 

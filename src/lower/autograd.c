@@ -105,15 +105,21 @@ autograd_save_outputs(Tape *t, gint32 node, const OpRun *run)
 }
 
 void
-autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref)
+autograd_mark(Tape *t, NodeKind kind, int number, int n, TensorRef *refs)
 {
-  gint32 index = new_node(t, kind);
-  Node *node = node_at(t, index);
-  node->number = number;
-  node->edges = 1;
-  node->edge[0] = (Edge){ref->node, ref->output};
-  ref->node = index;
-  ref->output = 0;
+  gint32 index = -1;
+  for (int i = 0; i < n; i++) {
+    if (refs[i].node < 0)
+      continue;
+    if (index < 0)
+      index = new_node(t, kind);
+    Node *node = node_at(t, index);
+    node->number = number;
+    g_assert(node->edges < OP_OUTPUTS);
+    node->edge[node->edges] = (Edge){refs[i].node, refs[i].output};
+    refs[i].node = index;
+    refs[i].output = node->edges++;
+  }
 }
 
 void
@@ -438,16 +444,20 @@ accumulate(Tape *t, Node *node)
     t->strategy->gradient_ready(t->x, node->number);
 }
 
-/* A node that only marks a place: the gradient goes on as it is. */
+/* A node that only marks a place: gradients go on as they are. */
 static void
 pass_on(Tape *t, Node *node)
 {
-  TensorRef gradient = node->incoming[0];
-  node->has_incoming[0] = FALSE;
-  if (node->edge[0].node >= 0)
-    send(t, STREAM_COMPUTE, node->edge[0], gradient);
-  else
-    tape_drop(t, &gradient);
+  for (int i = 0; i < node->edges; i++) {
+    if (!node->has_incoming[i])
+      continue;
+    TensorRef gradient = node->incoming[i];
+    node->has_incoming[i] = FALSE;
+    if (node->edge[i].node >= 0)
+      send(t, STREAM_COMPUTE, node->edge[i], gradient);
+    else
+      tape_drop(t, &gradient);
+  }
 }
 
 /* SplitWithSizesBackward, and the AccumulateGrad of the flat parameter that it makes ready. */

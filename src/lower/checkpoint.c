@@ -52,7 +52,7 @@ checkpoint_frame_free(Tape *t, CheckpointFrame *frame)
   g_free(frame);
 }
 
-static TensorRef
+static Results
 run_region(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   if (checkpoint_repeats_hooks(t))
@@ -60,7 +60,7 @@ run_region(Tape *t, int block, Place place, int n, const TensorRef *args)
   return tape_run(t, place, n, args);
 }
 
-TensorRef
+Results
 checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   if (t->x->evaluating)
@@ -73,13 +73,13 @@ checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   g_ptr_array_add(t->frames, frame);
   t->recording = frame;
   t->recording_id = (gint32) t->frames->len - 1;
-  TensorRef result = run_region(t, block, place, n, args);
+  Results results = run_region(t, block, place, n, args);
   t->recording = NULL;
   if (frame->alive == 0) { /* nothing in it wants to be saved */
     g_ptr_array_index(t->frames, t->recording_id) = NULL;
     checkpoint_frame_free(t, frame);
   }
-  return result;
+  return results;
 }
 
 /* Runs the region again until every tensor that was promised is there, or without early stop to its
@@ -98,9 +98,9 @@ recompute(Tape *t, CheckpointFrame *frame)
   t->recomputing = frame;
   t->x->recomputing = TRUE;
   tape_autocast_begin(t);
-  TensorRef result = run_region(t, frame->block, frame->place, frame->arguments, args);
-  if (!t->stop)
-    tape_drop(t, &result);
+  Results results = run_region(t, frame->block, frame->place, frame->arguments, args);
+  for (int i = 0; i < FUNCTION_RESULTS && !t->stop; i++)
+    tape_drop(t, &results.ref[i]);
   t->stop = FALSE;
   tape_autocast_end(t);
   t->recomputing = NULL;

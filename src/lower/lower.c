@@ -31,6 +31,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
   NetworkShape shape = {
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
+      .target_length = plan->target_length,
       .micro_batches = loops ? plan->accumulation.steps : 1,
       .loss_steps = loops                  ? 0
                     : loss == LOSS_DIVIDED ? 1
@@ -41,6 +42,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .lora = plan->lora,
       .plan = plan,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
+      .casts_inputs = strategy->casts_inputs && plan_spec_has_mixed_precision(plan),
       .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
   if (strategy != NULL && strategy->shape != NULL)
@@ -80,6 +82,9 @@ accept_compile(const LowerInput *in, GError **error)
   if (in->plan->checkpointing.around != AROUND_MODULE)
     return plan_spec_refuse(in->plan, error, "activation_checkpointing.around",
                             "compiled blocks have their checkpoints inside: module");
+  if (in->network->mixtures > 0)
+    return plan_spec_refuse(in->plan, error, "compile",
+                            "mixtures of experts are not compiled: use \"none\"");
   if (in->strategy->before_module != NULL)
     return plan_spec_refuse(in->plan, error, "compile",
                             "strategy %s has hooks on every module: use \"none\"",

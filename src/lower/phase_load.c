@@ -308,8 +308,11 @@ load_model(Loading *l)
   const Network *n = l->x->network;
   for (guint i = 0; i < n->parameters->len; i++)
     load_tensor(l, (int) i, l->x->parameters[i].sharded);
-  if (n->tied_module >= 0 && l->received->len > 0)
-    load_tensor(l, n->tied_weight, l->x->parameters[n->tied_weight].sharded);
+  for (guint i = 0; i < n->ties->len && l->received->len > 0; i++) {
+    const Tie *tie = network_tie(n, (int) i);
+    if (tie->module >= 0)
+      load_tensor(l, tie->parameter, l->x->parameters[tie->parameter].sharded);
+  }
   load_received(l);
 }
 

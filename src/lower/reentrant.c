@@ -14,7 +14,7 @@ reentrant_wants(const Tape *t, int block)
          checkpoint_spec_of_block(&plan->checkpointing, block) == CHECKPOINT_FULL;
 }
 
-TensorRef
+Results
 reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   gboolean wants = FALSE;
@@ -30,20 +30,20 @@ reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args)
   gint32 node = wants ? autograd_region_node(t, number, n, args) /* older than all of the call's */
                       : -1;
   t->x->no_grad = TRUE;
-  TensorRef result = tape_call_hooked(t, block, place, n, args);
+  Results results = tape_call_hooked(t, block, place, n, args);
   t->x->no_grad = FALSE;
-  result.node = node;
-  result.output = 0;
+  results.ref[0].node = node;
+  results.ref[0].output = 0;
   if (!wants) { /* no node keeps it */
     g_ptr_array_index(t->frames, number) = NULL;
     checkpoint_frame_free(t, frame);
   }
-  return result;
+  return results;
 }
 
 /* Runs the region on tensors that stand for its inputs; inputs[i] is where the gradient of argument
  * i will be kept, or -1. */
-static TensorRef
+static Results
 run_again(Tape *t, const CheckpointFrame *frame, gint32 *inputs)
 {
   TensorRef args[STATEMENT_SLOTS];
@@ -54,9 +54,9 @@ run_again(Tape *t, const CheckpointFrame *frame, gint32 *inputs)
     args[i].output = 0;
   }
   program_builder_push(t->builder, RANGE_HOOK, "recompute", 0);
-  TensorRef result = tape_call_hooked(t, frame->block, frame->place, frame->arguments, args);
+  Results results = tape_call_hooked(t, frame->block, frame->place, frame->arguments, args);
   program_builder_pop(t->builder);
-  return result;
+  return results;
 }
 
 void
@@ -64,10 +64,11 @@ reentrant_backward(Tape *t, gint32 frame_number, TensorRef incoming, TensorRef *
 {
   CheckpointFrame *frame = g_ptr_array_index(t->frames, frame_number);
   gint32 inputs[STATEMENT_SLOTS];
-  TensorRef result = run_again(t, frame, inputs);
+  Results results = run_again(t, frame, inputs);
   tape_hold(t, &incoming);
-  autograd_play(t, &result, incoming);
-  tape_drop(t, &result);
+  autograd_play(t, &results.ref[0], incoming);
+  for (int i = 0; i < FUNCTION_RESULTS; i++)
+    tape_drop(t, &results.ref[i]);
   for (int i = 0; i < frame->arguments; i++)
     gradients[i] = autograd_take_input(t, inputs[i]);
   g_ptr_array_index(t->frames, frame_number) = NULL;

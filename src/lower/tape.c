@@ -204,7 +204,7 @@ finish_outputs(OpRun *run, gint32 node)
     TensorRef *out = &run->buffer[BUFFER_OUT + i];
     const ValueInfo *info = &run->info[BUFFER_OUT + i];
     out->dtype = info->dtype;
-    out->node = node;
+    out->node = info->requires_grad ? node : -1;
     out->output = (guint8) i;
   }
 }
@@ -291,8 +291,11 @@ run_call(Tape *t, Activation *a, const Statement *s)
   TensorRef args[STATEMENT_SLOTS];
   for (int i = 0; i < s->ins; i++)
     args[i] = a->slots[s->in[i]];
-  a->slots[s->out[0]] = tape_call_block(t, s->b, s->a, s->ins, args);
-  a->filled[s->out[0]] = TRUE;
+  Results results = tape_call_block(t, s->b, s->a, s->ins, args);
+  for (int i = 0; i < s->outs; i++) {
+    a->slots[s->out[i]] = results.ref[i];
+    a->filled[s->out[i]] = TRUE;
+  }
 }
 
 /* An attribute of the training loop is bound again. */
@@ -319,7 +322,7 @@ run_statement(Tape *t, Activation *a, const Statement *s)
     run_enter(t, a, s);
     break;
   case STATEMENT_EXIT:
-    tape_exit_module(t, a->place.first_module + s->a, &a->slots[s->in[0]]);
+    tape_exit_module(t, a->place.first_module + s->a, 1, &a->slots[s->in[0]]);
     break;
   case STATEMENT_CALL:
     run_call(t, a, s);
@@ -351,9 +354,10 @@ unwind(Tape *t, Activation *a)
         drop_slot(t, a, (int) i);
 }
 
-TensorRef
+Results
 tape_run(Tape *t, Place place, int n, const TensorRef *args)
 {
+  Results results = NO_RESULTS;
   const Function *f = network_function(t->network, place.function);
   g_autofree TensorRef *slots = g_new(TensorRef, f->values->len);
   g_autofree gboolean *filled = g_new0(gboolean, f->values->len);
@@ -365,9 +369,17 @@ tape_run(Tape *t, Place place, int n, const TensorRef *args)
     run_statement(t, &a, &g_array_index(f->statements, Statement, i));
   if (t->stop) {
     unwind(t, &a);
-    return NO_TENSOR;
+    return results;
   }
-  return f->result >= 0 ? slots[f->result] : NO_TENSOR;
+  for (int i = 0; i <= f->others; i++) {
+    gint16 slot = i == 0 ? f->result : f->other[i - 1];
+    if (slot < 0)
+      continue;
+    results.ref[i] = slots[slot];
+    if (slot < f->arguments && i > 0) /* of those the caller has the only references */
+      tape_hold(t, &results.ref[i]);
+  }
+  return results;
 }
 
 /* ---- entry points ---- */
@@ -411,13 +423,13 @@ tape_forward(Tape *t, const StorageId *inputs)
   for (int i = 0; i < t->table_count; i++)
     args[n++] = t->tables[i];
   tape_autocast_begin(t);
-  return tape_run(t, (Place){t->network->main, 0, 0}, n, args);
+  return tape_run(t, (Place){t->network->main, 0, 0}, n, args).ref[0];
 }
 
 TensorRef
 tape_apply(Tape *t, int function, TensorRef argument)
 {
-  return tape_run(t, (Place){function, 0, 0}, 1, &argument);
+  return tape_run(t, (Place){function, 0, 0}, 1, &argument).ref[0];
 }
 
 void

@@ -12,15 +12,6 @@ unit_at(const GArray *units, int module)
   return units != NULL ? g_array_index(units, int, module) : -1;
 }
 
-/* A plan that computes and reduces in the parameters' dtype has no MixedPrecisionPolicy: then
- * inputs come as they are. */
-static gboolean
-has_mixed_precision(const PlanSpec *plan)
-{
-  DType stored = plan->precision.parameters;
-  return plan->precision.compute != stored || plan->precision.reduce != stored;
-}
-
 /* cast_forward_inputs: floating tensors come in the compute dtype.  What comes may be a part of its
  * storage, as tables are that are made for longer sequences. */
 static void
@@ -65,7 +56,7 @@ before_module(Tape *t, int module, int n, TensorRef *args)
   for (int i = 0; i < n; i++) {
     if (args[i].node < 0)
       continue;
-    autograd_mark(t, NODE_MODULE_END, module, &args[i]);
+    autograd_mark(t, NODE_MODULE_END, module, 1, &args[i]);
     t->inputs_left[module]++;
   }
 }
@@ -78,7 +69,7 @@ after_module(Tape *t, int module, TensorRef *output)
   program_builder_set_module(t->builder, tape_program_module(t, module));
   t->strategy->after_module(t->x, module);
   if (t->recomputing == NULL && output->node >= 0)
-    autograd_mark(t, NODE_MODULE_BEGIN, module, output);
+    autograd_mark(t, NODE_MODULE_BEGIN, module, 1, output);
 }
 
 /* Hooks before a module's forward(): args become what it receives, with references of their own. */
@@ -101,25 +92,25 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args, const ValueInfo *
       s->before_recompute(t->x, unit);
     return;
   }
-  if (s->casts_inputs && has_mixed_precision(t->x->plan))
+  if (t->network->shape.casts_inputs)
     for (int i = 0; i < n; i++)
       cast_input(t, &args[i], infos[i], module);
   s->before_forward(t->x, unit);
   const Unit *u = g_ptr_array_index(t->x->units, (guint) unit);
-  if (s->marks_inputs && u->parameters->len > 0 && args[0].node >= 0)
-    autograd_mark(t, NODE_POST_BACKWARD, unit, &args[0]);
+  if (s->marks_inputs && u->parameters->len > 0)
+    autograd_mark(t, NODE_POST_BACKWARD, unit, n, args);
   if (s->wants_input_gradient != NULL && args[0].node >= 0 && !t->x->no_grad &&
       s->wants_input_gradient(t->x, unit))
     autograd_add_hook(t, args[0].node, unit, TOKEN_INPUT);
 }
 
-/* Hooks after it, on its output. */
+/* Hooks after it, on its outputs. */
 void
-tape_exit_module(Tape *t, int module, TensorRef *output)
+tape_exit_module(Tape *t, int module, int n, TensorRef *outputs)
 {
   if (t->x->plan->retain->len > 0)
     retain_module(t->x, module);
-  after_module(t, module, output);
+  after_module(t, module, outputs);
   int unit = unit_at(t->x->unit_ends, module);
   if (unit < 0)
     return;
@@ -129,14 +120,15 @@ tape_exit_module(Tape *t, int module, TensorRef *output)
       t->strategy->after_recompute(t->x, unit);
     return;
   }
-  t->x->output_requires_grad = output->node >= 0;
+  t->x->output_requires_grad = outputs->node >= 0;
   int token = t->strategy->after_forward(t->x, unit);
-  if (output->node >= 0)
-    autograd_add_hook(t, output->node, unit, token);
+  for (int i = 0; i < n; i++)
+    if (outputs[i].node >= 0)
+      autograd_add_hook(t, outputs[i].node, unit, token);
 }
 
 /* A block's call inside its hooks, with checkpointing inside or (repeating them) outside. */
-static TensorRef
+static Results
 call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   TensorRef received[STATEMENT_SLOTS];
@@ -149,37 +141,40 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   tape_enter_module(t, module, n, received, infos);
   gboolean inner = !checkpoint_repeats_hooks(t) && t->recomputing == NULL;
   int compiled = network_block(t->network, block)->compiled;
-  TensorRef result = compiled >= 0 ? compiled_run(t, compiled, place, received)
-                     : inner && checkpoint_wants(t, block)
-                         ? checkpoint_run(t, block, place, n, received)
-                         : tape_run(t, place, n, received);
+  Results results = NO_RESULTS;
+  if (compiled >= 0)
+    results.ref[0] = compiled_run(t, compiled, place, received);
+  else if (inner && checkpoint_wants(t, block))
+    results = checkpoint_run(t, block, place, n, received);
+  else
+    results = tape_run(t, place, n, received);
   if (!t->stop)
-    tape_exit_module(t, module, &result);
+    tape_exit_module(t, module, 1 + f->others, results.ref);
   for (int i = 0; i < n; i++)
     tape_drop(t, &received[i]);
-  return result;
+  return results;
 }
 
-TensorRef
+Results
 tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   return call_inside_hooks(t, block, place, n, args);
 }
 
 /* checkpoint(block) as a module of its own, where hooks are on every module. */
-static TensorRef
+static Results
 call_wrapper(Tape *t, int block, Place place, int n, const TensorRef *args)
 {
   TensorRef received[STATEMENT_SLOTS];
   int wrapper = network_wrapper(t->network, block);
   memcpy(received, args, sizeof(TensorRef) * (gsize) n);
   before_module(t, wrapper, n, received);
-  TensorRef result = checkpoint_run(t, block, place, n, received);
-  after_module(t, wrapper, &result);
-  return result;
+  Results results = checkpoint_run(t, block, place, n, received);
+  after_module(t, wrapper, results.ref);
+  return results;
 }
 
-TensorRef
+Results
 tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args)
 {
   const Block *b = network_block(t->network, block);
@@ -187,9 +182,12 @@ tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args)
   program_builder_set_module(t->builder, b->module);
   program_builder_push(t->builder, RANGE_MODULE, network_module(t->network, b->module)->path, 0);
   gboolean outer = checkpoint_repeats_hooks(t) && checkpoint_wants(t, block);
-  TensorRef result = reentrant_wants(t, block) ? reentrant_run(t, block, place, n, args)
-                     : outer                   ? call_wrapper(t, block, place, n, args)
-                                               : tape_call_hooked(t, block, place, n, args);
+  Results results = NO_RESULTS;
+  if (reentrant_wants(t, block))
+    results = reentrant_run(t, block, place, n, args);
+  else
+    results =
+        outer ? call_wrapper(t, block, place, n, args) : tape_call_hooked(t, block, place, n, args);
   program_builder_pop(t->builder);
-  return result;
+  return results;
 }

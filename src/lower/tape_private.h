@@ -54,6 +54,12 @@ typedef struct {
   guint8 has_incoming[OP_OUTPUTS];
 } Node;
 
+/* What a function gave back; NO_TENSOR where there is none. */
+typedef struct {
+  TensorRef ref[FUNCTION_RESULTS];
+} Results;
+#define NO_RESULTS ((Results){{NO_TENSOR, NO_TENSOR, NO_TENSOR}})
+
 /* One call of a compiled block: what its node keeps. */
 typedef struct {
   int compiled; /* into Network.compiled */
@@ -134,8 +140,8 @@ struct _Tape {
 
 /* ---- tape.c ---- */
 
-/* Runs a function with borrowed arguments; the result's reference is the caller's. */
-TensorRef tape_run(Tape *t, Place place, int n, const TensorRef *args);
+/* Runs a function with borrowed arguments; the references of its results are the caller's. */
+Results tape_run(Tape *t, Place place, int n, const TensorRef *args);
 /* One reference more, one less. */
 void tape_hold(Tape *t, const TensorRef *ref);
 void tape_drop(Tape *t, const TensorRef *ref);
@@ -169,13 +175,13 @@ void tape_play(Tape *t, OpRun *run, int first, int end);
 /* Hooks before a module's forward(): args, of these shapes, become what it receives, with
  * references of their own. */
 void tape_enter_module(Tape *t, int module, int n, TensorRef *args, const ValueInfo *const *infos);
-/* Hooks after it, on its output. */
-void tape_exit_module(Tape *t, int module, TensorRef *output);
+/* Hooks after it, on its n outputs. */
+void tape_exit_module(Tape *t, int module, int n, TensorRef *outputs);
 /* Calls a block, which `function` computes, with hooks and checkpointing as the plan says. */
-TensorRef tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args);
+Results tape_call_block(Tape *t, int block, int function, int n, const TensorRef *args);
 /* The call of a block inside its hooks: what checkpointing runs again when it is outside of them.
  */
-TensorRef tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args);
+Results tape_call_hooked(Tape *t, int block, Place place, int n, const TensorRef *args);
 /* The module of the network that a module's (or a wrapper's) hooks work for. */
 int tape_program_module(const Tape *t, int module);
 
@@ -189,9 +195,9 @@ void autograd_save_outputs(Tape *t, gint32 node, const OpRun *run);
 gint32 autograd_accumulate_node(Tape *t, int parameter);
 /* Nodes of a unit whose parameters are views of a flat one: their gradients come to .flatten. */
 void autograd_view_parameters(Tape *t, int unit, StreamId stream);
-/* A node of this kind, for the unit or module `number`, on the way to `ref`'s node; *ref goes
- * through it from now on. */
-void autograd_mark(Tape *t, NodeKind kind, int number, TensorRef *ref);
+/* A node of this kind, for the unit or module `number`, on the way to the nodes of those of the
+ * tensors that have one; they go through it from now on. */
+void autograd_mark(Tape *t, NodeKind kind, int number, int n, TensorRef *refs);
 void autograd_add_hook(Tape *t, gint32 node, int unit, int token);
 
 /* The node of a compiled block's call, which takes its edges; and what it keeps, once it has run:
@@ -221,7 +227,7 @@ gboolean checkpoint_repeats_hooks(const Tape *t);
 /* Runs a region under checkpointing, which keeps nothing where no backward comes
  * (_checkpoint_without_reentrant_generator, torch/utils/checkpoint.py); run is tape_run or
  * tape_call_hooked by `hooked`. */
-TensorRef checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args);
+Results checkpoint_run(Tape *t, int block, Place place, int n, const TensorRef *args);
 /* Saves a tensor for backward in the way that the moment asks for: kept, promised, or delivered to
  * the frame that is recomputed.  FALSE: recomputation stops here. */
 gboolean checkpoint_pack(Tape *t, const TensorRef *ref, SavedVariable *saved);
@@ -251,7 +257,7 @@ void compiled_backward(Tape *t, CompiledCall *call, TensorRef incoming, TensorRe
 /* Is this block's checkpoint, outside its hooks, a reentrant one? */
 gboolean reentrant_wants(const Tape *t, int block);
 /* Calls the block inside its hooks without a graph. */
-TensorRef reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args);
+Results reentrant_run(Tape *t, int block, Place place, int n, const TensorRef *args);
 /* Runs it again with one, and backwards.  incoming is borrowed; gradients of the arguments, or
  * NO_TENSOR, are the caller's. */
 void reentrant_backward(Tape *t, gint32 frame, TensorRef incoming, TensorRef *gradients);

@@ -249,11 +249,12 @@ reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 
 /* Attention kernels copy a gradient that they do not find row-major. */
 static void
-make_contiguous_inside(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+make_contiguous_temp(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   ValueInfo incoming;
   buffer_info(run, step->source, &incoming);
-  value_swap(&incoming, 1, 2);
+  if (step->order == ORDER_HEADS_INSIDE)
+    value_swap(&incoming, 1, 2);
   run->buffer[step->buffer] = NO_TENSOR;
   if (value_is_contiguous(&incoming))
     return;
@@ -283,10 +284,37 @@ replace(Tape *t, OpRun *run, const OpStep *step)
   tape_drop(t, &old);
 }
 
+/* Does the step hand on a gradient that has not come, since nothing used the output? */
+static gboolean
+has_no_source(const OpRun *run, const OpStep *step)
+{
+  gboolean hands_on = step->action == STEP_VIEW || step->action == STEP_PASS ||
+                      step->action == STEP_RESHAPE || step->action == STEP_CONTIGUOUS;
+  return hands_on && run->buffer[step->source].storage == NO_STORAGE;
+}
+
+/* Zeros stand for it. */
+static void
+make_zeros(Tape *t, OpRun *run, const OpStep *step, gint32 what)
+{
+  int input = step->buffer - BUFFER_GRAD;
+  const ValueInfo *info = &run->info[input];
+  OpStep zeros = {.buffer = step->buffer,
+                  .source = (guint8) input,
+                  .dtype = info->dtype,
+                  .order = ORDER_DENSE,
+                  .bytes = value_bytes(info)};
+  allocate(t, run, &zeros, what);
+}
+
 static void
 play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
 {
   TensorRef *buffer = &run->buffer[step->buffer];
+  if (has_no_source(run, step)) {
+    make_zeros(t, run, step, what);
+    return;
+  }
   switch ((OpAction) step->action) {
   case STEP_ALLOC:
     if (!is_not_made(t, run, step))
@@ -309,8 +337,8 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
   case STEP_CONTIGUOUS:
     reshape(t, run, step, what);
     break;
-  case STEP_CONTIGUOUS_INSIDE:
-    make_contiguous_inside(t, run, step, what);
+  case STEP_CONTIGUOUS_TEMP:
+    make_contiguous_temp(t, run, step, what);
     break;
   case STEP_REPLACE:
     replace(t, run, step);

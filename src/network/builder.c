@@ -64,7 +64,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->construct = n->main = n->after_backward = -1;
   for (int i = 0; i < LOSS_STEPS; i++)
     n->loss_step[i] = -1;
-  n->tied_module = n->tied_weight = -1;
+  n->ties = builder_array(sizeof(Tie), NULL);
   b->outer = builder_array(sizeof(Writing), NULL);
   b->written = builder_array(sizeof(WrittenBlock), NULL);
   b->open_modules = builder_array(sizeof(int), NULL);
@@ -281,10 +281,24 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
 }
 
 void
+builder_freeze(Builder *b, int parameter)
+{
+  Parameter *p = &g_array_index(b->network->parameters, Parameter, parameter);
+  p->trainable = p->requires_grad = FALSE;
+}
+
+void
 builder_train_like(Builder *b, int parameter, int other)
 {
   Parameter *p = &g_array_index(b->network->parameters, Parameter, parameter);
   p->trainable = p->requires_grad = network_parameter(b->network, other)->trainable;
+}
+
+void
+builder_tie(Builder *b, int parameter)
+{
+  Tie tie = {g_array_index(b->open_modules, int, b->open_modules->len - 1), parameter};
+  g_array_append_val(b->network->ties, tie);
 }
 
 void
@@ -295,11 +309,27 @@ builder_buffer(Builder *b, const char *name, gint64 bytes)
   g_array_append_val(b->network->buffers, buffer);
 }
 
+/* How many blocks the open module has already. */
+static int
+blocks_in_list(const Builder *b)
+{
+  int open = g_array_index(b->open_modules, int, b->open_modules->len - 1), count = 0;
+  for (guint i = 0; i < b->network->blocks->len; i++)
+    count += network_module(b->network, network_block(b->network, (int) i)->module)->parent == open;
+  return count;
+}
+
 void
 builder_block_begin(Builder *b, const char *type)
 {
+  g_autofree char *name = g_strdup_printf("%d", blocks_in_list(b));
+  builder_block_begin_named(b, name, type);
+}
+
+void
+builder_block_begin_named(Builder *b, const char *name, const char *type)
+{
   int index = (int) b->network->blocks->len;
-  g_autofree char *name = g_strdup_printf("%d", index);
   int module = builder_module(b, name, type);
   g_array_index(b->network->modules, Module, module).block = index;
   Block block = {.module = module,
@@ -490,6 +520,7 @@ builder_function_begin(Builder *b, const char *name, int block, int n, const Val
   b->now.base_parameter = block >= 0 ? network_block(b->network, block)->first_parameter : 0;
   b->now.module = b->now.base_module;
   b->now.dispatched = builder_dispatches(b, block);
+  b->now.beside = NO_VAL;
   for (int i = 0; i < n; i++)
     args[i] = (Val){builder_new_slot(b, &infos[i]),
                     FALSE}; /* the caller's references: never dropped here */

@@ -50,8 +50,12 @@ int builder_module(Builder *b, const char *name, const char *type);
 void builder_module_end(Builder *b);
 /* A parameter of the open module: dims sizes follow as gint64.  Returns its index. */
 int builder_parameter(Builder *b, const char *name, int dims, ...);
+/* It does not train, whatever the plan says (requires_grad_(False) in the model's own code). */
+void builder_freeze(Builder *b, int parameter);
 /* It trains if `other` does: patterns saw one weight before it was split (fully_shard). */
 void builder_train_like(Builder *b, int parameter, int other);
+/* The open module has that parameter of another one too. */
+void builder_tie(Builder *b, int parameter);
 /* A registered buffer of the open module. */
 void builder_buffer(Builder *b, const char *name, gint64 bytes);
 /* Is the open module a block's? */
@@ -61,9 +65,11 @@ char *builder_path(const Builder *b, const char *name);
 /* The parameters of the open module, and those defined in it later, are an adapter's: they train
  * unless the plan says which do. */
 void builder_adapter(Builder *b, gboolean begins);
-/* Opens the next block as a module named by its number; until builder_block_end it defines modules
- * and parameters. */
+/* Opens the next block as a module named by its number among the open module's blocks; until
+ * builder_block_end it defines modules and parameters. */
 void builder_block_begin(Builder *b, const char *type);
+/* The same with a name of its own: of several lists. */
+void builder_block_begin_named(Builder *b, const char *name, const char *type);
 void builder_block_end(Builder *b);
 
 /* ---- functions ---- */
@@ -140,9 +146,19 @@ typedef struct {
   Val (*forward)(Builder *b, gconstpointer model, int block, const Val *args);
   gconstpointer model;
   int kind;
+  /* instead of forward: gives back several values, whose number it returns */
+  int (*forward_several)(Builder *b, gconstpointer model, int block, const Val *args, Val *results);
 } BlockCode;
 /* Calls block i with the arguments; hooks and checkpointing happen around it. */
 Val builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Val *args);
+/* The same with all results, at most FUNCTION_RESULTS; returns how many there are. */
+int builder_block_call_several(Builder *b, int block, const BlockCode *code, int n, const Val *args,
+                               Val *results);
+/* A block's forward() gives back this too, which the caller of the block holds (takes a temporary).
+ */
+void builder_give_beside(Builder *b, Val v);
+/* What the last block called gave back so; NO_VAL: nothing. */
+Val builder_take_beside(Builder *b);
 /* The root's hooks are done: what they kept for the last is let go. */
 void builder_forward_end(Builder *b);
 /* The training loop keeps the value, until it keeps another. */

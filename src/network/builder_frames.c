@@ -238,13 +238,25 @@ block_function(Builder *b, int block, const BlockCode *code, int n, const ValueI
   Val args[STATEMENT_SLOTS];
   builder_function_begin(b, "block", block, n, infos, args);
   WrittenBlock w = {.block = block, .kind = code->kind, .dispatched = dispatched};
-  w.function = builder_function_end(b, code->forward(b, code->model, block, args));
+  Val results[FUNCTION_RESULTS];
+  int results_count = 1;
+  if (code->forward_several != NULL)
+    results_count = code->forward_several(b, code->model, block, args, results);
+  else
+    results[0] = code->forward(b, code->model, block, args);
+  Function *written = b->now.function;
+  if (results_count > 1)
+    written->others = results_count - 1;
+  for (int i = 1; i < results_count; i++)
+    written->other[i - 1] = results[i].slot;
+  w.function = builder_function_end(b, results[0]);
   g_array_append_val(b->written, w);
   return w.function;
 }
 
-Val
-builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Val *args)
+int
+builder_block_call_several(Builder *b, int block, const BlockCode *code, int n, const Val *args,
+                           Val *results)
 {
   Block *called = &g_array_index(b->network->blocks, Block, block);
   ValueInfo infos[STATEMENT_SLOTS];
@@ -253,13 +265,43 @@ builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Va
     infos[i] = builder_info_of(b, args[i].slot);
   int function = block_function(b, block, code, n, infos);
   const Function *f = network_function(b->network, function);
-  Statement s = {.kind = STATEMENT_CALL, .a = function, .b = block, .ins = (guint8) n, .outs = 1};
+  Statement s = {.kind = STATEMENT_CALL, .a = function, .b = block, .ins = (guint8) n};
   called->function = function;
   for (int i = 0; i < n; i++)
     s.in[i] = args[i].slot;
-  s.out[0] = builder_new_slot(b, &g_array_index(f->values, ValueInfo, f->result));
+  s.outs = (guint8) (1 + f->others);
+  for (int i = 0; i < s.outs; i++) {
+    gint16 result = i == 0 ? f->result : f->other[i - 1];
+    s.out[i] = builder_new_slot(b, &g_array_index(f->values, ValueInfo, result));
+    results[i] = (Val){s.out[i], TRUE};
+  }
   builder_add_statement(b, &s);
-  return (Val){s.out[0], TRUE};
+  return s.outs;
+}
+
+Val
+builder_block_call(Builder *b, int block, const BlockCode *code, int n, const Val *args)
+{
+  Val results[FUNCTION_RESULTS];
+  int count = builder_block_call_several(b, block, code, n, args, results);
+  g_assert(count <= 2);
+  b->now.beside = count == 2 ? results[1] : NO_VAL;
+  return results[0];
+}
+
+void
+builder_give_beside(Builder *b, Val v)
+{
+  Function *f = b->now.function;
+  f->other[f->others++] = builder_share(b, v).slot;
+}
+
+Val
+builder_take_beside(Builder *b)
+{
+  Val beside = b->now.beside;
+  b->now.beside = NO_VAL;
+  return beside;
 }
 
 void

@@ -9,6 +9,8 @@
 static void
 choose_saved(OpCase *c)
 {
+  if (c->info->save != NULL)
+    c->info->save(c);
   for (int i = 0; i < c->info->save_count; i++) {
     OpSave save = c->info->saves[i];
     gboolean exists =
@@ -70,6 +72,14 @@ hand_out(Builder *b, const OpCase *c, const Op *op, int outs, Val *out)
   }
 }
 
+/* Numbers that are not real or complex have none: what topk gives besides values. */
+static gboolean
+has_gradient(DType dtype)
+{
+  return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16 ||
+         dtype == DTYPE_COMPLEX64;
+}
+
 void
 builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const Val *in, int outs,
                  Val *out)
@@ -88,7 +98,7 @@ builder_op_multi(Builder *b, OpId op_id, const OpAttributes *at, int ins, const 
   for (int i = 0; i < ins; i++)
     op.in[i] = in[i].slot;
   for (int i = 0; i < c.outs; i++) {
-    c.out[i].requires_grad = op.node;
+    c.out[i].requires_grad = op.node && has_gradient((DType) c.out[i].dtype);
     op.out[i] = builder_new_slot(b, &c.out[i]);
   }
   gint32 index = (gint32) b->now.function->ops->len;

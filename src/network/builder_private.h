@@ -11,6 +11,7 @@ typedef struct {
   GArray *references;              /* gint32 by slot: Python references */
   int base_module, base_parameter; /* of the block that the function is written for */
   int module;                      /* on whose behalf, absolute */
+  Val beside;                      /* what the last block called gave back beside its result */
   gboolean dispatched;             /* NetworkShape.dispatched */
 } Writing;
 

@@ -9,21 +9,28 @@
 void
 causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape)
 {
-  lm->hidden = network_spec_int(spec, "hidden_size|n_embd", -1);
-  lm->layers = network_spec_int(spec, "num_hidden_layers|n_layer", -1);
-  lm->heads = network_spec_int(spec, "num_attention_heads|n_head", -1);
-  lm->vocabulary = network_spec_int(spec, "vocab_size", -1);
+  lm->hidden = network_spec_int(spec, "hidden_size|n_embd|n_embed|d_model", -1);
+  lm->layers = network_spec_int(spec, "num_hidden_layers|n_layer|num_layers|n_layers", -1);
+  lm->heads = network_spec_int(spec, "num_attention_heads|n_head|num_heads|n_heads",
+                               lm->heads > 0 ? lm->heads : -1);
+  lm->vocabulary = network_spec_int(spec, "vocab_size", lm->vocabulary > 0 ? lm->vocabulary : -1);
   lm->impl = spec->implementation;
   lm->batch = shape->micro_batch;
   lm->length = shape->sequence_length;
   lm->dtype = shape->precision.weights;
 }
 
+static gint64
+embedding_width(const CausalLm *lm)
+{
+  return lm->embedding_width > 0 ? lm->embedding_width : lm->hidden;
+}
+
 void
 causal_lm_define_embedding(Builder *b, CausalLm *lm, const char *name)
 {
   lm->embedding_module = builder_module(b, name, "Embedding");
-  lm->embedding_weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
+  lm->embedding_weight = builder_parameter(b, "weight", 2, lm->vocabulary, embedding_width(lm));
   builder_module_end(b);
 }
 
@@ -36,12 +43,13 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
   network->split = lm->tied && network->shape.splits_tied;
   lm->tied = lm->tied && !network->split;
   if (!lm->tied)
-    lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
+    lm->head.weight = builder_parameter(b, "weight", 2, lm->vocabulary, embedding_width(lm));
   else
-    network->tied_weight = lm->embedding_weight;
+    builder_tie(b, lm->embedding_weight);
+  if (lm->head_bias)
+    lm->head.bias = builder_parameter(b, "bias", 1, lm->vocabulary);
   if (network->split)
     builder_train_like(b, lm->head.weight, lm->embedding_weight);
-  network->tied_module = lm->tied ? lm->head_module : -1;
   builder_module_end(b);
 }
 
@@ -53,9 +61,19 @@ causal_lm_figures(Builder *b, const CausalLm *lm)
   network->hidden = lm->hidden;
   network->attention_width = lm->heads * lm->head_dim;
   g_array_append_val(network->embedding_modules, lm->embedding_module);
-  g_array_append_val(network->head_modules, lm->norm_module);
+  if (lm->norm_module > 0)
+    g_array_append_val(network->head_modules, lm->norm_module);
   g_array_append_val(network->head_modules, lm->head_module);
-  network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * lm->hidden;
+  network->embedding_parameters = lm->tied ? 0 : lm->vocabulary * embedding_width(lm);
+}
+
+double
+causal_lm_read_dropout(NetworkSpec *spec, const char *name, double fallback, gboolean evaluation)
+{
+  double p = network_spec_double(spec, name, fallback);
+  if (!(p >= 0 && p <= 1))
+    network_spec_fail(spec, name, "%.17g is not in 0..1", p);
+  return evaluation ? 0 : p;
 }
 
 void
@@ -72,7 +90,7 @@ causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64
 static void
 check_heads(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
 {
-  static const char heads[] = "num_attention_heads|n_head";
+  static const char heads[] = "num_attention_heads|n_head|num_heads|n_heads";
   if (lm->heads % kv_heads != 0)
     network_spec_fail(spec, "num_key_value_heads",
                       "%" G_GINT64_FORMAT " does not divide the %" G_GINT64_FORMAT
@@ -96,8 +114,8 @@ gboolean
 causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
 {
   if (lm->layers > BUILDER_MOST_BLOCKS)
-    network_spec_fail(spec, "num_hidden_layers|n_layer", "%" G_GINT64_FORMAT " is not in 1..%d",
-                      lm->layers, BUILDER_MOST_BLOCKS);
+    network_spec_fail(spec, "num_hidden_layers|n_layer|num_layers|n_layers",
+                      "%" G_GINT64_FORMAT " is not in 1..%d", lm->layers, BUILDER_MOST_BLOCKS);
   causal_lm_check_matrix(spec, "vocab_size", lm->vocabulary, lm->hidden);
   check_heads(lm, kv_heads, spec);
   return json_reader_finish(spec->reader, error);

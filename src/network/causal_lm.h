@@ -13,6 +13,24 @@
 
 #define LM_TABLES 4
 
+/* What kind a block is of, as bits: blocks of one kind are computed in the same way. */
+typedef enum {
+  LAYER_WINDOWED = 1 << 0,  /* attention sees the window only */
+  LAYER_UNROTATED = 1 << 1, /* no rotary embedding */
+  LAYER_FAMILY = 1 << 2,    /* this bit and higher ones: the family's own */
+} LayerKind;
+
+/* Tables of rotary embeddings as transformers makes them in forward(). */
+typedef struct {
+  gint64 dim;       /* of a head that is rotated; 0: all of it */
+  gboolean wide;    /* left in fp32 */
+  gboolean halved;  /* half as wide */
+  gboolean complex; /* one table of complex numbers */
+  gboolean by_kind; /* others for windowed blocks */
+  /* what is done to the frequencies first: nothing; "dynamic", "longrope" look at the positions */
+  enum { FREQUENCIES_FIXED, FREQUENCIES_DYNAMIC, FREQUENCIES_LONG } update;
+} RotaryTables;
+
 typedef struct _CausalLm CausalLm;
 struct _CausalLm {
   gint64 hidden, layers, heads, head_dim, vocabulary;
@@ -20,8 +38,13 @@ struct _CausalLm {
   Implementation impl;
   gint64 batch, length;
   DType dtype;          /* of the residual stream */
-  gboolean mask_kwargs; /* transformers: forward() keeps embeddings and position ids in a dict */
-  gint64 window;        /* sliding attention window in tokens, 0: none */
+  gboolean mask_kwargs; /* transformers: forward() keeps embeddings and position ids in a dict, and
+                           makes masks for all kinds of layers */
+  gboolean mask_without_positions; /* transformers: nobody looks whether sequences are packed */
+  gint64 window;                   /* sliding attention window in tokens, 0: none */
+  guint8 *layer_kinds;  /* LayerKind by block; NULL: all are windowed, if there is a window */
+  gboolean caps_scores; /* transformers' eager attention: soft caps of scores */
+  RotaryTables rotary;
   /* modules and parameters around the blocks, filled in by the family */
   int rotary_module;
   int embedding_module, norm_module, head_module, embedding_weight, norm_weight;
@@ -37,12 +60,22 @@ struct _CausalLm {
   Val (*add_positions)(Builder *b, const CausalLm *lm, Val inputs_embeds, Val positions);
   Val (*embedding_drop)(Builder *b, const CausalLm *lm, Val x);
   Val (*block)(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
+  /* transformers: what happens to logits before the loss (as the named local); NULL: nothing */
+  Val (*adjust_logits)(Builder *b, const CausalLm *lm, Val logits);
   /* the loss of logits, which are borrowed; NULL: causal_lm_loss */
   Val (*loss)(Builder *b, const CausalLm *lm, Val logits, Val labels);
+  /* transformers: another forward() of the model without its output layer; NULL: none */
+  Val (*model)(Builder *b, const CausalLm *lm, Val tokens);
+  gboolean head_bias;     /* of the output layer */
+  gint64 embedding_width; /* of embedding and output layer; 0: hidden */
 };
 
-/* Reads the fields that every config has; fills sizes from the shape. */
+/* Reads the fields that every config has; fills sizes from the shape.  Heads and vocabulary that
+ * are set already are defaults. */
 void causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape);
+/* A probability of dropping out; 0 in evaluation. */
+double causal_lm_read_dropout(NetworkSpec *spec, const char *name, double fallback,
+                              gboolean evaluation);
 /* Refuses a matrix that cannot exist, because of the field under these names. */
 void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);
 /* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE, too many

@@ -9,6 +9,8 @@ typedef struct {
   const char *name;               /* "llama" */
   const char *summary;            /* one line for `list` */
   const char *const *model_types; /* config.json's model_type, NULL-terminated */
+  gboolean limits_length; /* a sequence is at most what the config allows, where the plan does not
+                             say how long it is */
   /* Writes the network for a shape.  Errors name file and key. */
   Network *(*build)(NetworkSpec *spec, const NetworkShape *shape, GError **error);
 } NetworkFamily;

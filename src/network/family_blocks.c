@@ -523,7 +523,8 @@ model_forward(Builder *b, const Blocks *m, const Parts *p, Val input)
   builder_call(b, 0, NULL);
   Val x = m->has_embedding ? let(b, "x", embedding(b, p->embedding_weight, input)) : input;
   for (guint i = 0; i < p->kinds->len; i++) {
-    BlockCode code = {forward_of_block, p, g_array_index(p->kinds, int, i)};
+    BlockCode code = {
+        .forward = forward_of_block, .model = p, .kind = g_array_index(p->kinds, int, i)};
     x = let(b, "x", builder_block_call(b, (int) i, &code, 1, &x));
   }
   return builder_leave(b, m->has_head ? linear(b, x, p->head) : x);

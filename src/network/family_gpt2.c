@@ -134,24 +134,19 @@ nanogpt_embed(Builder *b, const CausalLm *lm, Val tokens)
 /* ---- forward() as transformers writes it ---- */
 
 static Val
-dropout(Builder *b, double p, Val x)
-{
-  return p > 0 ? unary_with(b, OP_DROPOUT, x, "p", p) : x;
-}
-
-static Val
 cube(Builder *b, Val x)
 {
   return unary_with(b, OP_POW, x, "power", 3);
 }
 
-/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
+/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))); autocast computes powers in fp32. */
 static Val
 new_gelu(Builder *b, int module, Val x)
 {
   x = call_module(b, module, x);
   Val half = unary_with(b, OP_MUL_SCALAR, x, "value", 0.5);
-  Val cubic = binary(b, OP_ADD, x, unary_with(b, OP_MUL_SCALAR, cube(b, x), "value", 0.044715));
+  Val base = builder_shape(b)->precision.autocast ? to(b, x, DTYPE_FP32) : x;
+  Val cubic = binary(b, OP_ADD, x, unary_with(b, OP_MUL_SCALAR, cube(b, base), "value", 0.044715));
   Val t = unary(b, OP_TANH, unary_with(b, OP_MUL_SCALAR, cubic, "value", sqrt(2 / G_PI)));
   return builder_leave(b, binary(b, OP_MUL, half, unary_with(b, OP_ADD_SCALAR, t, "value", 1)));
 }
@@ -268,16 +263,6 @@ check_sizes(const Gpt2 *m, NetworkSpec *spec)
                       m->positions, m->lm.length);
 }
 
-/* A probability, as nn.Dropout wants it. */
-static double
-read_dropout(NetworkSpec *spec, const NetworkShape *shape, const char *name)
-{
-  double dropout = network_spec_double(spec, name, 0.1);
-  if (!(dropout >= 0 && dropout <= 1))
-    network_spec_fail(spec, name, "%.17g is not in 0..1", dropout);
-  return shape->evaluation ? 0 : dropout;
-}
-
 static gboolean
 read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
@@ -286,9 +271,9 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->positions = network_spec_int(spec, "n_positions|max_position_embeddings", 1024);
   m->lm.head_dim = MAX(m->lm.hidden / MAX(m->lm.heads, 1), 1);
   m->lm.tied = network_spec_bool(spec, "tie_word_embeddings", TRUE);
-  m->residual_dropout = read_dropout(spec, shape, "resid_pdrop");
-  m->embedding_dropout = read_dropout(spec, shape, "embd_pdrop");
-  m->attention_dropout = read_dropout(spec, shape, "attn_pdrop");
+  m->residual_dropout = causal_lm_read_dropout(spec, "resid_pdrop", 0.1, shape->evaluation);
+  m->embedding_dropout = causal_lm_read_dropout(spec, "embd_pdrop", 0.1, shape->evaluation);
+  m->attention_dropout = causal_lm_read_dropout(spec, "attn_pdrop", 0.1, shape->evaluation);
   m->lm.impl.rope = ROPE_NONE;
   if (m->lm.impl.code == CODE_TRANSFORMERS)
     transformers_check(spec);

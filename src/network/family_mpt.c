@@ -5,6 +5,7 @@
 
 #include "network/causal_lm.h"
 #include "network/family.h"
+#include "network/transformers_mpt.h"
 
 /* Parameters (by index) and modules of a block. */
 typedef struct {
@@ -65,7 +66,8 @@ share_embedding(Builder *b, Mpt *m)
   m->lm.head =
       (Linear){.weight = m->lm.embedding_weight, .bias = -1, .module = m->lm.embedding_module};
   m->lm.head_module = m->lm.embedding_module;
-  builder_network(b)->tied_weight = m->lm.embedding_weight;
+  Tie twice = {-1, m->lm.embedding_weight};
+  g_array_append_val(builder_network(b)->ties, twice);
 }
 
 static void
@@ -111,12 +113,6 @@ norm(Builder *b, const Mpt *m, Val x, int gain)
                                  : "downcast_bias",
                         to(b, operands[i], precision->matmul));
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, n, operands));
-}
-
-static Val
-dropout(Builder *b, double p, Val x)
-{
-  return p > 0 ? unary_with(b, OP_DROPOUT, x, "p", p) : x;
 }
 
 /* qkv.split([d_model, kv, kv], dim=2) */
@@ -423,6 +419,8 @@ read_config(Mpt *m, NetworkSpec *spec, const NetworkShape *shape, GError **error
 static Network *
 build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
+  if (spec->implementation.code == CODE_TRANSFORMERS)
+    return transformers_mpt_build(spec, shape, error);
   Mpt m = {0};
   if (!read_config(&m, spec, shape, error))
     return NULL;

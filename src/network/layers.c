@@ -82,6 +82,12 @@ transpose_last(Builder *b, Val x)
 }
 
 Val
+transpose_first(Builder *b, Val x)
+{
+  return swap_dimensions(b, x, 0);
+}
+
+Val
 to(Builder *b, Val x, DType dtype)
 {
   ValueInfo info = builder_info(b, x), result = info;
@@ -147,10 +153,23 @@ unary_with(Builder *b, OpId op, Val x, const char *key, double number)
 }
 
 Val
+dropout(Builder *b, double p, Val x)
+{
+  return p > 0 ? unary_with(b, OP_DROPOUT, x, "p", p) : x;
+}
+
+Val
 create(Builder *b, const char *what, ValueInfo info)
 {
   OpAttributes at = {.result = info, .what = what};
   return builder_op(b, OP_CREATE, &at, 0, NULL);
+}
+
+Val
+buffer_value(Builder *b, ValueInfo info)
+{
+  OpAttributes at = {.result = info};
+  return builder_op(b, OP_BUFFER, &at, 0, NULL);
 }
 
 /* ---- module calls ---- */
@@ -213,30 +232,37 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
   return shaped(b, op, y, x);
 }
 
-static Val
-linear_ops(Builder *b, Val x, int weight, int bias)
+Val
+linear_by(Builder *b, Val x, Val weight, Val bias)
 {
-  if (builder_shape(b)->zero3_linear) {
-    Val operands[3] = {x, builder_weight(b, weight), bias >= 0 ? builder_weight(b, bias) : NO_VAL};
-    return builder_op(b, OP_ZERO3_LINEAR, NULL, bias >= 0 ? 3 : 2, operands);
-  }
-  if (bias < 0) { /* t, view, mm, _unsafe_view */
-    Val w = autocast(b, builder_weight(b, weight));
+  gboolean has_bias = bias.slot != NO_VAL.slot;
+  if (builder_shape(b)->zero3_linear)
+    return builder_op(b, OP_ZERO3_LINEAR, NULL, has_bias ? 3 : 2, (Val[]){x, weight, bias});
+  if (!has_bias) { /* t, view, mm, _unsafe_view; of a matrix t, mm */
+    Val w = autocast(b, weight);
     x = autocast(b, x);
     ValueInfo shape = builder_info(b, x);
     w = transpose(b, w);
+    if (shape.dims == 2)
+      return builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     x = flatten_rows(b, x);
     Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
     return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
   }
-  Val c = autocast(b, builder_weight(b, bias)); /* view, t, addmm, view */
-  Val w = autocast(b, builder_weight(b, weight));
+  Val c = autocast(b, bias); /* view, t, addmm, view */
+  Val w = autocast(b, weight);
   x = autocast(b, x);
   ValueInfo shape = builder_info(b, x);
   x = flatten_rows(b, x);
   w = transpose(b, w);
   Val y = builder_op(b, OP_ADDMM, NULL, 3, (Val[]){c, x, w});
   return unflatten_rows(b, y, shape, OP_VIEW);
+}
+
+static Val
+linear_ops(Builder *b, Val x, int weight, int bias)
+{
+  return linear_by(b, x, builder_weight(b, weight), bias >= 0 ? builder_weight(b, bias) : NO_VAL);
 }
 
 static Val
@@ -255,12 +281,39 @@ linear(Builder *b, Val x, Linear parameters)
 }
 
 static Val
+call_linear_apart(Builder *b, Val x, Linear parameters)
+{
+  const NetworkPrecision *precision = &builder_shape(b)->precision;
+  x = call_module(b, parameter_module(b, parameters.weight), x);
+  Val w = transpose(b, builder_weight(b, parameters.weight));
+  if (precision->autocast)
+    w = to(b, w, precision->matmul);
+  x = autocast(b, x);
+  ValueInfo shape = builder_info(b, x);
+  x = flatten_rows(b, x);
+  Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
+  y = let(b, "hidden_states", unflatten_rows(b, y, shape, OP_UNSAFE_VIEW));
+  if (parameters.bias >= 0)
+    y = binary(b, OP_ADD, y, builder_weight(b, parameters.bias));
+  return builder_leave(b, y);
+}
+
+Val
+linear_apart(Builder *b, Val x, Linear parameters)
+{
+  return parameters.adapter > 0 ? lora_linear(b, x, parameters, call_linear_apart)
+                                : call_linear_apart(b, x, parameters);
+}
+
+static Val
 call_conv1d(Builder *b, Val x, Linear parameters)
 {
   x = call_module(b, parameter_module(b, parameters.weight), x);
   ValueInfo shape = builder_info(b, x);
   x = flatten_rows(b, x);
-  Val c = builder_weight(b, parameters.bias), w = builder_weight(b, parameters.weight);
+  Val w = autocast(b, builder_weight(b, parameters.weight)); /* the last argument first */
+  x = autocast(b, x);
+  Val c = autocast(b, builder_weight(b, parameters.bias));
   Val y = builder_op(b, OP_ADDMM, NULL, 3, (Val[]){c, x, w});
   return builder_leave(b, unflatten_rows(b, y, shape, OP_VIEW));
 }
@@ -278,6 +331,38 @@ embedding(Builder *b, int weight, Val indices)
   indices = call_module(b, parameter_module(b, weight), indices);
   return builder_leave(
       b, builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices}));
+}
+
+Convolution
+define_convolution(Builder *b, const char *name, gint64 out, gint64 in, int directions,
+                   const Convolution *sizes)
+{
+  Convolution c = *sizes;
+  builder_module(b, name, directions == 1 ? "Conv1d" : "Conv2d");
+  if (directions == 1)
+    c.weight = builder_parameter(b, "weight", 3, out, in, c.kernel);
+  else
+    c.weight = builder_parameter(b, "weight", 4, out, in, c.kernel, c.kernel);
+  if (c.bias >= 0)
+    c.bias = builder_parameter(b, "bias", 1, out);
+  builder_module_end(b);
+  return c;
+}
+
+Val
+convolution(Builder *b, Val x, const Convolution *c)
+{
+  x = call_module(b, parameter_module(b, c->weight), x);
+  Val bias = c->bias >= 0 ? autocast(b, builder_weight(b, c->bias)) : NO_VAL;
+  Val weight = autocast(b, builder_weight(b, c->weight));
+  x = autocast(b, x);
+  OpAttributes at = {.result = builder_info(b, x), .flag = c->transposed};
+  at.result.shape[1] = builder_info(b, weight).shape[0];
+  for (int i = 2; i < at.result.dims; i++)
+    at.result.shape[i] = (at.result.shape[i] + 2 * c->padding - c->kernel) / c->stride + 1;
+  value_set_contiguous(&at.result);
+  Val operands[3] = {x, weight, bias};
+  return builder_leave(b, builder_op(b, OP_CONVOLUTION, &at, c->bias >= 0 ? 3 : 2, operands));
 }
 
 Linear
@@ -326,6 +411,14 @@ layer_norm(Builder *b, Val x, int gain)
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
 }
 
+Val
+layer_norm_unbiased(Builder *b, Val x, int gain)
+{
+  x = call_module(b, parameter_module(b, gain), x);
+  Val w = builder_weight(b, gain);
+  return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
+}
+
 /* x.pow(2).mean(-1, keepdim=True) */
 static Val
 mean_square(Builder *b, Val x)
@@ -341,17 +434,14 @@ mean_square(Builder *b, Val x)
 #define NORM_EPSILON 1e-5
 
 /* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
- * x.to(dtype).  transformers binds the mean square to a name, so it lives until the function
- * returns. */
+ * x.to(dtype). */
 static Val
-composite_rms_norm(Builder *b, Val x, int weight, gboolean names_variance)
+composite_rms_norm(Builder *b, Val x, int weight)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
   x = let(b, "x", to(b, x, DTYPE_FP32));
-  Val variance = mean_square(b, x);
-  if (names_variance)
-    variance = let(b, "variance", variance);
-  Val scale = unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR, variance, "value", NORM_EPSILON));
+  Val scale =
+      unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR, mean_square(b, x), "value", NORM_EPSILON));
   x = let(b, "x", binary(b, OP_MUL, x, scale));
   Val normed = to(b, x, dtype);
   return binary(b, OP_MUL, builder_weight(b, weight), normed);
@@ -363,7 +453,7 @@ rms_norm(Builder *b, Val x, int weight, NormCode code)
   x = call_module(b, parameter_module(b, weight), x);
   Val y = code == NORM_FUSED
               ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
-              : composite_rms_norm(b, x, weight, code == NORM_TRANSFORMERS);
+              : composite_rms_norm(b, x, weight);
   return builder_leave(b, y);
 }
 

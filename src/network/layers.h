@@ -23,8 +23,9 @@ Val reshape(Builder *b, Val x, ValueInfo shape);
 Val view(Builder *b, Val x, int dims, ...);
 /* x.transpose(1, 2), of a matrix x.t(). */
 Val transpose(Builder *b, Val x);
-/* x.transpose(-2, -1). */
+/* x.transpose(-2, -1), and x.transpose(0, 1). */
 Val transpose_last(Builder *b, Val x);
+Val transpose_first(Builder *b, Val x);
 /* x.to(dtype): x itself when it has it. */
 Val to(Builder *b, Val x, DType dtype);
 /* x.contiguous(): x itself when it is. */
@@ -37,8 +38,13 @@ Val binary(Builder *b, OpId op, Val x, Val y);
 Val unary(Builder *b, OpId op, Val x);
 /* An op of one operand and a number, which is called so in what its kernel means (meaning.h). */
 Val unary_with(Builder *b, OpId op, Val x, const char *key, double number);
+/* F.dropout(x, p): x itself where nothing is dropped. */
+Val dropout(Builder *b, double p, Val x);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */
 Val create(Builder *b, const char *what, ValueInfo info);
+
+/* The same of a registered buffer, or a part of it. */
+Val buffer_value(Builder *b, ValueInfo info);
 
 /* A module's __call__ with one argument, which its forward() sees as a name; builder_leave ends it.
  */
@@ -61,15 +67,33 @@ Linear define_conv1d(Builder *b, const char *name, gint64 out, gint64 in);
  * next). */
 int define_norm(Builder *b, const char *name, const char *type, gint64 width, gboolean bias);
 
+/* F.linear(x, weight, bias) with x, weight and bias as they are, bias NO_VAL: none. */
+Val linear_by(Builder *b, Val x, Val weight, Val bias);
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
+/* x @ weight.T, and then the bias is added: transformers' FalconLinear, also of a linear layer.
+ * Under autocast the transposed weight is cast at each use. */
+Val linear_apart(Builder *b, Val x, Linear parameters);
 /* transformers' Conv1D: addmm with an untransposed weight. */
 Val conv1d(Builder *b, Val x, Linear parameters);
 Val embedding(Builder *b, int weight, Val indices);
+/* nn.Conv1d or Conv2d: weight [out, in, kernel...], bias -1: none. */
+typedef struct {
+  int weight, bias;
+  gint64 kernel, stride, padding; /* the same in every direction */
+  gboolean transposed;            /* what follows sees the output with channels inside */
+} Convolution;
+/* Defines it with `directions` of them. */
+Convolution define_convolution(Builder *b, const char *name, gint64 out, gint64 in, int directions,
+                               const Convolution *sizes);
+/* x [batch, in, positions...]. */
+Val convolution(Builder *b, Val x, const Convolution *c);
 /* gain: its parameter; the bias is the next one. */
 Val layer_norm(Builder *b, Val x, int gain);
+/* The same without a bias. */
+Val layer_norm_unbiased(Builder *b, Val x, int gain);
 /* RMSNorm as a module call, in the implementation's way. */
-typedef enum { NORM_FUSED, NORM_COMPOSITE, NORM_TRANSFORMERS } NormCode;
+typedef enum { NORM_FUSED, NORM_COMPOSITE } NormCode;
 Val rms_norm(Builder *b, Val x, int weight, NormCode code);
 
 /* x [batch, length, heads, head_dim] times a table of complex numbers (torchtitan's
@@ -79,6 +103,10 @@ Val rope_complex(Builder *b, Val x, Val table);
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* x[..., first : first + size] of the last dimension: a view. */
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
+/* x[..., first::2] of the last dimension: a view. */
+Val every_second(Builder *b, Val x, gint64 first);
+/* torch.cat((x, y), dim=-1); where dtypes differ, autocast has the narrower one cast. */
+Val join_last(Builder *b, Val x, Val y);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
 /* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or
@@ -101,8 +129,21 @@ typedef struct {
   Val mask; /* explicit mask, or NO_VAL */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
-/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed): operands whose memory has
- * batch and heads apart are copied.  what: name of the product, or NULL. */
+/* The same between any two sequences, [batch, heads, length, head_dim] each: queries see all keys,
+ * or those before them.  bias is added to the scores (borrowed); NO_VAL: none. */
+typedef struct {
+  AttentionCode code;
+  gint64 heads;
+  gboolean causal, dropout;
+  Val bias;
+} AttentionBetween;
+Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call);
+/* Under autocast, an operand of an op that runs in a 16-bit dtype; the last operand is cast first.
+ */
+Val autocast_operand(Builder *b, Val x);
+/* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed), or one head of the second
+ * for all of the first: operands whose memory has batch and heads apart are copied.  what: name of
+ * the product, or NULL. */
 Val batched_matmul(Builder *b, Val x, Val y, const char *what);
 /* Which kernel that is, for queries like q on a device. */
 AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,

@@ -36,15 +36,37 @@ attention_choice(const AttentionCall *call, const ValueInfo *q, int compute_capa
   return efficient_accepts(call, q) ? ATTENTION_EFFICIENT : ATTENTION_MATH;
 }
 
-static OpAttributes
-attention_attributes(Builder *b, Val q, const AttentionCall *call, FusedAttention kernel)
+/* What a call is about besides: positions see those before them, or all, and scores get a bias. */
+typedef struct {
+  AttentionCall call;
+  gboolean causal, between;
+  Val bias;
+} Attention;
+
+/* Flash wants values as wide as queries. */
+static AttentionCode
+choose(Builder *b, Val q, Val v, const AttentionCall *call)
 {
+  ValueInfo queries = builder_info(b, q), values = builder_info(b, v);
+  AttentionCode code =
+      attention_choice(call, &queries, builder_shape(b)->device.compute_capability);
+  if (code != ATTENTION_FLASH || values.shape[3] == queries.shape[3])
+    return code;
+  return efficient_accepts(call, &queries) ? ATTENTION_EFFICIENT : ATTENTION_MATH;
+}
+
+static OpAttributes
+attention_attributes(Builder *b, Val q, Val k, const Attention *attention, FusedAttention kernel)
+{
+  const AttentionCall *call = &attention->call;
   ValueInfo info = builder_info(b, q);
   return (OpAttributes){
       .batch = info.shape[0],
       .heads = call->heads,
       .kv_heads = call->kv_heads,
       .length = info.shape[2],
+      .keys = builder_info(b, k).shape[2],
+      .whole = !attention->causal,
       .head_dim = info.shape[3],
       .variant = (guint16) kernel,
       .flag = call->dropout,
@@ -66,12 +88,12 @@ pad_heads(Builder *b, Val x, gint64 head_dim)
 /* Flash attention wants head dims that are multiples of 8: operands are padded, the output is a
  * slice. */
 static Val
-flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+flash(Builder *b, Val q, Val k, Val v, const Attention *attention)
 {
   const NetworkShape *shape = builder_shape(b);
   FusedAttention kernel =
-      fused_attention_of(call->code, shape->torch, shape->device.compute_capability);
-  OpAttributes at = attention_attributes(b, q, call, kernel);
+      fused_attention_of(attention->call.code, shape->torch, shape->device.compute_capability);
+  OpAttributes at = attention_attributes(b, q, k, attention, kernel);
   gint64 head_dim = at.head_dim;
   if (head_dim % 8 == 0)
     return builder_op(b, OP_FLASH_ATTENTION, &at, 3, (Val[]){q, k, v});
@@ -93,34 +115,74 @@ flash(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   return out;
 }
 
-/* A boolean mask becomes a bias of zeros and -inf in the operands' dtype, one per sequence, its
- * rows padded to a multiple of 8 elements (convert_boolean_attn_mask, pad_bias). */
+/* A boolean mask becomes a bias of zeros and -inf in the operands' dtype, one per sequence
+ * (convert_boolean_attn_mask); one that is a bias stays. */
 static Val
-mask_bias(Builder *b, Val q)
+mask_bias(Builder *b, Val q, Val mask)
 {
   ValueInfo info = builder_info(b, q);
   DType dtype = (DType) info.dtype;
   gint64 batch = info.shape[0], length = info.shape[2];
+  if (builder_info(b, mask).dtype != DTYPE_BOOL)
+    return mask;
   Val zero = create(b, "zero", value_shape(dtype, 1, (gint64) 1));
   Val infinity = create(b, "-inf", value_shape(dtype, 1, (gint64) 1));
   Val bias = create(b, "attention bias", value_shape(dtype, 4, batch, (gint64) 1, length, length));
   builder_discard(b, infinity);
   builder_discard(b, zero);
-  if (length % 8 == 0)
+  return bias;
+}
+
+/* Its rows padded to a multiple of 8 elements (pad_bias). */
+static Val
+pad_bias(Builder *b, Val bias)
+{
+  ValueInfo wide = builder_info(b, bias);
+  if (wide.shape[3] % 8 == 0)
     return bias;
-  ValueInfo wide = value_shape(dtype, 4, batch, (gint64) 1, length, round_up(length, 8));
+  wide.shape[3] = round_up(wide.shape[3], 8);
+  value_set_contiguous(&wide);
   Val padded = create(b, "padded attention bias", wide);
   builder_discard(b, bias);
   return padded;
 }
 
-static Val
-efficient(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+static gboolean
+is_there(Val v)
 {
-  OpAttributes at = attention_attributes(b, q, call, FUSED_EFFICIENT);
-  gboolean masked = call->mask.slot != NO_VAL.slot;
-  Val operands[] = {q, k, v, masked ? mask_bias(b, q) : NO_VAL};
-  return builder_op(b, OP_EFFICIENT_ATTENTION, &at, masked ? 4 : 3, operands);
+  return v.slot != NO_VAL.slot;
+}
+
+/* The kernel wants one for each sequence, with rows of whole 16 bytes (preprocess_mask,
+ * attention.cpp). */
+static Val
+expand_bias(Builder *b, Val bias, gint64 batch)
+{
+  enum { ROW_MULTIPLE = 8 };
+  if (!is_there(bias))
+    return bias;
+  ValueInfo one = builder_info(b, bias), all = one;
+  if (one.shape[3] % ROW_MULTIPLE != 0)
+    builder_fail(b,
+                 "sdpa attention with position biases is known for sequences that are multiples of "
+                 "%d, not for %" G_GINT64_FORMAT,
+                 ROW_MULTIPLE, one.shape[3]);
+  if (one.shape[0] == batch)
+    return bias;
+  all.shape[0] = batch;
+  value_expand(&one, &all);
+  return shaped(b, OP_EXPAND, bias, all);
+}
+
+static Val
+efficient(Builder *b, Val q, Val k, Val v, const Attention *attention)
+{
+  OpAttributes at = attention_attributes(b, q, k, attention, FUSED_EFFICIENT);
+  Val mask = attention->call.mask, bias = expand_bias(b, attention->bias, at.batch);
+  if (is_there(mask))
+    bias = pad_bias(b, mask_bias(b, q, mask));
+  Val operands[] = {q, k, v, bias};
+  return builder_op(b, OP_EFFICIENT_ATTENTION, &at, is_there(bias) ? 4 : 3, operands);
 }
 
 /* ---- math: _scaled_dot_product_attention_math (aten/src/ATen/native/transformers/attention.cpp)
@@ -134,6 +196,18 @@ bmm_operand(Builder *b, Val x)
   return view(b, x, 3, info.shape[0] * info.shape[1], info.shape[2], info.shape[3]);
 }
 
+/* One head for as many as are wanted. */
+static Val
+expand_to(Builder *b, Val x, gint64 heads)
+{
+  ValueInfo info = builder_info(b, x), wide = info;
+  if (info.shape[1] == heads)
+    return x;
+  wide.shape[1] = heads;
+  value_expand(&info, &wide);
+  return shaped(b, OP_EXPAND, x, wide);
+}
+
 Val
 batched_matmul(Builder *b, Val x, Val y, const char *what)
 {
@@ -142,7 +216,7 @@ batched_matmul(Builder *b, Val x, Val y, const char *what)
   value_set_contiguous(&shape);
   OpAttributes at = {.what = what};
   Val rows = bmm_operand(b, x);
-  Val columns = bmm_operand(b, y);
+  Val columns = bmm_operand(b, expand_to(b, y, shape.shape[1]));
   Val out = builder_op(b, OP_BMM, &at, 2, (Val[]){{rows.slot, FALSE}, {columns.slot, FALSE}});
   builder_discard(b, columns); /* locals of at::matmul */
   builder_discard(b, rows);
@@ -172,45 +246,57 @@ scaled(Builder *b, Val x, gint64 head_dim)
   return unary_with(b, OP_MUL_SCALAR, x, "value", pow((double) head_dim, -0.25));
 }
 
-/* softmax(q k^T + mask) with the scale on both factors.  Under a Python dispatch mode the mask is
- * added out of place. */
 /* What the mask does is in what these mean. */
 static Val
-causal(Builder *b, OpId op, Val x, const char *formula)
+meaning(Builder *b, OpId op, Val x, const char *formula)
 {
   OpAttributes at = {.formula = formula};
   return builder_op(b, op, &at, 1, &x);
 }
 
+/* softmax(q k^T + mask) with the scale on both factors.  Under a Python dispatch mode the mask is
+ * added out of place.  masked: by one of its own, of which nobody has said what it does. */
 static Val
-math_weights(Builder *b, Val query, Val key)
+math_weights(Builder *b, Val query, Val key, gboolean causal, gboolean masked)
 {
   Val scaled_key = scaled(b, transpose_last(b, key), builder_info(b, key).shape[3]);
   Val scores = batched_matmul(b, query, (Val){scaled_key.slot, FALSE}, "attention scores");
   builder_discard(b, scaled_key);
   Val attn = let(b, "attn", scores);
   if (builder_is_dispatched(b))
-    attn = let(b, "attn", causal(b, OP_ADD_SCALAR, attn, "add_causal_mask"));
-  return let(b, "attn", causal(b, OP_SAFE_SOFTMAX, attn, "causal_softmax"));
+    attn = let(b, "attn", meaning(b, OP_ADD_SCALAR, attn, causal ? "add_causal_mask" : "add_mask"));
+  return let(b, "attn",
+             meaning(b, OP_SAFE_SOFTMAX, attn,
+                     causal   ? "causal_softmax"
+                     : masked ? "masked_softmax"
+                              : NULL));
 }
 
 /* The composed attention, in fp32.  Its results are the output and the probabilities in the
  * operands' dtype, which the caller drops; C++ evaluates the second first. */
 static Val
-math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+math(Builder *b, Val q, Val k, Val v, const Attention *attention)
 {
+  const AttentionCall *call = &attention->call;
+  if (attention->between && (is_there(attention->bias) || call->dropout))
+    builder_fail(b, "composed attention with a bias or dropout is not known");
   ValueInfo info = builder_info(b, q);
   DType dtype = (DType) info.dtype;
-  gboolean narrow = dtype != DTYPE_FP32, grouped = call->kv_heads != call->heads;
+  gboolean narrow = dtype != DTYPE_FP32, masked = is_there(call->mask);
+  gboolean causal = attention->causal && !masked;
+  gboolean grouped =
+      call->kv_heads != call->heads && !masked; /* else matmul repeats the one head */
+  Val bias = masked ? mask_bias(b, q, call->mask) : NO_VAL;
   builder_call(b, 3, (Val[]){q, k, v});
   q = let(b, "query_acc", to(b, (Val){q.slot, FALSE}, DTYPE_FP32));
   k = let(b, "key_acc", to(b, (Val){k.slot, FALSE}, DTYPE_FP32));
   v = let(b, "value_acc", to(b, (Val){v.slot, FALSE}, DTYPE_FP32));
   Val query = let(b, "query", scaled(b, q, info.shape[3]));
-  let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
+  if (causal)
+    let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
   Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);
   Val value = let(b, "value_expanded", grouped ? interleave_heads(b, v, call->heads) : v);
-  Val attn = math_weights(b, query, key);
+  Val attn = math_weights(b, query, key, causal, masked);
   Val weights = narrow
                     ? create(b, "attention weights", value_like_dtype(builder_info(b, attn), dtype))
                     : builder_share(b, attn);
@@ -218,34 +304,59 @@ math(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
   static const char *const order[] = {"attn",      "key_expanded", "value_expanded", "query",
                                       "attn_mask", "value_acc",    "key_acc",        "query_acc"};
   for (guint i = 0; i < G_N_ELEMENTS(order); i++)
-    unlet(b, order[i]);
+    if (causal || strcmp(order[i], "attn_mask") != 0)
+      unlet(b, order[i]);
   builder_discard(b, weights);
-  return builder_leave(b, out);
+  out = builder_leave(b, out);
+  if (masked)
+    builder_discard(b, bias);
+  return out;
 }
 
-/* Autocast's list of ops in a 16-bit dtype has scaled_dot_product_attention: its wrapper casts the
- * operands, the last one first (aten/src/ATen/autocast_mode.h, AT_FORALL_LOWER_PRECISION_FP).
+/* Autocast's list of ops in a 16-bit dtype has scaled_dot_product_attention, mm and bmm: its
+ * wrapper casts the operands, the last one first (aten/src/ATen/autocast_mode.h,
+ * AT_FORALL_LOWER_PRECISION_FP).
  * Positions that were computed in fp32 make queries and keys fp32. */
-static Val
+Val
 autocast_operand(Builder *b, Val x)
 {
   const NetworkPrecision *precision = &builder_shape(b)->precision;
   return precision->autocast ? to(b, x, precision->matmul) : x;
 }
 
-Val
-attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+static Val
+run(Builder *b, Val q, Val k, Val v, const Attention *how)
 {
   v = autocast_operand(b, v);
   k = autocast_operand(b, k);
   q = autocast_operand(b, q);
-  ValueInfo info = builder_info(b, q);
-  switch (attention_choice(call, &info, builder_shape(b)->device.compute_capability)) {
+  AttentionCall call = how->call;
+  if (is_there(how->bias))
+    call.mask = how->bias;
+  switch (choose(b, q, v, &call)) {
   case ATTENTION_FLASH:
-    return flash(b, q, k, v, call);
+    return flash(b, q, k, v, how);
   case ATTENTION_EFFICIENT:
-    return efficient(b, q, k, v, call);
+    return efficient(b, q, k, v, how);
   default:
-    return math(b, q, k, v, call);
+    return math(b, q, k, v, how);
   }
+}
+
+Val
+attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call)
+{
+  return run(b, q, k, v, &(Attention){*call, TRUE, FALSE, NO_VAL});
+}
+
+Val
+attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call)
+{
+  const Attention how = {
+      .call = {call->code, call->heads, call->heads, call->dropout, NO_VAL},
+      .causal = call->causal,
+      .between = TRUE,
+      .bias = call->bias,
+  };
+  return run(b, q, k, v, &how);
 }

@@ -48,7 +48,7 @@ factor(Builder *b, Val x, int weight)
 }
 
 static Val
-dropout(Builder *b, Val x, int module)
+dropout_module(Builder *b, Val x, int module)
 {
   x = call_module(b, module, x);
   return builder_leave(b, builder_shape(b)->lora->dropout && !builder_shape(b)->evaluation
@@ -68,7 +68,7 @@ peft_forward(Builder *b, Val x, Linear layer, Val result)
   int module = network_parameter(builder_network(b), layer.a)->module - 1;
   result = let(b, "result", result);
   x = let(b, "x", to(b, x, factors));
-  Val low = factor(b, dropout(b, x, module), layer.a);
+  Val low = factor(b, dropout_module(b, x, module), layer.a);
   Val scaled = unary_with(b, OP_MUL_SCALAR, factor(b, low, layer.b), "value",
                           PEFT_ALPHA / (double) builder_shape(b)->lora->rank);
   result = let(b, "result", binary(b, OP_ADD, result, scaled));

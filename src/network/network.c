@@ -31,9 +31,16 @@ network_free(Network *network)
   g_ptr_array_unref(network->compiled);
   g_array_unref(network->tables);
   g_array_unref(network->inputs);
+  g_array_unref(network->ties);
   g_array_unref(network->embedding_modules);
   g_array_unref(network->head_modules);
   g_free(network);
+}
+
+gint64
+network_usual_count(const Network *network)
+{
+  return network->base_parameters > 0 ? network->base_parameters : network_parameter_count(network);
 }
 
 gint64
@@ -54,6 +61,12 @@ network_trainable_tensors(const Network *network)
   for (guint i = 0; i < network->parameters->len; i++)
     count += network_parameter(network, (int) i)->trainable;
   return count;
+}
+
+gint64
+network_positions(const Network *network)
+{
+  return network->positions > 0 ? network->positions : network->shape.sequence_length;
 }
 
 gint64
@@ -90,18 +103,47 @@ order_calls(const Network *network, const Function *f, int first_module, int *or
   }
 }
 
+int
+network_module_parameters(const Network *network, int module)
+{
+  int count = network_module(network, module)->parameter_count;
+  for (guint i = 0; i < network->ties->len; i++)
+    count += network_tie(network, (int) i)->module == module;
+  return count;
+}
+
+int
+network_module_parameter(const Network *network, int module, int i)
+{
+  const Module *m = network_module(network, module);
+  if (i < m->parameter_count)
+    return m->first_parameter + i;
+  for (guint k = 0, left = (guint) (i - m->parameter_count); k < network->ties->len; k++)
+    if (network_tie(network, (int) k)->module == module && left-- == 0)
+      return network_tie(network, (int) k)->parameter;
+  g_assert_not_reached();
+}
+
+int
+network_ties_of(const Network *network, int parameter)
+{
+  int count = 0;
+  for (guint i = 0; i < network->ties->len; i++) {
+    const Tie *tie = network_tie(network, (int) i);
+    count += tie->module >= 0 && tie->parameter == parameter;
+  }
+  return count;
+}
+
 GArray *
 network_state_order(const Network *network)
 {
   GArray *order = g_array_new(FALSE, FALSE, sizeof(int));
   for (guint i = 0; i < network->modules->len; i++) {
-    const Module *m = network_module(network, (int) i);
-    for (int k = 0; k < m->parameter_count; k++) {
-      int parameter = m->first_parameter + k;
+    for (int k = 0; k < network_module_parameters(network, (int) i); k++) {
+      int parameter = network_module_parameter(network, (int) i, k);
       g_array_append_val(order, parameter);
     }
-    if ((int) i == network->tied_module)
-      g_array_append_val(order, network->tied_weight);
   }
   return order;
 }

@@ -33,6 +33,12 @@ typedef struct {
   gint64 bytes;
 } Buffer;
 
+/* A module that has a parameter of another one too.  module -1: the parameter's own uses it twice,
+ * and no other has it. */
+typedef struct {
+  int module, parameter;
+} Tie;
+
 /* Modules in the order of named_modules(): parents before children, children in order of
  * definition. */
 typedef struct {
@@ -49,13 +55,13 @@ typedef enum {
   STATEMENT_DROP,        /* a: slot whose last Python reference goes */
   STATEMENT_ENTER,       /* a: module; arguments in, new slots out: the module is called */
   STATEMENT_EXIT,        /* a: module; in[0]: its output */
-  STATEMENT_CALL,        /* a: function; b: module (a block); in: arguments, out[0]: result */
+  STATEMENT_CALL,        /* a: function; b: module (a block); in: arguments, out: results */
   STATEMENT_KEEP,        /* in[0]: the training loop keeps it, and lets go of what it kept before */
   STATEMENT_FORWARD_END, /* the root module's hooks are done */
   STATEMENT_AUTOCAST_END, /* the autocast region of the training loop ends: cached casts die */
 } StatementKind;
 
-#define STATEMENT_SLOTS 6
+#define STATEMENT_SLOTS 8
 
 typedef struct {
   guint8 kind;
@@ -70,8 +76,12 @@ typedef struct {
 #define SLOT_OF_PARAMETER(k) ((gint16) (-1 - (k)))
 #define PARAMETER_OF_SLOT(slot) (-1 - (int) (slot))
 
-/* A function: statements over numbered slots.  Blocks that are alike share one; modules and
- * parameters in it are then relative to the block's first module and parameter. */
+/* What a function may give back. */
+#define FUNCTION_RESULTS 3
+
+/* A function: statements over numbered slots.  Results may be arguments.  Blocks that are alike
+ * share one; modules and parameters in it are then relative to the block's first module and
+ * parameter. */
 typedef struct {
   char *name;
   GArray *values;     /* ValueInfo by slot */
@@ -83,6 +93,8 @@ typedef struct {
   GArray *kernels;    /* OpKernel */
   int arguments;      /* slots 0 .. arguments-1 */
   gint16 result;      /* slot, or -1 */
+  int others;         /* results besides it */
+  gint16 other[FUNCTION_RESULTS - 1];
 } Function;
 
 /* One of the repeated units that checkpointing and grouping speak of. */
@@ -109,9 +121,10 @@ typedef struct _Network Network;
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
-  int micro_batches; /* accumulation steps: the loop divides the loss when > 1 */
-  int loss_steps;    /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
-                        divides and scales it */
+  gint64 target_length; /* of what a decoder gets beside an encoder; 0: sequence_length */
+  int micro_batches;    /* accumulation steps: the loop divides the loss when > 1 */
+  int loss_steps;       /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
+                           divides and scales it */
   NetworkPrecision precision;
   const CheckpointSpec *dispatched; /* blocks that it checkpoints by op run under a Python dispatch
                                        mode; NULL: none.  Borrowed */
@@ -126,6 +139,7 @@ typedef struct {
   const PlanSpec *plan;    /* for that.  Borrowed */
   gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
   gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean casts_inputs;   /* hooks give floating inputs of blocks the weights' dtype */
   gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
@@ -152,12 +166,18 @@ struct _Network {
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */
   GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
-  int tied_module, tied_weight; /* this module has that parameter of another one (-1: the
-                                   weight's own multiplies by it too); -1: none */
-  gboolean split;            /* the model ties two weights, which shape.splits_tied has made two */
+  GArray *ties;   /* Tie, in order of modules */
+  gboolean split; /* the model ties two weights, which shape.splits_tied has made two */
   GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
+  gint64 positions;       /* of a sample, where the config and not the plan says how many; else 0 */
+  int mixtures;           /* of experts */
+  gint64 idle_parameters; /* elements that no token meets but those sent to their expert */
+  /* a model's parameters are usually counted as another class than is trained has them; 0: as it is
+   */
+  gint64 base_parameters;
+  const char *base_class, *trained_class; /* static text, where base_parameters is not 0 */
   gint64 embedding_parameters; /* elements of pure look-up tables (not used in a matmul) */
   int construction_scratch;    /* bytes of a temporary before the first parameter, 0: none (family's
                                   note says why) */
@@ -173,7 +193,11 @@ void network_free(Network *network);
 void network_function_free(gpointer function);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Network, network_free)
 
+/* Positions of a sample: what FLOPs are counted by. */
+gint64 network_positions(const Network *network);
 gint64 network_parameter_count(const Network *network);
+/* As a model's parameters are usually counted (base_parameters). */
+gint64 network_usual_count(const Network *network);
 gint64 network_trainable_count(const Network *network);
 /* Tensors, not elements. */
 int network_trainable_tensors(const Network *network);
@@ -182,6 +206,11 @@ int network_trainable_tensors(const Network *network);
 /* Parameters as a state dict names them: by modules, a tied weight again where its second name is.
  * An array of int; the caller frees. */
 GArray *network_state_order(const Network *network);
+/* Parameters that a module has: its own, then those of other modules. */
+int network_module_parameters(const Network *network, int module);
+int network_module_parameter(const Network *network, int module, int i);
+/* How many modules besides its own have the parameter. */
+int network_ties_of(const Network *network, int parameter);
 /* By module: how many calls of modules begin before its first one in a forward; -1: it is never
  * called (a container).  Caller frees. */
 int *network_call_order(const Network *network);
@@ -206,6 +235,12 @@ static inline const Parameter *
 network_parameter(const Network *network, int i)
 {
   return &g_array_index(network->parameters, Parameter, i);
+}
+
+static inline const Tie *
+network_tie(const Network *network, int i)
+{
+  return &g_array_index(network->ties, Tie, i);
 }
 
 static inline const Block *

@@ -43,7 +43,8 @@ network_flops(const Network *network)
 double
 network_model_flops_per_token(const Network *network)
 {
-  double parameters = (double) (network_parameter_count(network) - network->embedding_parameters);
-  double square = (double) network->attention_width * (double) network->shape.sequence_length;
+  gint64 unused = network->embedding_parameters + network->idle_parameters;
+  double parameters = (double) (network_parameter_count(network) - unused);
+  double square = (double) network->attention_width * (double) network_positions(network);
   return 6 * parameters + 12.0 * network->blocks->len * square;
 }

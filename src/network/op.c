@@ -111,6 +111,38 @@ backward_mul(OpCase *c)
   }
 }
 
+static void
+shape_first(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+}
+
+/* The result is the first operand, which takes the second one's elements, or adds them up. */
+static void
+forward_in_place(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
+}
+
+/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
+ */
+static void
+backward_div(OpCase *c)
+{
+  gint64 bytes = value_bytes(&c->out[0]);
+  int quotient = recipe_temp(c, bytes, "self / other"), twice = recipe_temp(c, bytes, "/ other"),
+      negative = recipe_temp(c, bytes, "-gradient");
+  recipe_grad_full(c, 1);
+  recipe_launch(c, "mul", KERNEL_MEMORY, 0, "g0 i0 i1 >d1");
+  recipe_release(c, negative);
+  recipe_release(c, twice);
+  recipe_release(c, quotient);
+  recipe_grad_full(c, 0);
+  recipe_launch(c, "div", KERNEL_MEMORY, 0, "g0 i1 >d0");
+}
+
 /* The conjugate of the table is materialised. */
 static void
 backward_mul_complex(OpCase *c)
@@ -142,14 +174,70 @@ backward_sum(OpCase *c)
   recipe_view(c, 0, 0, ORDER_EXPANDED, 0);
 }
 
+/* size: along which dimension, where not along the last. */
 static void
 backward_cat(OpCase *c)
 {
   gint64 offset = 0;
+  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    offset += c->in[i].shape[c->in[i].dims - 1];
+    offset += c->in[i].shape[dim] * c->out[0].stride[dim];
   }
+}
+
+/* where(condition, self, a number): the number becomes a tensor. */
+static void
+forward_where_number(OpCase *c)
+{
+  int number = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "scalar");
+  recipe_out(c, 0, "where");
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "i0 i1 >o0");
+  recipe_release(c, number);
+}
+
+static void
+backward_where_number(OpCase *c)
+{
+  int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "scalar");
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, "g0 i1 >d0");
+  recipe_release(c, zero);
+}
+
+/* Gradients of a difference: of other, the negative one; of self, it itself. */
+static void
+backward_sub(OpCase *c)
+{
+  recipe_grad_full(c, 1);
+  if (recipe_wants(c, 1))
+    recipe_launch(c, "neg", KERNEL_MEMORY, 0, "g0 >d1");
+  recipe_pass(c, 0);
+}
+
+/* where((x >= min) & (x <= max), grad, 0); flag: there is no lower limit */
+static void
+backward_clamp(OpCase *c)
+{
+  gint64 elements = value_elements(&c->in[0]);
+  int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "zero");
+  int above = c->at.flag ? 0 : recipe_temp(c, elements, "clamp mask");
+  int below = recipe_temp(c, elements, "clamp mask");
+  recipe_launch(c, "compare", KERNEL_MEMORY, 0, c->at.flag ? "i0 >t1" : "i0 i0 >t1 >t2");
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_launch(c, "where", KERNEL_MEMORY, 0, c->at.flag ? "g0 t1 >d0" : "g0 t1 t2 >d0");
+  recipe_release(c, below);
+  if (above != 0)
+    recipe_release(c, above);
+  recipe_release(c, zero);
+}
+
+/* Elements of a new last dimension. */
+static void
+backward_stack(OpCase *c)
+{
+  for (int i = 0; i < c->ins; i++)
+    recipe_view(c, i, i, ORDER_SAME, 0);
 }
 
 static void
@@ -229,11 +317,14 @@ backward_fused_cross_entropy(OpCase *c)
   recipe_launch(c, "fused_cross_entropy_backward", KERNEL_MEMORY, 0, "g0 i0 o1 i1 >d0");
 }
 
+/* Sums of integers are int64, unless a dtype is asked for. */
 static void
 shape_cumsum(OpCase *c)
 {
   c->outs = 1;
-  c->out[0] = value_like(&c->in[0], DTYPE_INT64);
+  DType dtype = (DType) c->in[0].dtype;
+  gboolean counts = dtype == DTYPE_BOOL || dtype == DTYPE_INT32 || dtype == DTYPE_INT64;
+  c->out[0] = value_like(&c->in[0], counts && !c->at.flag ? DTYPE_INT64 : dtype);
 }
 
 /* Given by numbers: size[0] bytes kept for backward, size[1] of workspace, size[2] FLOPs forward.
@@ -268,6 +359,39 @@ backward_opaque(OpCase *c)
                 "g0 o1 i1 >d0 >d1");
   if (workspace != 0)
     recipe_release(c, workspace);
+}
+
+/* Part of a tensor that lives with the model. */
+static void
+forward_nothing(OpCase *c)
+{
+  (void) c;
+}
+
+/* CopySlices: a copy of the gradient in which the slice is zero, and a copy of the slice; what base
+ * does not want is made all the same. */
+static void
+backward_copy_slice(OpCase *c)
+{
+  int unwanted = 0;
+  if (recipe_wants(c, 0))
+    recipe_grad(c, 0, ORDER_DENSE);
+  else
+    unwanted = recipe_temp(c, value_bytes(&c->in[0]), "gradient");
+  gint64 bytes = value_elements(&c->in[1]) * dtype_size((DType) c->in[0].dtype);
+  gboolean casts = c->in[1].dtype != c->in[0].dtype;
+  int slice = casts ? recipe_temp(c, bytes, "gradient") : 0;
+  if (!casts)
+    recipe_grad(c, 1, ORDER_DENSE);
+  if (unwanted == 0)
+    recipe_release(c, recipe_temp(c, bytes, "zeros"));
+  if (casts)
+    recipe_grad(c, 1, ORDER_DENSE);
+  recipe_launch(c, "copy_slices", KERNEL_MEMORY, 0, "g0 >d0 >d1");
+  if (casts)
+    recipe_release(c, slice);
+  if (unwanted != 0)
+    recipe_release(c, unwanted);
 }
 
 /* ---- the table ---- */
@@ -311,18 +435,33 @@ static const OpInfo ops[OP_COUNT] = {
                       .backward = backward_new},
     [OP_CLONE] = {"clone", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_pass},
+    /* base[..., part].copy_(source), in place of base */
+    [OP_COPY_SLICE] = {"copy_", .shape = shape_first, .forward = forward_in_place,
+                       .backward = backward_copy_slice},
     [OP_ADD] = {"add", .shape = shape_broadcast, .forward = forward_outputs,
                 .backward = backward_pass},
     [OP_ADD_SCALAR] = {"add_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_pass},
+    [OP_SUB] = {"sub", .shape = shape_broadcast, .forward = forward_outputs,
+                .backward = backward_sub},
+    [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_in_place,
+                 .backward = backward_pass},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_mul_complex},
     [OP_MUL_SCALAR] = {"mul_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_new},
+    [OP_DIV] = {"div", SAVES(ALWAYS(I1), ALWAYS(I0)), .shape = shape_broadcast,
+                .forward = forward_outputs, .backward = backward_div},
+    [OP_EXP] = {"exp", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
+                .backward = backward_new},
     [OP_DIV_SCALAR] = {"div_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_new},
+    /* what backward needs of the input is cloned, since the output is in its place */
+    [OP_DIV_IN_PLACE] = {"div_", SAVES(ALWAYS(I1), FOR_GRAD_OF(1, O1)), .for_backward = 1 << 1,
+                         .shape = shape_divide_in_place, .forward = forward_divide_in_place,
+                         .backward = backward_divide_in_place},
     [OP_NEG] = {"neg", .shape = shape_like_first, .forward = forward_outputs,
                 .backward = backward_new},
     [OP_POW] = {"pow", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
@@ -331,20 +470,37 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_power},
     [OP_TANH] = {"tanh", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
+    [OP_SIGMOID] = {"sigmoid", SAVES(ALWAYS(O0)), .shape = shape_like_first,
+                    .forward = forward_outputs, .backward = backward_new},
     [OP_SILU] = {"silu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
+                 .backward = backward_new},
+    [OP_RELU] = {"relu", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
     [OP_GELU] = {"gelu", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
-                  .backward = backward_new},
+                  .backward = backward_clamp},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
+    [OP_WHERE_NUMBER] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first,
+                         .forward = forward_where_number, .backward = backward_where_number},
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
+    [OP_STACK] = {"stack", .shape = shape_result, .forward = forward_outputs,
+                  .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
                 .backward = backward_pad},
+    /* x[..., [i], :] with one index, which goes to the device */
+    [OP_INDEX_ONE] = {"index", SAVES(ALWAYS(I1)), .shape = shape_result, .forward = forward_outputs,
+                      .backward = backward_index},
+    /* where(mask, x, number): of the mask, a part of a registered buffer, nothing is kept here */
+    [OP_WHERE] = {"where", .shape = shape_like_first, .forward = forward_outputs,
+                  .backward = backward_where},
+    [OP_BLOOM_GELU] = {"bloom_gelu", SAVES(ALWAYS(I0)), .saves_late = TRUE,
+                       .shape = shape_like_first, .forward = forward_bloom_gelu,
+                       .backward = backward_bloom_gelu},
     [OP_DROPOUT] = {"native_dropout", SAVES(ALWAYS(O1)), .shape = shape_dropout,
                     .forward = forward_dropout, .backward = backward_dropout},
 
@@ -353,6 +509,8 @@ static const OpInfo ops[OP_COUNT] = {
                .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
+    [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
+                    .forward = forward_baddbmm, .backward = backward_baddbmm},
     [OP_BMM] = {"bmm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                 .forward = forward_bmm, .backward = backward_bmm, .kind = KIND_MATMUL},
     /* one node for the layer, which keeps the Parameter and not its data; apply()'s locals die in
@@ -361,6 +519,12 @@ static const OpInfo ops[OP_COUNT] = {
                          .saves_late = TRUE, .shape = shape_zero3_linear,
                          .forward = forward_zero3_linear, .backward = backward_zero3_linear,
                          .kind = KIND_MM},
+    [OP_CONVOLUTION] = {"convolution", SAVES(ALWAYS(I0), ALWAYS(I1)), .shape = shape_result,
+                        .forward = forward_convolution, .backward = backward_convolution,
+                        .kind = KIND_OTHER},
+    [OP_GROUPED_MM] = {"grouped_mm", SAVES(FOR_GRAD_OF(0, I1), ALWAYS(I2), FOR_GRAD_OF(1, I0)),
+                       .shape = shape_grouped_mm, .forward = forward_grouped_mm,
+                       .backward = backward_grouped_mm},
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
@@ -368,10 +532,19 @@ static const OpInfo ops[OP_COUNT] = {
                      .backward = backward_rms_norm},
     [OP_LAYER_NORM] = {"native_layer_norm",
                        SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
-                       .shape = shape_layer_norm, .forward = forward_outputs,
+                       .shape = shape_layer_norm, .forward = forward_layer_norm,
                        .backward = backward_layer_norm},
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},
+    [OP_INDEX] = {"index", SAVES(ALWAYS(I1), ALWAYS(I2)), .shape = shape_index,
+                  .forward = forward_outputs, .backward = backward_index},
+    [OP_GATHER] = {"gather", SAVES(ALWAYS(I1)), .shape = shape_gather, .forward = forward_outputs,
+                   .backward = backward_gather},
+    [OP_INDEX_ADD] = {"index_add_", SAVES(ALWAYS(I1), FOR_GRAD_OF(2, I2)),
+                      .shape = shape_like_first, .forward = forward_index_add,
+                      .backward = backward_index_add},
+    [OP_TOPK] = {"topk", SAVES(ALWAYS(O1)), .shape = shape_topk, .forward = forward_outputs,
+                 .backward = backward_topk},
     [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
@@ -400,12 +573,18 @@ static const OpInfo ops[OP_COUNT] = {
                                 .backward = backward_efficient_attention, .kind = KIND_ATTENTION},
 
     /* no gradient */
+    [OP_BUFFER] = {"buffer", .shape = shape_result, .forward = forward_nothing},
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_outputs},
     [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
+    [OP_HISTC] = {"histc", .shape = shape_result, .forward = forward_outputs},
+    [OP_SORT] = {"sort", .shape = shape_sort, .forward = forward_sort},
 
     /* given by numbers */
     [OP_OPAQUE] = {"opaque", SAVES(ALWAYS(O1)), .shape = shape_opaque, .forward = forward_opaque,
                    .backward = backward_opaque},
+    [OP_RECORDED] = {"recorded", .save = save_recorded, .shape = shape_recorded,
+                     .forward = forward_recorded, .backward = backward_recorded},
+    [OP_RECORDED_CONSTANT] = {"recorded", .shape = shape_recorded, .forward = forward_recorded},
 };
 
 gboolean

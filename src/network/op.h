@@ -28,35 +28,55 @@
   X(TO_COPY)                                                                                       \
   X(TO_IF_NEEDED)                                                                                  \
   X(TO_CACHED)                                                                                     \
+  X(COPY_SLICE)                                                                                    \
   X(CLONE)                                                                                         \
   X(ADD)                                                                                           \
   X(ADD_SCALAR)                                                                                    \
+  X(SUB)                                                                                           \
   X(MUL)                                                                                           \
   X(MUL_COMPLEX)                                                                                   \
   X(MUL_SCALAR)                                                                                    \
+  X(DIV)                                                                                           \
+  X(EXP)                                                                                           \
   X(DIV_SCALAR)                                                                                    \
+  X(DIV_IN_PLACE)                                                                                  \
   X(NEG)                                                                                           \
   X(POW)                                                                                           \
   X(RSQRT)                                                                                         \
   X(TANH)                                                                                          \
+  X(SIGMOID)                                                                                       \
   X(SILU)                                                                                          \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
+  X(RELU)                                                                                          \
+  X(WHERE_NUMBER)                                                                                  \
   X(MEAN)                                                                                          \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
+  X(STACK)                                                                                         \
   X(PAD)                                                                                           \
+  X(ADD_)                                                                                          \
+  X(INDEX_ONE)                                                                                     \
+  X(WHERE)                                                                                         \
+  X(BLOOM_GELU)                                                                                    \
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
   X(ADDMM)                                                                                         \
+  X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
   X(ZERO3_LINEAR)                                                                                  \
+  X(CONVOLUTION)                                                                                   \
+  X(GROUPED_MM)                                                                                    \
   /* norms, look-ups, losses */                                                                    \
   X(RMS_NORM)                                                                                      \
   X(LAYER_NORM)                                                                                    \
   X(EMBEDDING)                                                                                     \
+  X(INDEX)                                                                                         \
+  X(GATHER)                                                                                        \
+  X(INDEX_ADD)                                                                                     \
+  X(TOPK)                                                                                          \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \
   X(FUSED_CROSS_ENTROPY)                                                                           \
@@ -67,9 +87,14 @@
   X(EFFICIENT_ATTENTION)                                                                           \
   /* no gradient */                                                                                \
   X(CREATE)                                                                                        \
+  X(BUFFER)                                                                                        \
   X(CUMSUM)                                                                                        \
+  X(HISTC)                                                                                         \
+  X(SORT)                                                                                          \
   /* given by numbers */                                                                           \
-  X(OPAQUE)
+  X(OPAQUE)                                                                                        \
+  X(RECORDED)                                                                                      \
+  X(RECORDED_CONSTANT)
 
 typedef enum {
 #define X(id) OP_##id,
@@ -79,7 +104,7 @@ typedef enum {
 } OpId;
 
 #define OP_DIMS 5
-#define OP_INPUTS 6
+#define OP_INPUTS 8
 #define OP_OUTPUTS 5
 #define OP_SAVED 8
 #define OP_TEMPS 16
@@ -122,12 +147,12 @@ typedef enum {
   STEP_VIEW,    /* gradient := view of an incoming gradient: its base keeps a reference (rule L5) */
   STEP_RESHAPE, /* gradient := view of an incoming gradient in the input's shape; where memory order
                    forbids one, of a copy of `bytes` */
-  STEP_CONTIGUOUS,        /* the same where anything but row-major order forbids it */
-  STEP_CONTIGUOUS_INSIDE, /* temporary := copy of an incoming gradient, unless that is row-major as
-                             attention kernels see it; else nothing */
-  STEP_REPLACE,           /* gradient := source; the old one lets go (validate_outputs, rule L3) */
-  STEP_LAUNCH,            /* kernel `index` */
-  STEP_WORKSPACE,         /* the thread's Workspace `index`, made at its first use */
+  STEP_CONTIGUOUS,      /* the same where anything but row-major order forbids it */
+  STEP_CONTIGUOUS_TEMP, /* temporary := copy of an incoming gradient, unless that is row-major, or
+                           (ORDER_HEADS_INSIDE) so as attention kernels see it; else nothing */
+  STEP_REPLACE,         /* gradient := source; the old one lets go (validate_outputs, rule L3) */
+  STEP_LAUNCH,          /* kernel `index` */
+  STEP_WORKSPACE,       /* the thread's Workspace `index`, made at its first use */
 } OpAction;
 
 /* Memory order of a gradient that a step makes. */
@@ -159,7 +184,7 @@ typedef struct {
   const char *what; /* name of a new tensor; static text */
 } OpStep;
 
-#define KERNEL_OPERANDS 10
+#define KERNEL_OPERANDS 12
 #define KERNEL_MEANING 64
 
 typedef struct {
@@ -172,11 +197,42 @@ typedef struct {
   } operand[KERNEL_OPERANDS];
 } OpKernel;
 
+/* A step of a backward that was recorded (op_recorded.c). */
+typedef enum {
+  RECORDED_GRAD,    /* a new gradient for input `index` */
+  RECORDED_PASS,    /* gradient `index` is the incoming one, or a view of it */
+  RECORDED_TEMP,    /* temporary `index`, of `bytes` */
+  RECORDED_RELEASE, /* it goes */
+} RecordedAction;
+
+typedef struct {
+  guint8 action; /* RecordedAction */
+  guint8 index;
+  gint64 bytes;
+} RecordedStep;
+
+/* What was seen of an op that has no row of its own. */
+typedef struct {
+  int outs;
+  ValueInfo out[OP_OUTPUTS];
+  gint8 view_of[OP_OUTPUTS]; /* the input whose memory the output is in, -1: it is new */
+  gint64 offset[OP_OUTPUTS]; /* of such a view, in elements */
+  int saves;
+  guint8 saved[OP_SAVED]; /* BUFFER_IN + i or BUFFER_OUT + i */
+  gint64 kept;            /* bytes that the node keeps besides: one more output */
+  const RecordedStep *backward;
+  int steps;
+  double flops;     /* of forward; backward has twice as many */
+  const char *what; /* static text */
+} RecordedOp;
+
 /* Attributes of a call; each row uses some. */
 typedef struct {
   ValueInfo result; /* shape and dtype of the output, for rows whose output is not implied by the
                        inputs */
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
+  gint64 keys;     /* how many positions they have; 0: as many as queries */
+  gboolean whole;  /* a query sees all of them, not those before it alone */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
@@ -185,6 +241,7 @@ typedef struct {
   const char *key;     /* a number that it computes with: what it is called (static text; NULL:
                           none), and the number */
   double number;
+  const RecordedOp *recorded; /* of the two rows that play what was recorded.  Borrowed */
 } OpAttributes;
 
 typedef struct _OpInfo OpInfo;
@@ -237,6 +294,7 @@ struct _OpInfo {
   int save_count;
   guint8 for_backward;      /* bit i: output i is not made where autograd records nothing */
   gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
+  void (*save)(OpCase *c);  /* chooses what is saved in place of `saves`; NULL: those */
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */

@@ -5,20 +5,39 @@
 #include "base/units.h"
 #include "network/op_recipe.h"
 
+/* Values may be wider or narrower than queries and keys. */
+static gint64
+value_head_dim(const OpCase *c)
+{
+  return c->in[2].shape[c->in[2].dims - 1];
+}
+
 /* Multiply-adds count two; the causal half of the square is what the kernels do, and all of it
  * under an explicit mask, which they only add. */
+static gint64
+key_length(const OpCase *c)
+{
+  return c->at.keys > 0 ? c->at.keys : c->at.length;
+}
+
 static double
 forward_flops(const OpCase *c)
 {
-  return (c->ins > 3 ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
-         (double) c->at.length * (double) c->at.length * (double) c->at.head_dim;
+  return (c->ins > 3 || c->at.whole ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
+         (double) c->at.length * (double) key_length(c) * 0.5 *
+         (double) (c->at.head_dim + value_head_dim(c));
 }
 
-/* The scale of the scores, where it is not that of the head dim (which may be padded). */
+/* The scale of the scores, where it is not that of the head dim (which may be padded).  What nobody
+ * has said yet: dropout, queries that see all keys, other lengths or widths of values. */
 static void
 attention_means(OpCase *c, const char *formula)
 {
-  if (c->at.key != NULL)
+  gboolean plain = !c->at.whole && !c->at.flag && key_length(c) == c->at.length &&
+                   value_head_dim(c) == c->at.head_dim;
+  if (!plain)
+    recipe_means(c, "attention_of_another_kind", NULL, 0);
+  else if (c->at.key != NULL)
     recipe_means(c, formula, c->at.key, c->at.number);
 }
 
@@ -55,7 +74,7 @@ static int
 flash_splits(const OpCase *c)
 {
   gint64 block_keys = c->at.head_dim <= 64 ? 256 : c->at.head_dim <= 128 ? 128 : 64;
-  gint64 key_blocks = ceil_div(c->at.length, block_keys);
+  gint64 key_blocks = ceil_div(key_length(c), block_keys);
   gint64 query_blocks = c->at.batch * c->at.heads * ceil_div(c->at.length, 64);
   int slots = c->device.sms * 2;
   if ((double) query_blocks >= 0.8 * slots)
@@ -182,8 +201,10 @@ backward_flash_attention(OpCase *c)
 void
 shape_efficient_attention(OpCase *c)
 {
+  ValueInfo out = c->in[0]; /* as many rows as queries, as wide as values */
+  out.shape[out.dims - 1] = value_head_dim(c);
   c->outs = 2;
-  c->out[0] = heads_inside(&c->in[0]);
+  c->out[0] = heads_inside(&out);
   c->out[1] = value_vector(c->at.batch * c->at.heads * round_up(c->at.length, 32), DTYPE_FP32);
 }
 
@@ -197,7 +218,7 @@ forward_efficient_attention(OpCase *c)
   int accumulator = 0;
   recipe_out(c, 0, "attention");
   recipe_out(c, 1, "logsumexp");
-  if (half && c->at.head_dim > WIDEST_IN_REGISTERS)
+  if (half && MAX(c->at.head_dim, value_head_dim(c)) > WIDEST_IN_REGISTERS)
     accumulator = recipe_temp(c, 4 * value_elements(&c->out[0]), "output accumulator");
   attention_means(c, "efficient_attention");
   recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
@@ -223,8 +244,8 @@ static const EfficientTile float_tiles[] = {{64, 64, 64, FALSE}, {G_MAXINT64, 12
 static gint64
 key_splits(const OpCase *c, const EfficientTile *tile)
 {
-  gint64 rows = c->at.batch * c->at.heads, splits = ceil_div(c->at.length, tile->keys);
-  if (rows >= 256 && c->at.length <= 2 * tile->keys)
+  gint64 rows = c->at.batch * c->at.heads, splits = ceil_div(key_length(c), tile->keys);
+  if (rows >= 256 && key_length(c) <= 2 * tile->keys)
     splits = 1;
   if (tile->accumulates_keys)
     splits = MIN(splits, 200 / rows);
@@ -238,12 +259,14 @@ efficient_workspace(const OpCase *c)
 {
   enum { LOCK_BYTES = 16 };
   const EfficientTile *tile = dtype_size((DType) c->in[0].dtype) == 2 ? half_tiles : float_tiles;
-  while (tile->widest < c->at.head_dim)
+  gint64 values = value_head_dim(c);
+  while (tile->widest < MAX(c->at.head_dim, values))
     tile++;
   gint64 blocks = ceil_div(c->at.length, tile->queries) * ceil_div(c->at.head_dim, tile->keys);
   gint64 bytes = blocks * (LOCK_BYTES + 4 * tile->queries * tile->keys);
   if (tile->accumulates_keys)
-    bytes += 2 * 4 * key_splits(c, tile) * tile->keys * round_up(c->at.head_dim, tile->queries);
+    bytes += 4 * key_splits(c, tile) * tile->keys *
+             (round_up(c->at.head_dim, tile->queries) + round_up(values, tile->queries));
   return c->at.batch * c->at.heads * round_up(bytes, 16);
 }
 
@@ -255,7 +278,7 @@ efficient_delta(OpCase *c)
   gint64 rows = c->at.batch * c->at.heads * c->at.length;
   if (dtype_size((DType) c->in[0].dtype) == 2)
     return recipe_temp(c, 4 * rows, "delta");
-  int product = recipe_temp(c, 4 * rows * c->at.head_dim, "grad * out");
+  int product = recipe_temp(c, 4 * rows * value_head_dim(c), "grad * out");
   int delta = recipe_temp(c, 4 * rows, "delta");
   if (c->at.heads > 1 && c->at.length > 1) {
     int sum = delta;
@@ -271,11 +294,12 @@ backward_efficient_attention(OpCase *c)
 {
   int unwanted[3];
   recipe_grads_together(c, 3, ORDER_HEADS_INSIDE, unwanted);
+  recipe_grad(c, 3, ORDER_DENSE);
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
   attention_means(c, "efficient_attention_backward");
   recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
-                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2");
+                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
   recipe_release(c, delta);
   recipe_release(c, workspace);
   recipe_release_unwanted(c, 3, unwanted);

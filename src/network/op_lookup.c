@@ -1,5 +1,6 @@
 /* op_lookup.c - recipes of embedding look-ups and of the scans that go with index arithmetic. */
 #include "base/units.h"
+#include "network/cub.h"
 #include "network/op_recipe.h"
 
 void
@@ -13,37 +14,23 @@ shape_embedding(OpCase *c)
   value_set_contiguous(&c->out[0]);
 }
 
+/* indices.reshape(-1), indices.contiguous(): a copy of a broadcast row; 0: there is none. */
+static int
+contiguous_indices(OpCase *c)
+{
+  if (value_is_contiguous(&c->in[1]))
+    return 0;
+  return recipe_temp(c, value_bytes(&c->in[1]), "contiguous indices");
+}
+
 void
 forward_embedding(OpCase *c)
 {
+  int indices = contiguous_indices(c);
   recipe_out(c, 0, "embedding");
   recipe_launch(c, "embedding", KERNEL_MEMORY, 0, "~i0 i1 >o0");
-}
-
-/* Temporary sizes of cub's device algorithms as compiled into PyTorch, aligned as cub aligns them.
- * Tile sizes are those of its policies for 8-byte keys on sm_90. */
-static gint64
-cub_align(gint64 bytes)
-{
-  return round_up(bytes, 256);
-}
-
-static gint64
-cub_sort_pairs_bytes(gint64 n)
-{
-  return 2 * cub_align(8 * n) + 1024 * ceil_div(n, 4608) + 16895;
-}
-
-static gint64
-cub_unique_bytes(gint64 n)
-{
-  return cub_align(8 * (ceil_div(n, 2240) + 32)) + 767;
-}
-
-static gint64
-cub_scan_bytes(gint64 n)
-{
-  return cub_align(16 * (ceil_div(n, 896) + 32)) + 511;
+  if (indices != 0)
+    recipe_release(c, indices);
 }
 
 /* A buffer that only one kernel needs. */
@@ -101,7 +88,7 @@ sorted_gradient(OpCase *c)
   int sorted = recipe_temp(c, 8 * n, "sorted indices");
   int origin = recipe_temp(c, 8 * n, "original positions");
   int range = recipe_temp(c, 8 * n, "positions");
-  scratch(c, cub_sort_pairs_bytes(n), "sort workspace");
+  scratch(c, cub_sort_pairs_bytes(n, 64), "sort workspace");
   recipe_release(c, range);
   recipe_grad(c, 0, ORDER_DENSE);
   int segments = recipe_temp(c, 8 * n, "segment offsets");
@@ -112,7 +99,7 @@ sorted_gradient(OpCase *c)
   gint64 most_segments = MIN(n, vocabulary);
   int pieces = recipe_temp(c, 8 * most_segments, "pieces per segment");
   int piece_offsets = recipe_temp(c, 8 * most_segments, "piece offsets per segment");
-  scratch(c, cub_scan_bytes(most_segments), "scan workspace");
+  scratch(c, cub_scan_bytes(most_segments, 8), "scan workspace");
   int piece_count = recipe_temp(c, 8, "piece count");
   gint64 most_pieces = n / ROWS_PER_PIECE + most_segments;
   int starts = recipe_temp(c, 8 * most_pieces, "piece starts");
@@ -126,22 +113,29 @@ void
 backward_embedding(OpCase *c)
 {
   enum { DENSE_LIMIT = 3072 };
+  int indices = contiguous_indices(c);
+  int gradient = recipe_contiguous_incoming(c, "contiguous gradient");
   if (value_elements(&c->in[1]) <= DENSE_LIMIT)
     dense_gradient(c);
   else
     sorted_gradient(c);
+  recipe_release(c, gradient);
+  if (indices != 0)
+    recipe_release(c, indices);
 }
 
-/* torch.cumsum of flags: they are cast first; one row is scanned by cub, several by a kernel
- * without scratch. */
+/* torch.cumsum: flags are cast first; one row is scanned by cub, several by a kernel without
+ * scratch. */
 void
 forward_cumsum(OpCase *c)
 {
   gint64 elements = value_elements(&c->in[0]), length = c->in[0].shape[c->in[0].dims - 1];
+  gboolean casts = c->in[0].dtype != c->out[0].dtype;
   recipe_out(c, 0, "cumsum");
-  int cast = recipe_temp(c, 8 * elements, "cast flags");
+  int cast = casts ? recipe_temp(c, value_bytes(&c->out[0]), "cast flags") : 0;
   if (elements == length)
-    scratch(c, cub_scan_bytes(length), "scan workspace");
+    scratch(c, cub_scan_bytes(length, dtype_size((DType) c->out[0].dtype)), "scan workspace");
   recipe_launch(c, "cumsum", KERNEL_MEMORY, 0, "i0 >o0");
-  recipe_release(c, cast);
+  if (casts)
+    recipe_release(c, cast);
 }

@@ -89,6 +89,35 @@ backward_bmm(OpCase *c)
   factor_gradients(c, 0, 1, FALSE); /* mat2, self */
 }
 
+/* input + alpha * batch1 batch2 */
+void
+forward_baddbmm(OpCase *c)
+{
+  recipe_out(c, 0, c->at.what != NULL ? c->at.what : "baddbmm");
+  recipe_gemm(c, "baddbmm", gemm_size(c, 1, 2), "i0 i1 i2 >o0");
+}
+
+/* batch1, batch2: each a product, and then a product with alpha.  The input is a table without a
+ * gradient. */
+void
+backward_baddbmm(OpCase *c)
+{
+  GemmSize size = gemm_size(c, 1, 2);
+  const GemmSize sizes[] = {{size.batch, size.m, size.k, size.n},
+                            {size.batch, size.k, size.n, size.m}};
+  static const char *const products[] = {"g0 i2 >t0", "g0 i1 >t0"};
+  static const char *const scaled[] = {"t0 >d1", "t0 >d2"};
+  for (int i = 0; i < 2; i++) {
+    if (!recipe_wants(c, 1 + i))
+      continue;
+    int product = recipe_temp(c, value_bytes(&c->in[1 + i]), "product");
+    recipe_gemm(c, "bmm", sizes[i], products[i]);
+    recipe_grad(c, 1 + i, ORDER_DENSE);
+    recipe_launch(c, "mul", KERNEL_MEMORY, 0, scaled[i]);
+    recipe_release(c, product);
+  }
+}
+
 /* ---- LinearFunctionForZeroStage3 (deepspeed/runtime/zero/linear.py): input [.., k], weight [n,
  * k], bias [n] ---- */
 

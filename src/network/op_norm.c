@@ -76,10 +76,31 @@ shape_layer_norm(OpCase *c)
   c->out[2] = c->out[1];                              /* rstd */
 }
 
+/* input.expect_contiguous(): a copy of one that is not, 0: there is none. */
+static int
+contiguous_input(OpCase *c)
+{
+  if (value_is_contiguous(&c->in[0]))
+    return 0;
+  return recipe_temp(c, value_bytes(&c->in[0]), "contiguous input");
+}
+
+void
+forward_layer_norm(OpCase *c)
+{
+  int copy = contiguous_input(c);
+  forward_outputs(c);
+  if (copy != 0)
+    recipe_release(c, copy);
+}
+
 void
 backward_layer_norm(OpCase *c)
 {
+  int copy = contiguous_input(c);
   recipe_grad(c, 0, ORDER_DENSE);
   gain_gradients(c, 2);
   recipe_launch(c, "layer_norm_backward", KERNEL_MEMORY, 0, "g0 i0 i1 o1 o2 >d0 >d1 >d2");
+  if (copy != 0)
+    recipe_release(c, copy);
 }

@@ -102,6 +102,16 @@ recipe_temp(OpCase *c, gint64 bytes, const char *what)
   return new_temp(c, STEP_ALLOC, value_vector(bytes, DTYPE_UINT8), what);
 }
 
+static int
+contiguous_temp(OpCase *c, GradOrder order, const char *what)
+{
+  int buffer = new_temp(c, STEP_CONTIGUOUS_TEMP, c->out[0], what);
+  OpStep *step = &g_array_index(c->steps, OpStep, c->steps->len - 1);
+  step->source = BUFFER_INCOMING;
+  step->order = (guint8) order;
+  return buffer;
+}
+
 int
 recipe_temp_like(OpCase *c, int i, DType dtype, GradOrder order)
 {
@@ -116,9 +126,13 @@ recipe_temp_like(OpCase *c, int i, DType dtype, GradOrder order)
 int
 recipe_contiguous_inside(OpCase *c, const char *what)
 {
-  int buffer = new_temp(c, STEP_CONTIGUOUS_INSIDE, c->out[0], what);
-  g_array_index(c->steps, OpStep, c->steps->len - 1).source = BUFFER_INCOMING;
-  return buffer;
+  return contiguous_temp(c, ORDER_HEADS_INSIDE, what);
+}
+
+int
+recipe_contiguous_incoming(OpCase *c, const char *what)
+{
+  return contiguous_temp(c, ORDER_DENSE, what);
 }
 
 void
@@ -140,8 +154,14 @@ recipe_out(OpCase *c, int i, const char *what)
 void
 recipe_alias(OpCase *c, int i, gint64 offset)
 {
+  recipe_alias_of(c, i, 0, offset);
+}
+
+void
+recipe_alias_of(OpCase *c, int i, int input, gint64 offset)
+{
   OpStep *step = add_step(c, STEP_ALIAS, OUT(i));
-  step->source = IN(0);
+  step->source = (guint8) IN(input);
   step->bytes = offset;
 }
 
@@ -361,7 +381,7 @@ recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const 
 }
 
 void
-recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands)
+recipe_padded_gemm(OpCase *c, const char *name, GemmSize size, double flops, const char *operands)
 {
   OpKernel kernel = {
       .name = name,
@@ -371,10 +391,16 @@ recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands)
                  .m = size.batch * size.m,
                  .n = size.n,
                  .k = size.k,
-                 .flops = 2.0 * (double) size.batch * (double) size.m * (double) size.n *
-                          (double) size.k},
+                 .flops = flops},
   };
   add_kernel(c, kernel, operands);
+}
+
+void
+recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands)
+{
+  double flops = 2.0 * (double) size.batch * (double) size.m * (double) size.n * (double) size.k;
+  recipe_padded_gemm(c, name, size, flops, operands);
 }
 
 /* ---- reductions and validation ---- */

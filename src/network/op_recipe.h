@@ -29,10 +29,13 @@ void recipe_release(OpCase *c, int buffer);
 /* A temporary copy of incoming gradient 0, [batch, heads, length, head_dim], where attention
  * kernels would not find it contiguous; returns the buffer, empty when they do. */
 int recipe_contiguous_inside(OpCase *c, const char *what);
+/* The same where it is not row-major. */
+int recipe_contiguous_incoming(OpCase *c, const char *what);
 /* New tensor for output i. */
 void recipe_out(OpCase *c, int i, const char *what);
-/* Output i is a view of input 0, from this element on. */
+/* Output i is a view of input 0 (of another one), from this element on. */
 void recipe_alias(OpCase *c, int i, gint64 offset);
+void recipe_alias_of(OpCase *c, int i, int input, gint64 offset);
 /* Does input i want a gradient? */
 gboolean recipe_wants(const OpCase *c, int i);
 /* New gradient for input i (nothing if it wants none): of the input's own shape, or of the output's
@@ -68,6 +71,9 @@ typedef struct {
   gint64 batch, m, n, k;
 } GemmSize;
 void recipe_gemm(OpCase *c, const char *name, GemmSize size, const char *operands);
+/* The same where only so many FLOPs of it are asked for: sizes are padded. */
+void recipe_padded_gemm(OpCase *c, const char *name, GemmSize size, double flops,
+                        const char *operands);
 
 /* validate_outputs (torch/csrc/autograd/engine.cpp): gradients whose shape is broader than their
  * input's are summed, those of another dtype are cast. */
@@ -89,20 +95,26 @@ void backward_new(
 void backward_pass(OpCase *c); /* every input gets the incoming gradient */
 void backward_reshape(OpCase *c);
 
-/* Rows' own recipes, by file: op_matmul.c, op_attention.c, op_norm.c, op_lookup.c. */
+/* Rows' own recipes, by file: op_matmul.c, op_attention.c, op_norm.c, op_lookup.c,
+ * op_moe.c, op_recorded.c. */
 void shape_mm(OpCase *c);
 void forward_mm(OpCase *c);
 void backward_mm(OpCase *c);
 void forward_addmm(OpCase *c);
 void backward_addmm(OpCase *c);
+void forward_baddbmm(OpCase *c);
+void backward_baddbmm(OpCase *c);
 void forward_bmm(OpCase *c);
 void backward_bmm(OpCase *c);
+void forward_convolution(OpCase *c);
+void backward_convolution(OpCase *c);
 void shape_zero3_linear(OpCase *c);
 void forward_zero3_linear(OpCase *c);
 void backward_zero3_linear(OpCase *c);
 void shape_rms_norm(OpCase *c);
 void backward_rms_norm(OpCase *c);
 void shape_layer_norm(OpCase *c);
+void forward_layer_norm(OpCase *c);
 void backward_layer_norm(OpCase *c);
 void shape_embedding(OpCase *c);
 void forward_embedding(OpCase *c);
@@ -115,6 +127,29 @@ void forward_efficient_attention(OpCase *c);
 void backward_efficient_attention(OpCase *c);
 void forward_safe_softmax(OpCase *c);
 void backward_softmax(OpCase *c);
+void backward_where(OpCase *c);
+void forward_bloom_gelu(OpCase *c);
+void backward_bloom_gelu(OpCase *c);
 void forward_cumsum(OpCase *c);
+void shape_topk(OpCase *c);
+void backward_topk(OpCase *c);
+void shape_sort(OpCase *c);
+void forward_sort(OpCase *c);
+void shape_index(OpCase *c);
+void forward_index_add(OpCase *c);
+void backward_index(OpCase *c);
+void backward_index_add(OpCase *c);
+void shape_gather(OpCase *c);
+void backward_gather(OpCase *c);
+void shape_divide_in_place(OpCase *c);
+void forward_divide_in_place(OpCase *c);
+void backward_divide_in_place(OpCase *c);
+void shape_grouped_mm(OpCase *c);
+void forward_grouped_mm(OpCase *c);
+void backward_grouped_mm(OpCase *c);
+void save_recorded(OpCase *c);
+void shape_recorded(OpCase *c);
+void forward_recorded(OpCase *c);
+void backward_recorded(OpCase *c);
 
 #endif

@@ -11,18 +11,22 @@ enum { TABLE_POSITIONS, TABLE_COS, TABLE_SIN, TABLE_MASK };
 
 /* Refuses an "implementation" that asks for what transformers' code does not do. */
 void transformers_check(NetworkSpec *spec);
-/* sliding_window of a config whose model has one; 0: none.  Refuses layers of different kinds. */
-gint64 transformers_window(NetworkSpec *spec);
-/* The rotary module, with its two buffers of frequencies. */
-void transformers_define_rotary(Builder *b, CausalLm *lm);
-/* apply_rotary_pos_emb: qk become their rotated selves. */
-void transformers_rope(Builder *b, Val qk[2], Val cos, Val sin);
+/* x / cap, tanh, * cap, each bound to the name. */
+Val transformers_soft_cap(Builder *b, const char *name, Val x);
 /* attention_interface(...): q, k, v [batch, heads, length, head_dim] to [batch, length, heads,
  * head_dim].  *weights: the probabilities that eager attention returns beside, else NO_VAL. */
 Val transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout,
                         const Val qkv[3], Val mask, Val *weights);
+/* What eager attention begins and ends with, in the frame of a function of its own: attn_weights,
+ * q k^T scaled and masked, and values with as many heads as queries; then their product and the
+ * function's return. */
+Val transformers_eager_scores(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3],
+                              Val mask, Val *values);
+Val transformers_eager_output(Builder *b, Val w, Val values, Val *weights);
+/* arange(length).unsqueeze(0), as position_ids of the model's forward(). */
+Val transformers_position_ids(Builder *b, const CausalLm *lm);
 /* The mask among a layer's tables, or NO_VAL. */
-Val transformers_mask(const CausalLm *lm, const Val *tables);
+Val transformers_mask(const CausalLm *lm, int block, const Val *tables);
 /* Writes main and the blocks' function. */
 void transformers_write(Builder *b, CausalLm *lm);
 

@@ -20,7 +20,6 @@ plan_under(const PlanSpec *plan, CheckpointPolicy policy)
   if (policy == CHECKPOINT_NONE)
     variant.checkpointing.around = AROUND_MODULE;
   variant.accumulation.steps = 1;
-  variant.optimizer.name = OPTIMIZER_NONE;
   variant.optimizer.clip_grad_norm = 0;
   return variant;
 }
@@ -93,6 +92,7 @@ fill_blocks(NetworkSummary *s, const NetworkSummaryInput *in, GError **error)
       bytes[policy] = g_array_index(kept[policy], gint64, i);
       s->activation_bytes[policy] = MAX(s->activation_bytes[policy], bytes[policy]);
     }
+    s->planned_bytes += bytes[checkpoint_spec_of_block(&in->plan->checkpointing, (int) i)];
     add_block(s, (int) i, bytes);
   }
   for (int policy = 0; policy < SUMMARY_POLICIES; policy++)
@@ -104,6 +104,15 @@ fill_blocks(NetworkSummary *s, const NetworkSummaryInput *in, GError **error)
   return ok;
 }
 
+/* ---- groups ---- */
+
+gint64
+unit_padding_bytes(const NetworkSummary *s, const Unit *unit)
+{
+  gint64 bytes = unit->elements * dtype_size(s->network->shape.precision.weights);
+  return MAX(unit->unsharded_bytes - bytes, 0);
+}
+
 /* ---- all ---- */
 
 static void
@@ -111,7 +120,7 @@ fill_figures(NetworkSummary *s)
 {
   const Network *n = s->network;
   NetworkFlops flops = network_flops(n);
-  double tokens = (double) n->shape.micro_batch * (double) n->shape.sequence_length;
+  double tokens = (double) n->shape.micro_batch * (double) network_positions(n);
   s->flops_per_token = (NetworkFlops){flops.forward / tokens, flops.backward / tokens};
   s->model_flops_per_token = network_model_flops_per_token(n);
   s->parameters = network_parameter_count(n);

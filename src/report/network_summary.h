@@ -35,9 +35,10 @@ typedef struct {
   GArray *modules;                           /* ModuleLine, in the order of named_modules() */
   GArray *blocks;                            /* BlockLine */
   gint64 activation_bytes[SUMMARY_POLICIES]; /* of the block that keeps most, by policy */
-  NetworkFlops flops_per_token;              /* of the kernels: network_flops.h */
-  double model_flops_per_token;              /* of the convention, forward and backward */
-  Lowered *lowered;                          /* a step of the plan: its units are the groups */
+  gint64 planned_bytes;         /* of all blocks together, each under its own policy of the plan */
+  NetworkFlops flops_per_token; /* of the kernels: network_flops.h */
+  double model_flops_per_token; /* of the convention, forward and backward */
+  Lowered *lowered;             /* a step of the plan: its units are the groups */
 } NetworkSummary;
 
 typedef struct {
@@ -57,6 +58,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(NetworkSummary, network_summary_free)
 
 /* The table of modules (ModuleLine): modules of blocks in a row that are alike share a line. */
 GArray *module_lines(const Network *network);
+/* Bytes of a group as gathered beyond its parameters: what makes it divide by the ranks. */
+gint64 unit_padding_bytes(const NetworkSummary *summary, const Unit *unit);
 /* Are two blocks the same modules with the same parameters? */
 gboolean blocks_are_alike(const Network *network, int a, int b);
 /* "layers.0-31" for 32 blocks from the first; caller frees. */

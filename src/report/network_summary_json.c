@@ -46,13 +46,21 @@ add_modules(cJSON *root, const NetworkSummary *s)
 static void
 add_tied(cJSON *root, const Network *n)
 {
-  if (n->tied_module < 0) {
-    cJSON_AddNullToObject(root, "tied");
-    return;
+  cJSON *others = NULL;
+  for (guint i = 0; i < n->ties->len; i++) {
+    const Tie *tie = network_tie(n, (int) i);
+    if (tie->module < 0)
+      continue;
+    if (cJSON_GetObjectItemCaseSensitive(root, "tied") != NULL && others == NULL)
+      others = cJSON_AddArrayToObject(root, "tied_too");
+    cJSON *tied = others != NULL ? cJSON_CreateObject() : cJSON_AddObjectToObject(root, "tied");
+    if (others != NULL)
+      cJSON_AddItemToArray(others, tied);
+    json_add_text(tied, "module", network_module(n, tie->module)->path);
+    json_add_text(tied, "weight", network_parameter(n, tie->parameter)->name);
   }
-  cJSON *tied = cJSON_AddObjectToObject(root, "tied");
-  json_add_text(tied, "module", network_module(n, n->tied_module)->path);
-  json_add_text(tied, "weight", network_parameter(n, n->tied_weight)->name);
+  if (cJSON_GetObjectItemCaseSensitive(root, "tied") == NULL)
+    cJSON_AddNullToObject(root, "tied");
 }
 
 static void
@@ -63,6 +71,14 @@ add_plan(cJSON *root, const NetworkSummary *s)
   json_add_int(plan, "micro_batch", s->plan->micro_batch);
   json_add_int(plan, "sequence_length", s->plan->sequence_length);
   json_add_text(plan, "compute", dtype_name(s->network->shape.precision.matmul));
+}
+
+/* Whose code computes it: an exported network's is its own. */
+static const char *
+network_implementation(const NetworkSummary *s)
+{
+  gboolean recorded = g_str_equal(s->network->family, "ops");
+  return recorded ? "recorded" : implementation_code_name(s->spec->implementation.code);
 }
 
 static void
@@ -113,7 +129,9 @@ add_groups(cJSON *root, const NetworkSummary *s)
       cJSON_AddItemToArray(modules, cJSON_CreateString(network_module(s->network, module)->path));
     }
     json_add_int(object, "parameters", unit->elements);
+    json_add_int(object, "tensors", unit->parameters->len);
     json_add_int(object, "unsharded_bytes", unit->unsharded_bytes);
+    json_add_int(object, "padding_bytes", unit_padding_bytes(s, unit));
     json_add_int(object, "shard_bytes", unit->shard_bytes);
     cJSON_AddItemToArray(groups, object);
   }
@@ -126,12 +144,19 @@ network_summary_json(const NetworkSummary *s)
   json_add_text(root, "format", "highwater-show-1");
   json_add_text(root, "name", s->network->name);
   json_add_text(root, "family", s->network->family);
-  json_add_text(root, "implementation", implementation_code_name(s->spec->implementation.code));
-  json_add_int(root, "parameters", s->parameters);
+  json_add_text(root, "implementation", network_implementation(s));
+  gint64 base = s->network->base_parameters;
+  json_add_int(root, "parameters", network_usual_count(s->network));
+  if (base > 0) {
+    json_add_text(root, "parameters_of", s->network->base_class);
+    json_add_text(root, "trained_class", s->network->trained_class);
+    json_add_int(root, "trained_parameters", s->parameters);
+  }
   json_add_int(root, "trainable_parameters", s->trainable_parameters);
   add_plan(root, s);
   add_flops(root, s);
   add_activations(root, "activation_bytes_per_block", s->activation_bytes);
+  json_add_int(root, "planned_activation_bytes", s->planned_bytes);
   add_blocks(root, s);
   add_tied(root, s->network);
   add_modules(root, s);

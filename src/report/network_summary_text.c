@@ -21,11 +21,21 @@ weights_text(const Network *network, const Module *module)
 static void
 print_heading(const NetworkSummary *s, const char *separator, GString *out)
 {
-  g_autofree char *exact = format_grouped(s->parameters);
+  const Network *n = s->network;
+  g_autofree char *exact = format_grouped(network_usual_count(n));
+  g_autofree char *trained = format_grouped(s->parameters);
   g_autofree char *frozen = format_grouped(s->parameters - s->trainable_parameters);
-  g_string_append_printf(out, "%s%s%s, as %s computes it%s%s parameters", s->network->name,
-                         separator, s->network->family,
-                         implementation_code_name(s->spec->implementation.code), separator, exact);
+  if (g_str_equal(s->network->family, "ops"))
+    g_string_append_printf(out, "%s%sas it was recorded%s%s parameters", s->network->name,
+                           separator, separator, exact);
+  else
+    g_string_append_printf(out, "%s%s%s, as %s computes it%s%s parameters", s->network->name,
+                           separator, s->network->family,
+                           implementation_code_name(s->spec->implementation.code), separator,
+                           exact);
+  if (n->base_parameters > 0)
+    g_string_append_printf(out, " as %s; trained as %s with %s", n->base_class, n->trained_class,
+                           trained);
   if (s->trainable_parameters < s->parameters)
     g_string_append_printf(out, ", %s of them frozen", frozen);
   g_string_append(out, "\n\n");
@@ -47,10 +57,13 @@ print_modules(const NetworkSummary *s, GString *out)
                    NULL);
   }
   text_table_print(table, 0, out);
-  if (s->network->tied_module >= 0)
-    g_string_append_printf(out, "%s has the weight of %s.\n",
-                           network_module(s->network, s->network->tied_module)->path,
-                           network_parameter(s->network, s->network->tied_weight)->name);
+  for (guint i = 0; i < s->network->ties->len; i++) {
+    const Tie *tie = network_tie(s->network, (int) i);
+    if (tie->module >= 0)
+      g_string_append_printf(out, "%s has the weight of %s.\n",
+                             network_module(s->network, tie->module)->path,
+                             network_parameter(s->network, tie->parameter)->name);
+  }
 }
 
 static void
@@ -86,6 +99,27 @@ print_activations(const NetworkSummary *s, GString *out)
       g_free(cells[k]);
   }
   text_table_print(table, 2, out);
+  g_autofree char *all = format_bytes(s->planned_bytes);
+  g_string_append_printf(out, "Together they keep %s under the plan's policy, %s.\n", all,
+                         checkpoint_policy_name(s->plan->checkpointing.policy));
+}
+
+/* Paths of a group's modules, the first ones of many; nothing when they are its name.  Caller
+ * frees. */
+static char *
+members_text(const NetworkSummary *s, const Unit *unit)
+{
+  enum { MOST = 4 };
+  GString *text = g_string_new(NULL);
+  for (guint i = 0; i < MIN(unit->modules->len, MOST); i++) {
+    const char *path = network_module(s->network, g_array_index(unit->modules, int, i))->path;
+    g_string_append_printf(text, "%s%s", i > 0 ? ", " : "", *path != '\0' ? path : "(all)");
+  }
+  if (unit->modules->len > MOST)
+    g_string_append_printf(text, " and %u more", unit->modules->len - MOST);
+  if (g_str_equal(text->str, unit->name))
+    g_string_truncate(text, 0);
+  return g_string_free(text, FALSE);
 }
 
 static gboolean
@@ -114,8 +148,9 @@ print_groups(const NetworkSummary *s, GString *out)
     g_string_append_printf(out, "\nStrategy %s forms no groups.\n", s->plan->strategy);
     return;
   }
-  g_autoptr(TextTable) table = text_table_new("lrrrr");
-  text_table_row(table, "Group", "count", "parameters", "gathered", "shard", NULL);
+  g_autoptr(TextTable) table = text_table_new("lrrrrrl");
+  text_table_row(table, "Group", "count", "parameters", "gathered", "padding", "shard", "members",
+                 NULL);
   for (guint i = 0; i < units->len;) {
     const Unit *unit = g_ptr_array_index(units, i);
     guint count = alike_units(units, i);
@@ -126,8 +161,11 @@ print_groups(const NetworkSummary *s, GString *out)
     g_autofree char *elements = format_grouped(unit->elements);
     g_autofree char *gathered = format_bytes(unit->unsharded_bytes);
     g_autofree char *shard = format_bytes(unit->shard_bytes);
+    gint64 padding = unit_padding_bytes(s, unit);
+    g_autofree char *padded = padding > 0 ? format_bytes(padding) : g_strdup("");
+    g_autofree char *members = count > 1 ? g_strdup("") : members_text(s, unit);
     if (unit->parameters->len > 0)
-      text_table_row(table, name, how_many, elements, gathered, shard, NULL);
+      text_table_row(table, name, how_many, elements, gathered, padded, shard, members, NULL);
     i += count;
   }
   g_string_append_printf(out, "\nGroups of %s over %d ranks\n", s->plan->strategy, s->plan->shard);

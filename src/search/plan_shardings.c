@@ -64,7 +64,8 @@ add_sharding(PlanSpace *space, const RunRequest *base, const PlanSpec *plan, con
   if (text == NULL)
     return;
   PlanSharding sharding = {g_strdup(mesh->strategy), mesh->shard, mesh->replicate, *base};
-  sharding.request.inputs.plan = (InputText){g_strdup(base->inputs.plan.name), text, strlen(text)};
+  sharding.request.inputs.plan =
+      (InputText){g_strdup(base->inputs.plan.name), text, strlen(text), NULL};
   sharding.request.inputs.assignments = NULL;
   sharding.request.rank = 0;
   g_autofree char *label = sharding_label(mesh);

@@ -64,7 +64,8 @@ take_input(const StoredRun *run, const char *file, const char *name, const char 
   }
   g_autofree char *first =
       name != NULL ? g_strconcat(name, strrchr(file, '.'), NULL) : g_strdup(file);
-  *input = (InputText){g_build_filename(run->folder, first, NULL), g_strdup(text), strlen(text)};
+  *input =
+      (InputText){g_build_filename(run->folder, first, NULL), g_strdup(text), strlen(text), NULL};
   return TRUE;
 }
 

@@ -5,7 +5,23 @@
 
 #include "base/json_document.h"
 #include "base/units.h"
+#include "import/training_config.h"
 #include "spec/preset.h"
+
+static gboolean
+become_plan(InputText *input, GError **error)
+{
+  const TrainingConfigSettings settings = {.reads_files = TRUE};
+  g_autoptr(TrainingConfig) config =
+      training_config_read(input->name, input->text, input->length, &settings, error);
+  if (config == NULL)
+    return FALSE;
+  g_free(input->text);
+  input->text = training_config_plan(config);
+  input->length = strlen(input->text);
+  input->note = training_config_note(config);
+  return TRUE;
+}
 
 gboolean
 input_text_read(const char *kind, const char *preset_or_path, InputText *input, GError **error)
@@ -15,7 +31,11 @@ input_text_read(const char *kind, const char *preset_or_path, InputText *input, 
     return FALSE;
   input->name = g_strdup(json_text_name(path));
   input->text = json_text_load(path, &input->length, error);
-  return input->text != NULL;
+  if (input->text == NULL)
+    return FALSE;
+  gboolean foreign =
+      g_str_equal(kind, "plan") && training_config_is_foreign(input->text, input->length);
+  return !foreign || become_plan(input, error);
 }
 
 /* Is the first key, of a length, the second or one above it?  "mesh" is above "mesh.shard". */
@@ -56,6 +76,7 @@ input_text_clear(InputText *input)
 {
   g_clear_pointer(&input->name, g_free);
   g_clear_pointer(&input->text, g_free);
+  g_clear_pointer(&input->note, g_free);
 }
 
 gboolean
@@ -136,6 +157,8 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
   s->network = network_build(s->network_spec, &shape, error);
+  if (s->network != NULL && s->network->positions > 0) /* figures are counted by those */
+    s->plan->sequence_length = (int) s->network->positions;
   if (s->network != NULL)
     lower_compile(s->plan, s->network);
   if (s->network == NULL || !check_attention(s, in->network.name, error) ||

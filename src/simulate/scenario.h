@@ -11,6 +11,7 @@ typedef struct {
   char *name; /* its path, or "standard input": what messages call it */
   char *text;
   gsize length;
+  char *note; /* of a plan that was another program's configuration: what became of it; or NULL */
 } InputText;
 
 typedef struct {
@@ -18,7 +19,8 @@ typedef struct {
   char **assignments; /* --set, in order; NULL-terminated, may be NULL */
 } ScenarioInputs;
 
-/* Finds a preset of a kind, or a file ("-": standard input), and reads it. */
+/* Finds a preset of a kind, or a file ("-": standard input), and reads it.  Another program's
+ * training configuration in the place of a plan becomes one. */
 gboolean input_text_read(const char *kind, const char *preset_or_path, InputText *input,
                          GError **error);
 /* When the error names a key that an assignment gave, says so: "--set mesh.shard=0: FILE: key ...".
@@ -26,7 +28,7 @@ gboolean input_text_read(const char *kind, const char *preset_or_path, InputText
 void scenario_name_assignment(char *const *assignments, GError **error);
 /* FALSE and error when it is a Program's text, which has no plan. */
 gboolean input_check_network(const InputText *network, GError **error);
-/* Frees name and text. */
+/* Frees name, text and note. */
 void input_text_clear(InputText *input);
 
 typedef struct {

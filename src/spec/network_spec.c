@@ -121,8 +121,8 @@ refuse_misplaced(JsonReader *reader, const Implementation *implementation, gbool
   gboolean foundry = implementation->code == CODE_LLM_FOUNDRY;
   if (foundry && !mpt)
     json_reader_fail(reader, "implementation", "llm-foundry's code is of mpt alone");
-  if (mpt && !foundry)
-    json_reader_fail(reader, "implementation", "mpt has llm-foundry's code alone");
+  if (mpt && !foundry && implementation->code != CODE_TRANSFORMERS)
+    json_reader_fail(reader, "implementation", "mpt has llm-foundry's code or transformers'");
   if (implementation->train_metrics && !foundry)
     json_reader_fail(reader, "implementation", "train_metrics are llm-foundry's alone");
 }

@@ -14,6 +14,7 @@
 #define SLOWNESS_MIN 0.1
 #define SLOWNESS_MAX 100
 #define JITTER_MAX 0.3
+#define LOAD_IMBALANCE_MAX 1e6
 #define SEQUENCE_LENGTH_DEFAULT 8192
 /* PyTorch's CUDAAllocatorConfig: max_split_size_mb must be larger than kLargeBuffer (20 MiB). */
 #define MAX_SPLIT_SIZE_MIN (20 * MIB + 1)
@@ -26,6 +27,7 @@ static const char *const zero_grad_names[] = {"start", "end", NULL};
 static const char *const retain_as_names[] = {"clone", "unsharded", "reference", NULL};
 static const char *const retain_until_names[] = {"end_of_forward", "end_of_backward", "end_of_step",
                                                  "end_of_run", NULL};
+static const char *const experts_names[] = {"grouped", "batched", "eager", NULL};
 static const char *const compile_names[] = {"none", "per_block", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
@@ -65,6 +67,7 @@ read_batch(JsonReader *reader, PlanSpec *spec)
   spec->sequence_length_given = json_reader_has(batch, "sequence_length");
   spec->sequence_length =
       (int) json_reader_int(batch, "sequence_length", SEQUENCE_LENGTH_DEFAULT, 1, G_MAXINT32);
+  spec->target_length = (int) json_reader_int(batch, "target_length", 0, 1, G_MAXINT32);
   json_reader_finish(batch, NULL);
 }
 
@@ -136,6 +139,17 @@ read_optimizer(JsonReader *reader, PlanSpec *spec)
   spec->optimizer.clip_grad_norm = json_reader_double(section, "clip_grad_norm", 0, 0, CLIP_MAX);
   spec->optimizer.zero_grad =
       (ZeroGradAt) json_reader_enum(section, "zero_grad", zero_grad_names, ZERO_GRAD_START);
+  json_reader_finish(section, NULL);
+}
+
+/* transformers' experts_implementation is grouped_mm where nobody says otherwise. */
+static void
+read_moe(JsonReader *reader, PlanSpec *spec)
+{
+  g_autoptr(JsonReader) section = json_reader_section(reader, "moe");
+  spec->moe.experts = (MoeExperts) json_reader_enum(section, "experts", experts_names, MOE_GROUPED);
+  spec->moe.load_imbalance =
+      json_reader_double(section, "load_imbalance", 1, 1, LOAD_IMBALANCE_MAX);
   json_reader_finish(section, NULL);
 }
 
@@ -338,6 +352,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   checkpoint_spec_read(reader, &spec->checkpointing);
   read_optimizer(reader, spec);
   read_allocator(reader, spec);
+  read_moe(reader, spec);
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
   read_retain(reader, spec);
   spec->trainable = name_patterns_read(reader, "trainable");
@@ -395,6 +410,13 @@ plan_spec_free(PlanSpec *spec)
   g_free(spec->file);
   g_free(spec->name);
   g_free(spec);
+}
+
+gboolean
+plan_spec_has_mixed_precision(const PlanSpec *spec)
+{
+  DType stored = spec->precision.parameters;
+  return spec->precision.compute != stored || spec->precision.reduce != stored;
 }
 
 gboolean

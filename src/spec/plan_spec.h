@@ -30,6 +30,9 @@ typedef enum {
   RETAIN_END_OF_RUN
 } RetainUntil;
 
+/* How a layer's experts are computed: one grouped product, gathered matrices, a loop. */
+typedef enum { MOE_GROUPED, MOE_BATCHED, MOE_EAGER } MoeExperts;
+
 /* What plans call the loss of a micro-batch among what they retain. */
 #define RETAIN_LOSS "loss"
 
@@ -58,6 +61,7 @@ typedef struct {
   int micro_batch;      /* sequences a rank computes at once */
   int sequence_length;  /* tokens */
   gboolean sequence_length_given;
+  int target_length; /* tokens that an encoder-decoder's decoder gets; 0: sequence_length */
   struct {
     int steps;
     gboolean sync_every_step, reshard_after_backward, set_last_backward;
@@ -88,6 +92,10 @@ typedef struct {
     double jitter; /* standard deviation of every rank's compute time, step by step; 0: none */
     gint64 seed;
   } ranks;
+  struct {
+    MoeExperts experts;
+    double load_imbalance; /* tokens of the busiest expert over the mean, >= 1 */
+  } moe;
   gboolean compile_per_block;
   GPtrArray *retain; /* RetainSpec * */
   NamePatterns
@@ -125,6 +133,8 @@ const char *plan_optimizer_code_name(OptimizerCode code);
 
 /* Does the plan checkpoint this block (from 0)? */
 gboolean plan_spec_checkpoints(const PlanSpec *spec, int block);
+/* Is there a MixedPrecisionPolicy?  Not where everything is in the parameters' dtype. */
+gboolean plan_spec_has_mixed_precision(const PlanSpec *spec);
 
 /* Value of an option of the strategy's section; the key must be in its table. */
 const OptionValue *plan_spec_option(const PlanSpec *spec, const char *key);

@@ -110,9 +110,12 @@ static gboolean
 loses_tied_gradient(const PlanSpec *plan, const Network *network)
 {
   gboolean whole = plan_spec_number(plan, "sharding_strategy") == NO_SHARD || plan->shard == 1;
-  return whole && network->tied_module >= 0 &&
-         network_parameter(network, network->tied_weight)->trainable &&
-         plan->accumulation.steps > 1 && !plan->accumulation.sync_every_step &&
+  gboolean tied = FALSE;
+  for (guint i = 0; i < network->ties->len; i++) {
+    const Tie *tie = network_tie(network, (int) i);
+    tied |= tie->module >= 0 && network_parameter(network, tie->parameter)->trainable;
+  }
+  return whole && tied && plan->accumulation.steps > 1 && !plan->accumulation.sync_every_step &&
          plan->precision.compute != plan->precision.parameters;
 }
 

@@ -98,21 +98,37 @@ add_clone(const Saving *s, const Handle *h, StorageId full, int parameter)
   state_dict_add(x, s->dict, &tensor);
 }
 
-/* Parameters as a state dict names them: the handle's, then a tied one under its other name. */
+/* Parameters as a state dict names them: the handle's, then tied ones under their other names. */
 static int
 names_of(const Saving *s, const Handle *h)
 {
-  const Network *n = s->x->network;
-  for (int i = 0; i < h->count && n->tied_module >= 0; i++)
-    if (h->parameter[i] == n->tied_weight)
-      return h->count + 1;
-  return h->count;
+  int names = h->count;
+  for (int i = 0; i < h->count; i++)
+    names += network_ties_of(s->x->network, h->parameter[i]);
+  return names;
+}
+
+static gboolean
+has_parameter(const Handle *h, int parameter)
+{
+  for (int i = 0; i < h->count; i++)
+    if (h->parameter[i] == parameter)
+      return TRUE;
+  return FALSE;
 }
 
 static int
 named(const Saving *s, const Handle *h, int name)
 {
-  return name < h->count ? h->parameter[name] : s->x->network->tied_weight;
+  const Network *n = s->x->network;
+  if (name < h->count)
+    return h->parameter[name];
+  for (guint i = 0, left = (guint) (name - h->count); i < n->ties->len; i++) {
+    const Tie *tie = network_tie(n, (int) i);
+    if (tie->module >= 0 && has_parameter(h, tie->parameter) && left-- == 0)
+      return tie->parameter;
+  }
+  g_assert_not_reached();
 }
 
 static void

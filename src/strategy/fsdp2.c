@@ -67,6 +67,12 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
+  for (guint i = 0; i < network->parameters->len; i++)
+    if (network_parameter(network, (int) i)->dims == 0)
+      return plan_spec_refuse(plan, error, "strategy",
+                              "fully_shard does not take scalar parameters, as '%s' is: make it a "
+                              "vector of one, or use another strategy",
+                              network_parameter(network, (int) i)->name);
   gint64 blocks = plan_spec_number(plan, "blocks_per_group");
   if (blocks > (gint64) network->blocks->len)
     return plan_spec_refuse(plan, error, "fsdp.blocks_per_group",
@@ -137,6 +143,50 @@ make_units(StrategyContext *x)
   else
     make_usual_units(x, owner);
   strategy_add_module(x, root, 0, (int) n->modules->len - 1, owner);
+}
+
+/* By parameter: its place among those that modules have, children before their parent
+ * (_get_managed_modules, _fsdp_init.py). */
+typedef struct {
+  int *place;
+  int next;
+} Places;
+
+static int
+find_places(const Network *n, int module, Places *places)
+{
+  int next = module + 1;
+  while (next < (int) n->modules->len && network_module(n, next)->parent == module)
+    next = find_places(n, next, places);
+  for (int i = 0; i < network_module_parameters(n, module); i++) {
+    int *place = &places->place[network_module_parameter(n, module, i)];
+    if (*place < 0)
+      *place = places->next++;
+  }
+  return next;
+}
+
+static int
+compare_places(gconstpointer a, gconstpointer b, gpointer places)
+{
+  const int *place = places;
+  return place[*(const int *) a] - place[*(const int *) b];
+}
+
+/* A group has its parameters in that order. */
+static void
+order_parameters(StrategyContext *x)
+{
+  guint n = x->network->parameters->len;
+  Places places = {g_new(int, MAX(n, 1)), 0};
+  for (guint i = 0; i < n; i++)
+    places.place[i] = -1;
+  find_places(x->network, 0, &places);
+  for (guint i = 0; i < x->units->len; i++) {
+    const Unit *unit = g_ptr_array_index(x->units, i);
+    g_array_sort_with_data(unit->parameters, compare_places, places.place);
+  }
+  g_free(places.place);
 }
 
 static void
@@ -236,6 +286,7 @@ setup(StrategyContext *x)
   f->shards = g_new0(Shard, x->network->parameters->len);
   f->group_of_module = g_new(int, x->network->modules->len);
   memset(f->group_of_module, -1, sizeof(int) * x->network->modules->len);
+  order_parameters(x);
   for (int i = 0; i < f->count; i++)
     fill_group(x, f, i);
   const OptionValue *reshard = plan_spec_option(plan, "reshard_after_forward");
@@ -448,9 +499,10 @@ before_backward(StrategyContext *x, int unit, int token)
 {
   Fsdp2 *f = fsdp2_of(x);
   Group *g = &f->groups[unit];
+  gboolean before = g->in_backward;
   g->in_backward = TRUE;
   program_builder_host_work(x->builder, HOST_WORK_HOOK, 1);
-  if (g->count == 0)
+  if (g->count == 0 || before) /* of another output */
     return;
   group_unshard(x, g);
   group_wait_for_unshard(x, g, FALSE);

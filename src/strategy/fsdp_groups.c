@@ -183,15 +183,15 @@ accept_parameters(const PlanSpec *plan, const Network *network, const ListedGrou
 static gboolean
 accept_tied(const PlanSpec *plan, const Network *network, const int *owner, GError **error)
 {
-  int tied = network->tied_module;
-  if (tied < 0)
-    return TRUE;
-  int weight = network_parameter(network, network->tied_weight)->module;
-  if (owner[tied] == owner[weight])
-    return TRUE;
-  return plan_spec_refuse(plan, error, "fsdp.groups",
-                          "'%s' and '%s' share a weight: put them into one list, or into none",
-                          path_of(network, weight), path_of(network, tied));
+  for (guint i = 0; i < network->ties->len; i++) {
+    const Tie *tie = network_tie(network, (int) i);
+    int weight = network_parameter(network, tie->parameter)->module;
+    if (tie->module >= 0 && owner[tie->module] != owner[weight])
+      return plan_spec_refuse(plan, error, "fsdp.groups",
+                              "'%s' and '%s' share a weight: put them into one list, or into none",
+                              path_of(network, weight), path_of(network, tie->module));
+  }
+  return TRUE;
 }
 
 static gboolean

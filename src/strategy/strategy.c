@@ -199,11 +199,8 @@ visit(StrategyContext *x, int module, const Visitor *visitor)
     next = visit(x, next, visitor);
   if (visitor->skips_adapters && is_adapter(n, module))
     return next;
-  const Module *m = network_module(n, module);
-  for (int i = 0; i < m->parameter_count; i++)
-    visitor->parameter(x, m->first_parameter + i);
-  if (module == n->tied_module)
-    visitor->parameter(x, n->tied_weight);
+  for (int i = 0; i < network_module_parameters(n, module); i++)
+    visitor->parameter(x, network_module_parameter(n, module, i));
   construct_buffers(x, module);
   if (visitor->end != NULL)
     visitor->end(x, module);

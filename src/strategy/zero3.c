@@ -15,20 +15,27 @@ zero3_module_parameters(const StrategyContext *x, int module)
 {
   if (module >= (int) x->network->modules->len) /* a checkpoint's wrapper has none */
     return 0;
-  return network_module(x->network, module)->parameter_count + (module == x->network->tied_module);
+  return network_module_parameters(x->network, module);
 }
 
 int
 zero3_module_parameter(const StrategyContext *x, int module, int i)
 {
-  const Module *m = network_module(x->network, module);
-  return i < m->parameter_count ? m->first_parameter + i : x->network->tied_weight;
+  return network_module_parameter(x->network, module, i);
 }
 
 guint8
 zero3_user_bit(const StrategyContext *x, int module, int parameter)
 {
-  return network_parameter(x->network, parameter)->module == module ? 1 : 2;
+  enum { OWN = 1, FIRST_TIED = 2, OTHERS_TIED = 8 };
+  const Network *n = x->network;
+  guint8 bit = FIRST_TIED;
+  if (network_parameter(n, parameter)->module == module)
+    return OWN;
+  for (guint i = 0; i < n->ties->len && network_tie(n, (int) i)->module != module; i++)
+    if (network_tie(n, (int) i)->parameter == parameter)
+      bit = bit == FIRST_TIED ? OTHERS_TIED : (guint8) (bit << 1);
+  return bit;
 }
 
 void

@@ -19,6 +19,16 @@ is_all_reduced(const Zero3 *z, const Zero3Parameter *p)
   return z->ds.contiguous_gradients && !z->ds.reduce_scatter && p->elements <= z->ds.reduce_bucket;
 }
 
+/* Uses of the parameter besides its module's first. */
+static int
+other_uses(const Network *network, int parameter)
+{
+  int uses = 0;
+  for (guint i = 0; i < network->ties->len; i++)
+    uses += network_tie(network, (int) i)->parameter == parameter;
+  return uses;
+}
+
 static Sums
 sum_up(StrategyContext *x)
 {
@@ -30,7 +40,7 @@ sum_up(StrategyContext *x)
     s.whole += padded;
     s.persistent += p->persistent ? padded : 0;
     s.persistent_count += p->persistent;
-    s.tied += i == x->network->tied_weight && !p->persistent ? padded : 0;
+    s.tied += !p->persistent ? padded * other_uses(x->network, i) : 0;
     if (!p->trains)
       continue;
     if (is_all_reduced(z, p))

@@ -45,7 +45,8 @@ typedef struct {
   gboolean persistent;
   FetchState state;
   guint8 users;        /* modules that use it now: bit 0 its own, bit 1 one that is tied to it, bit
-                          2 the one in whose backward it was fetched to recompute */
+                          2 the one in whose backward it was fetched to recompute, then others
+                          that are tied to it */
   int recomputed_for;  /* that one, or -1 */
   int fetched_for;     /* last step of the trace that it has been fetched for; -1: none */
   Gather *gather;      /* registered, or NULL */

@@ -21,6 +21,15 @@ answers "a plan forms groups" 0 show llama-3-8b --plan fsdp2
 ok "the groups are listed" prints "layers.0 to layers.31"
 answers "a plan without groups says so" 0 show llama-3-8b
 ok "it says so" prints "Strategy none forms no groups."
+run show gpt2 --plan fsdp2 --set mesh.shard=7 --set batch.sequence_length=1024
+ok "50257 rows over 7 ranks are padded by 3 of 768" prints "4.50 KiB"
+ok "members of a group are named" grep -q "norm, output\$" out
+ok "all blocks together are said" prints "under the plan's policy, full."
+answers "a network's exported form has its own batch" 0 show "$top_srcdir/tests/data/exported/gpt2.json"
+ok "it says so" prints "2 x 512 tokens"
+ok "nobody else's code computes it" prints "as it was recorded"
+answers "a plan of DeepSpeed is shown" 0 show "$top_srcdir/tests/data/exported/llama.json" --plan zero3 \
+  --set batch.micro_batch=2 --set batch.sequence_length=512
 answers "a model with few positions is shown with as many" 0 show gpt2
 ok "its sequences are that long" prints "in sequences of 1024 tokens"
 "$highwater" show - --json <"$top_srcdir/models/network/tiny.json" >out 2>err

@@ -45,7 +45,7 @@ is_known(const Prediction *p)
 static InputText
 text_input(const char *name, const char *text)
 {
-  return (InputText){g_strdup(name), g_strdup(text), strlen(text)};
+  return (InputText){g_strdup(name), g_strdup(text), strlen(text), NULL};
 }
 
 /* What the compute stream did in the last step, by kernel. */

@@ -1,0 +1,25 @@
+/* family_granite.c - Granite: Llama with embeddings, residuals and logits multiplied by numbers. */
+#include "network/transformers_decoder.h"
+
+static const DecoderStyle style = {
+    .norm = NORM_RMS,
+    .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
+    .embedding_scale = TRUE,
+    .residual_scale = TRUE,
+    .logits_scale = OP_DIV_SCALAR,
+    .mlp_bias_field = TRUE,
+    .attention_bias_field = TRUE,
+};
+
+static Network *
+build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  return decoder_build_style(&style, spec, shape, error);
+}
+
+const NetworkFamily family_granite = {
+    .name = "granite",
+    .summary = "Granite: Llama with multipliers",
+    .model_types = (const char *const[]){"granite", NULL},
+    .build = build,
+};

@@ -1,0 +1,30 @@
+/* family_qwen3.c - Qwen3: Llama with norms of queries and keys, head by head. */
+#include "network/transformers_decoder.h"
+
+static void
+read(Decoder *d, NetworkSpec *spec)
+{
+  decoder_read_last_windows(d, spec);
+}
+
+static const DecoderStyle style = {
+    .norm = NORM_RMS,
+    .qkv = {QKV_PROJECT, QKV_HEADS, QKV_NORM, QKV_TRANSPOSE},
+    .qk_norm = QK_NORM_HEAD,
+    .head_dim = 128,
+    .attention_bias_field = TRUE,
+    .read = read,
+};
+
+static Network *
+build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  return decoder_build_style(&style, spec, shape, error);
+}
+
+const NetworkFamily family_qwen3 = {
+    .name = "qwen3",
+    .summary = "Qwen3: Llama with norms of queries and keys",
+    .model_types = (const char *const[]){"qwen3", NULL},
+    .build = build,
+};

@@ -1,0 +1,43 @@
+/* family_qwen3_moe.c - Qwen3 with mixtures of experts. */
+#include "network/moe_decoder.h"
+
+static void
+read(Decoder *d, NetworkSpec *spec)
+{
+  static const MoeFields fields = {.experts = "num_experts|num_local_experts",
+                                   .experts_default = 128,
+                                   .top_k_default = 8,
+                                   .ffn = "moe_intermediate_size",
+                                   .ffn_default = 768,
+                                   .norm_topk_prob = TRUE};
+  moe_decoder_read(d, spec, &fields);
+  moe_decoder_read_sparse_layers(d, spec);
+  d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
+  if (network_spec_bool(spec, "use_sliding_window", FALSE))
+    d->lm.window = network_spec_int(spec, "sliding_window", 4096);
+}
+
+static const DecoderStyle style = {
+    .norm = NORM_RMS,
+    .qkv = {QKV_PROJECT, QKV_HEADS, QKV_NORM, QKV_TRANSPOSE},
+    .qk_norm = QK_NORM_HEAD,
+    .read = read,
+};
+
+static const MoeStyle moe = {
+    .route = moe_route_softmax,
+    .order = "eg",
+};
+
+static Network *
+build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
+{
+  return moe_decoder_build(&style, &moe, spec, shape, error);
+}
+
+const NetworkFamily family_qwen3_moe = {
+    .name = "qwen3_moe",
+    .summary = "Qwen3 with mixtures of experts",
+    .model_types = (const char *const[]){"qwen3_moe", NULL},
+    .build = build,
+};

@@ -1,0 +1,304 @@
+/* transformers_encoder.c - what transformers' encoders and encoder-decoders share (release 5:
+ * integrations/sdpa_attention.py, eager_attention_forward of modeling_bert.py). */
+#include "network/transformers_encoder.h"
+
+#include <string.h>
+
+#include "network/causal_lm.h"
+#include "network/strides.h"
+
+/* ---- config.json ---- */
+
+double
+encoder_read_dropout(NetworkSpec *spec, const NetworkShape *shape, const char *names,
+                     double fallback)
+{
+  double p = network_spec_double(spec, names, fallback);
+  if (!(p >= 0 && p < 1))
+    network_spec_fail(spec, names, "%.17g is not a probability in 0..1 below 1", p);
+  return shape->evaluation ? 0 : p;
+}
+
+void
+encoder_check(NetworkSpec *spec, const NetworkShape *shape)
+{
+  const Implementation *impl = &spec->implementation;
+  JsonReader *reader = spec->reader;
+  gboolean known = impl->attention == ATTENTION_SDPA || impl->attention == ATTENTION_FLASH ||
+                   impl->attention == ATTENTION_EFFICIENT || impl->attention == ATTENTION_EAGER;
+  if (impl->code != CODE_TRANSFORMERS)
+    json_reader_fail(reader, "implementation", "%s is transformers' code alone", spec->family);
+  if (impl->loss != LOSS_FP32)
+    json_reader_fail(reader, "implementation", "the loss of %s is the model's own", spec->family);
+  if (!known)
+    json_reader_fail(reader, "implementation",
+                     "the attention of %s is sdpa, flash, efficient or eager", spec->family);
+  if (shape->plan != NULL && shape->plan->compile_per_block)
+    json_reader_fail(reader, "model_type", "compiled blocks of %s are not known", spec->family);
+}
+
+void
+encoder_refuse_unless(NetworkSpec *spec, const char *name, gboolean value, const char *why)
+{
+  if (network_spec_bool(spec, name, value) != value)
+    network_spec_fail(spec, name, "%s", why);
+}
+
+gint64
+encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most)
+{
+  gboolean given = shape->plan != NULL && shape->plan->sequence_length_given;
+  if (shape->sequence_length <= most)
+    return shape->sequence_length;
+  if (given || shape->evaluation)
+    network_spec_fail(spec, names,
+                      "%" G_GINT64_FORMAT
+                      " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
+                      most, shape->sequence_length);
+  return most;
+}
+
+gint64
+encoder_target_length(const NetworkShape *shape)
+{
+  return shape->target_length > 0 ? shape->target_length : shape->sequence_length;
+}
+
+void
+encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 width)
+{
+  if (width % heads != 0)
+    network_spec_fail(spec, names,
+                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, heads,
+                      width);
+}
+
+void
+encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels)
+{
+  causal_lm_check_matrix(spec, "image_size", image, image);
+  causal_lm_check_matrix(spec, "patch_size", patch, patch);
+  causal_lm_check_matrix(spec, "num_channels", channels, 1);
+  if (patch > image)
+    network_spec_fail(spec, "patch_size",
+                      "%" G_GINT64_FORMAT " is more than the image_size %" G_GINT64_FORMAT, patch,
+                      image);
+}
+
+void
+encoder_check_layers(NetworkSpec *spec, const char *names, gint64 layers)
+{
+  if (layers > BUILDER_MOST_BLOCKS)
+    network_spec_fail(spec, names, "%" G_GINT64_FORMAT " is not in 1..%d", layers,
+                      BUILDER_MOST_BLOCKS);
+}
+
+const char *
+encoder_architecture(NetworkSpec *spec)
+{
+  const cJSON *list = json_reader_raw(spec->reader, "architectures");
+  const cJSON *first = cJSON_IsArray(list) ? list->child : NULL;
+  return cJSON_IsString(first) ? first->valuestring : NULL;
+}
+
+/* ---- modules ---- */
+
+int
+encoder_define_plain(Builder *b, const char *name, const char *type)
+{
+  int module = builder_module(b, name, type);
+  builder_module_end(b);
+  return module;
+}
+
+int
+encoder_define_dropout(Builder *b)
+{
+  return encoder_define_plain(b, "dropout", "Dropout");
+}
+
+int
+encoder_define_embedding(Builder *b, const char *name, gint64 rows, gint64 width)
+{
+  builder_module(b, name, "Embedding");
+  int weight = builder_parameter(b, "weight", 2, rows, width);
+  builder_module_end(b);
+  return weight;
+}
+
+/* ---- calls ---- */
+
+Val
+encoder_dropout(Builder *b, int module, double p, Val x)
+{
+  if (module <= 0)
+    return p > 0 ? unary(b, OP_DROPOUT, x) : x;
+  x = call_module(b, module, x);
+  return builder_leave(b, p > 0 ? unary(b, OP_DROPOUT, x) : x);
+}
+
+Val
+encoder_embed_tied(Builder *b, int module, int weight, Val indices)
+{
+  indices = call_module(b, module, indices);
+  return builder_leave(
+      b, builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){builder_weight(b, weight), indices}));
+}
+
+Val
+encoder_heads(Builder *b, Val x, gint64 heads)
+{
+  return transpose(b, split_heads(b, x, heads, builder_info(b, x).shape[2] / heads));
+}
+
+/* scores * scaling, + bias, + mask, softmax, dropout, times values */
+static Val
+eager(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
+{
+  builder_call(b, 0, NULL);
+  DType dtype = (DType) builder_info(b, qkv[0]).dtype;
+  Val columns = transpose_last(b, qkv[1]);
+  Val scores = batched_matmul(b, qkv[0], (Val){columns.slot, FALSE}, "attention scores");
+  builder_discard(b, columns);
+  Val w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, scores));
+  if (how->bias.slot != NO_VAL.slot)
+    w = let(b, "attn_weights", binary(b, OP_ADD, w, how->bias));
+  if (how->mask.slot != NO_VAL.slot)
+    w = let(b, "attn_weights", binary(b, OP_ADD, w, how->mask));
+  if (how->wide_softmax)
+    w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), dtype));
+  else
+    w = let(b, "attn_weights", unary(b, OP_SOFTMAX, w));
+  w = let(b, "attn_weights", encoder_dropout(b, 0, how->dropout, w));
+  Val o = let(b, "attn_output", batched_matmul(b, w, qkv[2], NULL));
+  o = let(b, "attn_output", contiguous(b, transpose(b, o)));
+  Val results[2] = {o, w};
+  builder_leave_with(b, 2, results);
+  *weights = results[1];
+  return results[0];
+}
+
+static Val
+fused(Builder *b, const EncoderAttention *how, const Val qkv[3])
+{
+  AttentionBetween call = {.code = how->code,
+                           .heads = how->heads,
+                           .causal = how->causal,
+                           .dropout = how->dropout > 0,
+                           .bias = how->bias};
+  builder_call(b, 0, NULL);
+  if (how->bias.slot != NO_VAL.slot)
+    call.bias = let(b, "attention_mask", how->prepare_bias(b, how->bias, how->causal));
+  Val o = let(b, "attn_output", attention_between(b, qkv[0], qkv[1], qkv[2], &call));
+  return builder_leave(b, let(b, "attn_output", contiguous(b, transpose(b, o))));
+}
+
+Val
+encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
+{
+  *weights = NO_VAL;
+  return how->code == ATTENTION_EAGER ? eager(b, how, qkv, weights) : fused(b, how, qkv);
+}
+
+Val
+encoder_merge(Builder *b, Val x)
+{
+  return contiguous(b, merge_heads(b, x));
+}
+
+Val
+encoder_as_weights(Builder *b, Val x)
+{
+  ValueInfo info = value_like_dtype(builder_info(b, x), builder_shape(b)->precision.weights);
+  return shaped(b, OP_TO_IF_NEEDED, x, info);
+}
+
+Val
+encoder_expand_rows(Builder *b, Val x, gint64 batch)
+{
+  ValueInfo one = builder_info(b, x), all = one;
+  all.shape[0] = batch;
+  value_expand(&one, &all);
+  return shaped(b, OP_EXPAND, x, all);
+}
+
+Val
+encoder_cat_rows(Builder *b, Val x, Val y)
+{
+  enum { ROWS = 1 };
+  OpAttributes at = {.result = builder_info(b, y), .size = {ROWS}};
+  at.result.shape[ROWS] += builder_info(b, x).shape[ROWS];
+  value_set_contiguous(&at.result);
+  return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
+}
+
+Val
+encoder_select_row(Builder *b, Val x, gint64 row)
+{
+  ValueInfo info = builder_info(b, x);
+  OpAttributes at = {.result = info, .size = {row * info.stride[1]}};
+  at.result.dims = 2;
+  at.result.shape[1] = info.shape[2];
+  at.result.stride[1] = info.stride[2];
+  return builder_op(b, OP_SLICE, &at, 1, &x);
+}
+
+Val
+encoder_loss(Builder *b, Val logits, Val labels, gint64 classes)
+{
+  ValueInfo info = builder_info(b, logits);
+  Val flat = view(b, logits, 2, value_elements(&info) / classes, classes);
+  return cross_entropy(b, flat, labels);
+}
+
+/* new_zeros, the labels' first ones cloned into it, and a test for -100 */
+Val
+encoder_shift_right(Builder *b, gint64 batch, gint64 length)
+{
+  builder_call(b, 0, NULL);
+  Val shifted = let(b, "shifted_input_ids",
+                    create(b, "shifted labels", value_shape(DTYPE_INT64, 2, batch, length)));
+  if (length > 1)
+    builder_discard(
+        b, create(b, "labels but the last", value_shape(DTYPE_INT64, 2, batch, length - 1)));
+  Val ignored = create(b, "ignored labels", value_shape(DTYPE_BOOL, 2, batch, length));
+  builder_discard(b, ignored);
+  return builder_leave(b, shifted);
+}
+
+/* ---- the model ---- */
+
+void
+encoder_write(Builder *b, const EncoderRoot *root)
+{
+  Network *network = builder_network(b);
+  Val inputs[ENCODER_INPUTS], received[ENCODER_INPUTS], results[STATEMENT_SLOTS];
+  g_array_append_vals(network->inputs, root->input, (guint) root->inputs);
+  builder_function_begin(b, "main", -1, root->inputs, root->input, inputs);
+  builder_call(b, 0, NULL);
+  memcpy(received, inputs, sizeof(received));
+  builder_module_enter(b, 0, root->inputs, received);
+  for (int i = 0; i < root->inputs; i++)
+    inputs[i] = (Val){received[i].slot, FALSE};
+  int n = root->forward(b, root->model, inputs, results);
+  builder_module_exit(b, 0, results[0]);
+  for (int i = 0; i < root->inputs; i++)
+    builder_discard(b, received[i]);
+  if (n > 1)
+    results[1] = causal_lm_forward_end(b, results[1]);
+  else
+    builder_forward_end(b);
+  receive_outputs(b, n, results);
+  Val loss = let(b, "loss", results[0]);
+  for (int i = 1; i < n; i++)
+    builder_discard(b, results[i]); /* del out */
+  if (builder_shape(b)->micro_batches > 1)
+    loss = let(b, "loss", unary(b, OP_DIV_SCALAR, loss));
+  loss = builder_leave(b, loss);
+  builder_autocast_end(b);
+  network->main = builder_function_end(b, loss);
+  network->construction_scratch =
+      4; /* a scalar of the fake-tensor context that to_empty() runs under */
+  network->loss_inside = TRUE;
+  network->checkpoints_forward = TRUE; /* GradientCheckpointingLayer */
+}

@@ -1,0 +1,97 @@
+/* transformers_encoder.h - what transformers' encoders and encoder-decoders share: attention
+ * without a causal mask or between two sequences, dropout, losses in the model's dtype, and the
+ * call of a model that is given more than tokens. */
+#ifndef HIGHWATER_NETWORK_TRANSFORMERS_ENCODER_H
+#define HIGHWATER_NETWORK_TRANSFORMERS_ENCODER_H
+
+#include "network/builder.h"
+#include "network/layers.h"
+#include "spec/network_spec.h"
+
+/* ---- config.json ---- */
+
+/* A probability, 0 where nothing is dropped out.  1 drops all: refused. */
+double encoder_read_dropout(NetworkSpec *spec, const NetworkShape *shape, const char *names,
+                            double fallback);
+/* Refuses what transformers' code does not do, and what these families do not know: an
+ * implementation of another code base, an attention but sdpa, flash, efficient and eager, groups of
+ * their own for embedding and head, compiled blocks. */
+void encoder_check(NetworkSpec *spec, const NetworkShape *shape);
+/* Refuses a field unless it has the value that means no change. */
+void encoder_refuse_unless(NetworkSpec *spec, const char *name, gboolean value, const char *why);
+/* The plan's sequence length; when the plan does not say, at most `most`.  Refuses a longer one
+ * because of the field under these names. */
+gint64 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most);
+/* How long what the decoder gets is. */
+gint64 encoder_target_length(const NetworkShape *shape);
+/* Heads divide the width: else refused because of the field under these names. */
+void encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 width);
+/* Patches of an image: they are whole and tensors can hold them. */
+void encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels);
+/* At most BUILDER_MOST_BLOCKS. */
+void encoder_check_layers(NetworkSpec *spec, const char *names, gint64 layers);
+/* The class of "architectures", or NULL when the config does not say. */
+const char *encoder_architecture(NetworkSpec *spec);
+
+/* ---- modules ---- */
+
+/* Defines nn.Dropout; returns its module. */
+int encoder_define_dropout(Builder *b);
+/* A module that has no parameters and calls nothing. */
+int encoder_define_plain(Builder *b, const char *name, const char *type);
+/* nn.Embedding; returns its weight. */
+int encoder_define_embedding(Builder *b, const char *name, gint64 rows, gint64 width);
+
+/* ---- calls ---- */
+
+/* nn.Dropout's call, or F.dropout's with module 0. */
+Val encoder_dropout(Builder *b, int module, double p, Val x);
+/* The same of an embedding whose weight is another module's. */
+Val encoder_embed_tied(Builder *b, int module, int weight, Val indices);
+/* [batch, length, width] as [batch, heads, length, head_dim]. */
+Val encoder_heads(Builder *b, Val x, gint64 heads);
+/* attention_interface(...) of q, k, v like that; returns [batch, length, heads, head_dim].
+ * *weights: the probabilities that eager attention returns beside, else NO_VAL. */
+typedef struct {
+  AttentionCode code;
+  gint64 heads;
+  double dropout;
+  gboolean causal;
+  gboolean wide_softmax; /* eager attention's is computed in fp32 */
+  Val bias;              /* added to the scores, or NO_VAL */
+  Val mask;              /* eager attention's, added after it, or NO_VAL */
+  /* sdpa's mask of the bias, with what is not seen; NULL: there is no bias */
+  Val (*prepare_bias)(Builder *b, Val bias, gboolean causal);
+} EncoderAttention;
+Val encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights);
+/* attn_output.reshape(*input_shape, -1).contiguous() */
+Val encoder_merge(Builder *b, Val x);
+/* x.to(dtype of the weights), x itself when it has it. */
+Val encoder_as_weights(Builder *b, Val x);
+/* [1, rows, width] seen `batch` times. */
+Val encoder_expand_rows(Builder *b, Val x, gint64 batch);
+/* torch.cat([x, y], dim=1) of [batch, rows, width]. */
+Val encoder_cat_rows(Builder *b, Val x, Val y);
+/* x[:, row] of [batch, rows, width]. */
+Val encoder_select_row(Builder *b, Val x, gint64 row);
+/* CrossEntropyLoss()(logits.view(-1, classes), labels.view(-1)): logits are borrowed. */
+Val encoder_loss(Builder *b, Val logits, Val labels, gint64 classes);
+/* shift_tokens_right(labels): a new tensor of indices, as an expression's own. */
+Val encoder_shift_right(Builder *b, gint64 batch, gint64 length);
+
+/* ---- the model ---- */
+
+#define ENCODER_INPUTS 3
+
+/* The root's forward(): is given names; of the results the first is the loss, the others are what
+ * the output holds besides, in order.  Returns how many. */
+typedef struct {
+  int inputs;
+  ValueInfo input[ENCODER_INPUTS];
+  int (*forward)(Builder *b, gconstpointer model, const Val *inputs, Val *results);
+  gconstpointer model;
+} EncoderRoot;
+/* Writes the network's main function: loss = model(**inputs).loss; del out. */
+void encoder_write(Builder *b, const EncoderRoot *root);
+
+#endif
