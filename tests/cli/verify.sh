@@ -22,7 +22,7 @@ run verify tiny --plan hsdp --scale 16 --steps 1 --seed 8
 ok "another one gives others" sh -c '! cmp -s first out'
 
 refuses "a plan without an optimizer" "optimizer.name" verify tiny --set optimizer.name=none
-refuses "code of which nobody has said what it makes" "and nobody has said what is in it" verify mistral-7b --scale 64
+refuses "code of which nobody has said what it makes" "rank 0, step 1, model.layers.0" verify mistral-7b --scale 64
 refuses "an optimizer on the host" "the optimizer works in the host's memory" verify tiny --scale 16 --set fsdp.cpu_offload=true
 refuses "compiled blocks" "key 'compile'" verify tiny --plan fsdp2 --set compile=per_block
 refuses "a scale that is none" "--scale: 0 is not in 1..65536" verify tiny --scale 0
