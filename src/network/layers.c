@@ -440,8 +440,8 @@ composite_rms_norm(Builder *b, Val x, int weight)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
   x = let(b, "x", to(b, x, DTYPE_FP32));
-  Val variance = mean_square(b, x);
-  Val scale = unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR, variance, "value", NORM_EPSILON));
+  Val scale =
+      unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR, mean_square(b, x), "value", NORM_EPSILON));
   x = let(b, "x", binary(b, OP_MUL, x, scale));
   Val normed = to(b, x, dtype);
   return binary(b, OP_MUL, builder_weight(b, weight), normed);

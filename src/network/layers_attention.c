@@ -247,26 +247,30 @@ scaled(Builder *b, Val x, gint64 head_dim)
   return unary_with(b, OP_MUL_SCALAR, x, "value", pow((double) head_dim, -0.25));
 }
 
-/* softmax(q k^T + mask) with the scale on both factors.  Under a Python dispatch mode the mask is
- * added out of place. */
 /* What the mask does is in what these mean. */
 static Val
-causal(Builder *b, OpId op, Val x, const char *formula)
+meaning(Builder *b, OpId op, Val x, const char *formula)
 {
   OpAttributes at = {.formula = formula};
   return builder_op(b, op, &at, 1, &x);
 }
 
+/* softmax(q k^T + mask) with the scale on both factors.  Under a Python dispatch mode the mask is
+ * added out of place.  masked: by one of its own, of which nobody has said what it does. */
 static Val
-math_weights(Builder *b, Val query, Val key)
+math_weights(Builder *b, Val query, Val key, gboolean causal, gboolean masked)
 {
   Val scaled_key = scaled(b, transpose_last(b, key), builder_info(b, key).shape[3]);
   Val scores = batched_matmul(b, query, (Val){scaled_key.slot, FALSE}, "attention scores");
   builder_discard(b, scaled_key);
   Val attn = let(b, "attn", scores);
   if (builder_is_dispatched(b))
-    attn = let(b, "attn", causal(b, OP_ADD_SCALAR, attn, "add_causal_mask"));
-  return let(b, "attn", causal(b, OP_SAFE_SOFTMAX, attn, "causal_softmax"));
+    attn = let(b, "attn", meaning(b, OP_ADD_SCALAR, attn, causal ? "add_causal_mask" : "add_mask"));
+  return let(b, "attn",
+             meaning(b, OP_SAFE_SOFTMAX, attn,
+                     causal   ? "causal_softmax"
+                     : masked ? "masked_softmax"
+                              : NULL));
 }
 
 /* The composed attention, in fp32.  Its results are the output and the probabilities in the
@@ -296,7 +300,7 @@ math(Builder *b, Val q, Val k, Val v, const Attention *attention)
     let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
   Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);
   Val value = let(b, "value_expanded", grouped ? interleave_heads(b, v, call->heads) : v);
-  Val attn = math_weights(b, query, key);
+  Val attn = math_weights(b, query, key, causal, masked);
   Val weights = narrow
                     ? create(b, "attention weights", value_like_dtype(builder_info(b, attn), dtype))
                     : builder_share(b, attn);

@@ -236,12 +236,12 @@ typedef struct {
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
-  const char *what;           /* name of the output, static text */
-  const RecordedOp *recorded; /* of the two rows that play what was recorded.  Borrowed */
+  const char *what;    /* name of the output, static text */
   const char *formula; /* what the kernel computes, if its name does not say it; static text */
   const char *key;     /* a number that it computes with: what it is called (static text; NULL:
                           none), and the number */
   double number;
+  const RecordedOp *recorded; /* of the two rows that play what was recorded.  Borrowed */
 } OpAttributes;
 
 typedef struct _OpInfo OpInfo;

@@ -28,13 +28,15 @@ forward_flops(const OpCase *c)
          (double) (c->at.head_dim + value_head_dim(c));
 }
 
-/* The scale of the scores, where it is not that of the head dim (which may be padded).  Nobody has
- * said yet what dropout drops. */
+/* The scale of the scores, where it is not that of the head dim (which may be padded).  What nobody
+ * has said yet: dropout, queries that see all keys, other lengths or widths of values. */
 static void
 attention_means(OpCase *c, const char *formula)
 {
-  if (c->at.flag)
-    recipe_means(c, "attention_with_dropout", NULL, 0);
+  gboolean plain = !c->at.whole && !c->at.flag && key_length(c) == c->at.length &&
+                   value_head_dim(c) == c->at.head_dim;
+  if (!plain)
+    recipe_means(c, "attention_of_another_kind", NULL, 0);
   else if (c->at.key != NULL)
     recipe_means(c, formula, c->at.key, c->at.number);
 }
