@@ -137,7 +137,8 @@ static const Plan plans[] = {
     {GPT2, ZERO1, "strategy=zero3 mesh.shard=3"},
 };
 
-/* Where all of this has run in another configuration every sixth case is enough. */
+/* Where all of this has run in another configuration every sixth case in one
+ * order is enough. */
 static int
 stride(void)
 {
@@ -147,11 +148,11 @@ stride(void)
 
 START_TEST(a_plan_equals_an_unsharded_run_in_any_order)
 {
-  enum { ORDERS = 8 };
+  const int orders = stride() > 1 ? 1 : 8;
   const Plan *p = &plans[_i * stride()];
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
-  gboolean ok = run(p->network, p->plan, p->options, ORDERS, NULL, NULL, &report, &error);
+  gboolean ok = run(p->network, p->plan, p->options, orders, NULL, NULL, &report, &error);
   ck_assert_msg(ok, "%s: %s", p->options, ok ? "" : error->message);
   ck_assert_msg(report.fault == NULL, "%s: %s", p->options, report.fault);
   for (guint i = 0; i < report.steps->len; i++) {
