@@ -225,6 +225,7 @@ libhighwater_a_SOURCES += \
   src/network/layers_attention.c \
   src/network/layers_lora.c src/network/layers_lora.h \
   src/network/layers_rope.c \
+  src/network/layers_views.c \
   src/network/moe.c src/network/moe.h \
   src/network/moe_decoder.c src/network/moe_decoder.h \
   src/network/moe_experts.c \

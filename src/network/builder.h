@@ -126,6 +126,9 @@ void unlet(Builder *b, const char *name);
 Val builder_leave(Builder *b, Val result);
 /* Return of several values. */
 void builder_leave_with(Builder *b, int n, Val *results);
+/* Return of a result and, unless it is NO_VAL, of what comes beside it: *beside becomes the
+ * caller's. */
+Val builder_leave_beside(Builder *b, Val result, Val *beside);
 
 /* ---- module calls, which hooks see ---- */
 

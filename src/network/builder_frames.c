@@ -136,6 +136,15 @@ builder_leave(Builder *b, Val result)
   return result;
 }
 
+Val
+builder_leave_beside(Builder *b, Val result, Val *beside)
+{
+  Val results[2] = {result, *beside};
+  builder_leave_with(b, beside->slot != NO_VAL.slot ? 2 : 1, results);
+  *beside = results[1];
+  return results[0];
+}
+
 /* ---- module calls that hooks see ---- */
 
 void

@@ -11,19 +11,6 @@ classic_dropout_add(Builder *b, double p, Val x, Val residual)
 }
 
 Val
-classic_pick(Builder *b, Val x, int dim, gint64 index)
-{
-  OpAttributes at = {.result = builder_info(b, x)};
-  at.size[0] = index * at.result.stride[dim];
-  at.result.dims--;
-  for (int i = dim; i < at.result.dims; i++) {
-    at.result.shape[i] = at.result.shape[i + 1];
-    at.result.stride[i] = at.result.stride[i + 1];
-  }
-  return builder_op(b, OP_SLICE, &at, 1, &x);
-}
-
-Val
 classic_mlp(Builder *b, const Classic *m, const ClassicBlock *p, Val x)
 {
   x = call_module(b, p->mlp, x);
@@ -32,14 +19,6 @@ classic_mlp(Builder *b, const Classic *m, const ClassicBlock *p, Val x)
   x = let(b, "hidden_states", linear(b, x, p->down));
   x = let(b, "hidden_states", dropout(b, m->residual_dropout, x));
   return builder_leave(b, x);
-}
-
-void
-classic_chunk(Builder *b, Val x, int n, Val *out)
-{
-  OpAttributes at = {.result = builder_info(b, x), .size = {n}};
-  at.result.shape[at.result.dims - 1] /= n; /* strides stay */
-  builder_op_multi(b, OP_SPLIT, &at, 1, &x, n, out);
 }
 
 Val
@@ -116,13 +95,4 @@ classic_attend_with(Builder *b, const ClassicBlock *p, Val output, Val *weights)
     *weights = let(b, "attn_weights", *weights);
   o = let(b, "attn_output", merge_heads(b, o));
   return let(b, "attn_output", linear(b, o, p->out));
-}
-
-Val
-classic_attention_leave(Builder *b, Val output, Val *weights)
-{
-  Val results[2] = {output, *weights};
-  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
-  *weights = results[1];
-  return results[0];
 }

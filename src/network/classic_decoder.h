@@ -107,17 +107,14 @@ Val classic_prepare_rotary(Builder *b, const Classic *m, Val embeds, ClassicArgu
 Val classic_prepare_learned(Builder *b, const Classic *m, Val embeds, ClassicArguments *args);
 /* out = F.dropout(x); residual + out */
 Val classic_dropout_add(Builder *b, double p, Val x, Val residual);
-/* x.select(dim, index): a view. */
-Val classic_pick(Builder *b, Val x, int dim, gint64 index);
 /* Appends an argument of blocks; NO_VAL: nothing. */
 void classic_argument(ClassicArguments *args, Val value);
 /* attention_interface(...), heads merged, output projection: as names of the caller's frame, which
- * classic_attention_leave ends. */
+ * builder_leave_beside ends. */
 Val classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qkv[3], Val mask,
                    Val *weights);
 /* The same of what attention gave back. */
 Val classic_attend_with(Builder *b, const ClassicBlock *p, Val output, Val *weights);
-Val classic_attention_leave(Builder *b, Val output, Val *weights);
 /* view(batch, length, heads, head_dim).transpose(1, 2) */
 Val classic_heads(Builder *b, const Classic *m, Val x);
 /* Blocks: x + attention(norm(x)), then x + mlp(norm(x)); and x + attention(y) + mlp(y) of y =
@@ -126,7 +123,5 @@ Val classic_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *a
 Val classic_block_parallel(Builder *b, const CausalLm *lm, int block, Val x, const Val *args);
 /* Return of a block, with what its attention returned beside if the style says so. */
 Val classic_block_leave(Builder *b, const Classic *m, Val x, Val weights);
-/* n parts of equal width of the last dimension. */
-void classic_chunk(Builder *b, Val x, int n, Val *out);
 
 #endif

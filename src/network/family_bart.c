@@ -4,7 +4,6 @@
 
 #include "network/causal_lm.h"
 #include "network/family.h"
-#include "network/strides.h"
 #include "network/transformers_seq2seq.h"
 
 typedef struct {

@@ -4,7 +4,6 @@
 
 #include "network/causal_lm.h"
 #include "network/family.h"
-#include "network/strides.h"
 #include "network/transformers_activation.h"
 #include "network/transformers_encoder.h"
 
@@ -164,10 +163,7 @@ self_attention(Builder *b, const Bert *m, const LayerParts *p, Val x, Val *weigh
   if (weights->slot != NO_VAL.slot)
     *weights = let(b, "attn_weights", *weights);
   o = let(b, "attn_output", encoder_merge(b, o));
-  Val results[2] = {o, *weights};
-  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
-  *weights = results[1];
-  return results[0];
+  return builder_leave_beside(b, o, weights);
 }
 
 /* LayerNorm(dropout(dense(x)) + input) */
@@ -191,10 +187,7 @@ attention_part(Builder *b, const Bert *m, const LayerParts *p, Val x, Val *weigh
   if (weights->slot != NO_VAL.slot)
     *weights = let(b, "attn_weights", *weights);
   o = let(b, "attention_output", output(b, m, p->self_output, &p->o, p->norm1, p->drop1, o, x));
-  Val results[2] = {o, *weights};
-  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
-  *weights = results[1];
-  return results[0];
+  return builder_leave_beside(b, o, weights);
 }
 
 static Val
@@ -256,10 +249,7 @@ type_ids(Builder *b, const Bert *m)
   if (m->roberta)
     return create(b, "token types", value_shape(DTYPE_INT64, 2, m->batch, m->length));
   Val row = create(b, "token types", value_shape(DTYPE_INT64, 2, (gint64) 1, m->length));
-  ValueInfo one = builder_info(b, row), all = one;
-  all.shape[0] = m->batch;
-  value_expand(&one, &all);
-  return shaped(b, OP_EXPAND, row, all);
+  return encoder_expand_rows(b, row, m->batch);
 }
 
 static Val

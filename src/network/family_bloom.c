@@ -46,7 +46,7 @@ split_qkv(Builder *b, const CausalLm *lm, Val x, Val qkv[3])
   x = let(b, "fused_qkv", x);
   Val fused = view(b, x, 5, lm->batch, lm->length, lm->heads, (gint64) 3, lm->head_dim);
   for (int i = 0; i < 3; i++)
-    qkv[i] = let(b, names[i], transpose(b, classic_pick(b, (Val){fused.slot, FALSE}, 3, i)));
+    qkv[i] = let(b, names[i], transpose(b, select_at(b, (Val){fused.slot, FALSE}, 3, i)));
   builder_discard(b, fused);
   for (int i = 0; i < 3; i++) {
     qkv[i] = view(b, qkv[i], 3, lm->batch * lm->heads, lm->length, lm->head_dim);
@@ -77,7 +77,7 @@ attention_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Va
   o = let(b, "context_layer", merge_heads(b, o));
   o = let(b, "output_tensor", linear(b, o, p->out));
   o = let(b, "output_tensor", classic_dropout_add(b, m->residual_dropout, o, residual));
-  return classic_attention_leave(b, o, weights);
+  return builder_leave_beside(b, o, weights);
 }
 
 static Val

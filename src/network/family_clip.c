@@ -4,7 +4,6 @@
 
 #include "network/causal_lm.h"
 #include "network/family.h"
-#include "network/strides.h"
 #include "network/transformers_activation.h"
 #include "network/transformers_encoder.h"
 
@@ -215,7 +214,7 @@ image_tower(Builder *b, const Clip *m, Val pixels)
   Val x = let(b, "hidden_states", embed_image(b, m, pixels));
   x = let(b, "hidden_states", layer_norm(b, x, m->first_norm));
   x = let(b, "last_hidden_state", encode(b, m, IMAGE, x));
-  Val pooled = let(b, "pooled_output", encoder_select_row(b, x, 0));
+  Val pooled = let(b, "pooled_output", select_at(b, x, 1, 0));
   pooled = let(b, "pooled_output", layer_norm(b, pooled, m->last_norm));
   return builder_leave(b, pooled);
 }
@@ -269,10 +268,7 @@ normalize(Builder *b, Val x)
 {
   builder_call(b, 0, NULL);
   Val square = let(b, "square_tensor", unary(b, OP_POW, x));
-  ValueInfo one = builder_info(b, square);
-  one.shape[1] = 1;
-  value_set_contiguous(&one);
-  Val sum = let(b, "sum_tensor", shaped(b, OP_SUM, square, one));
+  Val sum = let(b, "sum_tensor", reduce_last(b, OP_SUM, square));
   Val norm = builder_leave(b, let(b, "normed_tensor", unary(b, OP_POW, sum)));
   return binary(b, OP_DIV, x, norm);
 }

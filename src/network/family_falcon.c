@@ -102,7 +102,7 @@ split_heads_of(Builder *b, const Falcon *f, Val x, Val qkv[3])
     if (f->multi_query)
       split_last_two(b, x, qkv);
     for (int i = 0; i < 3 && !f->multi_query; i++)
-      qkv[i] = classic_pick(b, x, 3, i);
+      qkv[i] = select_at(b, x, 3, i);
     builder_leave_with(b, 3, qkv);
     return;
   }
@@ -110,12 +110,8 @@ split_heads_of(Builder *b, const Falcon *f, Val x, Val qkv[3])
   split_last_two(b, x, qkv);
   for (int i = 0; i < 3; i++)
     qkv[i] = let(b, names[i], qkv[i]);
-  ValueInfo wide = builder_info(b, qkv[0]);
-  for (int i = 1; i < 3; i++) {
-    ValueInfo info = builder_info(b, qkv[i]), expanded = wide;
-    value_expand(&info, &expanded);
-    qkv[i] = let(b, names[i], shaped(b, OP_EXPAND, qkv[i], expanded));
-  }
+  for (int i = 1; i < 3; i++)
+    qkv[i] = let(b, names[i], expand(b, qkv[i], builder_info(b, qkv[0])));
   for (int i = 0; i < 3; i++)
     qkv[i] = view(b, qkv[i], 4, n, s, lm->heads, d);
   builder_leave_with(b, 3, qkv);

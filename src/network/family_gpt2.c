@@ -85,15 +85,6 @@ define_modules(Builder *b, Gpt2 *m)
 
 /* ---- forward() as nanoGPT writes it ---- */
 
-/* qkv.split(hidden, dim=2), each as [batch, heads, length, head_dim]. */
-static void
-split_qkv(Builder *b, const CausalLm *lm, Val qkv, Val out[3])
-{
-  OpAttributes at = {.result = builder_info(b, qkv), .size = {3}};
-  at.result.shape[2] = lm->hidden; /* strides stay */
-  builder_op_multi(b, OP_SPLIT, &at, 1, &qkv, 3, out);
-}
-
 static Val
 nanogpt_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables)
 {
@@ -101,7 +92,7 @@ nanogpt_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *table
   (void) tables;
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
   Val qkv[3];
-  split_qkv(b, lm, linear(b, layer_norm(b, x, p->norm1), p->qkv), qkv);
+  chunk(b, linear(b, layer_norm(b, x, p->norm1), p->qkv), 3, qkv);
   static const char *const names[] = {"q", "k", "v"};
   for (int i = 0; i < 3; i++)
     qkv[i] = let(b, names[i], qkv[i]);
@@ -166,7 +157,7 @@ transformers_attention(Builder *b, const Gpt2 *m, const BlockParts *p, Val x)
   const CausalLm *lm = &m->lm;
   x = call_module(b, p->attention, x);
   Val qkv[3];
-  split_qkv(b, lm, conv1d(b, x, p->qkv), qkv);
+  chunk(b, conv1d(b, x, p->qkv), 3, qkv);
   static const char *const names[] = {"query", "key", "value"};
   for (int i = 0; i < 3; i++)
     qkv[i] = let(b, names[i], qkv[i]);

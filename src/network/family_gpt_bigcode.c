@@ -32,7 +32,7 @@ split_qkv(Builder *b, const Classic *m, Val x, Val qkv[3])
   const CausalLm *lm = &m->lm;
   if (m->kv_heads == lm->heads) {
     x = view(b, x, 4, lm->batch, lm->length, lm->heads, 3 * lm->head_dim);
-    classic_chunk(b, transpose(b, x), 3, qkv);
+    chunk(b, transpose(b, x), 3, qkv);
     return;
   }
   gint64 width = lm->hidden + 2 * lm->head_dim;
@@ -56,7 +56,7 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   gboolean eager = m->lm.impl.attention == ATTENTION_EAGER;
   Val o = classic_attend(b, m, p, qkv, eager ? args[0] : NO_VAL, weights);
   o = let(b, "attn_output", dropout(b, m->residual_dropout, o));
-  return classic_attention_leave(b, o, weights);
+  return builder_leave_beside(b, o, weights);
 }
 
 static void

@@ -66,8 +66,8 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   o = let(b, "attn_output", merge_heads(b, contiguous(b, transpose(b, o))));
   o = let(b, "attn_output", linear(b, o, p->out));
   o = let(b, "attn_output", dropout(b, m->residual_dropout, o));
-  o = classic_attention_leave(b, o, weights);
-  return classic_attention_leave(b, o, weights);
+  o = builder_leave_beside(b, o, weights);
+  return builder_leave_beside(b, o, weights);
 }
 
 /* How many layers an entry of attention_types is of: [["global", "local"], 6] of 12; -1: it is

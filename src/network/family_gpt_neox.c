@@ -28,12 +28,12 @@ attention_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x, co
   Val y = linear(b, x, p->qkv), qkv[3];
   y = view(b, y, 4, lm->batch, lm->length, lm->heads, 3 * lm->head_dim);
   y = let(b, "qkv", transpose(b, y));
-  classic_chunk(b, y, 3, qkv);
+  chunk(b, y, 3, qkv);
   let_triple(b, names, qkv);
   transformers_rotate(b, ROTATE_PART_LATER, qkv, args[TABLE_COS], args[TABLE_SIN]);
   let_pair(b, names, qkv);
   Val o = classic_attend(b, m, p, qkv, transformers_mask(lm, 0, args), weights);
-  return classic_attention_leave(b, o, weights);
+  return builder_leave_beside(b, o, weights);
 }
 
 static Val

@@ -47,11 +47,10 @@ sinks_of(Builder *b, const Decoder *d, int block)
 {
   Val sinks = builder_weight(b, ((const GptOss *) d)->sinks[block]);
   sinks = view(b, sinks, 4, (gint64) 1, d->lm.heads, (gint64) 1, (gint64) 1);
-  ValueInfo one = builder_info(b, sinks), wide = one;
+  ValueInfo wide = builder_info(b, sinks);
   wide.shape[0] = d->lm.batch;
   wide.shape[2] = d->lm.length;
-  value_expand(&one, &wide);
-  return shaped(b, OP_EXPAND, sinks, wide);
+  return expand(b, sinks, wide);
 }
 
 /* logits - logits.max(dim=-1, keepdim=True).values */

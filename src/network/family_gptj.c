@@ -41,7 +41,7 @@ prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
   ValueInfo rows = value_shape(DTYPE_FP32, 3, (gint64) 1, lm->length, lm->rotary.dim);
   builder_module_call(b, lm->rotary_module, 0, NULL);
   Val both = let(b, "sincos", to(b, create(b, "rotary table", rows), lm->dtype));
-  classic_chunk(b, both, 2, tables);
+  chunk(b, both, 2, tables);
   builder_leave_with(b, 2, tables);
   classic_argument(args, positions);
   classic_argument(args, let(b, "cos", tables[1]));
@@ -100,11 +100,7 @@ eager(Builder *b, const Classic *m, const Val qkv[3], Val mask, Val *weights)
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, w), m->lm.dtype));
   w = let(b, "attn_weights", dropout(b, m->attention_dropout, w));
-  Val o = let(b, "attn_output", batched_matmul(b, w, qkv[2], NULL));
-  Val results[2] = {let(b, "attn_output", contiguous(b, transpose(b, o))), w};
-  builder_leave_with(b, 2, results);
-  *weights = results[1];
-  return results[0];
+  return transformers_eager_output(b, w, qkv[2], weights);
 }
 
 static Val
@@ -127,7 +123,7 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
               ? classic_attend_with(b, p, eager(b, m, qkv, args[TABLE_MASK], weights), weights)
               : classic_attend(b, m, p, qkv, NO_VAL, weights);
   o = let(b, "attn_output", dropout(b, m->residual_dropout, o));
-  return classic_attention_leave(b, o, weights);
+  return builder_leave_beside(b, o, weights);
 }
 
 static void

@@ -56,7 +56,7 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   for (int i = 1; i < 3; i++)
     qkv[i] = let(b, names[i], classic_heads(b, m, qkv[i]));
   Val o = classic_attend(b, m, p, qkv, eager ? args[1] : NO_VAL, weights);
-  return classic_attention_leave(b, o, weights);
+  return builder_leave_beside(b, o, weights);
 }
 
 static Val

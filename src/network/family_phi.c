@@ -33,7 +33,7 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   for (int i = 0; i < 2; i++)
     qkv[i] = let(b, names[i], qkv[i]);
   Val o = classic_attend(b, m, p, qkv, transformers_mask(&m->lm, 0, args), weights);
-  return classic_attention_leave(b, o, weights);
+  return builder_leave_beside(b, o, weights);
 }
 
 static void

@@ -4,7 +4,6 @@
 
 #include "network/causal_lm.h"
 #include "network/family.h"
-#include "network/strides.h"
 #include "network/transformers_activation.h"
 #include "network/transformers_encoder.h"
 
@@ -239,10 +238,7 @@ t5_norm(Builder *b, Val x, int weight)
   x = call_module(b, network_parameter(builder_network(b), weight)->module, x);
   let(b, "hidden_states", x);
   Val square = unary(b, OP_POW, to(b, x, DTYPE_FP32));
-  ValueInfo info = builder_info(b, square);
-  info.shape[2] = 1;
-  value_set_contiguous(&info);
-  Val variance = let(b, "variance", shaped(b, OP_MEAN, square, info));
+  Val variance = let(b, "variance", reduce_last(b, OP_MEAN, square));
   Val scale = unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, variance));
   Val h = let(b, "hidden_states", binary(b, OP_MUL, x, scale));
   if (dtype != DTYPE_FP32)
@@ -280,10 +276,7 @@ attend(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, 
     let(b, "attn_weights", weights);
   o = let(b, "attn_output", encoder_merge(b, o));
   o = let(b, "attn_output", linear(b, o, p->o));
-  Val results[2] = {o, *bias};
-  builder_leave_with(b, 2, results);
-  *bias = results[1];
-  return results[0];
+  return builder_leave_beside(b, o, bias);
 }
 
 static Val
@@ -296,10 +289,7 @@ attention_layer(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p
   *bias = let(b, "position_bias", *bias);
   Val sum = binary(b, OP_ADD, x, encoder_dropout(b, p->drop, m->dropout, o));
   sum = let(b, memory.slot == NO_VAL.slot ? "attention_output" : "layer_output", sum);
-  Val results[2] = {sum, *bias};
-  builder_leave_with(b, 2, results);
-  *bias = results[1];
-  return results[0];
+  return builder_leave_beside(b, sum, bias);
 }
 
 static Val

@@ -4,7 +4,6 @@
 
 #include "network/causal_lm.h"
 #include "network/family.h"
-#include "network/strides.h"
 #include "network/transformers_activation.h"
 #include "network/transformers_encoder.h"
 
@@ -108,10 +107,7 @@ attention_part(Builder *b, const Vit *m, const LayerParts *p, Val x, Val *weight
     *weights = let(b, "attn_weights", *weights);
   o = let(b, "attn_output", encoder_merge(b, o));
   o = let(b, "attn_output", linear(b, o, p->o));
-  Val results[2] = {o, *weights};
-  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
-  *weights = results[1];
-  return results[0];
+  return builder_leave_beside(b, o, weights);
 }
 
 static Val
@@ -192,7 +188,7 @@ classify(Builder *b, gconstpointer model, const Val *inputs, Val *results)
   builder_call(b, 0, NULL);
   builder_module_call(b, m->model, 1, &pixels);
   Val x = let(b, "outputs", builder_leave(b, base_model(b, m, pixels)));
-  x = let(b, "pooled_output", encoder_select_row(b, x, 0));
+  x = let(b, "pooled_output", select_at(b, x, 1, 0));
   results[1] = let(b, "logits", linear(b, x, m->classifier));
   results[0] = let(b, "loss", encoder_loss(b, results[1], inputs[1], m->labels));
   builder_leave_with(b, 2, results);

@@ -1,8 +1,6 @@
 /* latent_attention.c - attention whose keys and values are made of a narrow latent vector. */
 #include "network/latent_attention.h"
 
-#include "network/strides.h"
-
 /* ---- config.json and modules ---- */
 
 static gint64
@@ -158,12 +156,11 @@ expand_kv(Builder *b, const Decoder *d, const LatentStyle *s, const LatentAttent
   latent = let(b, "kv_nope", transpose(b, latent));
   split_last(b, latent, s->plain, (const char *const[]){"k_nope", "value_states"}, parts);
   Val rotated = {kv[1].slot, FALSE};
-  ValueInfo one = builder_info(b, rotated), wide = one;
+  ValueInfo wide = builder_info(b, rotated);
+  DType dtype = (DType) wide.dtype;
   wide.shape[1] = lm->heads;
-  value_expand(&one, &wide);
-  rotated = let(b, "k_rot", shaped(b, OP_EXPAND, rotated, wide));
-  ValueInfo info =
-      value_shape((DType) one.dtype, 4, lm->batch, lm->heads, lm->length, s->plain + s->rotary);
+  rotated = let(b, "k_rot", expand(b, rotated, wide));
+  ValueInfo info = value_shape(dtype, 4, lm->batch, lm->heads, lm->length, s->plain + s->rotary);
   Val keys = let(b, "key_states", create(b, "keys", info));
   keys = copy_into(b, keys, parts[0]);
   results[0] = copy_into(b, keys, rotated);
@@ -214,8 +211,5 @@ latent_attention_call(Builder *b, const Decoder *d, const LatentStyle *s, const 
     *weights = let(b, "attn_weights", *weights);
   o = let(b, "attn_output", merge_heads(b, o));
   o = let(b, "attn_output", linear(b, o, p->o));
-  Val results[2] = {o, *weights};
-  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
-  *weights = results[1];
-  return results[0];
+  return builder_leave_beside(b, o, weights);
 }

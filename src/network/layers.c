@@ -419,15 +419,10 @@ layer_norm_unbiased(Builder *b, Val x, int gain)
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
 }
 
-/* x.pow(2).mean(-1, keepdim=True) */
-static Val
+Val
 mean_square(Builder *b, Val x)
 {
-  Val square = unary(b, OP_POW, x);
-  ValueInfo info = builder_info(b, square);
-  info.shape[info.dims - 1] = 1;
-  value_set_contiguous(&info);
-  return shaped(b, OP_MEAN, square, info);
+  return reduce_last(b, OP_MEAN, unary(b, OP_POW, x));
 }
 
 /* What models add to a variance, unless they say otherwise; no time or memory depends on it. */
@@ -469,10 +464,9 @@ expand_heads(Builder *b, Val x, int dim, gint64 times)
     wide.shape[i] = info.shape[i - 1];
   wide.shape[dim + 1] = 1;
   Val y = reshape(b, x, wide);
-  info = wide = builder_info(b, y);
+  wide = builder_info(b, y);
   wide.shape[dim + 1] = times;
-  value_expand(&info, &wide);
-  return shaped(b, OP_EXPAND, y, wide);
+  return expand(b, y, wide);
 }
 
 Val

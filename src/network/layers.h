@@ -33,6 +33,22 @@ Val contiguous(Builder *b, Val x);
 /* What a model gives back, as the training loop gets it: copies where NetworkShape.clones_outputs
  * says so, of tensors with a node; without one the copy goes.  Takes the outputs. */
 void receive_outputs(Builder *b, int n, Val *outputs);
+/* x[..., first : first + size] of the last dimension: a view. */
+Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
+/* x[..., first::2] of the last dimension: a view. */
+Val every_second(Builder *b, Val x, gint64 first);
+/* torch.cat((x, y), dim=-1); where dtypes differ, autocast has the narrower one cast. */
+Val join_last(Builder *b, Val x, Val y);
+/* x.select(dim, index): a view. */
+Val select_at(Builder *b, Val x, int dim, gint64 index);
+/* x.chunk(n, dim=-1): views of equal width. */
+void chunk(Builder *b, Val x, int n, Val *out);
+/* x.expand(sizes): a view; sizes has x's dtype and, of other dimensions, those to broadcast to. */
+Val expand(Builder *b, Val x, ValueInfo sizes);
+/* x.sum or x.mean (op) over the last dimension, which is kept. */
+Val reduce_last(Builder *b, OpId op, Val x);
+/* x.pow(2).mean(-1, keepdim=True) */
+Val mean_square(Builder *b, Val x);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);
 Val unary(Builder *b, OpId op, Val x);
@@ -101,12 +117,6 @@ Val rms_norm(Builder *b, Val x, int weight, NormCode code);
 Val rope_complex(Builder *b, Val x, Val table);
 /* x * cos + cat(-b, a) * sin, with fp32 tables that are cast to x's dtype at each call. */
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
-/* x[..., first : first + size] of the last dimension: a view. */
-Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
-/* x[..., first::2] of the last dimension: a view. */
-Val every_second(Builder *b, Val x, gint64 first);
-/* torch.cat((x, y), dim=-1); where dtypes differ, autocast has the narrower one cast. */
-Val join_last(Builder *b, Val x, Val y);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
 /* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or

@@ -161,7 +161,7 @@ expand_bias(Builder *b, Val bias, gint64 batch)
   enum { ROW_MULTIPLE = 8 };
   if (!is_there(bias))
     return bias;
-  ValueInfo one = builder_info(b, bias), all = one;
+  ValueInfo one = builder_info(b, bias);
   if (one.shape[3] % ROW_MULTIPLE != 0)
     builder_fail(b,
                  "sdpa attention with position biases is known for sequences (the plan's "
@@ -170,9 +170,8 @@ expand_bias(Builder *b, Val bias, gint64 batch)
                  ROW_MULTIPLE, one.shape[3]);
   if (one.shape[0] == batch)
     return bias;
-  all.shape[0] = batch;
-  value_expand(&one, &all);
-  return shaped(b, OP_EXPAND, bias, all);
+  one.shape[0] = batch;
+  return expand(b, bias, one);
 }
 
 static Val
@@ -201,12 +200,11 @@ bmm_operand(Builder *b, Val x)
 static Val
 expand_to(Builder *b, Val x, gint64 heads)
 {
-  ValueInfo info = builder_info(b, x), wide = info;
-  if (info.shape[1] == heads)
+  ValueInfo wide = builder_info(b, x);
+  if (wide.shape[1] == heads)
     return x;
   wide.shape[1] = heads;
-  value_expand(&info, &wide);
-  return shaped(b, OP_EXPAND, x, wide);
+  return expand(b, x, wide);
 }
 
 Val

@@ -20,39 +20,6 @@ rope_complex(Builder *b, Val x, Val table)
   return builder_leave(b, to(b, real, (DType) shape.dtype));
 }
 
-Val
-slice_last(Builder *b, Val x, gint64 first, gint64 size)
-{
-  ValueInfo info = builder_info(b, x);
-  info.shape[info.dims - 1] = size; /* strides stay */
-  OpAttributes at = {.result = info, .size = {first}};
-  return builder_op(b, OP_SLICE, &at, 1, &x);
-}
-
-Val
-every_second(Builder *b, Val x, gint64 first)
-{
-  OpAttributes at = {.result = builder_info(b, x), .size = {first}};
-  int last = at.result.dims - 1;
-  at.result.shape[last] /= 2;
-  at.result.stride[last] *= 2;
-  return builder_op(b, OP_SLICE, &at, 1, &x);
-}
-
-Val
-join_last(Builder *b, Val x, Val y)
-{
-  DType a = (DType) builder_info(b, x).dtype, c = (DType) builder_info(b, y).dtype;
-  DType wide = dtype_size(a) > dtype_size(c) ? a : c;
-  x = to(b, x, wide);
-  y = to(b, y, wide);
-  OpAttributes at = {.result = builder_info(b, x)};
-  int last = at.result.dims - 1;
-  at.result.shape[last] += builder_info(b, y).shape[last];
-  value_set_contiguous(&at.result);
-  return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
-}
-
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val
 rotate_half(Builder *b, Val x)

@@ -67,9 +67,7 @@ rows_by(Builder *b, Val x, Val index)
 static void
 halves(Builder *b, Val x, Val out[2])
 {
-  OpAttributes at = {.result = builder_info(b, x), .size = {2}};
-  at.result.shape[at.result.dims - 1] /= 2;
-  builder_op_multi(b, OP_SPLIT, &at, 1, &x, 2, out);
+  chunk(b, x, 2, out);
   out[0] = let(b, "gate", out[0]);
   out[1] = let(b, "up", out[1]);
 }
@@ -182,10 +180,9 @@ static Val
 repeat_rows(Builder *b, Val x, const Sizes *s)
 {
   Val one = view(b, x, 3, s->tokens, (gint64) 1, s->hidden);
-  ValueInfo info = builder_info(b, one), wide = info;
+  ValueInfo wide = builder_info(b, one);
   wide.shape[1] = s->k;
-  value_expand(&info, &wide);
-  Val each = shaped(b, OP_EXPAND, one, wide);
+  Val each = expand(b, one, wide);
   value_set_contiguous(&wide);
   return view(b, shaped(b, OP_CLONE, each, wide), 2, s->pairs, s->hidden);
 }
@@ -289,15 +286,7 @@ find_tokens(Builder *b, const Sizes *s, gint64 rows)
 static Val
 matrix_of(Builder *b, int weight, gint64 expert)
 {
-  Val all = builder_weight(b, weight);
-  ValueInfo info = builder_info(b, all);
-  OpAttributes at = {.result = info};
-  at.result.dims--;
-  for (int i = 0; i < at.result.dims; i++)
-    at.result.shape[i] = info.shape[i + 1];
-  value_set_contiguous(&at.result);
-  at.size[0] = expert * value_elements(&at.result);
-  return builder_op(b, OP_SLICE, &at, 1, &all);
+  return select_at(b, builder_weight(b, weight), 0, expert);
 }
 
 /* linear(x, weight[expert]), or x @ weight[expert] + bias[expert]. */

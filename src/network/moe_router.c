@@ -2,7 +2,6 @@
  */
 #include "network/moe.h"
 #include "network/op_recipe.h"
-#include "network/strides.h"
 
 /* ---- steps ---- */
 
@@ -12,16 +11,6 @@ topk(Builder *b, Val x, gint64 k, Val out[2])
 {
   OpAttributes at = {.size = {k}};
   builder_op_multi(b, OP_TOPK, &at, 1, &x, 2, out);
-}
-
-/* Of each row: [tokens, 1]. */
-static Val
-row_sums(Builder *b, Val x)
-{
-  ValueInfo info = builder_info(b, x);
-  info.shape[info.dims - 1] = 1;
-  value_set_contiguous(&info);
-  return shaped(b, OP_SUM, x, info);
 }
 
 static Routing
@@ -59,7 +48,7 @@ softmax_then_topk(Builder *b, const Moe *m, Val x, gboolean casts_back)
   Val weights = let(b, "router_top_value", best[0]);
   Val experts = let(b, "router_indices", best[1]);
   if (m->style.normalized) {
-    Val sum = row_sums(b, weights);
+    Val sum = reduce_last(b, OP_SUM, weights);
     weights = let(b, "router_top_value", binary(b, OP_DIV_IN_PLACE, weights, sum));
   }
   if (casts_back)
@@ -201,7 +190,7 @@ moe_route_sigmoid(Builder *b, const Moe *m, Val x)
   Val experts = choose_with_bias(b, m, &s);
   Val weights = let(b, "topk_weights", binary(b, OP_GATHER, scores, experts));
   if (m->style.normalized) {
-    Val sum = let(b, "denominator", unary(b, OP_ADD_SCALAR, row_sums(b, weights)));
+    Val sum = let(b, "denominator", unary(b, OP_ADD_SCALAR, reduce_last(b, OP_SUM, weights)));
     weights = let(b, "topk_weights", binary(b, OP_DIV_IN_PLACE, weights, sum));
   }
   return leave(b, logits, scaled(b, weights), experts);

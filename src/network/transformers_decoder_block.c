@@ -99,10 +99,7 @@ projected_attention(Builder *b, const Decoder *d, int block, Val x, const Val *t
   o = let(b, "output", merge_heads(b, o));
   o = let(b, "output", linear(b, o, p->o));
   o = let(b, "output", decoder_dropout(b, d->style.inner_dropout, o));
-  Val results[2] = {o, *weights};
-  builder_leave_with(b, weights->slot != NO_VAL.slot ? 2 : 1, results);
-  *weights = results[1];
-  return results[0];
+  return builder_leave_beside(b, o, weights);
 }
 
 Val
@@ -134,9 +131,7 @@ static Val
 gated_fused(Builder *b, const Decoder *d, const DecoderBlock *p, Val x)
 {
   Val both = let(b, "up_states", linear(b, x, p->up)), half[2];
-  OpAttributes at = {.result = builder_info(b, both), .size = {2}};
-  at.result.shape[at.result.dims - 1] /= 2;
-  builder_op_multi(b, OP_SPLIT, &at, 1, &both, 2, half);
+  chunk(b, both, 2, half);
   half[0] = let(b, "gate", half[0]);
   half[1] = let(b, "up_states", half[1]);
   Val gate = act(b, d, p, half[0]);

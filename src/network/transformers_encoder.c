@@ -6,6 +6,7 @@
 
 #include "network/causal_lm.h"
 #include "network/strides.h"
+#include "network/transformers_lm.h"
 
 /* ---- config.json ---- */
 
@@ -170,12 +171,7 @@ eager(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
   else
     w = let(b, "attn_weights", unary(b, OP_SOFTMAX, w));
   w = let(b, "attn_weights", encoder_dropout(b, 0, how->dropout, w));
-  Val o = let(b, "attn_output", batched_matmul(b, w, qkv[2], NULL));
-  o = let(b, "attn_output", contiguous(b, transpose(b, o)));
-  Val results[2] = {o, w};
-  builder_leave_with(b, 2, results);
-  *weights = results[1];
-  return results[0];
+  return transformers_eager_output(b, w, qkv[2], weights);
 }
 
 static Val
@@ -216,10 +212,9 @@ encoder_as_weights(Builder *b, Val x)
 Val
 encoder_expand_rows(Builder *b, Val x, gint64 batch)
 {
-  ValueInfo one = builder_info(b, x), all = one;
+  ValueInfo all = builder_info(b, x);
   all.shape[0] = batch;
-  value_expand(&one, &all);
-  return shaped(b, OP_EXPAND, x, all);
+  return expand(b, x, all);
 }
 
 Val
@@ -233,17 +228,6 @@ encoder_cat_rows(Builder *b, Val x, Val y)
     at.result.dtype = first.dtype; /* at::cat promotes */
   value_set_contiguous(&at.result);
   return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
-}
-
-Val
-encoder_select_row(Builder *b, Val x, gint64 row)
-{
-  ValueInfo info = builder_info(b, x);
-  OpAttributes at = {.result = info, .size = {row * info.stride[1]}};
-  at.result.dims = 2;
-  at.result.shape[1] = info.shape[2];
-  at.result.stride[1] = info.stride[2];
-  return builder_op(b, OP_SLICE, &at, 1, &x);
 }
 
 Val

@@ -68,12 +68,10 @@ Val encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Va
 Val encoder_merge(Builder *b, Val x);
 /* x.to(dtype of the weights), x itself when it has it. */
 Val encoder_as_weights(Builder *b, Val x);
-/* [1, rows, width] seen `batch` times. */
+/* One row of the first dimension seen `batch` times. */
 Val encoder_expand_rows(Builder *b, Val x, gint64 batch);
 /* torch.cat([x, y], dim=1) of [batch, rows, width], in the wider dtype of both. */
 Val encoder_cat_rows(Builder *b, Val x, Val y);
-/* x[:, row] of [batch, rows, width]. */
-Val encoder_select_row(Builder *b, Val x, gint64 row);
 /* CrossEntropyLoss()(logits.view(-1, classes), labels.view(-1)): logits are borrowed. */
 Val encoder_loss(Builder *b, Val logits, Val labels, gint64 classes);
 /* shift_tokens_right(labels): a new tensor of indices, as an expression's own. */

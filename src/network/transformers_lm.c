@@ -67,10 +67,8 @@ transformers_eager_output(Builder *b, Val w, Val values, Val *weights)
 {
   Val o = let(b, "attn_output", batched_matmul(b, w, values, NULL));
   o = let(b, "attn_output", contiguous(b, transpose(b, o)));
-  Val results[2] = {o, w};
-  builder_leave_with(b, 2, results);
-  *weights = results[1];
-  return results[0];
+  *weights = w;
+  return builder_leave_beside(b, o, weights);
 }
 
 /* eager_attention_forward: scores in the model's dtype, softmax in fp32, probabilities returned

@@ -75,7 +75,7 @@ split_qkv(Builder *b, const Mpt *f, Val x, Val qkv[3])
   x = let(b, "mixed_qkv", x);
   if (f->clips_qkv)
     x = let(b, "mixed_qkv", unary(b, OP_CLAMP, x));
-  classic_chunk(b, x, 3, qkv);
+  chunk(b, x, 3, qkv);
   let_triple(b, names, qkv);
   for (int i = 0; i < 3; i++)
     qkv[i] = let(b, names[i], classic_heads(b, &f->classic, qkv[i]));
@@ -101,7 +101,7 @@ attention_forward(Builder *b, const Mpt *f, const ClassicBlock *p, Val x, const 
   Val o = let(b, "context_states", batched_matmul(b, *weights, qkv[2], NULL));
   o = let(b, "context_states", merge_heads(b, contiguous(b, transpose(b, o))));
   o = let(b, "attn_output", linear(b, o, p->out));
-  return classic_attention_leave(b, o, weights);
+  return builder_leave_beside(b, o, weights);
 }
 
 static Val

@@ -62,23 +62,6 @@ norm_define_each_head(Builder *b, const char *name, gint64 heads, gint64 width)
 
 /* ---- forward() ---- */
 
-/* x.mean(-1, keepdim=True) */
-static Val
-mean(Builder *b, Val x)
-{
-  ValueInfo info = builder_info(b, x);
-  info.shape[info.dims - 1] = 1;
-  value_set_contiguous(&info);
-  return shaped(b, OP_MEAN, x, info);
-}
-
-/* x.pow(2).mean(-1, keepdim=True) */
-static Val
-mean_square(Builder *b, Val x)
-{
-  return mean(b, unary(b, OP_POW, x));
-}
-
 /* rsqrt(variance + eps) */
 static Val
 inverse_root(Builder *b, Val variance)
@@ -124,7 +107,7 @@ layer_composed(Builder *b, Val x, const Norm *norm)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
   x = let(b, "hidden_states", to(b, x, DTYPE_FP32));
-  Val centre = let(b, "mean", mean(b, x));
+  Val centre = let(b, "mean", reduce_last(b, OP_MEAN, x));
   Val variance = let(b, "variance", mean_square(b, binary(b, OP_SUB, x, centre)));
   Val centred = binary(b, OP_SUB, x, centre);
   Val scale = inverse_root(b, variance);

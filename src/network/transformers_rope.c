@@ -308,12 +308,10 @@ static Val
 rotated_chunks(Builder *b, Val x, Val cos, Val sin)
 {
   static const char *const names[] = {"first_half", "second_half"};
-  OpAttributes at = {.result = builder_info(b, x), .size = {2}};
   Val half[2];
-  at.result.shape[at.result.dims - 1] /= 2;
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
   x = (Val){x.slot, FALSE};
-  builder_op_multi(b, OP_SPLIT, &at, 1, &x, 2, half);
+  chunk(b, x, 2, half);
   for (int i = 0; i < 2; i++)
     half[i] = let(b, names[i], half[i]);
   Val first = let(b, "first_", turned(b, OP_SUB, half, cos, sin));

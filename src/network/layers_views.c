@@ -1,0 +1,74 @@
+/* layers_views.c - parts of tensors and how they are put together: slices, chunks, broadcasts. */
+#include "network/layers.h"
+#include "network/strides.h"
+
+Val
+slice_last(Builder *b, Val x, gint64 first, gint64 size)
+{
+  ValueInfo info = builder_info(b, x);
+  info.shape[info.dims - 1] = size; /* strides stay */
+  OpAttributes at = {.result = info, .size = {first}};
+  return builder_op(b, OP_SLICE, &at, 1, &x);
+}
+
+Val
+every_second(Builder *b, Val x, gint64 first)
+{
+  OpAttributes at = {.result = builder_info(b, x), .size = {first}};
+  int last = at.result.dims - 1;
+  at.result.shape[last] /= 2;
+  at.result.stride[last] *= 2;
+  return builder_op(b, OP_SLICE, &at, 1, &x);
+}
+
+Val
+join_last(Builder *b, Val x, Val y)
+{
+  DType a = (DType) builder_info(b, x).dtype, c = (DType) builder_info(b, y).dtype;
+  DType wide = dtype_size(a) > dtype_size(c) ? a : c;
+  x = to(b, x, wide);
+  y = to(b, y, wide);
+  OpAttributes at = {.result = builder_info(b, x)};
+  int last = at.result.dims - 1;
+  at.result.shape[last] += builder_info(b, y).shape[last];
+  value_set_contiguous(&at.result);
+  return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
+}
+
+Val
+select_at(Builder *b, Val x, int dim, gint64 index)
+{
+  OpAttributes at = {.result = builder_info(b, x)};
+  at.size[0] = index * at.result.stride[dim];
+  at.result.dims--;
+  for (int i = dim; i < at.result.dims; i++) {
+    at.result.shape[i] = at.result.shape[i + 1];
+    at.result.stride[i] = at.result.stride[i + 1];
+  }
+  return builder_op(b, OP_SLICE, &at, 1, &x);
+}
+
+void
+chunk(Builder *b, Val x, int n, Val *out)
+{
+  OpAttributes at = {.result = builder_info(b, x), .size = {n}};
+  at.result.shape[at.result.dims - 1] /= n; /* strides stay */
+  builder_op_multi(b, OP_SPLIT, &at, 1, &x, n, out);
+}
+
+Val
+expand(Builder *b, Val x, ValueInfo sizes)
+{
+  ValueInfo info = builder_info(b, x);
+  value_expand(&info, &sizes);
+  return shaped(b, OP_EXPAND, x, sizes);
+}
+
+Val
+reduce_last(Builder *b, OpId op, Val x)
+{
+  ValueInfo info = builder_info(b, x);
+  info.shape[info.dims - 1] = 1;
+  value_set_contiguous(&info);
+  return shaped(b, op, x, info);
+}
