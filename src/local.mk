@@ -260,6 +260,7 @@ libhighwater_a_SOURCES += \
   src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/transformers_mpt.c src/network/transformers_mpt.h \
   src/network/transformers_norm.c src/network/transformers_norm.h \
+  src/network/transformers_root.c src/network/transformers_root.h \
   src/network/transformers_rope.c src/network/transformers_rope.h \
   src/network/transformers_seq2seq.c src/network/transformers_seq2seq.h
 

@@ -262,7 +262,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   define_modules(b, &m);
   ValueInfo pixels = value_shape(DTYPE_FP32, 4, m.batch, m.channels, m.image, m.image);
   ValueInfo labels = value_shape(DTYPE_INT64, 1, m.batch);
-  encoder_write(b, &(EncoderRoot){2, {pixels, labels}, classify, &m});
+  transformers_write_root(b, &(TransformersRoot){2, {pixels, labels}, classify, &m});
   Network *network = builder_network(b);
   network->hidden = network->attention_width = m.hidden;
   network->embedding_parameters = (patch_count(&m) + 2) * m.hidden;

@@ -2,8 +2,6 @@
  * integrations/sdpa_attention.py, eager_attention_forward of modeling_bert.py). */
 #include "network/transformers_encoder.h"
 
-#include <string.h>
-
 #include "network/causal_lm.h"
 #include "network/strides.h"
 #include "network/transformers_lm.h"
@@ -251,41 +249,4 @@ encoder_shift_right(Builder *b, gint64 batch, gint64 length)
   Val ignored = create(b, "ignored labels", value_shape(DTYPE_BOOL, 2, batch, length));
   builder_discard(b, ignored);
   return builder_leave(b, shifted);
-}
-
-/* ---- the model ---- */
-
-void
-encoder_write(Builder *b, const EncoderRoot *root)
-{
-  Network *network = builder_network(b);
-  Val inputs[ENCODER_INPUTS], received[ENCODER_INPUTS], results[STATEMENT_SLOTS];
-  g_array_append_vals(network->inputs, root->input, (guint) root->inputs);
-  builder_function_begin(b, "main", -1, root->inputs, root->input, inputs);
-  builder_call(b, 0, NULL);
-  memcpy(received, inputs, sizeof(received));
-  builder_module_enter(b, 0, root->inputs, received);
-  for (int i = 0; i < root->inputs; i++)
-    inputs[i] = (Val){received[i].slot, FALSE};
-  int n = root->forward(b, root->model, inputs, results);
-  builder_module_exit(b, 0, results[0]);
-  for (int i = 0; i < root->inputs; i++)
-    builder_discard(b, received[i]);
-  if (n > 1)
-    results[1] = causal_lm_forward_end(b, results[1]);
-  else
-    builder_forward_end(b);
-  receive_outputs(b, n, results);
-  Val loss = let(b, "loss", results[0]);
-  for (int i = 1; i < n; i++)
-    builder_discard(b, results[i]); /* del out */
-  if (builder_shape(b)->micro_batches > 1)
-    loss = let(b, "loss", unary(b, OP_DIV_SCALAR, loss));
-  loss = builder_leave(b, loss);
-  builder_autocast_end(b);
-  network->main = builder_function_end(b, loss);
-  network->construction_scratch =
-      4; /* a scalar of the fake-tensor context that to_empty() runs under */
-  network->loss_inside = TRUE;
-  network->checkpoints_forward = TRUE; /* GradientCheckpointingLayer */
 }

@@ -1,11 +1,11 @@
 /* transformers_encoder.h - what transformers' encoders and encoder-decoders share: attention
- * without a causal mask or between two sequences, dropout, losses in the model's dtype, and the
- * call of a model that is given more than tokens. */
+ * without a causal mask or between two sequences, dropout, losses in the model's dtype. */
 #ifndef HIGHWATER_NETWORK_TRANSFORMERS_ENCODER_H
 #define HIGHWATER_NETWORK_TRANSFORMERS_ENCODER_H
 
 #include "network/builder.h"
 #include "network/layers.h"
+#include "network/transformers_root.h"
 #include "spec/network_spec.h"
 
 /* ---- config.json ---- */
@@ -76,20 +76,5 @@ Val encoder_cat_rows(Builder *b, Val x, Val y);
 Val encoder_loss(Builder *b, Val logits, Val labels, gint64 classes);
 /* shift_tokens_right(labels): a new tensor of indices, as an expression's own. */
 Val encoder_shift_right(Builder *b, gint64 batch, gint64 length);
-
-/* ---- the model ---- */
-
-#define ENCODER_INPUTS 3
-
-/* The root's forward(): is given names; of the results the first is the loss, the others are what
- * the output holds besides, in order.  Returns how many. */
-typedef struct {
-  int inputs;
-  ValueInfo input[ENCODER_INPUTS];
-  int (*forward)(Builder *b, gconstpointer model, const Val *inputs, Val *results);
-  gconstpointer model;
-} EncoderRoot;
-/* Writes the network's main function: loss = model(**inputs).loss; del out. */
-void encoder_write(Builder *b, const EncoderRoot *root);
 
 #endif

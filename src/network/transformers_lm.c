@@ -4,10 +4,8 @@
 
 #include "network/transformers_lm.h"
 
-#include <string.h>
-
-#include "base/units.h"
 #include "network/transformers_masks.h"
+#include "network/transformers_root.h"
 #include "network/transformers_rope.h"
 
 /* ---- config and modules ---- */
@@ -194,55 +192,26 @@ causal_loss(Builder *b, const CausalLm *lm, Val logits)
 }
 
 /* The causal model's forward(): results are the loss and the logits. */
-static void
-root_forward(Builder *b, const CausalLm *lm, Val tokens, Val results[2])
+static int
+root_forward(Builder *b, gconstpointer model, const Val *tokens, Val *results)
 {
+  const CausalLm *lm = model;
   builder_call(b, 0, NULL);
-  Val hidden = let(b, "hidden_states",
-                   lm->model != NULL ? lm->model(b, lm, tokens) : model_forward(b, lm, tokens));
+  Val hidden =
+      let(b, "hidden_states", (lm->model != NULL ? lm->model : model_forward)(b, lm, tokens[0]));
   Val logits = let(b, "logits", linear(b, hidden, lm->head));
   if (lm->adjust_logits != NULL)
     logits = lm->adjust_logits(b, lm, logits);
-  Val loss = let(b, "loss", causal_loss(b, lm, logits));
-  results[0] = loss;
+  results[0] = let(b, "loss", causal_loss(b, lm, logits));
   results[1] = logits;
   builder_leave_with(b, 2, results);
-}
-
-static void
-write_main(Builder *b, CausalLm *lm)
-{
-  const NetworkShape *shape = builder_shape(b);
-  Network *network = builder_network(b);
-  ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length);
-  Val input, results[2];
-  g_array_append_val(network->inputs, tokens);
-  builder_function_begin(b, "main", -1, 1, &tokens, &input);
-  builder_call(b, 0, NULL);
-  Val received = input;
-  builder_module_enter(b, 0, 1, &received);
-  root_forward(b, lm, (Val){received.slot, FALSE}, results);
-  builder_discard(b, received);
-  builder_module_exit(b, 0, results[0]);
-  results[1] = causal_lm_forward_end(b, results[1]);
-  receive_outputs(b, 2, results);
-  Val loss = let(b, "loss", results[0]);
-  builder_discard(b, results[1]); /* del out */
-  if (shape->micro_batches > 1)
-    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
-  loss = builder_leave(b, loss);
-  builder_autocast_end(b);
-  network->main = builder_function_end(b, loss);
+  return 2;
 }
 
 void
 transformers_write(Builder *b, CausalLm *lm)
 {
-  Network *network = builder_network(b);
-  write_main(b, lm);
+  ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length);
+  transformers_write_root(b, &(TransformersRoot){1, {tokens}, root_forward, lm});
   causal_lm_figures(b, lm);
-  network->construction_scratch =
-      4; /* a scalar of the fake-tensor context that to_empty() runs under */
-  network->loss_inside = TRUE;
-  network->checkpoints_forward = TRUE; /* GradientCheckpointingLayer */
 }
