@@ -87,6 +87,33 @@ causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64
                       rows, columns);
 }
 
+void
+causal_lm_check_layers(NetworkSpec *spec, const char *names, gint64 layers)
+{
+  if (layers > BUILDER_MOST_BLOCKS)
+    network_spec_fail(spec, names, "%" G_GINT64_FORMAT " is not in 1..%d", layers,
+                      BUILDER_MOST_BLOCKS);
+}
+
+void
+causal_lm_check_width(NetworkSpec *spec, const char *names, gint64 heads, gint64 width)
+{
+  if (width % heads != 0)
+    network_spec_fail(spec, names,
+                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, heads,
+                      width);
+}
+
+void
+causal_lm_check_positions(NetworkSpec *spec, const char *names, gint64 positions, gint64 length)
+{
+  if (length > positions)
+    network_spec_fail(spec, names,
+                      "%" G_GINT64_FORMAT
+                      " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
+                      positions, length);
+}
+
 static void
 check_heads(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
 {
@@ -96,10 +123,8 @@ check_heads(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
                       "%" G_GINT64_FORMAT " does not divide the %" G_GINT64_FORMAT
                       " attention heads",
                       kv_heads, lm->heads);
-  if (lm->hidden % lm->heads != 0 && !json_reader_has(spec->reader, "head_dim"))
-    network_spec_fail(spec, heads,
-                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, lm->heads,
-                      lm->hidden);
+  if (!json_reader_has(spec->reader, "head_dim"))
+    causal_lm_check_width(spec, heads, lm->heads, lm->hidden);
   if (lm->head_dim % 2 != 0 && lm->impl.rope != ROPE_NONE)
     network_spec_fail(spec, "head_dim", "%" G_GINT64_FORMAT " is odd: rotary embeddings need pairs",
                       lm->head_dim);
@@ -113,9 +138,7 @@ check_heads(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
 gboolean
 causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error)
 {
-  if (lm->layers > BUILDER_MOST_BLOCKS)
-    network_spec_fail(spec, "num_hidden_layers|n_layer|num_layers|n_layers",
-                      "%" G_GINT64_FORMAT " is not in 1..%d", lm->layers, BUILDER_MOST_BLOCKS);
+  causal_lm_check_layers(spec, "num_hidden_layers|n_layer|num_layers|n_layers", lm->layers);
   causal_lm_check_matrix(spec, "vocab_size", lm->vocabulary, lm->hidden);
   check_heads(lm, kv_heads, spec);
   return json_reader_finish(spec->reader, error);

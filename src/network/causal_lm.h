@@ -78,6 +78,12 @@ double causal_lm_read_dropout(NetworkSpec *spec, const char *name, double fallba
                               gboolean evaluation);
 /* Refuses a matrix that cannot exist, because of the field under these names. */
 void causal_lm_check_matrix(NetworkSpec *spec, const char *names, gint64 rows, gint64 columns);
+/* Refuses more layers than a network may have, heads that do not divide the width, and positions
+ * that are fewer than the plan's sequences have, each because of the field under these names. */
+void causal_lm_check_layers(NetworkSpec *spec, const char *names, gint64 layers);
+void causal_lm_check_width(NetworkSpec *spec, const char *names, gint64 heads, gint64 width);
+void causal_lm_check_positions(NetworkSpec *spec, const char *names, gint64 positions,
+                               gint64 length);
 /* Refuses sizes that cannot be: heads that do not divide, odd head dims under RoPE, too many
  * layers, tables that are too large.  FALSE after any error in the config. */
 gboolean causal_lm_check(const CausalLm *lm, gint64 kv_heads, NetworkSpec *spec, GError **error);

@@ -9,13 +9,6 @@
 
 /* ---- config.json ---- */
 
-void
-classic_refuse_true(NetworkSpec *spec, const char *field)
-{
-  if (network_spec_bool(spec, field, FALSE))
-    network_spec_fail(spec, field, "true is not supported");
-}
-
 static double
 read_dropout(const Classic *m, NetworkSpec *spec, const char *name, double fallback)
 {
@@ -32,22 +25,14 @@ check_sizes(const Classic *m, NetworkSpec *spec)
   if (style->positions == 0)
     return;
   causal_lm_check_matrix(spec, style->positions_field, m->positions, m->lm.hidden);
-  if (m->lm.length > m->positions)
-    network_spec_fail(spec, style->positions_field,
-                      "%" G_GINT64_FORMAT
-                      " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
-                      m->positions, m->lm.length);
+  causal_lm_check_positions(spec, style->positions_field, m->positions, m->lm.length);
 }
 
 /* Only transformers' code is known of these models. */
 static void
 check_code(Classic *m, NetworkSpec *spec)
 {
-  if (m->lm.impl.code != CODE_TRANSFORMERS)
-    json_reader_fail(spec->reader, "implementation",
-                     "'%s' is not known for %.60s: only transformers",
-                     implementation_code_name(m->lm.impl.code), spec->family);
-  transformers_check(spec);
+  transformers_check_only(spec);
   if (m->style->no_sdpa && m->lm.impl.attention != ATTENTION_SDPA &&
       m->lm.impl.attention != ATTENTION_EAGER)
     json_reader_fail(spec->reader, "implementation", "the attention of %s is eager", spec->family);
@@ -55,8 +40,8 @@ check_code(Classic *m, NetworkSpec *spec)
     m->lm.impl.attention = ATTENTION_EAGER;
   if (!m->style->rotary)
     m->lm.impl.rope = ROPE_NONE;
-  else if (m->lm.impl.rope != ROPE_ROTATE_HALF)
-    json_reader_fail(spec->reader, "implementation", "the rope of transformers is rotate_half");
+  else
+    transformers_check_rope(spec);
 }
 
 static gboolean

@@ -93,8 +93,6 @@ Network *classic_build_style(const ClassicStyle *style, NetworkSpec *spec,
 
 /* ---- what families' own code is made of ---- */
 
-/* Refuses fields whose value is not the one that changes nothing: name, then "is not supported". */
-void classic_refuse_true(NetworkSpec *spec, const char *field);
 /* The plain feed-forward as a module `name` of two linear layers and the activation. */
 void classic_define_mlp(Builder *b, const Classic *m, ClassicBlock *p, const char *const names[4],
                         gboolean bias);

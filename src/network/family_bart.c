@@ -112,7 +112,7 @@ run_stack(Builder *b, const Bart *m, int stack, Val tokens, Val memory)
   Val places = let(b, "positions", embed_places(b, m, stack));
   x = let(b, "hidden_states", binary(b, OP_ADD, x, places));
   x = let(b, "hidden_states", layer_norm(b, x, m->norm[stack]));
-  x = let(b, "hidden_states", encoder_dropout(b, 0, s->dropout, x));
+  x = let(b, "hidden_states", dropout(b, s->dropout, x));
   return builder_leave(b, seq2seq_layers(b, s, stack, x, memory));
 }
 

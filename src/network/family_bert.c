@@ -339,10 +339,10 @@ refuse_unknown(NetworkSpec *spec)
                       "'%.60s' is not supported, only BertForMaskedLM and RobertaForMaskedLM",
                       class);
   static const char no_decoder[] = "a decoder is not supported, only the encoder";
-  encoder_refuse_unless(spec, "is_decoder", FALSE, no_decoder);
-  encoder_refuse_unless(spec, "add_cross_attention", FALSE, no_decoder);
-  encoder_refuse_unless(spec, "tie_word_embeddings", TRUE,
-                        "an output layer with a weight of its own is not supported");
+  network_spec_expect(spec, "is_decoder", FALSE, no_decoder);
+  network_spec_expect(spec, "add_cross_attention", FALSE, no_decoder);
+  network_spec_expect(spec, "tie_word_embeddings", TRUE,
+                      "an output layer with a weight of its own is not supported");
   const char *kind = network_spec_string(spec, "position_embedding_type", "absolute");
   if (strcmp(kind, "absolute") != 0)
     network_spec_fail(spec, "position_embedding_type", "'%.60s' is not supported, only absolute",
@@ -371,8 +371,8 @@ read_config(Bert *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   gint64 first = m->roberta ? network_spec_int(spec, "pad_token_id", 1) + 1 : 0;
   m->length = encoder_length(spec, shape, "max_position_embeddings", MAX(m->positions - first, 1));
   encoder_check(spec, shape);
-  encoder_check_heads(spec, "num_attention_heads", m->heads, m->hidden);
-  encoder_check_layers(spec, "num_hidden_layers", m->layers);
+  causal_lm_check_width(spec, "num_attention_heads", m->heads, m->hidden);
+  causal_lm_check_layers(spec, "num_hidden_layers", m->layers);
   causal_lm_check_matrix(spec, "vocab_size", m->vocabulary, m->hidden);
   causal_lm_check_matrix(spec, "intermediate_size", m->ffn, m->hidden);
   causal_lm_check_matrix(spec, "max_position_embeddings", m->positions, m->hidden);

@@ -114,7 +114,7 @@ read(Classic *m, NetworkSpec *spec)
 {
   m->norm_first = !network_spec_bool(spec, "apply_residual_connection_post_layernorm", FALSE);
   if (network_spec_int(spec, "pretraining_tp", 1) > 1)
-    classic_refuse_true(spec, "slow_but_exact");
+    network_spec_expect(spec, "slow_but_exact", FALSE, "true is not supported");
 }
 
 static const ClassicStyle style = {

@@ -335,8 +335,8 @@ read_tower(Tower *t, NetworkSpec *inner, const NetworkShape *shape, const gint64
   gint64 layers = network_spec_int(inner, "num_hidden_layers", 12);
   t->activation = activation_read(inner, "hidden_act", "quick_gelu");
   t->dropout = encoder_read_dropout(inner, shape, "attention_dropout", 0);
-  encoder_check_heads(inner, "num_attention_heads", t->heads, t->width);
-  encoder_check_layers(inner, "num_hidden_layers", layers);
+  causal_lm_check_width(inner, "num_attention_heads", t->heads, t->width);
+  causal_lm_check_layers(inner, "num_hidden_layers", layers);
   causal_lm_check_matrix(inner, "intermediate_size", t->ffn, t->width);
   causal_lm_check_matrix(inner, "hidden_size", t->width, t->width);
   t->count = (int) MIN(layers, BUILDER_MOST_BLOCKS);

@@ -247,11 +247,8 @@ check_sizes(const Gpt2 *m, NetworkSpec *spec)
   causal_lm_check_matrix(spec, "hidden_size|n_embd", 3 * m->lm.hidden, m->lm.hidden);
   causal_lm_check_matrix(spec, "n_inner|intermediate_size", m->ffn, m->lm.hidden);
   causal_lm_check_matrix(spec, "n_positions|max_position_embeddings", m->positions, m->lm.hidden);
-  if (m->lm.length > m->positions)
-    network_spec_fail(spec, "n_positions|max_position_embeddings",
-                      "%" G_GINT64_FORMAT
-                      " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
-                      m->positions, m->lm.length);
+  causal_lm_check_positions(spec, "n_positions|max_position_embeddings", m->positions,
+                            m->lm.length);
 }
 
 static gboolean

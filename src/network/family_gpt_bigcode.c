@@ -63,7 +63,7 @@ static void
 read(Classic *m, NetworkSpec *spec)
 {
   m->kv_heads = network_spec_bool(spec, "multi_query", TRUE) ? 1 : m->lm.heads;
-  classic_refuse_true(spec, "add_cross_attention");
+  network_spec_expect(spec, "add_cross_attention", FALSE, "true is not supported");
 }
 
 static const ClassicStyle style = {

@@ -370,22 +370,13 @@ static void
 check_sizes(const Mpt *m, NetworkSpec *spec)
 {
   const CausalLm *lm = &m->lm;
-  if (lm->layers > BUILDER_MOST_BLOCKS)
-    network_spec_fail(spec, "n_layers", "%" G_GINT64_FORMAT " is not in 1..%d", lm->layers,
-                      BUILDER_MOST_BLOCKS);
-  if (lm->hidden % lm->heads != 0)
-    network_spec_fail(spec, "n_heads",
-                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, lm->heads,
-                      lm->hidden);
+  causal_lm_check_layers(spec, "n_layers", lm->layers);
+  causal_lm_check_width(spec, "n_heads", lm->heads, lm->hidden);
   causal_lm_check_matrix(spec, "d_model", 3 * lm->hidden, lm->hidden);
   causal_lm_check_matrix(spec, "expansion_ratio", m->ffn, lm->hidden);
   causal_lm_check_matrix(spec, "vocab_size", lm->vocabulary, lm->hidden);
   causal_lm_check_matrix(spec, "max_seq_len", m->positions, lm->hidden);
-  if (lm->length > m->positions)
-    network_spec_fail(spec, "max_seq_len",
-                      "%" G_GINT64_FORMAT
-                      " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
-                      m->positions, lm->length);
+  causal_lm_check_positions(spec, "max_seq_len", m->positions, lm->length);
 }
 
 static gboolean

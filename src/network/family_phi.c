@@ -40,7 +40,7 @@ static void
 read(Classic *m, NetworkSpec *spec)
 {
   m->kv_heads = network_spec_int(spec, "num_key_value_heads", m->lm.heads);
-  classic_refuse_true(spec, "qk_layernorm");
+  network_spec_expect(spec, "qk_layernorm", FALSE, "true is not supported");
 }
 
 static const ClassicStyle style = {

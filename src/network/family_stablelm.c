@@ -8,7 +8,7 @@ feed_forward(Builder *b, const Decoder *d, int block, Val x)
 {
   x = let(b, "mlp_output", decoder_feed_forward(b, d, block, x));
   x = call_module(b, d->blocks[block].dropout[0], x);
-  x = builder_leave(b, decoder_dropout(b, d->style.block_dropout, x));
+  x = builder_leave(b, dropout(b, d->style.block_dropout, x));
   return let(b, "mlp_output", x);
 }
 

@@ -418,7 +418,7 @@ static void
 read_stack(Stack *s, NetworkSpec *spec, const char *names, int first, gint64 fallback)
 {
   gint64 layers = network_spec_int(spec, names, fallback);
-  encoder_check_layers(spec, names, layers);
+  causal_lm_check_layers(spec, names, layers);
   s->first = first;
   s->count = (int) MIN(layers, BUILDER_MOST_BLOCKS);
 }
@@ -430,7 +430,7 @@ refuse_unknown(NetworkSpec *spec, const NetworkShape *shape)
   if (class != NULL && strcmp(class, "T5ForConditionalGeneration") != 0)
     network_spec_fail(spec, "architectures",
                       "'%.60s' is not supported, only T5ForConditionalGeneration", class);
-  encoder_refuse_unless(spec, "is_encoder_decoder", TRUE, "only encoder and decoder are supported");
+  network_spec_expect(spec, "is_encoder_decoder", TRUE, "only encoder and decoder are supported");
   if (shape->precision.weights == DTYPE_FP16)
     json_reader_fail(spec->reader, "model_type",
                      "t5 in fp16 clamps its activations, which is not supported");

@@ -244,8 +244,8 @@ read_config(Vit *m, NetworkSpec *spec, const NetworkShape *shape, GError **error
   m->batch = shape->micro_batch;
   encoder_check(spec, shape);
   check_class(spec);
-  encoder_check_heads(spec, "num_attention_heads", m->heads, m->hidden);
-  encoder_check_layers(spec, "num_hidden_layers", m->layers);
+  causal_lm_check_width(spec, "num_attention_heads", m->heads, m->hidden);
+  causal_lm_check_layers(spec, "num_hidden_layers", m->layers);
   encoder_check_image(spec, m->image, m->patch, m->channels);
   causal_lm_check_matrix(spec, "intermediate_size", m->ffn, m->hidden);
   causal_lm_check_matrix(spec, "num_labels", m->labels, m->hidden);

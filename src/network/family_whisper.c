@@ -81,7 +81,7 @@ encode(Builder *b, const Whisper *m, Val features)
       let(b, "all_positions", create(b, "positions", value_shape(DTYPE_INT64, 1, frames)));
   Val places = embedding(b, m->source_positions, positions);
   x = let(b, "hidden_states", binary(b, OP_ADD, x, places));
-  x = let(b, "hidden_states", encoder_dropout(b, 0, s->dropout, x));
+  x = let(b, "hidden_states", dropout(b, s->dropout, x));
   x = seq2seq_layers(b, s, SEQ2SEQ_ENCODER, x, NO_VAL);
   x = let(b, "hidden_states", layer_norm(b, x, m->norm[SEQ2SEQ_ENCODER]));
   return builder_leave(b, x);
@@ -111,7 +111,7 @@ decode(Builder *b, const Whisper *m, Val tokens, Val memory)
                 create(b, "position ids", value_shape(DTYPE_INT64, 2, s->batch, length)));
   Val places = let(b, "positions", target_places(b, m, ids));
   x = let(b, "hidden_states", binary(b, OP_ADD, x, places));
-  x = let(b, "hidden_states", encoder_dropout(b, 0, s->dropout, x));
+  x = let(b, "hidden_states", dropout(b, s->dropout, x));
   CausalLm lm = {.batch = s->batch, .length = length, .impl = {.attention = s->attention}};
   transformers_causal_mask(b, &lm, TRUE, FALSE);
   x = seq2seq_layers(b, s, SEQ2SEQ_DECODER, x, memory);
@@ -155,7 +155,7 @@ read_config(Whisper *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
   if (class != NULL && strcmp(class, "WhisperForConditionalGeneration") != 0)
     network_spec_fail(spec, "architectures",
                       "'%.60s' is not supported, only WhisperForConditionalGeneration", class);
-  encoder_refuse_unless(spec, "apply_spec_augment", FALSE, "masking of features is not supported");
+  network_spec_expect(spec, "apply_spec_augment", FALSE, "masking of features is not supported");
   m->mels = network_spec_int(spec, "num_mel_bins", 80);
   m->targets = network_spec_int(spec, "max_target_positions", 448);
   m->features = shape->precision.stored;

@@ -32,7 +32,7 @@ moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
                       s->top_k, s->experts);
   causal_lm_check_matrix(spec, fields->ffn != NULL ? fields->ffn : "intermediate_size", s->ffn,
                          d->lm.hidden);
-  decoder_refuse(spec, "output_router_logits", "the auxiliary loss is not supported");
+  network_spec_expect(spec, "output_router_logits", FALSE, "the auxiliary loss is not supported");
 }
 
 static void

@@ -199,7 +199,7 @@ drop_embeddings(Builder *b, const CausalLm *lm, Val x)
   const DecoderStyle *style = &((const Decoder *) lm)->style;
   if (style->embedding_scale_late)
     x = let(b, "inputs_embeds", unary(b, OP_MUL_SCALAR, x));
-  return decoder_dropout(b, style->embedding_dropout, x);
+  return dropout(b, style->embedding_dropout, x);
 }
 
 static Val
@@ -235,13 +235,6 @@ decoder_read_cap(NetworkSpec *spec, const char *name, double fallback)
   if (cap < 0)
     network_spec_fail(spec, name, "%.17g is not a positive number", cap);
   return cap > 0;
-}
-
-void
-decoder_refuse(NetworkSpec *spec, const char *name, const char *what)
-{
-  if (network_spec_bool(spec, name, FALSE))
-    network_spec_fail(spec, name, "%s", what);
 }
 
 void
@@ -324,18 +317,6 @@ decoder_read_last_windows(Decoder *d, NetworkSpec *spec)
   decoder_read_layer_types(d, spec, from_layer, network_spec_int(spec, "max_window_layers", 28));
 }
 
-static void
-check_implementation(NetworkSpec *spec)
-{
-  if (spec->implementation.code != CODE_TRANSFORMERS)
-    json_reader_fail(spec->reader, "implementation",
-                     "'%s' is not known for %.60s: only transformers",
-                     implementation_code_name(spec->implementation.code), spec->family);
-  transformers_check(spec);
-  if (spec->implementation.rope != ROPE_ROTATE_HALF)
-    json_reader_fail(spec->reader, "implementation", "the rope of transformers is rotate_half");
-}
-
 static gboolean
 read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
@@ -346,7 +327,8 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
   lm->heads = style->heads;
   lm->vocabulary = style->vocabulary;
   causal_lm_read(lm, spec, shape);
-  check_implementation(spec);
+  transformers_check_only(spec);
+  transformers_check_rope(spec);
   if (lm->layers > BUILDER_MOST_BLOCKS) /* before anything is allocated for them */
     return causal_lm_check(lm, 1, spec, error);
   d->kv_heads = network_spec_int(spec, "num_key_value_heads",
@@ -367,7 +349,8 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
   style->attention_dropout = decoder_read_dropout(d, spec, "attention_dropout");
   if (style->norm == NORM_RMS && lm->impl.rms_norm == RMS_NORM_FUSED)
     style->norm = NORM_RMS_FUSED;
-  decoder_refuse(spec, "use_bidirectional_attention", "attention to later tokens is not supported");
+  network_spec_expect(spec, "use_bidirectional_attention", FALSE,
+                      "attention to later tokens is not supported");
   if (style->read != NULL)
     style->read(d, spec);
   causal_lm_check_matrix(spec, "intermediate_size", d->ffn, lm->hidden);

@@ -157,8 +157,6 @@ void decoder_read_window_pattern(Decoder *d, NetworkSpec *spec, gint64 pattern);
 void decoder_mark_layer(Decoder *d, int block, guint8 kind);
 /* Is there a soft cap under this name? */
 gboolean decoder_read_cap(NetworkSpec *spec, const char *name, double fallback);
-/* Refuses a field that changes what is computed, unless it is false, null or absent. */
-void decoder_refuse(NetworkSpec *spec, const char *name, const char *what);
 
 /* ---- for a style's own code ---- */
 
@@ -167,8 +165,6 @@ Val decoder_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *t
 /* The feed-forward of the style's `mlp`: its modules in block i, and its call. */
 void decoder_define_mlp(Builder *b, Decoder *d, int block);
 Val decoder_mlp(Builder *b, const Decoder *d, int block, Val x);
-/* F.dropout(x): x itself where nothing is dropped. */
-Val decoder_dropout(Builder *b, double p, Val x);
 /* The attention module's call.  *weights: eager attention's probabilities, or NO_VAL. */
 Val decoder_attention(Builder *b, const Decoder *d, int block, Val x, const Val *tables,
                       Val *weights);

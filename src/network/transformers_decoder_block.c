@@ -2,12 +2,6 @@
  * residual stream, statement by statement. */
 #include "network/transformers_decoder.h"
 
-Val
-decoder_dropout(Builder *b, double p, Val x)
-{
-  return dropout(b, p, x);
-}
-
 /* ---- attention ---- */
 
 /* One of queries (0), keys and values: its heads, and what it takes of a fused projection. */
@@ -98,7 +92,7 @@ projected_attention(Builder *b, const Decoder *d, int block, Val x, const Val *t
     *weights = let(b, "attn_weights", *weights);
   o = let(b, "output", merge_heads(b, o));
   o = let(b, "output", linear(b, o, p->o));
-  o = let(b, "output", decoder_dropout(b, d->style.inner_dropout, o));
+  o = let(b, "output", dropout(b, d->style.inner_dropout, o));
   return builder_leave_beside(b, o, weights);
 }
 
@@ -146,7 +140,7 @@ plain(Builder *b, const Decoder *d, const DecoderBlock *p, Val x)
   x = let(b, "hidden_states", linear(b, x, p->up));
   x = let(b, "hidden_states", act(b, d, p, x));
   x = let(b, "hidden_states", linear(b, x, p->down));
-  return let(b, "hidden_states", decoder_dropout(b, d->style.inner_dropout, x));
+  return let(b, "hidden_states", dropout(b, d->style.inner_dropout, x));
 }
 
 Val
@@ -182,7 +176,7 @@ add_residual(Builder *b, const Decoder *d, const DecoderBlock *p, int which, Val
 {
   if (d->style.dropout_modules[which] != NULL) {
     x = call_module(b, p->dropout[which], x);
-    x = builder_leave(b, decoder_dropout(b, d->style.block_dropout, x));
+    x = builder_leave(b, dropout(b, d->style.block_dropout, x));
   }
   if (d->style.residual_scale)
     x = unary(b, OP_MUL_SCALAR, x);

@@ -36,13 +36,6 @@ encoder_check(NetworkSpec *spec, const NetworkShape *shape)
     json_reader_fail(reader, "model_type", "compiled blocks of %s are not known", spec->family);
 }
 
-void
-encoder_refuse_unless(NetworkSpec *spec, const char *name, gboolean value, const char *why)
-{
-  if (network_spec_bool(spec, name, value) != value)
-    network_spec_fail(spec, name, "%s", why);
-}
-
 gint64
 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most)
 {
@@ -50,10 +43,7 @@ encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, 
   if (shape->sequence_length <= most)
     return shape->sequence_length;
   if (given || shape->evaluation)
-    network_spec_fail(spec, names,
-                      "%" G_GINT64_FORMAT
-                      " positions are fewer than the plan's sequence_length %" G_GINT64_FORMAT,
-                      most, shape->sequence_length);
+    causal_lm_check_positions(spec, names, most, shape->sequence_length);
   return most;
 }
 
@@ -61,15 +51,6 @@ gint64
 encoder_target_length(const NetworkShape *shape)
 {
   return shape->target_length > 0 ? shape->target_length : shape->sequence_length;
-}
-
-void
-encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 width)
-{
-  if (width % heads != 0)
-    network_spec_fail(spec, names,
-                      "%" G_GINT64_FORMAT " does not divide the width %" G_GINT64_FORMAT, heads,
-                      width);
 }
 
 void
@@ -82,14 +63,6 @@ encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channe
     network_spec_fail(spec, "patch_size",
                       "%" G_GINT64_FORMAT " is more than the image_size %" G_GINT64_FORMAT, patch,
                       image);
-}
-
-void
-encoder_check_layers(NetworkSpec *spec, const char *names, gint64 layers)
-{
-  if (layers > BUILDER_MOST_BLOCKS)
-    network_spec_fail(spec, names, "%" G_GINT64_FORMAT " is not in 1..%d", layers,
-                      BUILDER_MOST_BLOCKS);
 }
 
 const char *
@@ -130,10 +103,8 @@ encoder_define_embedding(Builder *b, const char *name, gint64 rows, gint64 width
 Val
 encoder_dropout(Builder *b, int module, double p, Val x)
 {
-  if (module <= 0)
-    return p > 0 ? unary(b, OP_DROPOUT, x) : x;
   x = call_module(b, module, x);
-  return builder_leave(b, p > 0 ? unary(b, OP_DROPOUT, x) : x);
+  return builder_leave(b, dropout(b, p, x));
 }
 
 Val
@@ -168,7 +139,7 @@ eager(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
     w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), dtype));
   else
     w = let(b, "attn_weights", unary(b, OP_SOFTMAX, w));
-  w = let(b, "attn_weights", encoder_dropout(b, 0, how->dropout, w));
+  w = let(b, "attn_weights", dropout(b, how->dropout, w));
   return transformers_eager_output(b, w, qkv[2], weights);
 }
 

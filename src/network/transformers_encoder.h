@@ -17,19 +17,13 @@ double encoder_read_dropout(NetworkSpec *spec, const NetworkShape *shape, const 
  * implementation of another code base, an attention but sdpa, flash, efficient and eager, groups of
  * their own for embedding and head, compiled blocks. */
 void encoder_check(NetworkSpec *spec, const NetworkShape *shape);
-/* Refuses a field unless it has the value that means no change. */
-void encoder_refuse_unless(NetworkSpec *spec, const char *name, gboolean value, const char *why);
 /* The plan's sequence length; when the plan does not say, at most `most`.  Refuses a longer one
  * because of the field under these names. */
 gint64 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most);
 /* How long what the decoder gets is. */
 gint64 encoder_target_length(const NetworkShape *shape);
-/* Heads divide the width: else refused because of the field under these names. */
-void encoder_check_heads(NetworkSpec *spec, const char *names, gint64 heads, gint64 width);
 /* Patches of an image: they are whole and tensors can hold them. */
 void encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels);
-/* At most BUILDER_MOST_BLOCKS. */
-void encoder_check_layers(NetworkSpec *spec, const char *names, gint64 layers);
 /* The class of "architectures", or NULL when the config does not say. */
 const char *encoder_architecture(NetworkSpec *spec);
 
@@ -44,7 +38,7 @@ int encoder_define_embedding(Builder *b, const char *name, gint64 rows, gint64 w
 
 /* ---- calls ---- */
 
-/* nn.Dropout's call, or F.dropout's with module 0. */
+/* nn.Dropout's call. */
 Val encoder_dropout(Builder *b, int module, double p, Val x);
 /* The same of an embedding whose weight is another module's. */
 Val encoder_embed_tied(Builder *b, int module, int weight, Val indices);

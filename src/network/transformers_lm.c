@@ -20,6 +20,23 @@ transformers_check(NetworkSpec *spec)
     json_reader_fail(spec->reader, "implementation", "the kv_heads of transformers are native");
 }
 
+void
+transformers_check_only(NetworkSpec *spec)
+{
+  if (spec->implementation.code != CODE_TRANSFORMERS)
+    json_reader_fail(spec->reader, "implementation",
+                     "'%s' is not known for %.60s: only transformers",
+                     implementation_code_name(spec->implementation.code), spec->family);
+  transformers_check(spec);
+}
+
+void
+transformers_check_rope(NetworkSpec *spec)
+{
+  if (spec->implementation.rope != ROPE_ROTATE_HALF)
+    json_reader_fail(spec->reader, "implementation", "the rope of transformers is rotate_half");
+}
+
 Val
 transformers_mask(const CausalLm *lm, int block, const Val *tables)
 {

@@ -11,6 +11,10 @@ enum { TABLE_POSITIONS, TABLE_COS, TABLE_SIN, TABLE_MASK };
 
 /* Refuses an "implementation" that asks for what transformers' code does not do. */
 void transformers_check(NetworkSpec *spec);
+/* The same of a model whose code in no other code base is known. */
+void transformers_check_only(NetworkSpec *spec);
+/* Refuses another rope. */
+void transformers_check_rope(NetworkSpec *spec);
 /* x / cap, tanh, * cap, each bound to the name. */
 Val transformers_soft_cap(Builder *b, const char *name, Val x);
 /* attention_interface(...): q, k, v [batch, heads, length, head_dim] to [batch, length, heads,

@@ -15,8 +15,8 @@ read_stack(Seq2Seq *m, NetworkSpec *spec, int which, const char *const names[3])
   gint64 layers = network_spec_int(spec, names[0], -1);
   s->heads = network_spec_int(spec, names[1], -1);
   s->ffn = network_spec_int(spec, names[2], 4 * m->width);
-  encoder_check_layers(spec, names[0], layers);
-  encoder_check_heads(spec, names[1], MAX(s->heads, 1), m->width);
+  causal_lm_check_layers(spec, names[0], layers);
+  causal_lm_check_width(spec, names[1], MAX(s->heads, 1), m->width);
   causal_lm_check_matrix(spec, names[2], s->ffn, m->width);
   s->count = (int) MIN(layers, BUILDER_MOST_BLOCKS);
 }
@@ -39,9 +39,9 @@ seq2seq_read(Seq2Seq *m, NetworkSpec *spec, const NetworkShape *shape)
   m->stack[SEQ2SEQ_DECODER].first = m->stack[SEQ2SEQ_ENCODER].count;
   causal_lm_check_matrix(spec, "vocab_size", m->vocabulary, m->width);
   encoder_check(spec, shape);
-  encoder_refuse_unless(spec, "is_encoder_decoder", TRUE, "only encoder and decoder are supported");
-  encoder_refuse_unless(spec, "tie_word_embeddings", TRUE,
-                        "an output layer with a weight of its own is not supported");
+  network_spec_expect(spec, "is_encoder_decoder", TRUE, "only encoder and decoder are supported");
+  network_spec_expect(spec, "tie_word_embeddings", TRUE,
+                      "an output layer with a weight of its own is not supported");
   static const char *const drops[] = {"encoder_layerdrop", "decoder_layerdrop"};
   for (guint i = 0; i < G_N_ELEMENTS(drops); i++)
     if (network_spec_double(spec, drops[i], 0) != 0)
@@ -147,7 +147,7 @@ attend(Builder *b, const Seq2Seq *m, int stack, const Seq2SeqAttention *p, Val x
 static Val
 close_part(Builder *b, const Seq2Seq *m, Val x, Val residual, int norm)
 {
-  x = let(b, "hidden_states", encoder_dropout(b, 0, m->dropout, x));
+  x = let(b, "hidden_states", dropout(b, m->dropout, x));
   x = let(b, "hidden_states", binary(b, OP_ADD, residual, x));
   return m->norm_first ? x : let(b, "hidden_states", layer_norm(b, x, norm));
 }
@@ -171,7 +171,7 @@ feed_forward(Builder *b, const Seq2Seq *m, const Seq2SeqLayer *p, Val x)
     x = let(b, "hidden_states", layer_norm(b, x, p->norm));
   x = linear(b, x, p->up);
   x = let(b, "hidden_states", activation_call(b, m->activation, p->activation, x));
-  x = let(b, "hidden_states", encoder_dropout(b, 0, m->activation_dropout, x));
+  x = let(b, "hidden_states", dropout(b, m->activation_dropout, x));
   x = let(b, "hidden_states", linear(b, x, p->down));
   return close_part(b, m, x, residual, p->norm);
 }

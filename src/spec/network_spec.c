@@ -257,6 +257,13 @@ network_spec_bool(NetworkSpec *spec, const char *names, gboolean fallback)
   return found ? json_reader_bool(spec->reader, name, fallback) : fallback;
 }
 
+void
+network_spec_expect(NetworkSpec *spec, const char *names, gboolean value, const char *why)
+{
+  if (network_spec_bool(spec, names, value) != value)
+    network_spec_fail(spec, names, "%s", why);
+}
+
 const char *
 network_spec_string(NetworkSpec *spec, const char *names, const char *fallback)
 {

@@ -83,6 +83,8 @@ gint64 network_spec_int(NetworkSpec *spec, const char *names, gint64 fallback);
 double network_spec_double(NetworkSpec *spec, const char *names, double fallback);
 gboolean network_spec_bool(NetworkSpec *spec, const char *names, gboolean fallback);
 const char *network_spec_string(NetworkSpec *spec, const char *names, const char *fallback);
+/* Refuses a boolean field that is there with another value, for this reason. */
+void network_spec_expect(NetworkSpec *spec, const char *names, gboolean value, const char *why);
 /* Reports an error about such a field, in the spelling that the file has; the first one stays. */
 void network_spec_fail(NetworkSpec *spec, const char *names, const char *format, ...)
     G_GNUC_PRINTF(3, 4);
