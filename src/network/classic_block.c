@@ -84,15 +84,5 @@ classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qk
                Val *weights)
 {
   Val o = transformers_attend(b, &m->lm, m->kv_heads, m->attention_dropout > 0, qkv, mask, weights);
-  return classic_attend_with(b, p, o, weights);
-}
-
-Val
-classic_attend_with(Builder *b, const ClassicBlock *p, Val output, Val *weights)
-{
-  Val o = let(b, "attn_output", output);
-  if (weights->slot != NO_VAL.slot)
-    *weights = let(b, "attn_weights", *weights);
-  o = let(b, "attn_output", merge_heads(b, o));
-  return let(b, "attn_output", linear(b, o, p->out));
+  return transformers_project(b, o, p->out, weights);
 }

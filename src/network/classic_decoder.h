@@ -111,8 +111,6 @@ void classic_argument(ClassicArguments *args, Val value);
  * builder_leave_beside ends. */
 Val classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qkv[3], Val mask,
                    Val *weights);
-/* The same of what attention gave back. */
-Val classic_attend_with(Builder *b, const ClassicBlock *p, Val output, Val *weights);
 /* view(batch, length, heads, head_dim).transpose(1, 2) */
 Val classic_heads(Builder *b, const Classic *m, Val x);
 /* Blocks: x + attention(norm(x)), then x + mlp(norm(x)); and x + attention(y) + mlp(y) of y =

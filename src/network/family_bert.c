@@ -159,10 +159,7 @@ self_attention(Builder *b, const Bert *m, const LayerParts *p, Val x, Val *weigh
                           .dropout = m->attention_dropout,
                           .bias = NO_VAL,
                           .mask = NO_VAL};
-  Val o = let(b, "attn_output", encoder_attend(b, &how, qkv, weights));
-  if (weights->slot != NO_VAL.slot)
-    *weights = let(b, "attn_weights", *weights);
-  o = let(b, "attn_output", encoder_merge(b, o));
+  Val o = encoder_attend_merged(b, &how, qkv, weights);
   return builder_leave_beside(b, o, weights);
 }
 

@@ -137,8 +137,7 @@ attention_part(Builder *b, const Clip *m, const Tower *t, const LayerParts *p, V
                           .wide_softmax = TRUE,
                           .bias = NO_VAL,
                           .mask = NO_VAL};
-  Val o = let(b, "attn_output", encoder_attend(b, &how, qkv, weights));
-  o = let(b, "attn_output", encoder_merge(b, o));
+  Val o = encoder_attend_merged(b, &how, qkv, weights);
   o = let(b, "attn_output", linear(b, o, p->o));
   return builder_leave(b, o);
 }

@@ -119,9 +119,10 @@ attention_forward(Builder *b, const Classic *m, int block, Val x, const Val *arg
   rotate_parts(b, lm, qkv);
   for (int i = 0; i < 2; i++)
     qkv[i] = let(b, names[i], transpose(b, qkv[i]));
-  Val o = lm->impl.attention == ATTENTION_EAGER
-              ? classic_attend_with(b, p, eager(b, m, qkv, args[TABLE_MASK], weights), weights)
-              : classic_attend(b, m, p, qkv, NO_VAL, weights);
+  Val o =
+      lm->impl.attention == ATTENTION_EAGER
+          ? transformers_project(b, eager(b, m, qkv, args[TABLE_MASK], weights), p->out, weights)
+          : classic_attend(b, m, p, qkv, NO_VAL, weights);
   o = let(b, "attn_output", dropout(b, m->residual_dropout, o));
   return builder_leave_beside(b, o, weights);
 }

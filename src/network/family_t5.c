@@ -271,10 +271,7 @@ attend(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, 
                           .mask = NO_VAL,
                           .prepare_bias = bias_mask,
                           .causal = s->decoder && !cross};
-  Val o = let(b, "attn_output", encoder_attend(b, &how, qkv, &weights));
-  if (weights.slot != NO_VAL.slot)
-    let(b, "attn_weights", weights);
-  o = let(b, "attn_output", encoder_merge(b, o));
+  Val o = encoder_attend_merged(b, &how, qkv, &weights);
   o = let(b, "attn_output", linear(b, o, p->o));
   return builder_leave_beside(b, o, bias);
 }

@@ -102,10 +102,7 @@ attention_part(Builder *b, const Vit *m, const LayerParts *p, Val x, Val *weight
                           .wide_softmax = TRUE,
                           .bias = NO_VAL,
                           .mask = NO_VAL};
-  Val o = let(b, "attn_output", encoder_attend(b, &how, qkv, weights));
-  if (weights->slot != NO_VAL.slot)
-    *weights = let(b, "attn_weights", *weights);
-  o = let(b, "attn_output", encoder_merge(b, o));
+  Val o = encoder_attend_merged(b, &how, qkv, weights);
   o = let(b, "attn_output", linear(b, o, p->o));
   return builder_leave_beside(b, o, weights);
 }

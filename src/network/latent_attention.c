@@ -206,10 +206,5 @@ latent_attention_call(Builder *b, const Decoder *d, const LatentStyle *s, const 
   qkv[1] = let(b, "key_states", kv[0]);
   qkv[2] = let(b, "value_states", kv[1]);
   Val o = transformers_attend(b, lm, lm->heads, d->style.attention_dropout > 0, qkv, mask, weights);
-  o = let(b, "attn_output", o);
-  if (weights->slot != NO_VAL.slot)
-    *weights = let(b, "attn_weights", *weights);
-  o = let(b, "attn_output", merge_heads(b, o));
-  o = let(b, "attn_output", linear(b, o, p->o));
-  return builder_leave_beside(b, o, weights);
+  return builder_leave_beside(b, transformers_project(b, o, p->o, weights), weights);
 }

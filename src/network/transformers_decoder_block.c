@@ -87,12 +87,8 @@ projected_attention(Builder *b, const Decoder *d, int block, Val x, const Val *t
               ? d->style.attend(b, d, block, qkv, mask, weights)
               : transformers_attend(b, lm, d->kv_heads, d->style.attention_dropout > 0, qkv, mask,
                                     weights);
-  o = let(b, "output", o);
-  if (weights->slot != NO_VAL.slot)
-    *weights = let(b, "attn_weights", *weights);
-  o = let(b, "output", merge_heads(b, o));
-  o = let(b, "output", linear(b, o, p->o));
-  o = let(b, "output", dropout(b, d->style.inner_dropout, o));
+  o = transformers_project(b, o, p->o, weights);
+  o = let(b, "attn_output", dropout(b, d->style.inner_dropout, o));
   return builder_leave_beside(b, o, weights);
 }
 

@@ -158,7 +158,7 @@ fused(Builder *b, const EncoderAttention *how, const Val qkv[3])
   return builder_leave(b, let(b, "attn_output", contiguous(b, transpose(b, o))));
 }
 
-Val
+static Val
 encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
 {
   *weights = NO_VAL;
@@ -166,9 +166,12 @@ encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *w
 }
 
 Val
-encoder_merge(Builder *b, Val x)
+encoder_attend_merged(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
 {
-  return contiguous(b, merge_heads(b, x));
+  Val o = let(b, "attn_output", encoder_attend(b, how, qkv, weights));
+  if (weights->slot != NO_VAL.slot)
+    *weights = let(b, "attn_weights", *weights);
+  return let(b, "attn_output", contiguous(b, merge_heads(b, o)));
 }
 
 Val

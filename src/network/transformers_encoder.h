@@ -44,8 +44,9 @@ Val encoder_dropout(Builder *b, int module, double p, Val x);
 Val encoder_embed_tied(Builder *b, int module, int weight, Val indices);
 /* [batch, length, width] as [batch, heads, length, head_dim]. */
 Val encoder_heads(Builder *b, Val x, gint64 heads);
-/* attention_interface(...) of q, k, v like that; returns [batch, length, heads, head_dim].
- * *weights: the probabilities that eager attention returns beside, else NO_VAL. */
+/* attention_interface(...) of q, k, v like that, then attn_output.reshape(*input_shape,
+ * -1).contiguous(), as a name.  *weights: the probabilities that eager attention returns beside, a
+ * name too, else NO_VAL. */
 typedef struct {
   AttentionCode code;
   gint64 heads;
@@ -57,9 +58,7 @@ typedef struct {
   /* sdpa's mask of the bias, with what is not seen; NULL: there is no bias */
   Val (*prepare_bias)(Builder *b, Val bias, gboolean causal);
 } EncoderAttention;
-Val encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights);
-/* attn_output.reshape(*input_shape, -1).contiguous() */
-Val encoder_merge(Builder *b, Val x);
+Val encoder_attend_merged(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights);
 /* x.to(dtype of the weights), x itself when it has it. */
 Val encoder_as_weights(Builder *b, Val x);
 /* One row of the first dimension seen `batch` times. */

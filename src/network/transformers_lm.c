@@ -128,6 +128,16 @@ transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dr
   return fused(b, lm, kv_heads, dropout, qkv, mask);
 }
 
+Val
+transformers_project(Builder *b, Val output, Linear projection, Val *weights)
+{
+  Val o = let(b, "attn_output", output);
+  if (weights->slot != NO_VAL.slot)
+    *weights = let(b, "attn_weights", *weights);
+  o = let(b, "attn_output", merge_heads(b, o));
+  return let(b, "attn_output", linear(b, o, projection));
+}
+
 /* ---- the model ---- */
 
 Val

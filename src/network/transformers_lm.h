@@ -21,6 +21,9 @@ Val transformers_soft_cap(Builder *b, const char *name, Val x);
  * head_dim].  *weights: the probabilities that eager attention returns beside, else NO_VAL. */
 Val transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout,
                         const Val qkv[3], Val mask, Val *weights);
+/* What follows it in an attention module: heads merged, and the output projection.  It and the
+ * probabilities become names. */
+Val transformers_project(Builder *b, Val output, Linear projection, Val *weights);
 /* What eager attention begins and ends with, in the frame of a function of its own: attn_weights,
  * q k^T scaled and masked, and values with as many heads as queries; then their product and the
  * function's return. */

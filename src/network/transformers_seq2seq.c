@@ -137,8 +137,7 @@ attend(Builder *b, const Seq2Seq *m, int stack, const Seq2SeqAttention *p, Val x
                           .causal = stack == SEQ2SEQ_DECODER && !cross,
                           .bias = NO_VAL,
                           .mask = NO_VAL};
-  Val o = let(b, "attn_output", encoder_attend(b, &how, qkv, &weights));
-  o = let(b, "attn_output", encoder_merge(b, o));
+  Val o = encoder_attend_merged(b, &how, qkv, &weights);
   o = let(b, "attn_output", linear(b, o, p->o));
   return builder_leave(b, o);
 }
