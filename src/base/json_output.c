@@ -69,6 +69,15 @@ json_section(cJSON *object, const char *key)
 }
 
 char *
+json_line(const cJSON *item)
+{
+  char *text = item != NULL ? cJSON_PrintUnformatted(item) : NULL;
+  char *copy = g_strdup(text);
+  cJSON_free(text);
+  return copy;
+}
+
+char *
 json_finish(cJSON *root)
 {
   char *text = cJSON_Print(root);

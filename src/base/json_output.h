@@ -21,6 +21,8 @@ void json_replace(cJSON *object, const char *key, cJSON *item);
 void json_replace_text(cJSON *object, const char *key, const char *text);
 /* The object under the key; made if there is none.  Borrowed. */
 cJSON *json_section(cJSON *object, const char *key);
+/* The text of an item on one line; NULL of NULL.  Caller frees with g_free. */
+char *json_line(const cJSON *item);
 /* The text of a tree, which it frees; ends with a newline.  Caller frees with g_free. */
 char *json_finish(cJSON *root);
 

@@ -25,10 +25,7 @@ value_text(const cJSON *item)
 {
   if (cJSON_IsString(item))
     return g_strdup(item->valuestring);
-  char *json = item != NULL ? cJSON_PrintUnformatted(item) : NULL;
-  char *text = g_strdup(json != NULL ? json : "");
-  cJSON_free(json);
-  return text;
+  return item != NULL ? json_line(item) : g_strdup("");
 }
 
 static char *

@@ -34,13 +34,12 @@ find_format(const char *name)
 static void
 put_scalar(GString *text, const cJSON *item, ConfigLanguage language)
 {
-  char *json = cJSON_PrintUnformatted(item);
+  g_autofree char *json = json_line(item);
   /* Words need no quotes in YAML, unless they mean something else there. */
   cJSON *read = cJSON_IsString(item) ? config_tree_scalar(item->valuestring) : NULL;
   gboolean bare = language == CONFIG_YAML && cJSON_IsString(read);
   g_string_append(text, bare ? item->valuestring : json);
   cJSON_Delete(read);
-  cJSON_free(json);
 }
 
 static void
@@ -85,10 +84,9 @@ print(const PlanFormat *format, const cJSON *root, const cJSON *script)
   }
   GString *text = g_string_new("# Written by highwater export.\n");
   if (script->child != NULL) {
-    char *json = cJSON_PrintUnformatted(script);
+    g_autofree char *json = json_line(script);
     g_string_append_printf(text, "# The training script, or its environment, has to say:\n%s%s\n",
                            CONFIG_SCRIPT_COMMENT, json);
-    cJSON_free(json);
   }
   if (format->language == CONFIG_YAML)
     put_yaml(text, root, 0);
@@ -140,9 +138,8 @@ script_part(const PlanFormat *format, const PlanSpec *spec, const cJSON *values,
     if (!is_of_script(format, item->string) || is_default(spec, item->string))
       continue;
     set_path(script, item->string, cJSON_Duplicate(item, TRUE));
-    char *json = cJSON_PrintUnformatted(item);
+    g_autofree char *json = json_line(item);
     g_string_append_printf(words, "%s%s = %s", words->len > 0 ? ", " : "", item->string, json);
-    cJSON_free(json);
   }
   return script;
 }
@@ -171,13 +168,10 @@ append_differences(const cJSON *wanted, const cJSON *got, GString *text)
     const cJSON *other = cJSON_GetObjectItemCaseSensitive(got, item->string);
     if (other != NULL && cJSON_Compare(item, other, TRUE))
       continue;
-    char *json = cJSON_PrintUnformatted(item);
-    char *instead = other != NULL ? cJSON_PrintUnformatted(other) : NULL;
+    g_autofree char *json = json_line(item), *instead = json_line(other);
     g_string_append_printf(text, "%s%s = %s", text->len > 0 ? ", " : "", item->string, json);
     if (instead != NULL)
       g_string_append_printf(text, " (there it is %s)", instead);
-    cJSON_free(instead);
-    cJSON_free(json);
   }
 }
 

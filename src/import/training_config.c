@@ -82,13 +82,11 @@ take_script_part(TrainingConfig *config, const cJSON *part)
   for (const cJSON *item = part->child; item != NULL; item = item->next) {
     json_replace(config->plan, item->string, cJSON_Duplicate(item, TRUE));
     ConfigNote *note = g_new0(ConfigNote, 1);
-    char *json = cJSON_PrintUnformatted(item);
     *note = (ConfigNote){.kind = CONFIG_USED,
                          .file = g_strdup(config->name),
                          .key = g_strconcat(CONFIG_SCRIPT_KEY ".", item->string, NULL),
-                         .value = g_strdup(json),
+                         .value = json_line(item),
                          .text = g_strdup("what highwater export left to the training script")};
-    cJSON_free(json);
     g_ptr_array_add(config->notes, note);
   }
 }

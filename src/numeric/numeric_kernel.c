@@ -178,7 +178,9 @@ numeric_apply(KernelCall *call)
   const NumericTensor *x = numeric_read(call, 0);
   NumericTensor *y = numeric_written(call, 0);
   double number = own_number(call);
-  for (gint64 i = 0; numeric_same_size(call, x, y) && i < y->elements; i++)
+  if (!numeric_same_size(call, x, y))
+    return;
+  for (gint64 i = 0; i < y->elements; i++)
     y->data[i] = call->row->f(x->data[i], number);
 }
 

@@ -114,35 +114,19 @@ push(NumericRank *r, StreamId stream, const NumericTask *task)
   numeric_stream_push(&r->streams[stream], task);
 }
 
-static const Operand *
-operand_at(const NumericRank *r, const ProgramOp *op, int i)
-{
-  return &g_array_index(r->program->operands, Operand, op->first_operand + i);
-}
-
-static const Tensor *
-tensor_at(const NumericRank *r, const ProgramOp *op, int i)
-{
-  return &g_array_index(r->program->tensors, Tensor, operand_at(r, op, i)->tensor);
-}
-
 /* Memory of a view's storage.  FALSE and error: it is not there, or is smaller than the view. */
 static gboolean
 find_memory(const NumericRank *r, const ProgramOp *op, int i, NumericBlock **block, GError **error)
 {
-  const Tensor *tensor = tensor_at(r, op, i);
+  const Tensor *tensor = program_operand_tensor(r->program, op, i);
   const Layout *layout = &g_array_index(r->program->layouts, Layout, tensor->layout);
   const Storage *storage = &g_array_index(r->program->storages, Storage, tensor->storage);
-  gint64 last = tensor->offset, elements = 1;
-  for (int k = 0; k < layout->dims; k++) {
-    elements *= layout->shape[k];
-    last += (layout->shape[k] - 1) * layout->stride[k];
-  }
+  gint64 reach = layout_reach(layout), end = tensor->offset + reach;
   *block = numeric_memory_at(r->memory, tensor->storage);
   const char *fault = NULL;
-  if (elements > 0 && *block == NULL)
+  if (reach > 0 && *block == NULL)
     fault = "is used where it is not allocated";
-  else if (elements > 0 && (last + 1) * dtype_size((DType) layout->dtype) > storage->bytes)
+  else if (reach > 0 && end * dtype_size((DType) layout->dtype) > storage->bytes)
     fault = "is smaller than what is used of it";
   if (fault != NULL)
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s#%d %s",

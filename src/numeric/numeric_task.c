@@ -8,22 +8,11 @@
 
 /* ---- operands ---- */
 
-static const Operand *
-operand_at(const NumericRank *r, const ProgramOp *op, int i)
-{
-  return &g_array_index(r->program->operands, Operand, op->first_operand + i);
-}
-
-static const Tensor *
-tensor_at(const NumericRank *r, const ProgramOp *op, int i)
-{
-  return &g_array_index(r->program->tensors, Tensor, operand_at(r, op, i)->tensor);
-}
-
 static const Layout *
 layout_at(const NumericRank *r, const ProgramOp *op, int i)
 {
-  return &g_array_index(r->program->layouts, Layout, tensor_at(r, op, i)->layout);
+  return &g_array_index(r->program->layouts, Layout,
+                        program_operand_tensor(r->program, op, i)->layout);
 }
 
 /* The doubles of an operand's storage, those that it views looked at; views without elements have
@@ -34,15 +23,12 @@ data_of(const NumericRank *r, const NumericTask *task, int i)
   const NumericBlock *block = task->blocks[i];
   const Layout *layout = layout_at(r, task->op, i);
   int size = dtype_size((DType) layout->dtype);
-  gint64 first = tensor_at(r, task->op, i)->offset, last = first;
+  gint64 first = program_operand_tensor(r->program, task->op, i)->offset;
+  gint64 reach = layout_reach(layout);
   if (block == NULL)
     return NULL;
-  for (int k = 0; k < layout->dims; k++) {
-    if (layout->shape[k] == 0)
-      return block->data;
-    last += (layout->shape[k] - 1) * layout->stride[k];
-  }
-  numeric_block_look(block, first * size, (last + 1) * size);
+  if (reach > 0)
+    numeric_block_look(block, first * size, (first + reach) * size);
   return block->data;
 }
 
@@ -75,9 +61,9 @@ numeric_rank_load(const NumericRank *r, const NumericTask *task)
   for (int i = 0; i < task->op->operands; i++) {
     if (task->blocks[i] != NULL)
       touch(r, task, task->blocks[i]);
-    numeric_tensor_load(&operands[i], data_of(r, task, i), tensor_at(r, task->op, i),
-                        layout_at(r, task->op, i));
-    operands[i].role = (Role) operand_at(r, task->op, i)->role;
+    numeric_tensor_load(&operands[i], data_of(r, task, i),
+                        program_operand_tensor(r->program, task->op, i), layout_at(r, task->op, i));
+    operands[i].role = (Role) program_operand(r->program, task->op, i)->role;
   }
   return operands;
 }
@@ -90,8 +76,9 @@ numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor 
       continue;
     if (task->blocks[i] != NULL)
       task->blocks[i]->writer = task->op;
-    numeric_tensor_store(&operands[i], data_of(r, task, i), tensor_at(r, task->op, i),
-                         layout_at(r, task->op, i), r->config->rounds);
+    numeric_tensor_store(&operands[i], data_of(r, task, i),
+                         program_operand_tensor(r->program, task->op, i), layout_at(r, task->op, i),
+                         r->config->rounds);
   }
 }
 
@@ -124,7 +111,7 @@ numeric_op_text(const Program *program, const ProgramOp *op)
 static const char *
 name_of(const NumericRank *r, const ProgramOp *op, int i)
 {
-  gint32 storage = tensor_at(r, op, i)->storage;
+  gint32 storage = program_operand_tensor(r->program, op, i)->storage;
   return program_text(r->program, g_array_index(r->program->storages, Storage, storage).what);
 }
 
@@ -175,6 +162,12 @@ look_for_unknown(NumericRank *r, const NumericTask *task, const NumericTensor *o
     numeric_rank_note_unknown(r, task, from);
 }
 
+static gboolean
+is_optimizer(const char *formula)
+{
+  return strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0;
+}
+
 /* A list of tensors was updated: gradient, value, states of each. */
 static void
 report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
@@ -212,7 +205,7 @@ watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operan
   double global;
   g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
   const NumericHooks *hooks = &r->config->hooks;
-  if (strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0)
+  if (is_optimizer(formula))
     report_updates(r, task, operands);
   else if (meaning_number(r->program, kernel->meaning, "global", &global))
     hooks->norm(hooks->user, r->rank, task->place.step, operands[task->op->operands - 1].data[0]);
@@ -258,8 +251,8 @@ check_said(const NumericRank *r, const NumericTask *task, GError **error)
     return TRUE;
   for (int i = 0; i < task->op->operands; i++) {
     const NumericBlock *block = task->blocks[i];
-    if (operand_at(r, task->op, i)->role != ROLE_READ || block == NULL || block->fresh ||
-        !is_unsaid(r, block->writer))
+    if (program_operand(r->program, task->op, i)->role != ROLE_READ || block == NULL ||
+        block->fresh || !is_unsaid(r, block->writer))
       continue;
     g_autofree char *op = numeric_op_text(r->program, task->op);
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
@@ -330,14 +323,14 @@ is_update(const Program *program, const ProgramOp *op)
     return FALSE;
   const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
   g_autofree char *formula = meaning_formula(program, kernel->meaning, kernel->name);
-  return strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0;
+  return is_optimizer(formula);
 }
 
 /* The value's view is operand i, the first state's the next one. */
 static void
 initialize_part(const NumericRank *r, const ProgramOp *op, int i)
 {
-  const Tensor *tensor = tensor_at(r, op, i);
+  const Tensor *tensor = program_operand_tensor(r->program, op, i);
   const Layout *layout = layout_at(r, op, i);
   NumericBlock *block = numeric_memory_at(r->memory, tensor->storage);
   const NumericHooks *hooks = &r->config->hooks;
@@ -359,8 +352,9 @@ numeric_rank_initialize_updated(const NumericRank *r)
       if (!is_update(r->program, op))
         continue;
       for (int i = 1; i + 1 < op->operands; i++)
-        if (operand_at(r, op, i - 1)->role == ROLE_READ &&
-            operand_at(r, op, i)->role != ROLE_READ && operand_at(r, op, i + 1)->role != ROLE_READ)
+        if (program_operand(r->program, op, i - 1)->role == ROLE_READ &&
+            program_operand(r->program, op, i)->role != ROLE_READ &&
+            program_operand(r->program, op, i + 1)->role != ROLE_READ)
           initialize_part(r, op, i);
     }
   }

@@ -54,6 +54,18 @@ program_module_path(const Program *program, gint32 module)
   return module < 0 ? "-" : g_ptr_array_index(program->modules, module);
 }
 
+gint64
+layout_reach(const Layout *layout)
+{
+  gint64 last = 0;
+  for (int i = 0; i < layout->dims; i++) {
+    if (layout->shape[i] == 0)
+      return 0;
+    last += (layout->shape[i] - 1) * layout->stride[i];
+  }
+  return last + 1;
+}
+
 OpList *
 op_list_new(void)
 {

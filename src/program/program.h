@@ -319,6 +319,22 @@ const char *program_role_name(Role role);
 const char *program_text(const Program *program, gint32 name);
 const char *program_module_path(const Program *program, gint32 module);
 
+/* The i-th operand of an op, and what it is a view of. */
+static inline const Operand *
+program_operand(const Program *program, const ProgramOp *op, int i)
+{
+  return &g_array_index(program->operands, Operand, op->first_operand + i);
+}
+
+static inline const Tensor *
+program_operand_tensor(const Program *program, const ProgramOp *op, int i)
+{
+  return &g_array_index(program->tensors, Tensor, program_operand(program, op, i)->tensor);
+}
+
+/* Elements from a view's first to its last, both counted; 0 when it has none. */
+gint64 layout_reach(const Layout *layout);
+
 OpList *op_list_new(void);
 void op_list_free(OpList *list);
 

@@ -167,9 +167,7 @@ play_op(const Program *program, const ProgramOp *op, guint8 *alive)
   gboolean allocates = op->kind == PROGRAM_ALLOC;
 
   for (int i = 0; i < op->operands; i++) {
-    const Operand *operand = &g_array_index(program->operands, Operand, op->first_operand + i);
-
-    if (!alive[g_array_index(program->tensors, Tensor, operand->tensor).storage])
+    if (!alive[program_operand_tensor(program, op, i)->storage])
       return FALSE;
   }
   if (program_op_form[op->kind].argument[0] != VALUE_STORAGE)

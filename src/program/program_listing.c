@@ -61,7 +61,7 @@ static void
 append_operands(const Program *program, const ProgramOp *op, GString *out)
 {
   for (int i = 0; i < op->operands; i++)
-    append_operand(program, &g_array_index(program->operands, Operand, op->first_operand + i), out);
+    append_operand(program, program_operand(program, op, i), out);
 }
 
 static void

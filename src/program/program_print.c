@@ -158,7 +158,7 @@ print_op(const Program *program, const ProgramOp *op, GString *out)
     append_integer(out, op->module);
   }
   for (int i = 0; i < op->operands; i++) {
-    const Operand *operand = &g_array_index(program->operands, Operand, op->first_operand + i);
+    const Operand *operand = program_operand(program, op, i);
 
     g_string_append_c(out, ' ');
     g_string_append_c(out, program_value_name(VALUE_ROLE, operand->role)[0]);

@@ -109,9 +109,8 @@ gboolean
 program_writes_state(const Program *program, const ProgramOp *op)
 {
   for (guint i = 0; i < op->operands; i++) {
-    const Operand *operand =
-        &g_array_index(program->operands, Operand, (guint) op->first_operand + i);
-    const Tensor *tensor = &g_array_index(program->tensors, Tensor, operand->tensor);
+    const Operand *operand = program_operand(program, op, (int) i);
+    const Tensor *tensor = program_operand_tensor(program, op, (int) i);
     const Storage *storage = &g_array_index(program->storages, Storage, tensor->storage);
     if (operand->role != ROLE_READ &&
         (storage->category == CATEGORY_PARAMETER || storage->category == CATEGORY_OPTIMIZER_STATE))

@@ -66,8 +66,8 @@ static void
 read_operands(Trace *t, const ProgramOp *op)
 {
   for (int i = 0; i < op->operands; i++) {
-    const Operand *operand = &g_array_index(t->program->operands, Operand, op->first_operand + i);
-    gint32 storage = g_array_index(t->program->tensors, Tensor, operand->tensor).storage;
+    const Operand *operand = program_operand(t->program, op, i);
+    gint32 storage = program_operand_tensor(t->program, op, i)->storage;
     if (operand->role == ROLE_WRITE || t->storages[storage].block == t->block)
       continue;
     t->storages[storage].leaves |= t->storages[storage].block != OUTSIDE;

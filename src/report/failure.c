@@ -226,9 +226,8 @@ count_written(Failure *failure, const Program *program, const ProgramOp *op, gin
 {
   enum { UNSEEN, TO_WRITE, WRITTEN };
   for (guint i = 0; i < op->operands; i++) {
-    const Operand *operand =
-        &g_array_index(program->operands, Operand, (guint) op->first_operand + i);
-    gint32 id = g_array_index(program->tensors, Tensor, operand->tensor).storage;
+    const Operand *operand = program_operand(program, op, (int) i);
+    gint32 id = program_operand_tensor(program, op, (int) i)->storage;
     const Storage *storage = &g_array_index(program->storages, Storage, id);
     for (int k = 0; k < HELD_STATES; k++) {
       HeldLoss *held = &failure->held[k];

@@ -40,20 +40,11 @@ range_of(const Walk *w, const Operand *operand)
              .id = tensor->storage,
              .elements = 1,
              .element = dtype_size((DType) layout->dtype)};
-  gint64 last = 0;
-  for (int i = 0; i < layout->dims; i++) {
+  for (int i = 0; i < layout->dims; i++)
     r.elements *= layout->shape[i];
-    last += (layout->shape[i] - 1) * layout->stride[i];
-  }
   r.begin = tensor->offset * r.element;
-  r.end = r.elements > 0 ? r.begin + (last + 1) * r.element : r.begin;
+  r.end = r.begin + layout_reach(layout) * r.element;
   return r;
-}
-
-static const Operand *
-operand_at(const Walk *w, const ProgramOp *op, int i)
-{
-  return &g_array_index(w->program->operands, Operand, op->first_operand + i);
 }
 
 /* The parameter that a storage is named after, or -1. */
@@ -134,10 +125,10 @@ static gboolean
 next_group(const Walk *w, const ProgramOp *op, int i, Group *g)
 {
   *g = (Group){i, i, i};
-  while (g->reads < op->operands && operand_at(w, op, g->reads)->role == ROLE_READ)
+  while (g->reads < op->operands && program_operand(w->program, op, g->reads)->role == ROLE_READ)
     g->reads++;
   g->end = g->reads;
-  while (g->end < op->operands && operand_at(w, op, g->end)->role != ROLE_READ)
+  while (g->end < op->operands && program_operand(w->program, op, g->end)->role != ROLE_READ)
     g->end++;
   return g->end > g->first;
 }
@@ -148,7 +139,7 @@ writes_once(const Walk *w, const ProgramOp *op)
 {
   int written = 0;
   for (int i = 0; i < op->operands; i++)
-    written += operand_at(w, op, i)->role != ROLE_READ;
+    written += program_operand(w->program, op, i)->role != ROLE_READ;
   return written == 1;
 }
 
@@ -176,14 +167,14 @@ arriving_at(Walk *w, const ProgramOp *op, const Group *g, const Range *to)
   GArray *pieces = g_array_new(FALSE, FALSE, sizeof(GradientPiece));
   gint64 elements = 0;
   for (int i = g->first; i < g->reads; i++)
-    if (operand_at(w, op, i)->role == ROLE_READ)
-      elements += range_of(w, operand_at(w, op, i)).elements;
+    if (program_operand(w->program, op, i)->role == ROLE_READ)
+      elements += range_of(w, program_operand(w->program, op, i)).elements;
   gboolean in_a_row = elements == to->elements;
   gint64 at = 0;
   for (int i = g->first; i < g->reads; i++) {
-    if (operand_at(w, op, i)->role != ROLE_READ)
+    if (program_operand(w->program, op, i)->role != ROLE_READ)
       continue;
-    Range from = range_of(w, operand_at(w, op, i));
+    Range from = range_of(w, program_operand(w->program, op, i));
     if (in_a_row)
       copy_pieces(w, &from, to, at, pieces);
     GradientPiece all = {to->begin, to->end, NULL};
@@ -214,8 +205,8 @@ makes_gradient(const Walk *w, const ProgramOp *op, const Group *g, const Range *
     return FALSE;
   int reads = 0;
   for (int i = g->first; i < g->reads; i++) {
-    Range from = range_of(w, operand_at(w, op, i));
-    if (operand_at(w, op, i)->role != ROLE_READ)
+    Range from = range_of(w, program_operand(w->program, op, i));
+    if (program_operand(w->program, op, i)->role != ROLE_READ)
       continue;
     if (is_gradient_memory(from.storage) && from.id != to->id)
       return FALSE;
@@ -300,8 +291,8 @@ note_update(Walk *w, const ProgramOp *op, const Group *g, const Operand *operand
   Range to = range_of(w, operand);
   const GradientSet *from = NULL;
   for (int i = g->first; i < g->reads; i++) {
-    Range read = range_of(w, operand_at(w, op, i));
-    if (operand_at(w, op, i)->role == ROLE_READ)
+    Range read = range_of(w, program_operand(w->program, op, i));
+    if (program_operand(w->program, op, i)->role == ROLE_READ)
       from = gradient_sets_join(w->flow->sets, from,
                                 gradient_memory_look(&w->memory, read.id, read.begin, read.end));
   }
@@ -313,7 +304,7 @@ note_update(Walk *w, const ProgramOp *op, const Group *g, const Operand *operand
                            .elements = to.elements,
                            .from = from};
   for (int i = g->reads; i < g->end && update.state < 0; i++) {
-    Range beside = range_of(w, operand_at(w, op, i));
+    Range beside = range_of(w, program_operand(w->program, op, i));
     update.state = named(w, beside.storage);
     if (update.parameter >= 0 || update.state < 0 || beside.elements == to.elements)
       continue; /* state of all of the buffer */
@@ -344,7 +335,7 @@ walk_kernel(Walk *w, const ProgramOp *op)
     if (!once && !next_group(w, op, i, &g))
       return;
     for (int k = once ? 0 : g.reads; k < g.end; k++) {
-      const Operand *operand = operand_at(w, op, k);
+      const Operand *operand = program_operand(w->program, op, k);
       if (operand->role == ROLE_READ)
         continue;
       if (optimizer && range_of(w, operand).storage->category == CATEGORY_PARAMETER)
@@ -378,7 +369,7 @@ walk_collective(Walk *w, const ProgramOp *op)
   const Collective *c = &g_array_index(w->program->collectives, Collective, op->a);
   const GradientSet *sent = NULL;
   for (int i = 0; i < op->operands; i++) {
-    const Operand *operand = operand_at(w, op, i);
+    const Operand *operand = program_operand(w->program, op, i);
     Range r = range_of(w, operand);
     if (operand->role == ROLE_READ) {
       sent = gradient_sets_join(w->flow->sets, sent,

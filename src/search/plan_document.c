@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json_document.h"
+#include "base/json_output.h"
 
 /* ---- reading and writing ---- */
 
@@ -73,10 +74,8 @@ drop(cJSON *root, const char *key)
 static gboolean
 is(const cJSON *item, const char *json)
 {
-  char *text = cJSON_PrintUnformatted(item);
-  gboolean same = g_str_equal(text, json);
-  cJSON_free(text);
-  return same;
+  g_autofree char *text = json_line(item);
+  return g_str_equal(text, json);
 }
 
 char *
@@ -84,10 +83,7 @@ plan_document_value(const char *text, const char *key)
 {
   g_autoptr(JsonDocument) document = parse(text, NULL);
   cJSON *item = document != NULL ? find(json_document_root(document), key) : NULL;
-  char *json = item != NULL ? cJSON_PrintUnformatted(item) : NULL;
-  char *copy = g_strdup(json);
-  cJSON_free(json);
-  return copy;
+  return json_line(item);
 }
 
 /* ---- precision ---- */

@@ -3,7 +3,7 @@
  * Of a module that is a group by itself one child becomes a group of its own, the one that leaves
  * the least in the larger half; of several modules each. */
 #include "search/remedy_kinds.h"
-#include <cjson/cJSON.h>
+#include "base/json_output.h"
 #include <string.h>
 
 /* Parameters in a module and all that lie in it. */
@@ -210,13 +210,12 @@ remedy_split_largest(const RemedyPlan *p, GPtrArray *proposals)
     return;
   cJSON *lists = cJSON_CreateArray();
   if (list_groups(p, lists) > 0) {
-    char *text = cJSON_PrintUnformatted(lists);
+    g_autofree char *text = json_line(lists);
     GPtrArray *assignments = g_ptr_array_new();
     g_ptr_array_add(assignments, g_strdup_printf("fsdp.groups=%s", text));
     add_defaults(p, assignments);
     g_ptr_array_add(assignments, NULL);
     g_ptr_array_add(proposals, g_ptr_array_free(assignments, FALSE));
-    cJSON_free(text);
   }
   cJSON_Delete(lists);
 }

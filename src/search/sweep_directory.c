@@ -93,9 +93,8 @@ describe(const Sweep *sweep, const SweepRequest *request, char **digest)
 {
   cJSON *description = cJSON_CreateObject();
   add_request(description, sweep, request);
-  char *text = cJSON_PrintUnformatted(description);
+  g_autofree char *text = json_line(description);
   *digest = digest_of(sweep, request, text);
-  cJSON_free(text);
   json_add_text(description, "digest", *digest);
   return json_finish(description);
 }

@@ -21,9 +21,8 @@ void
 sweep_results_line(const Sweep *sweep, guint i, gboolean is_judged, GString *out)
 {
   cJSON *row = is_judged ? judged_row(sweep, i) : sweep_row(sweep, i);
-  char *text = cJSON_PrintUnformatted(row);
+  g_autofree char *text = json_line(row);
   g_string_append_printf(out, "%s\n", text);
-  cJSON_free(text);
   cJSON_Delete(row);
 }
 
@@ -46,10 +45,7 @@ cell_text(const cJSON *row, const char *key)
     return NULL;
   if (cJSON_IsString(item))
     return g_strdup(item->valuestring);
-  char *printed = cJSON_PrintUnformatted(item);
-  char *text = g_strdup(printed);
-  cJSON_free(printed);
-  return text;
+  return json_line(item);
 }
 
 static void

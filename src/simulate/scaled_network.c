@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json_document.h"
+#include "base/json_output.h"
 #include "base/units.h"
 
 /* Least sizes: what a person would write by hand for a first try. */
@@ -108,7 +109,5 @@ scaled_network(const InputText *network, int scale, GString *changes, GError **e
     return NULL;
   }
   scale_sizes(root, scale, changes);
-  char *printed = cJSON_PrintUnformatted(root), *text = g_strdup(printed);
-  cJSON_free(printed);
-  return text;
+  return json_line(root);
 }

@@ -42,9 +42,7 @@ reference_plan(const ScenarioInputs *in, const PlanSpec *plan, GError **error)
   cJSON_AddNumberToObject(json_section(root, "accumulation"), "steps", micro_batches);
   json_replace_text(json_section(root, "precision"), "parameters", "fp32");
   json_replace_text(json_section(root, "optimizer"), "implementation", "fused");
-  char *printed = cJSON_PrintUnformatted(root), *text = g_strdup(printed);
-  cJSON_free(printed);
-  return text;
+  return json_line(root);
 }
 
 static Scenario *
