@@ -98,7 +98,7 @@ read_processes(ConfigReader *r, Accelerate *a)
     config_note(r, CONFIG_IGNORED, "num_processes", "left to the launcher");
   if (config_has(r, "num_machines"))
     config_note(r, CONFIG_USED, "num_machines", "%d machines of %d ranks", a->machines,
-                (a->ranks > 0 ? a->ranks : CONFIG_RANKS_USUAL) / a->machines);
+                config_ranks_or_usual(a->ranks) / a->machines);
   check_gpu_ids(r, a);
 }
 
@@ -239,17 +239,13 @@ read_plain(ConfigReader *r, const Accelerate *a)
   gboolean one = g_str_equal(a->type, "NO");
   if (one && a->ranks > 1)
     config_fail(r, "distributed_type", "NO contradicts num_processes: %d", a->ranks);
-  int ranks = one ? 1 : a->ranks > 0 ? a->ranks : CONFIG_RANKS_USUAL;
+  int ranks = one ? 1 : config_ranks_or_usual(a->ranks);
   if (!one)
     config_default(r, "mesh.replicate", cJSON_CreateNumber(ranks),
                    a->ranks > 0 ? "each process has a copy of the model"
                                 : "the file does not say how many processes there are");
-  if (a->dtype == NULL)
-    return;
-  config_default(r, "precision.parameters", cJSON_CreateString("fp32"),
-                 "autocast leaves parameters as the script loads them");
-  config_default(r, "precision.autocast", cJSON_CreateTrue(),
-                 "mixed precision is autocast without FSDP and DeepSpeed");
+  if (a->dtype != NULL)
+    config_default_autocast(r);
 }
 
 /* ---- DeepSpeed ---- */
@@ -330,8 +326,7 @@ read_deepspeed_inline(ConfigReader *part, const Accelerate *a)
                  "DeepSpeed 0.19.8 clips at 1 where nothing is said");
   read_device(part, "offload_optimizer_device", "deepspeed.offload_optimizer.device");
   read_device(part, "offload_param_device", "deepspeed.offload_param.device");
-  config_default(part, "mesh.shard",
-                 cJSON_CreateNumber(a->ranks > 0 ? a->ranks : CONFIG_RANKS_USUAL),
+  config_default(part, "mesh.shard", cJSON_CreateNumber(config_ranks_or_usual(a->ranks)),
                  a->ranks > 0 ? "all ranks share the states"
                               : "the file does not say how many processes there are");
   config_default(part, "precision.parameters",

@@ -468,8 +468,7 @@ read_ddp(ConfigReader *r, const Arguments *a)
   config_default(r, "strategy", cJSON_CreateString(one ? "none" : "ddp"),
                  "neither fsdp nor deepspeed is given");
   if (!one)
-    config_default(r, "mesh.replicate",
-                   cJSON_CreateNumber(a->ranks > 0 ? a->ranks : CONFIG_RANKS_USUAL),
+    config_default(r, "mesh.replicate", cJSON_CreateNumber(config_ranks_or_usual(a->ranks)),
                    a->ranks > 0 ? "--ranks" : "the file does not say how many ranks there are");
   if (config_has(r, "ddp_find_unused_parameters") && !one)
     config_use(r, "ddp_find_unused_parameters", "ddp.find_unused_parameters",
@@ -481,12 +480,8 @@ read_ddp(ConfigReader *r, const Arguments *a)
     config_fail(r, "ddp_static_graph", "static graphs are not supported");
   tell_precision(r, a, "precision.compute");
   read_loaded_dtype(r);
-  if (a->dtype == NULL)
-    return;
-  config_default(r, "precision.parameters", cJSON_CreateString("fp32"),
-                 "autocast leaves parameters as the script loads them");
-  config_default(r, "precision.autocast", cJSON_CreateTrue(),
-                 "mixed precision is autocast without FSDP and DeepSpeed");
+  if (a->dtype != NULL)
+    config_default_autocast(r);
 }
 
 /* ---- DeepSpeed ---- */
@@ -531,7 +526,7 @@ read_batches(ConfigReader *r, Arguments *a)
   ConfigBatch batch = {.micro_key = key,
                        .steps_key = "gradient_accumulation_steps",
                        .micro_default = MICRO_DEFAULT,
-                       .ranks = a->ranks > 0 ? a->ranks : CONFIG_RANKS_USUAL,
+                       .ranks = config_ranks_or_usual(a->ranks),
                        .micro_reason = "the Trainer's default",
                        .steps_reason = "the Trainer's default"};
   config_batch_resolve(r, &batch);

@@ -23,6 +23,21 @@ config_ranks(ConfigReader *r, const char *key, int ranks)
   return ranks > 0 ? ranks : wanted;
 }
 
+int
+config_ranks_or_usual(int ranks)
+{
+  return ranks > 0 ? ranks : CONFIG_RANKS_USUAL;
+}
+
+void
+config_default_autocast(ConfigReader *r)
+{
+  config_default(r, "precision.parameters", cJSON_CreateString("fp32"),
+                 "autocast leaves parameters as the script loads them");
+  config_default(r, "precision.autocast", cJSON_CreateTrue(),
+                 "mixed precision is autocast without FSDP and DeepSpeed");
+}
+
 /* total = micro * steps * ranks */
 static gboolean
 is_consistent(const ConfigBatch *b, int ranks)
@@ -34,7 +49,7 @@ is_consistent(const ConfigBatch *b, int ranks)
 }
 
 static void
-find_ranks(ConfigReader *r, ConfigBatch *b)
+find_ranks(ConfigBatch *b)
 {
   gint64 of_a_rank = (gint64) b->micro * b->steps;
   if (b->ranks > 0)
@@ -45,7 +60,6 @@ find_ranks(ConfigReader *r, ConfigBatch *b)
   }
   for (b->ranks = CONFIG_RANKS_USUAL; b->ranks > 1 && !is_consistent(b, b->ranks);)
     b->ranks /= 2;
-  (void) r;
 }
 
 static void
@@ -101,7 +115,7 @@ config_batch_resolve(ConfigReader *r, ConfigBatch *b)
   b->steps = read_size(r, b->steps_key, b->steps, STEPS_MOST);
   if (config_failed(r))
     return;
-  find_ranks(r, b);
+  find_ranks(b);
   if (!is_consistent(b, MAX(b->ranks, 1))) {
     b->ranks = MAX(b->ranks, 1);
     fail_sizes(r, b);

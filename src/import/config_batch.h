@@ -23,5 +23,9 @@ typedef struct {
 void config_batch_resolve(ConfigReader *r, ConfigBatch *b);
 /* The settings' number of ranks beside that of a key (0: none); an error if they differ. */
 int config_ranks(ConfigReader *r, const char *key, int ranks);
+/* So many ranks, or the usual number where 0 are said. */
+int config_ranks_or_usual(int ranks);
+/* Parameters and autocast of mixed precision without FSDP and DeepSpeed. */
+void config_default_autocast(ConfigReader *r);
 
 #endif

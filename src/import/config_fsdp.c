@@ -147,7 +147,7 @@ read_strategy2(ConfigReader *r, const FsdpOutside *outside)
 static void
 lay_out_mesh(ConfigReader *r, const FsdpOutside *outside, const char *strategy)
 {
-  int ranks = outside->ranks > 0 ? outside->ranks : CONFIG_RANKS_USUAL;
+  int ranks = config_ranks_or_usual(outside->ranks);
   int machines = MAX(outside->machines, 1), shard = ranks, replicate = 1;
   const char *reason = outside->ranks > 0 ? "all ranks share the parameters"
                                           : "the file does not say how many ranks there are";

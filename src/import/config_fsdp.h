@@ -7,14 +7,14 @@
 typedef struct {
   int version; /* where fsdp_version is missing */
   const char *version_reason;
-  int ranks;                           /* 0: not said */
-  int machines;                        /* 0: not said, one */
-  int shard, replicate;                /* a mesh that another section gives; 0: none */
-  const char *dtype;                   /* mixed precision: "bf16", "fp16", or NULL */
-  const char *strategy_key, *strategy; /* the sharding strategy from elsewhere; NULL */
-  gboolean wraps;                      /* blocks are wrapped unless the section says otherwise */
-  gboolean offloads;                   /* parameters are offloaded, says another key */
-  gboolean checkpoints;                /* gradient_checkpointing of TrainingArguments is true */
+  int ranks;            /* 0: not said */
+  int machines;         /* 0: not said, one */
+  int shard, replicate; /* a mesh that another section gives; 0: none */
+  const char *dtype;    /* mixed precision: "bf16", "fp16", or NULL */
+  const char *strategy; /* the sharding strategy from elsewhere; NULL */
+  gboolean wraps;       /* blocks are wrapped unless the section says otherwise */
+  gboolean offloads;    /* parameters are offloaded, says another key */
+  gboolean checkpoints; /* gradient_checkpointing of TrainingArguments is true */
 } FsdpOutside;
 
 /* r->root is the section; its keys may have the prefix fsdp_ or lack it. */
