@@ -68,6 +68,16 @@ json_section(cJSON *object, const char *key)
   return section;
 }
 
+void
+json_replace_path(cJSON *object, const char *path, cJSON *item)
+{
+  g_auto(GStrv) parts = g_strsplit(path, ".", -1);
+  guint last = g_strv_length(parts) - 1;
+  for (guint i = 0; i < last; i++)
+    object = json_section(object, parts[i]);
+  json_replace(object, parts[last], item);
+}
+
 char *
 json_line(const cJSON *item)
 {

@@ -19,6 +19,9 @@ void json_add_text(cJSON *object, const char *key, const char *text);
 /* Puts an item, which it takes, under the key: in the place of what is there, else at the end. */
 void json_replace(cJSON *object, const char *key, cJSON *item);
 void json_replace_text(cJSON *object, const char *key, const char *text);
+/* The same under "section.key", of as many sections as it says, which are made where they are not.
+ */
+void json_replace_path(cJSON *object, const char *path, cJSON *item);
 /* The object under the key; made if there is none.  Borrowed. */
 cJSON *json_section(cJSON *object, const char *key);
 /* The text of an item on one line; NULL of NULL.  Caller frees with g_free. */

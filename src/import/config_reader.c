@@ -123,12 +123,7 @@ config_is_set(const ConfigReader *r, const char *ours)
 void
 config_set(ConfigReader *r, const char *ours, cJSON *value)
 {
-  g_auto(GStrv) parts = g_strsplit(ours, ".", -1);
-  cJSON *object = r->result->plan;
-  guint last = g_strv_length(parts) - 1;
-  for (guint i = 0; i < last; i++)
-    object = json_section(object, parts[i]);
-  json_replace(object, parts[last], value);
+  json_replace_path(r->result->plan, ours, value);
 }
 
 /* Takes the value. */

@@ -108,16 +108,6 @@ is_of_script(const PlanFormat *format, const char *key)
   return FALSE;
 }
 
-static void
-set_path(cJSON *object, const char *key, cJSON *value)
-{
-  g_auto(GStrv) parts = g_strsplit(key, ".", -1);
-  guint last = g_strv_length(parts) - 1;
-  for (guint i = 0; i < last; i++)
-    object = json_section(object, parts[i]);
-  json_replace(object, parts[last], value);
-}
-
 /* Nobody has to say what the frameworks do anyway. */
 static gboolean
 is_default(const PlanSpec *spec, const char *key)
@@ -137,7 +127,7 @@ script_part(const PlanFormat *format, const PlanSpec *spec, const cJSON *values,
   for (const cJSON *item = values->child; item != NULL; item = item->next) {
     if (!is_of_script(format, item->string) || is_default(spec, item->string))
       continue;
-    set_path(script, item->string, cJSON_Duplicate(item, TRUE));
+    json_replace_path(script, item->string, cJSON_Duplicate(item, TRUE));
     g_autofree char *json = json_line(item);
     g_string_append_printf(words, "%s%s = %s", words->len > 0 ? ", " : "", item->string, json);
   }

@@ -58,10 +58,8 @@ put_zero_options(cJSON *zero, const PlanSpec *spec, const cJSON *values)
     if (!spec->options[i].given || elsewhere)
       continue;
     g_autofree char *ours = g_strconcat("deepspeed.", key, NULL);
-    g_auto(GStrv) parts = g_strsplit(key, ".", 2);
-    cJSON *object = parts[1] != NULL ? json_section(zero, parts[0]) : zero;
-    json_replace(object, parts[1] != NULL ? parts[1] : parts[0],
-                 cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(values, ours), TRUE));
+    json_replace_path(zero, key,
+                      cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(values, ours), TRUE));
   }
 }
 

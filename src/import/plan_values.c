@@ -6,7 +6,6 @@
 /* Copied as they are written. */
 static const char *const whole_sections[] = {"allocator", "retain", "trainable", "lora",
                                              "phases",    "ranks",  "failure"};
-static const char *const code_names[] = {"fused", "foreach", "forloop", "composer"};
 
 static void
 put(cJSON *values, const char *key, cJSON *value)
@@ -18,12 +17,6 @@ static void
 put_text(cJSON *values, const char *key, const char *text)
 {
   put(values, key, cJSON_CreateString(text));
-}
-
-static void
-put_dtype(cJSON *values, const char *key, DType dtype)
-{
-  put_text(values, key, dtype == DTYPE_BF16 ? "bf16" : dtype == DTYPE_FP16 ? "fp16" : "fp32");
 }
 
 static void
@@ -49,12 +42,12 @@ put_batch(cJSON *values, const PlanSpec *s)
 static void
 put_precision(cJSON *values, const PlanSpec *s)
 {
-  put_dtype(values, "precision.parameters", s->precision.parameters);
-  put_dtype(values, "precision.compute", s->precision.compute);
-  put_dtype(values, "precision.reduce", s->precision.reduce);
+  put_text(values, "precision.parameters", dtype_name(s->precision.parameters));
+  put_text(values, "precision.compute", dtype_name(s->precision.compute));
+  put_text(values, "precision.reduce", dtype_name(s->precision.reduce));
   put(values, "precision.autocast", cJSON_CreateBool(s->precision.autocast));
   if (s->precision.has_output)
-    put_dtype(values, "precision.output", s->precision.output);
+    put_text(values, "precision.output", dtype_name(s->precision.output));
   else
     put(values, "precision.output", cJSON_CreateNull());
 }
@@ -62,7 +55,6 @@ put_precision(cJSON *values, const PlanSpec *s)
 static void
 put_checkpointing(cJSON *values, const PlanSpec *s, const cJSON *document)
 {
-  static const char *const keeps[] = {"alternate_mm", "matmul", "attention"};
   const CheckpointSpec *c = &s->checkpointing;
   const cJSON *section = cJSON_GetObjectItemCaseSensitive(document, "activation_checkpointing");
   const cJSON *blocks = cJSON_GetObjectItemCaseSensitive(section, "blocks");
@@ -77,7 +69,7 @@ put_checkpointing(cJSON *values, const PlanSpec *s, const cJSON *document)
     put(values, "activation_checkpointing.early_stop", cJSON_CreateBool(c->early_stop));
   }
   if (checkpoint_spec_has(c, CHECKPOINT_SELECTIVE_OP))
-    put_text(values, "activation_checkpointing.keep", keeps[c->keep]);
+    put_text(values, "activation_checkpointing.keep", checkpoint_keep_name(c->keep));
   if (cJSON_IsObject(blocks))
     put(values, "activation_checkpointing.blocks", cJSON_Duplicate(blocks, TRUE));
 }
@@ -86,7 +78,8 @@ static void
 put_optimizer(cJSON *values, const PlanSpec *s)
 {
   put_text(values, "optimizer.name", plan_optimizer_name(s->optimizer.name));
-  put_text(values, "optimizer.implementation", code_names[s->optimizer.implementation]);
+  put_text(values, "optimizer.implementation",
+           plan_optimizer_code_name(s->optimizer.implementation));
   put(values, "optimizer.clip_grad_norm",
       s->optimizer.clip_grad_norm > 0 ? cJSON_CreateNumber(s->optimizer.clip_grad_norm)
                                       : cJSON_CreateNull());

@@ -192,6 +192,12 @@ checkpoint_spec_recomputes(const CheckpointSpec *spec)
 }
 
 const char *
+checkpoint_keep_name(KeptOps keep)
+{
+  return keep_names[keep];
+}
+
+const char *
 checkpoint_policy_name(CheckpointPolicy policy)
 {
   return policy_names[policy];

@@ -50,8 +50,9 @@ gboolean checkpoint_spec_has(const CheckpointSpec *spec, CheckpointPolicy policy
 /* Can there be a block that recomputes anything? */
 gboolean checkpoint_spec_recomputes(const CheckpointSpec *spec);
 
-/* The policy as written in plans: "every_n". */
+/* The policy, and what selective_op keeps, as written in plans: "every_n", "matmul". */
 const char *checkpoint_policy_name(CheckpointPolicy policy);
+const char *checkpoint_keep_name(KeptOps keep);
 
 /* "full", "every 2", "full, blocks 0-7 none".  Caller frees. */
 char *checkpoint_spec_text(const CheckpointSpec *spec);
