@@ -1,6 +1,5 @@
 /* family_bart.c - BART: encoder and decoder with learned positions and LayerNorm after each
  * residual, one embedding for both and for the output. */
-#include <string.h>
 
 #include "network/causal_lm.h"
 #include "network/family.h"
@@ -151,11 +150,8 @@ read_config(Bart *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   Seq2Seq *s = &m->seq2seq;
   *s = (Seq2Seq){.dropout = 0.1, .type = {"BartEncoderLayer", "BartDecoderLayer"}};
   seq2seq_read(s, spec, shape);
-  const char *class = encoder_architecture(spec);
-  if (class != NULL && strcmp(class, "BartForConditionalGeneration") != 0 &&
-      strcmp(class, "BartModel") != 0)
-    network_spec_fail(spec, "architectures",
-                      "'%.60s' is not supported, only BartForConditionalGeneration", class);
+  static const char *const classes[] = {"BartForConditionalGeneration", "BartModel", NULL};
+  encoder_expect_class(spec, classes[0], classes);
   m->positions = network_spec_int(spec, "max_position_embeddings", 1024);
   s->stack[SEQ2SEQ_ENCODER].length =
       encoder_length(spec, shape, "max_position_embeddings", m->positions);

@@ -329,12 +329,8 @@ masked_lm(Builder *b, gconstpointer model, const Val *inputs, Val *results)
 static void
 refuse_unknown(NetworkSpec *spec)
 {
-  const char *class = encoder_architecture(spec);
-  if (class != NULL && strcmp(class, "BertForMaskedLM") != 0 &&
-      strcmp(class, "RobertaForMaskedLM") != 0)
-    network_spec_fail(spec, "architectures",
-                      "'%.60s' is not supported, only BertForMaskedLM and RobertaForMaskedLM",
-                      class);
+  static const char *const classes[] = {"BertForMaskedLM", "RobertaForMaskedLM", NULL};
+  encoder_expect_class(spec, "BertForMaskedLM and RobertaForMaskedLM", classes);
   static const char no_decoder[] = "a decoder is not supported, only the encoder";
   network_spec_expect(spec, "is_decoder", FALSE, no_decoder);
   network_spec_expect(spec, "add_cross_attention", FALSE, no_decoder);

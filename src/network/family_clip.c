@@ -1,6 +1,5 @@
 /* family_clip.c - CLIP: a tower for texts and one for images, whose projections are compared by a
  * contrastive loss. */
-#include <string.h>
 
 #include "network/causal_lm.h"
 #include "network/family.h"
@@ -383,12 +382,8 @@ read_config(Clip *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->projection = network_spec_int(spec, "projection_dim", 512);
   m->attention = spec->implementation.attention;
   m->batch = shape->micro_batch;
-  const char *class = encoder_architecture(spec);
-  if (class != NULL && strcmp(class, "CLIPModel") != 0)
-    network_spec_fail(spec, "architectures", "'%.60s' is not supported, only CLIPModel", class);
-  if (m->attention == ATTENTION_EAGER)
-    json_reader_fail(spec->reader, "implementation",
-                     "eager attention of clip is not yet supported");
+  encoder_expect_class(spec, "CLIPModel", NULL);
+  encoder_refuse_eager(spec);
   encoder_check(spec, shape);
   causal_lm_check_matrix(spec, "projection_dim", m->projection,
                          MAX(m->tower[TEXT].width, m->tower[IMAGE].width));

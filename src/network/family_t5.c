@@ -423,16 +423,10 @@ read_stack(Stack *s, NetworkSpec *spec, const char *names, int first, gint64 fal
 static void
 refuse_unknown(NetworkSpec *spec, const NetworkShape *shape)
 {
-  const char *class = encoder_architecture(spec);
-  if (class != NULL && strcmp(class, "T5ForConditionalGeneration") != 0)
-    network_spec_fail(spec, "architectures",
-                      "'%.60s' is not supported, only T5ForConditionalGeneration", class);
+  encoder_expect_class(spec, "T5ForConditionalGeneration", NULL);
   network_spec_expect(spec, "is_encoder_decoder", TRUE, "only encoder and decoder are supported");
-  if (shape->precision.weights == DTYPE_FP16)
-    json_reader_fail(spec->reader, "model_type",
-                     "t5 in fp16 clamps its activations, which is not supported");
-  if (spec->implementation.attention == ATTENTION_EAGER)
-    json_reader_fail(spec->reader, "implementation", "eager attention of t5 is not yet supported");
+  encoder_refuse_fp16(spec, shape);
+  encoder_refuse_eager(spec);
 }
 
 static gboolean

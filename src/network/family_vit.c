@@ -210,17 +210,6 @@ read_labels(NetworkSpec *spec)
   return labels;
 }
 
-static void
-check_class(NetworkSpec *spec)
-{
-  const char *class = encoder_architecture(spec);
-  if (class != NULL && strcmp(class, "ViTForImageClassification") != 0)
-    network_spec_fail(spec, "architectures",
-                      "'%.60s' is not supported, only "
-                      "ViTForImageClassification",
-                      class);
-}
-
 static gboolean
 read_config(Vit *m, NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
@@ -240,7 +229,7 @@ read_config(Vit *m, NetworkSpec *spec, const NetworkShape *shape, GError **error
 
   m->batch = shape->micro_batch;
   encoder_check(spec, shape);
-  check_class(spec);
+  encoder_expect_class(spec, "ViTForImageClassification", NULL);
   causal_lm_check_width(spec, "num_attention_heads", m->heads, m->hidden);
   causal_lm_check_layers(spec, "num_hidden_layers", m->layers);
   encoder_check_image(spec, m->image, m->patch, m->channels);

@@ -1,6 +1,5 @@
 /* family_whisper.c - Whisper: an encoder of mel spectrograms behind two convolutions, a decoder of
  * text, LayerNorm before each residual. */
-#include <string.h>
 
 #include "network/causal_lm.h"
 #include "network/family.h"
@@ -151,10 +150,7 @@ read_config(Whisper *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
                  .scales_query = TRUE,
                  .type = {"WhisperEncoderLayer", "WhisperDecoderLayer"}};
   seq2seq_read(s, spec, shape);
-  const char *class = encoder_architecture(spec);
-  if (class != NULL && strcmp(class, "WhisperForConditionalGeneration") != 0)
-    network_spec_fail(spec, "architectures",
-                      "'%.60s' is not supported, only WhisperForConditionalGeneration", class);
+  encoder_expect_class(spec, "WhisperForConditionalGeneration", NULL);
   network_spec_expect(spec, "apply_spec_augment", FALSE, "masking of features is not supported");
   m->mels = network_spec_int(spec, "num_mel_bins", 80);
   m->targets = network_spec_int(spec, "max_target_positions", 448);

@@ -2,6 +2,8 @@
  * integrations/sdpa_attention.py, eager_attention_forward of modeling_bert.py). */
 #include "network/transformers_encoder.h"
 
+#include <string.h>
+
 #include "network/causal_lm.h"
 #include "network/strides.h"
 #include "network/transformers_lm.h"
@@ -65,12 +67,30 @@ encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channe
                       image);
 }
 
-const char *
-encoder_architecture(NetworkSpec *spec)
+void
+encoder_expect_class(NetworkSpec *spec, const char *class, const char *const *classes)
 {
   const cJSON *list = json_reader_raw(spec->reader, "architectures");
-  const cJSON *first = cJSON_IsArray(list) ? list->child : NULL;
-  return cJSON_IsString(first) ? first->valuestring : NULL;
+  const char *said = cJSON_GetStringValue(cJSON_IsArray(list) ? list->child : NULL);
+  if (said != NULL &&
+      (classes != NULL ? !g_strv_contains(classes, said) : strcmp(said, class) != 0))
+    network_spec_fail(spec, "architectures", "'%.60s' is not supported, only %s", said, class);
+}
+
+void
+encoder_refuse_eager(NetworkSpec *spec)
+{
+  if (spec->implementation.attention == ATTENTION_EAGER)
+    json_reader_fail(spec->reader, "implementation", "eager attention of %s is not yet supported",
+                     spec->family);
+}
+
+void
+encoder_refuse_fp16(NetworkSpec *spec, const NetworkShape *shape)
+{
+  if (shape->precision.weights == DTYPE_FP16)
+    json_reader_fail(spec->reader, "model_type",
+                     "%s in fp16 clamps its activations, which is not supported", spec->family);
 }
 
 /* ---- modules ---- */

@@ -24,8 +24,12 @@ gint64 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *
 gint64 encoder_target_length(const NetworkShape *shape);
 /* Patches of an image: they are whole and tensors can hold them. */
 void encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels);
-/* The class of "architectures", or NULL when the config does not say. */
-const char *encoder_architecture(NetworkSpec *spec);
+/* Refuses another class in "architectures" than this one; or than any of these, which end with
+ * NULL, and class is what the message calls them. */
+void encoder_expect_class(NetworkSpec *spec, const char *class, const char *const *classes);
+/* Refuses attention and a dtype whose code is not known. */
+void encoder_refuse_eager(NetworkSpec *spec);
+void encoder_refuse_fp16(NetworkSpec *spec, const NetworkShape *shape);
 
 /* ---- modules ---- */
 

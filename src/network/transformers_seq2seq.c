@@ -46,12 +46,8 @@ seq2seq_read(Seq2Seq *m, NetworkSpec *spec, const NetworkShape *shape)
   for (guint i = 0; i < G_N_ELEMENTS(drops); i++)
     if (network_spec_double(spec, drops[i], 0) != 0)
       network_spec_fail(spec, drops[i], "layers that are skipped by chance are not supported");
-  if (shape->precision.weights == DTYPE_FP16)
-    json_reader_fail(spec->reader, "model_type",
-                     "%s in fp16 clamps its activations, which is not supported", spec->family);
-  if (m->attention == ATTENTION_EAGER)
-    json_reader_fail(spec->reader, "implementation", "eager attention of %s is not yet supported",
-                     spec->family);
+  encoder_refuse_fp16(spec, shape);
+  encoder_refuse_eager(spec);
 }
 
 /* ---- modules, in order of definition ---- */
