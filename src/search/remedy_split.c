@@ -2,8 +2,8 @@
  *
  * Of a module that is a group by itself one child becomes a group of its own, the one that leaves
  * the least in the larger half; of several modules each. */
-#include "search/remedy_kinds.h"
 #include "base/json_output.h"
+#include "search/remedy_kinds.h"
 #include <string.h>
 
 /* Parameters in a module and all that lie in it. */
