@@ -524,6 +524,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   transformers_write_root(b, &(TransformersRoot){2, {tokens, labels}, model_forward, &m});
   Network *network = builder_network(b);
   network->vocabulary = m.vocabulary;
+  network->stacks = 2;
   network->hidden = m.width;
   network->attention_width = m.heads * m.head_width;
   network->embedding_parameters = m.tied ? 0 : m.vocabulary * m.width;
