@@ -63,6 +63,8 @@ moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
   causal_lm_check_matrix(spec, fields->ffn != NULL ? fields->ffn : "intermediate_size", s->ffn,
                          d->lm.hidden);
   read_balance(d, spec, fields);
+  if (json_reader_has(spec->reader, "experts_implementation"))
+    network_spec_fail(spec, "experts_implementation", "is the plan's to say: moe.experts");
 }
 
 static void
