@@ -529,8 +529,14 @@ libhighwater_a_SOURCES += \
   src/simulate/scaled_network.c src/simulate/scaled_network.h \
   src/simulate/scenario.c src/simulate/scenario.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h \
+  src/simulate/state_image.c src/simulate/state_image.h \
   src/simulate/verification.c src/simulate/verification.h \
   src/simulate/verification_text.c \
+  src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
+  src/simulate/verified_plan.c src/simulate/verified_plan.h \
+  src/simulate/verified_ranges.c src/simulate/verified_ranges.h \
+  src/simulate/verified_run.c src/simulate/verified_run.h \
+  src/simulate/verified_start.c \
   src/simulate/verified_state.c src/simulate/verified_state.h
 
 # search

@@ -71,6 +71,7 @@ CHECKS = \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
+  tests/check_restart \
   tests/check_retain \
   tests/check_run_store \
   tests/check_shared_link \

@@ -61,13 +61,20 @@ numeric_rank_locate(const NumericRank *r, const NumericPlace *place, GError **er
                  module[0] != '\0' ? ", " : "", module);
 }
 
+int
+numeric_rank_step(const NumericRank *r)
+{
+  return r->step > 0 ? r->config->steps_before + r->step : 0;
+}
+
 static NumericPlace
 place_of(const NumericRank *r, gint32 module)
 {
   const NumericConfig *c = r->config;
   gint64 batch = (gint64) r->rank * c->micro_batches + r->micro_batch;
   return (NumericPlace){.rank = r->rank,
-                        .step = r->step,
+                        .step = numeric_rank_step(r),
+                        .update = r->step > 0 ? c->updates_before + r->step : 0,
                         .sample = batch * c->micro_batch,
                         .samples = c->micro_batch,
                         .seed = c->seed,
@@ -228,7 +235,7 @@ next_list(NumericRank *r)
   if (r->drains)
     finish_construction(r);
   r->drains = FALSE;
-  if (r->step == r->program->steps) {
+  if (r->step == (r->config->steps > 0 ? r->config->steps : r->program->steps)) {
     r->ended = TRUE;
     return;
   }
@@ -254,7 +261,7 @@ check_storage(const NumericRank *r, const ProgramOp *op, GError **error)
   if (s->bytes == 0 || there == (op->kind != PROGRAM_ALLOC))
     return TRUE;
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "rank %d, step %d: %s#%d %s", r->rank,
-              r->step, program_text(r->program, s->what), op->a,
+              numeric_rank_step(r), program_text(r->program, s->what), op->a,
               there ? "is allocated twice" : "is freed where it is not allocated");
   return FALSE;
 }
@@ -269,7 +276,7 @@ issue_memory(NumericRank *r, const ProgramOp *op, GError **error)
     if (!numeric_memory_allocate(r->memory, op->a, (StreamId) op->stream)) {
       g_set_error(
           error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-          "rank %d, step %d: the allocator has no memory for %s", r->rank, r->step,
+          "rank %d, step %d: the allocator has no memory for %s", r->rank, numeric_rank_step(r),
           program_text(r->program, g_array_index(r->program->storages, Storage, op->a).what));
       return FALSE;
     }

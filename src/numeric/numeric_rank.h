@@ -24,7 +24,7 @@ typedef struct {
   GArray *batch;     /* gint32: storages that batches come in */
   const OpList *list;
   guint next; /* op of the list */
-  int step;   /* 0: construction */
+  int step;   /* of the Program; 0: construction */
   int micro_batch;
   Moment waits;         /* the host does, for this */
   const guint64 *clock; /* of the run: how much has been done */
@@ -37,6 +37,8 @@ typedef struct {
 void numeric_rank_init(NumericRank *r, const NumericConfig *config, int rank);
 void numeric_rank_clear(NumericRank *r);
 
+/* The step of the training that the host is in; 0: construction. */
+int numeric_rank_step(const NumericRank *r);
 /* Can the host go on, or the stream?  A collective is asked about elsewhere: FALSE. */
 gboolean numeric_rank_can_issue(const NumericRank *r);
 gboolean numeric_rank_can_run(const NumericRank *r, int stream);

@@ -233,7 +233,7 @@ check_ended(const Run *run, GError **error)
     if (r->ended && numeric_rank_is_idle(r))
       continue;
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                "rank %d, step %d: waits for what never comes", i, r->step);
+                "rank %d, step %d: waits for what never comes", i, numeric_rank_step(r));
     return FALSE;
   }
   return TRUE;

@@ -15,13 +15,13 @@ typedef struct _NumericRun NumericRun;
 
 /* A tensor that an optimizer's kernel has updated. */
 typedef struct {
-  int rank, step;
+  int rank, step, count;  /* count: of the optimizer's steps, this one included */
   const char *name;       /* what its storage is called: the parameter, or a buffer of many */
   const char *state_name; /* the same of its first state; NULL: it has none */
   gint64 elements;        /* that gradient, value and states have */
   const double *gradient; /* as the optimizer read it */
   const double *value;    /* as it left it */
-  const double *state[2]; /* NULL: none */
+  double *state[2];       /* NULL: none; writable before the update alone */
   const char *written_by; /* the op that wrote the gradient last: "reduce_scatter of layers.0" */
 } NumericUpdate;
 
@@ -43,6 +43,9 @@ typedef struct {
   /* The norm of all gradients, where clipping takes it. */
   void (*norm)(gpointer user, int rank, int step, double norm);
   void (*updated)(gpointer user, const NumericUpdate *update);
+  /* Before the first step's update, which makes the states: they can be given what they are to be.
+   * NULL: they are as the Program makes them. */
+  void (*updating)(gpointer user, const NumericUpdate *update);
 } NumericHooks;
 
 typedef struct {
@@ -55,6 +58,9 @@ typedef struct {
   guint64 order;      /* 0: that of issue; else a random one of this number */
   gint64 micro_batch; /* samples */
   int micro_batches;  /* a step, of a rank */
+  int steps;          /* to execute, at most; 0: all that the Programs have */
+  int steps_before;   /* of the training, before the Programs' first */
+  int updates_before; /* the same as the optimizer counts them */
 } NumericConfig;
 
 /* Does any step update parameters by a kernel?  Optimizers in the host's memory name nothing that

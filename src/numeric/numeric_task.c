@@ -168,14 +168,15 @@ is_optimizer(const char *formula)
   return strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0;
 }
 
-/* A list of tensors was updated: gradient, value, states of each. */
+/* A list of tensors is updated: gradient, value, states of each. */
 static void
-report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands,
+               void (*report)(gpointer user, const NumericUpdate *update))
 {
-  const NumericHooks *hooks = &r->config->hooks;
   for (int i = 0; i + 1 < task->op->operands;) {
     NumericUpdate u = {.rank = r->rank,
                        .step = task->place.step,
+                       .count = task->place.update,
                        .name = name_of(r, task->op, i + 1),
                        .elements = MIN(operands[i].elements, operands[i + 1].elements),
                        .gradient = operands[i].data,
@@ -190,7 +191,7 @@ report_updates(const NumericRank *r, const NumericTask *task, const NumericTenso
     for (int k = 0; next < task->op->operands && operands[next].role != ROLE_READ; k++, next++)
       if (k < 2)
         u.state[k] = operands[next].data;
-    hooks->updated(hooks->user, &u);
+    report(r->config->hooks.user, &u);
     i = next;
   }
 }
@@ -206,11 +207,24 @@ watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operan
   g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
   const NumericHooks *hooks = &r->config->hooks;
   if (is_optimizer(formula))
-    report_updates(r, task, operands);
+    report_updates(r, task, operands, hooks->updated);
   else if (meaning_number(r->program, kernel->meaning, "global", &global))
     hooks->norm(hooks->user, r->rank, task->place.step, operands[task->op->operands - 1].data[0]);
   else if (strcmp(formula, "ones_like") == 0 && task->op->operands == 2)
     hooks->loss(hooks->user, r->rank, task->place.step, operands[0].data[0]);
+}
+
+/* States that come from before are there when the optimizer makes its own. */
+static void
+prepare(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  const NumericHooks *hooks = &r->config->hooks;
+  if (hooks->updating == NULL || task->place.step != r->config->steps_before + 1)
+    return;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
+  if (is_optimizer(formula))
+    report_updates(r, task, operands, hooks->updating);
 }
 
 /* ---- running ---- */
@@ -275,8 +289,10 @@ run_kernel(NumericRank *r, const NumericTask *task, GError **error)
   gboolean ok = check_said(r, task, error);
   if (ok && task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
     copy(task, operands, task->op->operands);
-  else if (ok)
+  else if (ok) {
+    prepare(r, task, operands);
     ok = numeric_kernel_run(&call, error);
+  }
   if (ok)
     look_for_unknown(r, task, operands);
   if (ok) {

@@ -41,17 +41,23 @@ print_parameters(const VerificationReport *r, GString *out)
   }
 }
 
-void
-verification_text(const VerificationReport *r, gboolean details, GString *out)
+static void
+print_heading(const VerificationReport *r, GString *out)
 {
-  g_string_append_printf(
-      out, "%s · %s over %d ranks · %" G_GINT64_FORMAT " samples a step, %d micro-batches a rank\n",
-      r->network, r->strategy, r->ranks, r->samples, r->micro_batches);
+  g_string_append_printf(out, "%s · %s over %d ranks · %" G_GINT64_FORMAT " samples a step",
+                         r->network, r->strategy, r->ranks, r->samples);
+  g_string_append_printf(out, ", %d micro-batches a rank\n", r->micro_batches);
+  if (r->restart.after > 0)
+    g_string_append_printf(
+        out, "saved after step %d, from there on %s over %d ranks, %d micro-batches a rank\n",
+        r->restart.after, r->restart.strategy, r->restart.ranks, r->restart.micro_batches);
   if (r->scaled != NULL)
     g_string_append_printf(out, "scaled: %s\n", r->scaled);
-  print_steps(r, out);
-  if (details)
-    print_parameters(r, out);
+}
+
+static void
+print_answer(const VerificationReport *r, GString *out)
+{
   if (r->fault != NULL)
     g_string_append_printf(out, "not equal to an unsharded run: %s\n", r->fault);
   else
@@ -59,6 +65,23 @@ verification_text(const VerificationReport *r, gboolean details, GString *out)
                            "equal to an unsharded run within %g, in the order of issue and %d "
                            "random ones\n",
                            r->tolerance, r->orders);
+}
+
+void
+verification_text(const VerificationReport *r, gboolean details, GString *out)
+{
+  print_heading(r, out);
+  print_steps(r, out);
+  if (details)
+    print_parameters(r, out);
+  print_answer(r, out);
+  if (r->other == NULL)
+    return;
+  g_string_append_c(out, '\n');
+  verification_text(r->other, details, out);
+  gboolean is_same = r->loss_difference <= r->tolerance;
+  g_string_append_printf(out, "\nthe losses of both plans %s at every step: they differ by %.2g\n",
+                         is_same ? "are equal" : "are not equal", r->loss_difference);
 }
 
 /* ---- JSON ---- */
@@ -107,8 +130,30 @@ parameters_json(const VerificationReport *r)
   return parameters;
 }
 
-void
-verification_json(const VerificationReport *r, GString *out)
+static cJSON *
+peaks_json(const gint64 *peaks, int ranks)
+{
+  cJSON *array = cJSON_CreateArray();
+  for (int i = 0; i < ranks; i++)
+    cJSON_AddItemToArray(array, cJSON_CreateNumber((double) peaks[i]));
+  return array;
+}
+
+static void
+add_restart(cJSON *root, const VerifiedRestart *restart)
+{
+  if (restart->after == 0)
+    return;
+  cJSON *object = json_section(root, "restart");
+  json_add_int(object, "after_step", restart->after);
+  json_add_text(object, "strategy", restart->strategy);
+  json_add_int(object, "ranks", restart->ranks);
+  json_add_int(object, "micro_batches", restart->micro_batches);
+  cJSON_AddItemToObject(object, "peak_allocated_bytes", peaks_json(restart->peaks, restart->ranks));
+}
+
+static cJSON *
+report_json(const VerificationReport *r)
 {
   cJSON *root = cJSON_CreateObject();
   json_add_text(root, "network", r->network);
@@ -121,12 +166,23 @@ verification_json(const VerificationReport *r, GString *out)
   json_add_known_number(root, "tolerance", TRUE, r->tolerance);
   cJSON_AddBoolToObject(root, "equal", r->fault == NULL);
   json_add_text(root, "fault", r->fault);
-  cJSON *peaks = cJSON_CreateArray();
-  for (int i = 0; i < r->ranks; i++)
-    cJSON_AddItemToArray(peaks, cJSON_CreateNumber((double) r->peaks[i]));
-  cJSON_AddItemToObject(root, "peak_allocated_bytes", peaks);
+  cJSON_AddItemToObject(root, "peak_allocated_bytes", peaks_json(r->peaks, r->ranks));
+  add_restart(root, &r->restart);
   cJSON_AddItemToObject(root, "steps", steps_json(r));
   cJSON_AddItemToObject(root, "parameters", parameters_json(r));
+  return root;
+}
+
+void
+verification_json(const VerificationReport *r, GString *out)
+{
+  cJSON *root = report_json(r);
+  if (r->other != NULL) {
+    cJSON_AddItemToObject(root, "other", report_json(r->other));
+    cJSON_AddBoolToObject(root, "equal_losses", r->loss_difference <= r->tolerance);
+    json_add_known_number(root, "loss_difference", isfinite(r->loss_difference) != 0,
+                          r->loss_difference);
+  }
   g_autofree char *text = json_finish(root);
   g_string_append(out, text);
 }

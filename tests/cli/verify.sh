@@ -21,6 +21,20 @@ ok "again" cmp -s first out
 run verify tiny --plan hsdp --scale 16 --steps 1 --seed 8
 ok "another one gives others" sh -c '! cmp -s first out'
 
+answers "two plans are compared" 0 verify tiny --plan fsdp2 --plan ddp --scale 16 --set batch.sequence_length=64 --steps 2
+ok "with each other too" prints "the losses of both plans are equal at every step"
+answers "the same in JSON" 0 verify tiny --set-b fsdp.blocks_per_group=2 --scale 16 --steps 1 --json
+ok "has both" grep -q '"equal_losses":.*true' out
+refuses "another global batch" "samples in a step of all ranks: 8 in fsdp2, 4 in fsdp2" verify tiny --scale 16 --set-b mesh.shard=4
+refuses "three plans" "at most two plans" verify tiny --plan fsdp2 --plan ddp --plan zero1
+
+answers "training goes on under another plan" 0 verify tiny --restart zero2 --restart-after 2 --scale 16
+ok "which is said" prints "saved after step 2, from there on zero2 over 8 ranks, 1 micro-batches a rank"
+answers "or with other groups" 0 verify tiny --scale 16 --steps 2 --restart-after 1 --set-b mesh.shard=3 --set-a mesh.shard=6 --set-b accumulation.steps=2 --json
+ok "which JSON says" grep -q '"after_step":.*1' out
+refuses "a restart after the last step" "--restart-after: 3 is not in 1..2" verify tiny --restart-after 3
+refuses "a restart of two plans" "only one plan can be saved" verify tiny --plan ddp --plan ddp --restart fsdp2
+
 refuses "a plan without an optimizer" "optimizer.name" verify tiny --set optimizer.name=none
 refuses "code whose numbers nobody has said" "its meaning lacks a number: value" verify mistral-7b --scale 64
 refuses "an optimizer on the host" "the optimizer works in the host's memory" verify tiny --scale 16 --set fsdp.cpu_offload=true
