@@ -228,6 +228,7 @@ libhighwater_a_SOURCES += \
   src/network/layers_views.c \
   src/network/moe.c src/network/moe.h \
   src/network/moe_decoder.c src/network/moe_decoder.h \
+  src/network/moe_balance.c src/network/moe_balance.h \
   src/network/moe_experts.c \
   src/network/moe_router.c \
   src/network/network.c src/network/network.h \

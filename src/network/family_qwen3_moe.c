@@ -9,7 +9,8 @@ read(Decoder *d, NetworkSpec *spec)
                                    .top_k_default = 8,
                                    .ffn = "moe_intermediate_size",
                                    .ffn_default = 768,
-                                   .norm_topk_prob = TRUE};
+                                   .norm_topk_prob = TRUE,
+                                   .balance = 0.001};
   moe_decoder_read(d, spec, &fields);
   moe_decoder_read_sparse_layers(d, spec);
   d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);

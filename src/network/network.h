@@ -95,6 +95,7 @@ typedef struct {
   gint16 result;      /* slot, or -1 */
   int others;         /* results besides it */
   gint16 other[FUNCTION_RESULTS - 1];
+  int captured; /* the last so many of them are not what the block returns */
 } Function;
 
 /* One of the repeated units that checkpointing and grouping speak of. */

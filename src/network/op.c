@@ -488,6 +488,9 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
+    /* over the first dimension */
+    [OP_SUM_ROWS] = {"sum", .shape = shape_result, .forward = forward_sum_rows,
+                     .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
     [OP_STACK] = {"stack", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_stack},

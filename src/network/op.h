@@ -52,6 +52,7 @@
   X(RELU)                                                                                          \
   X(WHERE_NUMBER)                                                                                  \
   X(MEAN)                                                                                          \
+  X(SUM_ROWS)                                                                                      \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \

@@ -447,6 +447,18 @@ column_reduce_scratch(gint64 rows, gint64 n, DeviceLimits device)
   return (ReduceScratch){.scratch = 4 * n * ctas * width * vector, .semaphores = 4 * grid};
 }
 
+static void
+column_scratch(OpCase *c, gint64 rows, gint64 n)
+{
+  ReduceScratch need = column_reduce_scratch(rows, n, c->device);
+  if (need.scratch == 0)
+    return;
+  int scratch = recipe_temp(c, need.scratch, "reduction scratch");
+  int semaphores = recipe_temp(c, need.semaphores, "reduction semaphores");
+  recipe_release(c, semaphores);
+  recipe_release(c, scratch);
+}
+
 int
 recipe_column_sum(OpCase *c, gint64 rows, int input, int source)
 {
@@ -454,13 +466,7 @@ recipe_column_sum(OpCase *c, gint64 rows, int input, int source)
                          : source >= BUFFER_INCOMING ? c->out[source - BUFFER_INCOMING].dtype
                                                      : c->in[input].dtype);
   int sum = recipe_temp_like(c, input, dtype, ORDER_DENSE);
-  ReduceScratch need = column_reduce_scratch(rows, value_elements(&c->in[input]), c->device);
-  if (need.scratch > 0) {
-    int scratch = recipe_temp(c, need.scratch, "reduction scratch");
-    int semaphores = recipe_temp(c, need.semaphores, "reduction semaphores");
-    recipe_release(c, semaphores);
-    recipe_release(c, scratch);
-  }
+  column_scratch(c, rows, value_elements(&c->in[input]));
   int base = source >= BUFFER_GRAD       ? BUFFER_GRAD
              : source >= BUFFER_INCOMING ? BUFFER_INCOMING
                                          : BUFFER_TEMP;
@@ -551,6 +557,15 @@ void
 forward_alias(OpCase *c)
 {
   recipe_alias(c, 0, 0);
+}
+
+void
+forward_sum_rows(OpCase *c)
+{
+  gint64 n = value_elements(&c->out[0]);
+  recipe_out(c, 0, "sum");
+  column_scratch(c, value_elements(&c->in[0]) / n, n);
+  recipe_launch(c, "sum", KERNEL_MEMORY, 0, "i0 >o0");
 }
 
 void

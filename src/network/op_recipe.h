@@ -87,9 +87,10 @@ int recipe_column_sum(OpCase *c, gint64 rows, int input, int source);
 
 /* ---- recipes shared by rows ---- */
 
-void forward_outputs(OpCase *c); /* allocate all outputs, one kernel */
-void forward_alias(OpCase *c);   /* output 0 is a view of input 0 */
-void forward_slice(OpCase *c);   /* the same, from size[0] elements on */
+void forward_outputs(OpCase *c);  /* allocate all outputs, one kernel */
+void forward_alias(OpCase *c);    /* output 0 is a view of input 0 */
+void forward_sum_rows(OpCase *c); /* one output: sums over the first dimension */
+void forward_slice(OpCase *c);    /* the same, from size[0] elements on */
 void backward_new(
     OpCase *c); /* a new gradient for every input, in the order of OpInfo.saves' alphabet */
 void backward_pass(OpCase *c); /* every input gets the incoming gradient */
