@@ -578,8 +578,10 @@ libhighwater_a_SOURCES += \
   src/search/sweep_row.c src/search/sweep_row.h \
   src/search/sweep_run.c src/search/sweep_run.h \
   src/search/sweep_text.c src/search/sweep_text.h \
+  src/search/sweep_verification.c src/search/sweep_verification.h \
   src/search/trials.c src/search/trials.h \
-  src/search/vary.c src/search/vary.h
+  src/search/vary.c src/search/vary.h \
+  src/search/workers.c src/search/workers.h
 
 # calibrate
 libhighwater_a_SOURCES += \

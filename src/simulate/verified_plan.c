@@ -279,3 +279,19 @@ verified_plans_compare(const VerifiedPlan *a, const VerifiedPlan *b, GError **er
   return check_parameters(a->scenario->network, b->scenario->network, error) &&
          check_trainable(a->scenario, b->scenario, error);
 }
+
+char *
+verified_plan_training(const VerifiedPlan *p)
+{
+  const PlanSpec *plan = p->scenario->plan;
+  GString *text = g_string_new(NULL);
+  g_string_append_printf(text, "%" G_GINT64_FORMAT " samples of %d tokens of %s, %s",
+                         verified_plan_samples(p), plan->sequence_length,
+                         p->scenario->network->name, plan_optimizer_name(plan->optimizer.name));
+  if (plan->optimizer.clip_grad_norm > 0)
+    g_string_append_printf(text, " clipped at %g", plan->optimizer.clip_grad_norm);
+  if (strategy_freezes(p->scenario->network))
+    g_string_append_printf(text, ", %d trained parameters",
+                           network_trainable_tensors(p->scenario->network));
+  return g_string_free(text, FALSE);
+}
