@@ -11,18 +11,16 @@ moe_decoder_set_dense(Decoder *d, int block)
 }
 
 void
-moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
+moe_style_read(MoeStyle *s, gint64 hidden, gint64 ffn, NetworkSpec *spec, const MoeFields *fields)
 {
-  MoeStyle *s = moe_decoder_style(d);
-  s->hidden = d->lm.hidden;
-  s->ffn = d->ffn;
+  s->hidden = hidden;
+  s->ffn = ffn;
   if (fields->ffn != NULL)
     s->ffn = network_spec_int(spec, fields->ffn, fields->ffn_default);
   s->experts = network_spec_int(spec, fields->experts, fields->experts_default);
   s->top_k = network_spec_int(spec, "num_experts_per_tok", fields->top_k_default);
   if (fields->norm_topk_prob)
     s->normalized = network_spec_bool(spec, "norm_topk_prob", fields->norm_default);
-  s->activation = d->activation;
   if (s->experts > MOE_MOST_EXPERTS)
     network_spec_fail(spec, fields->experts, "%" G_GINT64_FORMAT " is not in 1..%d", s->experts,
                       MOE_MOST_EXPERTS);
@@ -31,8 +29,16 @@ moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
                       "%" G_GINT64_FORMAT " are more than the %" G_GINT64_FORMAT " experts",
                       s->top_k, s->experts);
   causal_lm_check_matrix(spec, fields->ffn != NULL ? fields->ffn : "intermediate_size", s->ffn,
-                         d->lm.hidden);
+                         hidden);
   network_spec_expect(spec, "output_router_logits", FALSE, "the auxiliary loss is not supported");
+}
+
+void
+moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
+{
+  MoeStyle *s = moe_decoder_style(d);
+  s->activation = d->activation;
+  moe_style_read(s, d->lm.hidden, d->ffn, spec, fields);
 }
 
 static void
