@@ -252,7 +252,10 @@ libhighwater_a_SOURCES += \
   src/network/ops_rows.c \
   src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \
-  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
+  src/network/torchtitan_decoder.c src/network/torchtitan_decoder.h \
+  src/network/torchtitan_latent.c src/network/torchtitan_latent.h \
+  src/network/torchtitan_moe.c src/network/torchtitan_moe.h \
+  src/network/torchtitan_router.c \
   src/network/transformers_activation.c src/network/transformers_activation.h \
   src/network/transformers_decoder.c src/network/transformers_decoder.h \
   src/network/transformers_decoder_block.c \

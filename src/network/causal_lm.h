@@ -27,6 +27,7 @@ typedef struct {
   gboolean halved;  /* half as wide */
   gboolean complex; /* one table of complex numbers */
   gboolean by_kind; /* others for windowed blocks */
+  gboolean joined;  /* torchtitan: one table with cosines and sines */
   /* what is done to the frequencies first: nothing; "dynamic", "longrope" look at the positions */
   enum { FREQUENCIES_FIXED, FREQUENCIES_DYNAMIC, FREQUENCIES_LONG } update;
 } RotaryTables;

@@ -179,7 +179,10 @@ static void
 backward_cat(OpCase *c)
 {
   gint64 offset = 0;
-  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
+  int dim = c->in[0].dims - 1;
+  for (int d = 0; d < c->in[0].dims; d++)
+    if (c->in[0].shape[d] != c->out[0].shape[d])
+      dim = d;
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
     c->grad[i].dtype = c->out[0].dtype;       /* the widest operand's */
@@ -532,21 +535,24 @@ static const OpInfo ops[OP_COUNT] = {
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
-                     .shape = shape_rms_norm, .forward = forward_outputs,
+                     .shape = shape_rms_norm, .forward = forward_norm,
                      .backward = backward_rms_norm},
     [OP_LAYER_NORM] = {"native_layer_norm",
                        SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
-                       .shape = shape_layer_norm, .forward = forward_layer_norm,
+                       .shape = shape_layer_norm, .forward = forward_norm,
                        .backward = backward_layer_norm},
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},
     [OP_INDEX] = {"index", SAVES(ALWAYS(I1), ALWAYS(I2)), .shape = shape_index,
-                  .forward = forward_outputs, .backward = backward_index},
+                  .forward = forward_index, .backward = backward_index},
     [OP_GATHER] = {"gather", SAVES(ALWAYS(I1)), .shape = shape_gather, .forward = forward_outputs,
                    .backward = backward_gather},
     [OP_INDEX_ADD] = {"index_add_", SAVES(ALWAYS(I1), FOR_GRAD_OF(2, I2)),
                       .shape = shape_like_first, .forward = forward_index_add,
                       .backward = backward_index_add},
+    /* self[index] = source, in place of self */
+    [OP_INDEX_PUT] = {"index_put_", SAVES(ALWAYS(I1)), .shape = shape_first,
+                      .forward = forward_index_put, .backward = backward_index_put},
     [OP_TOPK] = {"topk", SAVES(ALWAYS(O1)), .shape = shape_topk, .forward = forward_outputs,
                  .backward = backward_topk},
     [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,

@@ -77,6 +77,7 @@
   X(INDEX)                                                                                         \
   X(GATHER)                                                                                        \
   X(INDEX_ADD)                                                                                     \
+  X(INDEX_PUT)                                                                                     \
   X(TOPK)                                                                                          \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \

@@ -213,7 +213,7 @@ Val
 encoder_cat_rows(Builder *b, Val x, Val y)
 {
   enum { ROWS = 1 };
-  OpAttributes at = {.result = builder_info(b, y), .size = {ROWS}};
+  OpAttributes at = {.result = builder_info(b, y)};
   ValueInfo first = builder_info(b, x);
   at.result.shape[ROWS] += first.shape[ROWS];
   if (dtype_size((DType) first.dtype) > dtype_size((DType) at.result.dtype))

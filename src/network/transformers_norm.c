@@ -133,7 +133,7 @@ join_heads(Builder *b, Val *part, gint64 n)
     gint64 joined = 0;
     for (gint64 i = 0; i < n; joined++) {
       gint64 end = MIN(i + OP_INPUTS, n);
-      OpAttributes at = {.result = builder_info(b, part[i]), .size = {1}}; /* the heads */
+      OpAttributes at = {.result = builder_info(b, part[i])}; /* the heads */
       at.result.shape[1] = 0;
       for (gint64 k = i; k < end; k++)
         at.result.shape[1] += builder_info(b, part[k]).shape[1];
