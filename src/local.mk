@@ -260,6 +260,7 @@ libhighwater_a_SOURCES += \
   src/network/transformers_decoder.c src/network/transformers_decoder.h \
   src/network/transformers_decoder_block.c \
   src/network/transformers_encoder.c src/network/transformers_encoder.h \
+  src/network/transformers_half.c src/network/transformers_half.h \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/transformers_mpt.c src/network/transformers_mpt.h \

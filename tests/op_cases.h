@@ -237,10 +237,14 @@ static const Case op_cases[] = {
         "+t0:24 k:sum d1:=t0"),
     ROW(CLAMP, "saves its input, which is compared with both limits once more", 1,
         INS(WANTS(BF16, 1, 6)), NO_ATTRIBUTES, "bf16[6]", "+o0:12 k:clamp", "i0",
-        "+t0:2 +t1:6 +t2:6 k:compare +d0:12l k:where -t2 -t1 -t0", ""),
+        "+t0:2 +t1:6 +t2:6 k:compare +d0:12i k:where -t2 -t1 -t0", ""),
     ROW(CLAMP, "with an upper limit alone there is one comparison", 1, INS(WANTS(BF16, 1, 6)),
         AT(.flag = TRUE), "bf16[6]", "+o0:12 k:clamp", "i0",
-        "+t0:2 +t1:6 k:compare +d0:12l k:where -t1 -t0", ""),
+        "+t0:2 +t1:6 k:compare +d0:12i k:where -t1 -t0", ""),
+    ROW(CLAMP_BETWEEN, "saves its limits too", 3,
+        INS(WANTS(FP16, 1, 6), PLAIN(FP32, 0, 0), PLAIN(FP32, 0, 0)), NO_ATTRIBUTES, "fp16[6]",
+        "+o0:12 k:clamp", "i2 i1 i0", "+t0:2 +t1:6 +t2:6 k:compare +d0:12i k:where -t2 -t1 -t0",
+        ""),
     ROW(MASKED_FILL, "saves the mask", 2, INS(WANTS(FP32, 2, 6, 4), PLAIN(BOOL, 2, 6, 4)),
         NO_ATTRIBUTES, "fp32[6,4]", "+o0:96 k:masked_fill", "i1", "+d0:96l k:masked_fill", ""),
     ROW(MEAN, "one number a row; the gradient is spread over the row", 1, INS(WANTS(FP32, 2, 6, 4)),
@@ -386,6 +390,9 @@ static const Case op_cases[] = {
     /* -- losses -- */
     ROW(LOG_SOFTMAX, "saves its result", 1, INS(WANTS(FP32, 2, 6, 5)), NO_ATTRIBUTES, "fp32[6,5]",
         "+o0:120 k:log_softmax", "o0", "+d0:120 k:log_softmax", ""),
+    ROW(LOG_SOFTMAX, "reads a row-major copy of an input that is not", 1,
+        INS(VALUE(FP32, TRUE, 2, BY(6, 5), BY(1, 6))), NO_ATTRIBUTES, "fp32[6,5]",
+        "+o0:120 +t0:120 k:log_softmax -t0", "o0", "+d0:120 k:log_softmax", ""),
     /* 8 bytes an index: linear indices by remainder and product, sorted with where they came from;
      * one tile of cub's sort needs 1 byte */
     ROW(INDEX, "rows by an index: the gradient is zeros, into which sorted rows are added", 2,

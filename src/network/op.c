@@ -219,7 +219,8 @@ backward_sub(OpCase *c)
   recipe_pass(c, 0);
 }
 
-/* where((x >= min) & (x <= max), grad, 0); flag: there is no lower limit */
+/* where((x >= min) & (x <= max), grad, 0), whose first operand lies like x; flag: there is no lower
+ * limit */
 static void
 backward_clamp(OpCase *c)
 {
@@ -228,7 +229,7 @@ backward_clamp(OpCase *c)
   int above = c->at.flag ? 0 : recipe_temp(c, elements, "clamp mask");
   int below = recipe_temp(c, elements, "clamp mask");
   recipe_launch(c, "compare", KERNEL_MEMORY, 0, c->at.flag ? "i0 >t1" : "i0 i0 >t1 >t2");
-  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_grad(c, 0, ORDER_LIKE_INPUT);
   recipe_launch(c, "where", KERNEL_MEMORY, 0, c->at.flag ? "g0 t1 >d0" : "g0 t1 t2 >d0");
   recipe_release(c, below);
   if (above != 0)
@@ -484,6 +485,10 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_clamp},
+    /* by two tensors */
+    [OP_CLAMP_BETWEEN] = {"clamp", SAVES(ALWAYS(I2), ALWAYS(I1), ALWAYS(I0)),
+                          .shape = shape_like_first, .forward = forward_outputs,
+                          .backward = backward_clamp},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
     [OP_WHERE_NUMBER] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first,
@@ -555,8 +560,8 @@ static const OpInfo ops[OP_COUNT] = {
                       .forward = forward_index_put, .backward = backward_index_put},
     [OP_TOPK] = {"topk", SAVES(ALWAYS(O1)), .shape = shape_topk, .forward = forward_outputs,
                  .backward = backward_topk},
-    [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                        .forward = forward_outputs, .backward = backward_log_softmax},
+    [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_softmax,
+                        .forward = forward_softmax, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
                      .forward = forward_nll_loss, .backward = backward_nll_loss},
     [OP_FUSED_CROSS_ENTROPY] = {"fused_cross_entropy", SAVES(ALWAYS(I0), ALWAYS(O1), ALWAYS(I1)),
@@ -565,8 +570,8 @@ static const OpInfo ops[OP_COUNT] = {
                                 .backward = backward_fused_cross_entropy},
 
     /* attention */
-    [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                    .forward = forward_outputs, .backward = backward_softmax},
+    [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_softmax,
+                    .forward = forward_softmax, .backward = backward_softmax},
     [OP_SAFE_SOFTMAX] = {"safe_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
                          .forward = forward_safe_softmax, .backward = backward_softmax},
     [OP_FLASH_ATTENTION] = {"flash_attention",

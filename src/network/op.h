@@ -46,6 +46,7 @@
   X(TANH)                                                                                          \
   X(SIGMOID)                                                                                       \
   X(SILU)                                                                                          \
+  X(CLAMP_BETWEEN)                                                                                 \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \

@@ -414,13 +414,23 @@ power_of_two_floor(gint64 n)
   return power;
 }
 
-/* How a reduction over rows is spread over blocks: sizes of the scratch and of the semaphores, 0
- * when no two blocks share an output.  Geometry of setReduceConfig for a reduction over the slow
- * dimension. */
-typedef struct {
-  gint64 scratch, semaphores;
-} ReduceScratch;
+/* The geometry for a reduction over the fast dimension: a block of all its threads, and as many of
+ * them as find enough to do. */
+ReduceScratch
+reduce_scratch_of_all(gint64 n, gint64 bytes, DeviceLimits device)
+{
+  enum { THREADS = 512, LEAST = 16, MOST = 256 };
+  gint64 values_per_thread = ceil_div(n, THREADS);
+  gint64 target = device.sms * (device.max_threads_per_sm / THREADS);
+  ReduceScratch none = {0, 0};
+  if (values_per_thread < MOST)
+    return none;
+  gint64 ctas =
+      MAX(MIN(target, ceil_div(values_per_thread, LEAST)), ceil_div(values_per_thread, MOST));
+  return ctas <= 1 ? none : (ReduceScratch){.scratch = bytes * ctas, .semaphores = 4};
+}
 
+/* The geometry for a reduction over the slow dimension. */
 static ReduceScratch
 column_reduce_scratch(gint64 rows, gint64 n, DeviceLimits device)
 {

@@ -79,6 +79,14 @@ void recipe_padded_gemm(OpCase *c, const char *name, GemmSize size, double flops
  * input's are summed, those of another dtype are cast. */
 void recipe_validate(OpCase *c);
 
+/* How a reduction is spread over blocks: bytes of the scratch and of the semaphores, 0 when no two
+ * blocks share an output (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig). */
+typedef struct {
+  gint64 scratch, semaphores;
+} ReduceScratch;
+/* Of n contiguous elements into one, whose partial results have so many bytes. */
+ReduceScratch reduce_scratch_of_all(gint64 n, gint64 bytes, DeviceLimits device);
+
 /* Sum of `rows` rows into a new tensor like that input, in the source's dtype or, of temporaries,
  * the input's (returned: its buffer), with the scratch that
  * PyTorch's reduction takes when several blocks share an output
@@ -126,6 +134,8 @@ void backward_flash_attention(OpCase *c);
 void shape_efficient_attention(OpCase *c);
 void forward_efficient_attention(OpCase *c);
 void backward_efficient_attention(OpCase *c);
+void shape_softmax(OpCase *c);
+void forward_softmax(OpCase *c);
 void forward_safe_softmax(OpCase *c);
 void backward_softmax(OpCase *c);
 void backward_where(OpCase *c);
