@@ -48,6 +48,7 @@ CHECKS = \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_meanings \
   tests/check_memory_snapshot \
   tests/check_moe \
   tests/check_nccl_tests \

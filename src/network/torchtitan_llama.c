@@ -75,7 +75,7 @@ attention_forward(Builder *b, const Llama *m, const BlockParts *p, Val x, const 
                                                  : rope_complex(b, qkv[i], tables[0]);
     let_pair(b, (const char *const[]){"q", "k"}, qkv);
   }
-  AttentionCall call = {lm->impl.attention, lm->heads, m->kv_heads, FALSE, NO_VAL};
+  AttentionCall call = {lm->impl.attention, lm->heads, m->kv_heads, FALSE, NO_VAL, 0};
   if (lm->impl.kv_heads == KV_HEADS_REPEATED && m->kv_heads != lm->heads) {
     Val k = repeat_heads(b, qkv[1], lm->heads, FALSE);
     Val v = repeat_heads(b, qkv[2], lm->heads, FALSE);
