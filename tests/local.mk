@@ -56,6 +56,7 @@ CHECKS = \
   tests/check_oom_message \
   tests/check_numeric \
   tests/check_op \
+  tests/check_op_numbers \
   tests/check_output \
   tests/check_parameter_counts \
   tests/check_phases \

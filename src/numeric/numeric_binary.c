@@ -64,7 +64,7 @@ run_div_grad_second(KernelCall *c)
     d->data[i] = -g[i] * (a[i] / b[i] / b[i]);
 }
 
-/* x [batch, length, heads, pairs] times a table [length, pairs] of complex numbers, or their
+/* x [batch, length, .., pairs] times a table [length, pairs] of complex numbers, or their
  * conjugates: 1 or -1. */
 static void
 multiply_complex(KernelCall *c, double sign)
@@ -73,12 +73,13 @@ multiply_complex(KernelCall *c, double sign)
   NumericTensor *y = numeric_written(c, 0);
   if (!numeric_same_size(c, x, y) || table == NULL)
     return;
-  if (x->dims != 5 || table->dims != 3 || table->shape[0] < x->shape[1] ||
-      table->shape[1] != x->shape[3]) {
+  gint64 length = x->dims > 3 ? x->shape[1] : 1, pairs = x->shape[MAX(x->dims - 2, 0)];
+  gint64 heads = x->elements / MAX(2 * x->shape[0] * length * pairs, 1);
+  if (x->dims < 3 || table->dims < 3 || table->shape[table->dims - 3] < length ||
+      table->shape[table->dims - 2] != pairs || table->elements > 2 * length * pairs) {
     numeric_fail(c, "the table is not one of positions and pairs");
     return;
   }
-  gint64 length = x->shape[1], heads = x->shape[2], pairs = x->shape[3];
   for (gint64 i = 0; i < x->elements / 2; i++) {
     gint64 pair = i % pairs, position = i / (pairs * heads) % length;
     const double *a = x->data + 2 * i, *t = table->data + 2 * (position * pairs + pair);

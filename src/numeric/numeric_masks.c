@@ -84,17 +84,21 @@ run_add_causal_mask(KernelCall *c)
 
 /* ---- limits ---- */
 
-/* Flags: not below the lower limit, then not above the upper one. */
+/* Flags: not below the lower limit, then not above the upper one; or the latter alone. */
 static void
 run_is_inside(KernelCall *c)
 {
   const NumericTensor *x = numeric_read(c, 0);
-  NumericTensor *above = numeric_written(c, 0), *below = numeric_written(c, 1);
-  double limit = numeric_number(c, "limit");
-  if (!numeric_same_size(c, x, above) || !numeric_same_size(c, x, below))
+  double most = numeric_number_or(c, "most", NAN);
+  gboolean both = isnan(most);
+  double limit = both ? numeric_number(c, "limit") : most;
+  NumericTensor *above = both ? numeric_written(c, 0) : NULL,
+                *below = numeric_written(c, both ? 1 : 0);
+  if ((both && !numeric_same_size(c, x, above)) || !numeric_same_size(c, x, below))
     return;
   for (gint64 i = 0; i < x->elements; i++) {
-    above->data[i] = x->data[i] >= -limit;
+    if (both)
+      above->data[i] = x->data[i] >= -limit;
     below->data[i] = x->data[i] <= limit;
   }
 }
