@@ -368,6 +368,7 @@ libhighwater_a_SOURCES += \
 # numeric
 libhighwater_a_SOURCES += \
   src/numeric/numeric_attention.c \
+  src/numeric/numeric_binary.c \
   src/numeric/numeric_collective.c src/numeric/numeric_collective.h \
   src/numeric/numeric_copies.c \
   src/numeric/numeric_creations.c \
@@ -375,6 +376,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_flags.c \
   src/numeric/numeric_kernel.c src/numeric/numeric_kernel.h \
   src/numeric/numeric_losses.c \
+  src/numeric/numeric_masks.c \
   src/numeric/numeric_matmuls.c \
   src/numeric/numeric_memory.c src/numeric/numeric_memory.h \
   src/numeric/numeric_norms.c \

@@ -60,6 +60,8 @@ void recipe_workspace(OpCase *c, Workspace workspace);
 /* Says what the next kernel computes, if its name does not: a formula (meaning.h) and, unless key
  * is NULL, a number. */
 void recipe_means(OpCase *c, const char *formula, const char *key, double number);
+/* The same with several numbers: a meaning's text (meaning_text), which is freed. */
+void recipe_means_text(OpCase *c, char *text);
 
 /* Appends a kernel.  operands: "i0 i1 >o0 >t0": inputs i, outputs o, temporaries t, incoming
  * gradients g, gradients d, saved tensors s; '>' is written, '+' accumulated into, all else read.
@@ -96,6 +98,8 @@ int recipe_column_sum(OpCase *c, gint64 rows, int input, int source);
 /* ---- recipes shared by rows ---- */
 
 void forward_outputs(OpCase *c);  /* allocate all outputs, one kernel */
+void forward_create(OpCase *c);   /* the same of a tensor that is made; of what it is made from no
+                                     bytes count */
 void forward_alias(OpCase *c);    /* output 0 is a view of input 0 */
 void forward_sum_rows(OpCase *c); /* one output: sums over the first dimension */
 void forward_slice(OpCase *c);    /* the same, from size[0] elements on */
