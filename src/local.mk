@@ -539,6 +539,7 @@ libhighwater_a_SOURCES += \
   src/simulate/verification.c src/simulate/verification.h \
   src/simulate/verification_text.c \
   src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
+  src/simulate/verified_failure.c src/simulate/verified_failure.h \
   src/simulate/verified_plan.c src/simulate/verified_plan.h \
   src/simulate/verified_ranges.c src/simulate/verified_ranges.h \
   src/simulate/verified_run.c src/simulate/verified_run.h \

@@ -3,96 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "simulate/verification.h"
-#include "simulation.h"
+#include "restart_run.h"
 #include "tap_main.h"
-
-/* Parameters of odd sizes: 19 rows of the vocabulary, 20 of the feed-forward. */
-#define LLAMA                                                                                      \
-  "{'model_type': 'llama', 'hidden_size': 16, 'intermediate_size': 20, 'num_hidden_layers': 2,"    \
-  " 'num_attention_heads': 2, 'num_key_value_heads': 1, 'head_dim': 8, 'vocab_size': 19,"          \
-  " 'implementation': 'torchtitan'}"
-#define BATCH                                                                                      \
-  "'batch': {'micro_batch': 1, 'sequence_length': 4}, 'optimizer': {'clip_grad_norm': 1}"
-#define MIXED ", 'precision': {'parameters': 'fp32', 'compute': 'bf16', 'reduce': 'fp32'}}"
-#define NONE "{'strategy': 'none', " BATCH "}"
-#define DDP "{'strategy': 'ddp', " BATCH "}"
-#define FSDP2 "{'strategy': 'fsdp2', " BATCH MIXED
-#define FSDP1 "{'strategy': 'fsdp1', " BATCH MIXED
-#define ZERO1 "{'strategy': 'zero1', " BATCH ", 'precision': {'parameters': 'bf16'}}"
-#define ZERO2 "{'strategy': 'zero2', " BATCH ", 'precision': {'parameters': 'bf16'}}"
-#define ZERO3 "{'strategy': 'zero3', " BATCH ", 'precision': {'parameters': 'bf16'}}"
-
-/* Twelve samples a step, over so many ranks. */
-#define ONE "accumulation.steps=12"
-#define TWO "mesh.shard=2 accumulation.steps=6"
-#define THREE "mesh.shard=3 accumulation.steps=4"
-#define FOUR "mesh.shard=4 accumulation.steps=3"
-#define SIX "mesh.shard=6 accumulation.steps=2"
-#define REPLICAS "mesh.replicate=3 accumulation.steps=4"
-#define HSDP "mesh.shard=2 mesh.replicate=3 accumulation.steps=2"
-
-static InputText
-text_of(const char *name, const char *json)
-{
-  InputText text = {.name = g_strdup(name), .text = g_strdelimit(g_strdup(json), "'", '"')};
-  text.length = strlen(text.text);
-  return text;
-}
-
-typedef struct {
-  const char *plan, *options;
-} Side;
-
-/* What is asked for besides the plans. */
-typedef struct {
-  const char *all; /* options of both */
-  int steps, restart_after;
-  void (*change_reads)(GArray *reads, int rank, gconstpointer how);
-  void (*change_state)(StateImage *saved, gconstpointer how);
-  gconstpointer how;
-} Asked;
-
-static gboolean
-read_side(const Side *side, const Asked *asked, ScenarioInputs *in, GError **error)
-{
-  g_autofree char *all = g_strjoin(" ", side->options, asked->all, NULL);
-  *in = (ScenarioInputs){.network = text_of("network", LLAMA), .plan = text_of("plan", side->plan)};
-  in->assignments = g_strsplit(g_strstrip(all), " ", -1);
-  return input_text_read("cluster", "h100-8", &in->cluster, error);
-}
-
-static void
-clear_side(ScenarioInputs *in)
-{
-  g_strfreev(in->assignments);
-  input_text_clear(&in->network);
-  input_text_clear(&in->plan);
-  input_text_clear(&in->cluster);
-}
-
-static gboolean
-run(const Side *a, const Side *b, const Asked *asked, VerificationReport *report, GError **error)
-{
-  g_autofree char *models = test_source_path("models");
-  g_setenv("HIGHWATER_MODELS", models, FALSE);
-  ScenarioInputs other = {0};
-  VerificationRequest request = {.other = b != NULL ? &other : NULL,
-                                 .restart_after = asked->restart_after,
-                                 .steps = asked->steps,
-                                 .seed = 1,
-                                 .tolerance = 1e-9,
-                                 .change_reads = asked->change_reads,
-                                 .change_state = asked->change_state,
-                                 .how = asked->how};
-  gboolean ok = read_side(a, asked, &request.inputs, error) &&
-                (b == NULL || read_side(b, asked, &other, error)) &&
-                verify(&request, report, error);
-  clear_side(&request.inputs);
-  if (b != NULL)
-    clear_side(&other);
-  return ok;
-}
 
 /* ---- restarts ---- */
 
@@ -128,20 +40,13 @@ static const struct {
     {{FSDP2, THREE}, {FSDP2, TWO}, "optimizer.implementation=foreach"},
 };
 
-static int
-stride(void)
-{
-  const char *quick = g_getenv("HIGHWATER_QUICK");
-  return quick != NULL && *quick != '\0' ? 6 : 1;
-}
-
 START_TEST(a_restarted_run_equals_one_that_went_on)
 {
   const Asked asked = {.all = restarts[_i].all, .steps = 4, .restart_after = 2};
-  int i = _i * stride();
+  int i = _i * restart_stride();
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
-  gboolean ok = run(&restarts[i].from, &restarts[i].to, &asked, &report, &error);
+  gboolean ok = restart_run(&restarts[i].from, &restarts[i].to, &asked, &report, &error);
   ck_assert_msg(ok, "%d: %s", i, ok ? "" : error->message);
   ck_assert_msg(verification_holds(&report), "%d: %s", i, report.fault);
   verification_report_clear(&report);
@@ -164,7 +69,7 @@ START_TEST(losses_of_plans_with_one_global_batch_are_equal)
   const Asked asked = {.all = "", .steps = 3};
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
-  gboolean ok = run(&pairs[_i].a, &pairs[_i].b, &asked, &report, &error);
+  gboolean ok = restart_run(&pairs[_i].a, &pairs[_i].b, &asked, &report, &error);
   ck_assert_msg(ok, "%s", ok ? "" : error->message);
   ck_assert_msg(verification_holds(&report), "%s",
                 report.fault != NULL ? report.fault : report.other->fault);
@@ -202,7 +107,7 @@ START_TEST(plans_that_train_something_else_are_not_compared)
     const Asked asked = {.all = "", .steps = 2, .restart_after = restart_after};
     VerificationReport report = {0};
     g_autoptr(GError) error = NULL;
-    ck_assert(!run(&strangers[_i].a, &strangers[_i].b, &asked, &report, &error));
+    ck_assert(!restart_run(&strangers[_i].a, &strangers[_i].b, &asked, &report, &error));
     ck_assert(test_error_says(error, "the plans do not train the same"));
     ck_assert(test_error_says(error, strangers[_i].message));
     verification_report_clear(&report);
@@ -419,7 +324,7 @@ START_TEST(a_mistake_in_a_checkpoint_is_found)
     VerificationReport report = {0};
     g_autoptr(GError) error = NULL;
     changed = 0;
-    gboolean ok = run(&ways[i].from, &ways[i].to, &asked, &report, &error);
+    gboolean ok = restart_run(&ways[i].from, &ways[i].to, &asked, &report, &error);
     ck_assert_msg(ok, "%s, way %u: %s", m->name, i, ok ? "" : error->message);
     ck_assert_msg(changed > 0, "%s: there is no place for it", m->name);
     ck_assert_msg(!verification_holds(&report), "%s, way %u: not found", m->name, i);
@@ -437,7 +342,7 @@ test_suite(void)
   TCase *right = tcase_create("restarts");
   tcase_set_timeout(right, 120);
   tcase_add_loop_test(right, a_restarted_run_equals_one_that_went_on, 0,
-                      (int) G_N_ELEMENTS(restarts) / stride());
+                      (int) G_N_ELEMENTS(restarts) / restart_stride());
   tcase_add_loop_test(right, losses_of_plans_with_one_global_batch_are_equal, 0,
                       G_N_ELEMENTS(pairs));
   tcase_add_loop_test(right, plans_that_train_something_else_are_not_compared, 0,

@@ -143,7 +143,7 @@ read_and_verify(const Options *options, const char *network, GError **error)
     other.assignments = sets[1];
     if (restarts(options))
       request.restart_after =
-          options->restart_after > 0 ? options->restart_after : options->run.steps / 2;
+          options->restart_after > 0 ? options->restart_after : RESTART_ANYWHERE;
     code = verify_and_print(options, &request, error);
     g_free(sets[0]);
     g_free(sets[1]);

@@ -104,11 +104,39 @@ numeric_rank_can_issue(const NumericRank *r)
   return !r->ended && has_come(r, r->waits) && (!r->drains || numeric_rank_is_idle(r));
 }
 
+static gboolean
+is_work(const NumericTask *task)
+{
+  return (task->kind == TASK_KERNEL || task->kind == TASK_COLLECTIVE) && task->place.step > 0;
+}
+
+gboolean
+numeric_rank_is_after(const NumericRank *r, int stream)
+{
+  return r->works[stream] >= r->config->interruption->done[stream];
+}
+
+gboolean
+numeric_rank_has_stopped(const NumericRank *r, int stream)
+{
+  const NumericInterruption *i = r->config->interruption;
+  const NumericTask *task = numeric_stream_head(&r->streams[stream]);
+  return i != NULL && i->kind == NUMERIC_RANK_STOPS && i->rank == r->rank && task != NULL &&
+         is_work(task) && numeric_rank_is_after(r, stream);
+}
+
+void
+numeric_rank_pop(NumericRank *r, int stream)
+{
+  r->works[stream] += is_work(numeric_stream_head(&r->streams[stream]));
+  numeric_stream_pop(&r->streams[stream]);
+}
+
 gboolean
 numeric_rank_can_run(const NumericRank *r, int stream)
 {
   const NumericTask *task = numeric_stream_head(&r->streams[stream]);
-  if (task == NULL || task->kind == TASK_COLLECTIVE)
+  if (task == NULL || task->kind == TASK_COLLECTIVE || numeric_rank_has_stopped(r, stream))
     return FALSE;
   return task->kind != TASK_WAIT || has_come(r, (Moment){task->stream, task->position});
 }
@@ -146,6 +174,7 @@ issue_work(NumericRank *r, const ProgramOp *op, TaskKind kind, GError **error)
 {
   NumericTask task = {.kind = kind,
                       .op = op,
+                      .in_backward = r->in_backward,
                       .blocks = g_new(NumericBlock *, MAX(op->operands, 1)),
                       .place = place_of(r, op->module)};
   for (int i = 0; i < op->operands; i++)
@@ -337,6 +366,8 @@ numeric_rank_issue(NumericRank *r, GError **error)
   case PROGRAM_RANGE_PUSH:
     if (op->b == RANGE_PHASE && op->c >= 0)
       r->micro_batch = op->c;
+    if (op->b == RANGE_PHASE)
+      r->in_backward = strcmp(program_text(r->program, op->a), "backward") == 0;
     break;
   default:
     break;

@@ -7,9 +7,10 @@
 #include "base/units.h"
 #include "simulate/scaled_network.h"
 #include "simulate/verified_comparison.h"
+#include "simulate/verified_failure.h"
 
 typedef struct {
-  const VerificationRequest *request;
+  VerificationRequest request; /* with the steps and the restart that it comes to */
   ScenarioInputs inputs[2]; /* of the plan, and of the other one; borrowed, but for what follows */
   char *network;            /* the scaled text; NULL: nothing is scaled */
   char **assignments[2];    /* with the scaled length */
@@ -41,7 +42,7 @@ scale_plan(Work *w, int side, GString *changes, GError **error)
                                              (const char *const *) in->assignments, table, error);
   if (plan == NULL)
     return FALSE;
-  gint64 length = scaled_length(plan->sequence_length, w->request->scale);
+  gint64 length = scaled_length(plan->sequence_length, w->request.scale);
   guint n = in->assignments != NULL ? g_strv_length(in->assignments) : 0;
   char **all = w->assignments[side] = g_new0(char *, n + 2);
   for (guint i = 0; i < n; i++)
@@ -59,9 +60,9 @@ scale_plan(Work *w, int side, GString *changes, GError **error)
 static gboolean
 scale(Work *w, int sides, GString *changes, GError **error)
 {
-  if (w->request->scale <= 1)
+  if (w->request.scale <= 1)
     return TRUE;
-  w->network = scaled_network(&w->inputs[0].network, w->request->scale, changes, error);
+  w->network = scaled_network(&w->inputs[0].network, w->request.scale, changes, error);
   if (w->network == NULL)
     return FALSE;
   for (int side = 0; side < sides; side++) {
@@ -73,22 +74,56 @@ scale(Work *w, int sides, GString *changes, GError **error)
   return TRUE;
 }
 
+/* A failure is of one plan, and says where it goes on. */
 static gboolean
-prepare(Work *w, GString *changes, GError **error)
+check_failure(Work *w, GError **error)
 {
-  const VerificationRequest *request = w->request;
+  VerificationRequest *request = &w->request;
+  const PlanSpec *plan = w->plan->scenario->plan, *other = NULL;
+  if (w->other != NULL)
+    other = w->other->scenario->plan;
+  if (other != NULL && other->failure.given)
+    return plan_spec_refuse(other, error, "failure", "of two plans only the first can fail");
+  if (!plan->failure.given) {
+    if (request->restart_after == RESTART_ANYWHERE)
+      request->restart_after = request->steps / 2;
+    return TRUE;
+  }
+  if (other != NULL && request->restart_after == 0)
+    return plan_spec_refuse(plan, error, "failure", "plans that are compared do not fail");
+  if (request->restart_after > 0)
+    return plan_spec_refuse(plan, error, "failure",
+                            "says itself where it goes on (last_save): no --restart-after");
+  if (plan->failure.step > request->steps)
+    return plan_spec_refuse(plan, error, "failure.at", "step %d is beyond the %d steps of this run",
+                            plan->failure.step, request->steps);
+  request->steps = verified_failure_steps(plan, request->steps);
+  return TRUE;
+}
+
+static gboolean
+read_plans(Work *w, GString *changes, GError **error)
+{
+  const VerificationRequest *request = &w->request;
   w->inputs[0] = request->inputs;
   if (request->other != NULL)
     w->inputs[1] = *request->other;
   if (!scale(w, request->other != NULL ? 2 : 1, changes, error))
     return FALSE;
-  w->plan = verified_plan_new(&w->inputs[0], request->steps, error);
-  if (w->plan == NULL)
-    return FALSE;
-  if (request->other != NULL)
-    w->other = verified_plan_new(&w->inputs[1], request->steps, error);
-  if (request->other != NULL &&
-      (w->other == NULL || !verified_plans_compare(w->plan, w->other, error)))
+  w->plan = verified_plan_new(&w->inputs[0], error);
+  if (w->plan != NULL && request->other != NULL)
+    w->other = verified_plan_new(&w->inputs[1], error);
+  return w->plan != NULL && (request->other == NULL || w->other != NULL) &&
+         check_failure(w, error) &&
+         (w->other == NULL || verified_plans_compare(w->plan, w->other, error));
+}
+
+static gboolean
+prepare(Work *w, GString *changes, GError **error)
+{
+  const VerificationRequest *request = &w->request;
+  if (!read_plans(w, changes, error) || !verified_plan_lower(w->plan, request->steps, error) ||
+      (w->other != NULL && !verified_plan_lower(w->other, request->steps, error)))
     return FALSE;
   w->unsharded = verified_plan_reference(&w->inputs[0], w->plan, request->steps, error);
   for (int rank = 0; w->unsharded != NULL && request->change != NULL && rank < w->plan->ranks;
@@ -158,6 +193,7 @@ verification_report_clear(VerificationReport *report)
   g_clear_pointer(&report->strategy, g_free);
   g_clear_pointer(&report->scaled, g_free);
   g_clear_pointer(&report->peaks, g_free);
+  verified_failure_clear(&report->failure);
   g_clear_pointer(&report->restart.strategy, g_free);
   g_clear_pointer(&report->restart.peaks, g_free);
 }
@@ -167,15 +203,8 @@ verification_report_clear(VerificationReport *report)
 static VerifiedRun
 run_of(const Work *w, int order)
 {
-  const VerificationRequest *request = w->request;
+  const VerificationRequest *request = &w->request;
   return (VerifiedRun){.steps = request->steps, .seed = request->seed, .order = (guint64) order};
-}
-
-static void
-keep_peaks(const VerifiedState *state, int order, gint64 *peaks)
-{
-  if (order == 0)
-    memcpy(peaks, state->peaks, sizeof(gint64) * (gsize) state->ranks);
 }
 
 static gboolean
@@ -187,7 +216,7 @@ run_whole(const Work *w, const VerifiedPlan *plan, int order, VerificationReport
   if (state == NULL)
     return FALSE;
   verified_compare(report, state, w->reference);
-  keep_peaks(state, order, report->peaks);
+  verified_keep_peaks(state, order, report->peaks);
   return TRUE;
 }
 
@@ -195,7 +224,7 @@ run_whole(const Work *w, const VerifiedPlan *plan, int order, VerificationReport
 static gboolean
 run_restarted(const Work *w, int order, VerificationReport *report, GError **error)
 {
-  const VerificationRequest *request = w->request;
+  const VerificationRequest *request = &w->request;
   const StateReading reading = {-1, request->change_reads, request->how};
   VerifiedRun first = run_of(w, order), second = first;
   first.steps = first.save_after = second.before = request->restart_after;
@@ -211,17 +240,38 @@ run_restarted(const Work *w, int order, VerificationReport *report, GError **err
   if (state == NULL)
     return FALSE;
   verified_compare(report, state, w->reference);
-  keep_peaks(saved, order, report->peaks);
-  keep_peaks(state, order, report->restart.peaks);
+  verified_keep_peaks(saved, order, report->peaks);
+  verified_keep_peaks(state, order, report->restart.peaks);
   return TRUE;
+}
+
+/* The plan fails, and goes on under the other one if there is one. */
+static gboolean
+run_failing(const Work *w, int order, VerificationReport *report, GError **error)
+{
+  const FailureRequest request = {.request = &w->request,
+                                  .plan = w->plan,
+                                  .goes_on = w->other != NULL ? w->other : w->plan,
+                                  .reference = w->reference};
+  return verified_failure(&request, order, report, error);
+}
+
+static gboolean
+run_once(const Work *w, const VerifiedPlan *plan, int order, VerificationReport *report,
+         GError **error)
+{
+  if (plan->scenario->plan->failure.given)
+    return run_failing(w, order, report, error);
+  if (w->request.restart_after > 0)
+    return run_restarted(w, order, report, error);
+  return run_whole(w, plan, order, report, error);
 }
 
 static gboolean
 run_orders(const Work *w, const VerifiedPlan *plan, VerificationReport *report, GError **error)
 {
-  for (int i = 0; i <= w->request->orders && report->fault == NULL; i++) {
-    gboolean restarts = w->request->restart_after > 0;
-    if (!(restarts ? run_restarted(w, i, report, error) : run_whole(w, plan, i, report, error)))
+  for (int i = 0; i <= w->request.orders && report->fault == NULL; i++) {
+    if (!run_once(w, plan, i, report, error))
       return FALSE;
     if (report->fault != NULL && i > 0) {
       char *in_order = g_strdup_printf("in random order %d, %s", i, report->fault);
@@ -251,7 +301,7 @@ static gboolean
 run_other(const Work *w, const char *scaled, VerificationReport *report, GError **error)
 {
   report->other = g_new0(VerificationReport, 1);
-  begin_report(report->other, w->request, w->other, scaled);
+  begin_report(report->other, &w->request, w->other, scaled);
   if (!run_orders(w, w->other, report->other, error))
     return FALSE;
   compare_losses(report);
@@ -268,11 +318,17 @@ verification_holds(const VerificationReport *report)
 
 /* ---- all ---- */
 
+static gboolean
+goes_on(const Work *w)
+{
+  return w->plan->scenario->plan->failure.given || w->request.restart_after > 0;
+}
+
 static void
 note_restart(const Work *w, VerificationReport *report)
 {
-  const VerifiedPlan *other = w->other;
-  report->restart = (VerifiedRestart){.after = w->request->restart_after,
+  const VerifiedPlan *other = w->other != NULL ? w->other : w->plan;
+  report->restart = (VerifiedRestart){.after = w->request.restart_after,
                                       .strategy = g_strdup(other->scenario->plan->strategy),
                                       .ranks = other->ranks,
                                       .micro_batches = other->scenario->plan->accumulation.steps,
@@ -285,20 +341,19 @@ verify_all(Work *w, VerificationReport *report, GError **error)
   g_autoptr(GString) changes = g_string_new(NULL);
   if (!prepare(w, changes, error))
     return FALSE;
-  begin_report(report, w->request, w->plan, changes->str);
-  if (w->request->restart_after > 0)
+  begin_report(report, &w->request, w->plan, changes->str);
+  if (goes_on(w))
     note_restart(w, report);
   const VerifiedRun run = run_of(w, 0);
   w->reference = verified_run(w->unsharded, &run, error);
   return w->reference != NULL && run_orders(w, w->plan, report, error) &&
-         (w->other == NULL || w->request->restart_after > 0 ||
-          run_other(w, changes->str, report, error));
+         (w->other == NULL || goes_on(w) || run_other(w, changes->str, report, error));
 }
 
 gboolean
 verify(const VerificationRequest *request, VerificationReport *report, GError **error)
 {
-  Work work = {.request = request};
+  Work work = {.request = *request};
   *report = (VerificationReport){0};
   gboolean ok = verify_all(&work, report, error);
   work_clear(&work);

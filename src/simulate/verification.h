@@ -10,12 +10,16 @@
 #include "simulate/scenario.h"
 #include "simulate/state_image.h"
 
+#define RESTART_ANYWHERE (-1)
+
+/* A plan's `failure` is executed too: see verified_failure.h. */
 typedef struct {
   ScenarioInputs inputs;
   /* A second plan for the same network: compared with the first; or, with restart_after, what goes
    * on after so many steps of the first, from its state.  NULL: none. */
   const ScenarioInputs *other;
-  int restart_after; /* 0: there is no restart */
+  int restart_after; /* 0: there is no restart; RESTART_ANYWHERE: half of the steps, or where a
+                        failure of the first plan leaves a state */
   int steps;
   int scale; /* sizes are divided by so much; 1: they are not */
   guint64 seed;
@@ -59,11 +63,28 @@ typedef struct {
 
 /* What went on from a state. */
 typedef struct {
-  int after; /* so many steps; 0: nothing did */
-  char *strategy;
+  int after;      /* so many steps */
+  char *strategy; /* NULL: nothing went on */
   int ranks, micro_batches;
   gint64 *peaks; /* by rank */
 } VerifiedRestart;
+
+/* Going on from something that a failure makes invalid. */
+typedef struct {
+  char *what;
+  int step; /* the first of which the loss is another; 0: none is */
+  double loss, reference_loss;
+} VerifiedTrial;
+
+typedef struct {
+  gboolean happened;
+  int rank, step;
+  const char *phase; /* static */
+  double fraction;
+  int last_step; /* of the last consistent state */
+  gboolean from_others;
+  GArray *trials; /* VerifiedTrial */
+} VerifiedFailure;
 
 typedef struct _VerificationReport VerificationReport;
 
@@ -78,6 +99,7 @@ struct _VerificationReport {
   GArray *parameters; /* VerifiedParameter */
   gint64 *peaks;      /* by rank: bytes allocated at most in the last step */
   VerifiedRestart restart;
+  VerifiedFailure failure;
   VerificationReport *other; /* of the second plan; NULL: there is none, or it is the restart's */
   double loss_difference;    /* between both, the largest of all steps, relative */
 };

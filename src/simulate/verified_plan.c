@@ -118,14 +118,20 @@ verified_plan_free(VerifiedPlan *p)
 }
 
 VerifiedPlan *
-verified_plan_new(const ScenarioInputs *inputs, int steps, GError **error)
+verified_plan_new(const ScenarioInputs *inputs, GError **error)
 {
   g_autoptr(VerifiedPlan) p = g_new0(VerifiedPlan, 1);
   p->scenario = scenario_new(inputs, 0, error);
-  if (p->scenario == NULL || !accept(p->scenario->plan, p->scenario->network, error) ||
-      !lower_all(p, steps, error) || !check_updates(p, error))
+  if (p->scenario == NULL || !accept(p->scenario->plan, p->scenario->network, error))
     return NULL;
+  p->ranks = p->scenario->plan->shard * p->scenario->plan->replicate;
   return g_steal_pointer(&p);
+}
+
+gboolean
+verified_plan_lower(VerifiedPlan *p, int steps, GError **error)
+{
+  return lower_all(p, steps, error) && check_updates(p, error);
 }
 
 gint64

@@ -12,9 +12,11 @@ typedef struct {
   int ranks;
 } VerifiedPlan;
 
-/* Reads and lowers so many steps.  NULL and error: the inputs are wrong, or numbers cannot say
- * anything of such a plan. */
-VerifiedPlan *verified_plan_new(const ScenarioInputs *inputs, int steps, GError **error);
+/* Reads a plan.  NULL and error: the inputs are wrong, or numbers cannot say anything of such a
+ * plan. */
+VerifiedPlan *verified_plan_new(const ScenarioInputs *inputs, GError **error);
+/* Lowers so many steps for all ranks.  FALSE and error likewise. */
+gboolean verified_plan_lower(VerifiedPlan *plan, int steps, GError **error);
 /* The same network under strategy none on one rank, which accumulates over all micro-batches of all
  * ranks of a plan, read from these inputs.  NULL and error when there is nothing to compare with.
  */

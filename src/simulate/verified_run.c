@@ -1,6 +1,8 @@
 /* verified_run.c - a plan's Programs executed once, and checkpoints read into its ranks. */
 #include "simulate/verified_run.h"
 
+#include <string.h>
+
 #include "simulate/verified_state.h"
 
 RestoredState *
@@ -44,11 +46,20 @@ verified_run(const VerifiedPlan *plan, const VerifiedRun *run, GError **error)
                           .micro_batches = spec->accumulation.steps,
                           .steps_before = run->before,
                           .updates_before = run->start != NULL ? run->start->held->updates : 0,
+                          .interruption = run->interruption,
                           .steps = run->steps - run->before};
   NumericOutcome outcome = {0};
   gboolean ok = numeric_run(&config, &outcome, error);
   state->peaks = g_steal_pointer(&outcome.peaks);
   state->first_unknown = g_steal_pointer(&outcome.first_unknown);
+  state->interrupted = outcome.interrupted;
   numeric_outcome_clear(&outcome);
   return ok ? g_steal_pointer(&state) : NULL;
+}
+
+void
+verified_keep_peaks(const VerifiedState *state, int order, gint64 *peaks)
+{
+  if (order == 0 && state->peaks != NULL)
+    memcpy(peaks, state->peaks, sizeof(gint64) * (gsize) state->ranks);
 }

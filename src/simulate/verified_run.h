@@ -21,11 +21,19 @@ RestoredState *restored_state_new(const VerifiedPlan *plan, const StateImage *ch
 void restored_state_free(RestoredState *state);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RestoredState, restored_state_free)
 
+/* What a rank does not get of the state that a run starts from: it makes its own. */
+typedef struct {
+  int rank;
+  gboolean values, states;
+} ForgottenState;
+
 typedef struct {
   int steps;                  /* the last one, counted from the beginning of the training */
   int before;                 /* steps that are not executed: what they left is the start */
   const RestoredState *start; /* borrowed; NULL: first values */
   int save_after;             /* keeps the state that the ranks have after this step; 0: none */
+  ForgottenState forgets;
+  const NumericInterruption *interruption; /* borrowed; NULL: none */
   guint64 seed, order;
 } VerifiedRun;
 
@@ -33,5 +41,7 @@ typedef struct {
  * lowered for.  The run is borrowed by the state.  NULL and error: something in them cannot be
  * executed.  Caller frees with verified_state_free. */
 VerifiedState *verified_run(const VerifiedPlan *plan, const VerifiedRun *run, GError **error);
+/* Takes over the ranks' peaks of a run in the order of issue (0). */
+void verified_keep_peaks(const VerifiedState *state, int order, gint64 *peaks);
 
 #endif

@@ -24,7 +24,9 @@ first_value(const VerifiedState *s, int parameter, gint64 element)
 static void
 begin_with(const VerifiedState *s, int rank, StateRange range, double *slots, int stride)
 {
-  const RestoredState *start = s->run->start;
+  const ForgottenState *forgets = &s->run->forgets;
+  gboolean is_new = forgets->values && forgets->rank == rank;
+  const RestoredState *start = is_new ? NULL : s->run->start;
   const StatePart *part = NULL;
   if (start != NULL)
     part = state_image_part(start->held, rank, range.parameter, range.first);
@@ -148,7 +150,10 @@ static void
 updating(gpointer user, const NumericUpdate *u)
 {
   const VerifiedState *s = user;
+  const ForgottenState *forgets = &s->run->forgets;
   Preparing preparing = {s, u};
+  if (forgets->states && forgets->rank == u->rank)
+    return;
   verified_for_update(s, u, &s->prepared[u->rank], prepare_range, &preparing);
 }
 

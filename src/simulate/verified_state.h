@@ -31,6 +31,7 @@ struct _VerifiedState {
   gint64 *peaks;     /* of the run */
   StateImage *held;  /* what each rank has by now */
   StateImage *saved; /* what it had after the step that is saved; NULL: none is */
+  int interrupted;   /* ops that an interruption changed */
   char *first_unknown;
   char *fault; /* the first one */
 };

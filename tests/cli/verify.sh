@@ -38,6 +38,21 @@ ok "which JSON says" grep -q '"after_step":.*1' out
 refuses "a restart after the last step" "--restart-after: 3 is not in 1..2" verify tiny --restart-after 3
 refuses "a restart of two plans" "only one plan can be saved" verify tiny --plan ddp --plan ddp --restart fsdp2
 
+answers "a worker fails" 0 verify tiny --scale 16 --set failure.rank=1 --set 'failure.at=step 2 backward 0.4' --set failure.last_save=1
+ok "it is said where training goes on" prints \
+  "rank 1 fails in step 2, 40 % into backward; step 1 was saved: from there on fsdp2 over 8 ranks, 1 micro-batches a rank"
+ok "and what it must not go on with" grep -q "^  rank 1's parameters as a new process makes them: the loss of step 2 is .*, not " out
+answers "others go on" 0 verify tiny --scale 16 --set-a failure.rank=7 --set-a 'failure.at=step 1 backward 0.4' --json --restart fsdp1 \
+  --set-b mesh.shard=4 --set-b accumulation.steps=2
+ok "which JSON says" grep -q '"last_consistent_step":.*0' out
+refuses "a failure in no step of it" "step 5 is beyond the 3 steps of this run" verify tiny --set failure.rank=1 --set 'failure.at=step 5 clip 0'
+refuses "another place to go on" "no --restart-after" verify tiny --set-a failure.rank=1 --set-a 'failure.at=step 2 clip 0' --restart-after 1
+refuses "a failure of the other plan" "only the first can fail" verify tiny --set failure.rank=1 --set 'failure.at=step 2 clip 0' --restart ddp
+refuses "plans that fail and are compared" "plans that are compared do not fail" verify tiny --set-a failure.rank=1 \
+  --set-a 'failure.at=step 2 clip 0' --plan fsdp2 --plan ddp --set batch.sequence_length=64
+refuses "a failure on a device without time" "key 'failure': has no moment on device instant" verify tiny --scale 16 --cluster instant \
+  --set failure.rank=1 --set 'failure.at=step 2 clip 0'
+
 refuses "a plan without an optimizer" "optimizer.name" verify tiny --set optimizer.name=none
 refuses "code whose numbers nobody has said" "kernel topk: nobody has said what it computes" verify mixtral-8x7b --scale 64
 refuses "an optimizer on the host" "the optimizer works in the host's memory" verify tiny --scale 16 --set fsdp.cpu_offload=true
