@@ -252,11 +252,15 @@ libhighwater_a_SOURCES += \
   src/network/ops_rows.c \
   src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \
-  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
+  src/network/torchtitan_decoder.c src/network/torchtitan_decoder.h \
+  src/network/torchtitan_latent.c src/network/torchtitan_latent.h \
+  src/network/torchtitan_moe.c src/network/torchtitan_moe.h \
+  src/network/torchtitan_router.c \
   src/network/transformers_activation.c src/network/transformers_activation.h \
   src/network/transformers_decoder.c src/network/transformers_decoder.h \
   src/network/transformers_decoder_block.c \
   src/network/transformers_encoder.c src/network/transformers_encoder.h \
+  src/network/transformers_half.c src/network/transformers_half.h \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/transformers_mpt.c src/network/transformers_mpt.h \
@@ -364,6 +368,7 @@ libhighwater_a_SOURCES += \
 # numeric
 libhighwater_a_SOURCES += \
   src/numeric/numeric_attention.c \
+  src/numeric/numeric_binary.c \
   src/numeric/numeric_collective.c src/numeric/numeric_collective.h \
   src/numeric/numeric_copies.c \
   src/numeric/numeric_creations.c \
@@ -371,6 +376,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_flags.c \
   src/numeric/numeric_kernel.c src/numeric/numeric_kernel.h \
   src/numeric/numeric_losses.c \
+  src/numeric/numeric_masks.c \
   src/numeric/numeric_matmuls.c \
   src/numeric/numeric_memory.c src/numeric/numeric_memory.h \
   src/numeric/numeric_norms.c \

@@ -48,6 +48,7 @@ CHECKS = \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_meanings \
   tests/check_memory_snapshot \
   tests/check_moe \
   tests/check_nccl_tests \
@@ -55,6 +56,7 @@ CHECKS = \
   tests/check_oom_message \
   tests/check_numeric \
   tests/check_op \
+  tests/check_op_numbers \
   tests/check_output \
   tests/check_parameter_counts \
   tests/check_phases \

@@ -165,6 +165,18 @@ create(Builder *b, const char *what, ValueInfo info)
 }
 
 Val
+create_as(Builder *b, const char *what, ValueInfo info, const Creation *how, Val from)
+{
+  OpAttributes at = {.result = info,
+                     .what = what,
+                     .formula = how->formula,
+                     .key = how->key,
+                     .number = how->number};
+  from.temporary = FALSE;
+  return builder_op(b, OP_CREATE, &at, from.slot != NO_VAL.slot, &from);
+}
+
+Val
 buffer_value(Builder *b, ValueInfo info)
 {
   OpAttributes at = {.result = info};
@@ -423,9 +435,6 @@ mean_square(Builder *b, Val x)
 {
   return reduce_last(b, OP_MEAN, unary(b, OP_POW, x));
 }
-
-/* What models add to a variance, unless they say otherwise; no time or memory depends on it. */
-#define NORM_EPSILON 1e-5
 
 /* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
  * x.to(dtype). */

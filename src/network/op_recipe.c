@@ -346,11 +346,17 @@ read_operands(const OpCase *c, OpKernel *kernel, const char *operands)
 }
 
 void
-recipe_means(OpCase *c, const char *formula, const char *key, double number)
+recipe_means_text(OpCase *c, char *text)
 {
-  g_autofree char *text = meaning_text(formula, key != NULL ? 1 : 0, key, number);
   gsize length = g_strlcpy(c->meaning, text, sizeof(c->meaning));
   g_assert(length < sizeof(c->meaning));
+  g_free(text);
+}
+
+void
+recipe_means(OpCase *c, const char *formula, const char *key, double number)
+{
+  recipe_means_text(c, meaning_text(formula, key != NULL ? 1 : 0, key, number));
 }
 
 static void
@@ -414,13 +420,23 @@ power_of_two_floor(gint64 n)
   return power;
 }
 
-/* How a reduction over rows is spread over blocks: sizes of the scratch and of the semaphores, 0
- * when no two blocks share an output.  Geometry of setReduceConfig for a reduction over the slow
- * dimension. */
-typedef struct {
-  gint64 scratch, semaphores;
-} ReduceScratch;
+/* The geometry for a reduction over the fast dimension: a block of all its threads, and as many of
+ * them as find enough to do. */
+ReduceScratch
+reduce_scratch_of_all(gint64 n, gint64 bytes, DeviceLimits device)
+{
+  enum { THREADS = 512, LEAST = 16, MOST = 256 };
+  gint64 values_per_thread = ceil_div(n, THREADS);
+  gint64 target = device.sms * (device.max_threads_per_sm / THREADS);
+  ReduceScratch none = {0, 0};
+  if (values_per_thread < MOST)
+    return none;
+  gint64 ctas =
+      MAX(MIN(target, ceil_div(values_per_thread, LEAST)), ceil_div(values_per_thread, MOST));
+  return ctas <= 1 ? none : (ReduceScratch){.scratch = bytes * ctas, .semaphores = 4};
+}
 
+/* The geometry for a reduction over the slow dimension. */
 static ReduceScratch
 column_reduce_scratch(gint64 rows, gint64 n, DeviceLimits device)
 {
@@ -551,6 +567,19 @@ forward_outputs(OpCase *c)
     recipe_means(c, c->at.formula != NULL ? c->at.formula : c->info->name, c->at.key, c->at.number);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, operands->str);
   g_string_free(operands, TRUE);
+}
+
+void
+forward_create(OpCase *c)
+{
+  g_autoptr(GString) operands = g_string_new(NULL);
+  recipe_out(c, 0, c->at.what != NULL ? c->at.what : c->info->name);
+  for (int i = 0; i < c->ins; i++)
+    g_string_append_printf(operands, "~i%d ", i);
+  g_string_append(operands, ">o0");
+  if (c->at.formula != NULL)
+    recipe_means(c, c->at.formula, c->at.key, c->at.number);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, operands->str);
 }
 
 void

@@ -46,6 +46,8 @@ struct _NumericKernel {
 
 /* Tables by file; the last row of each is empty. */
 extern const NumericKernel numeric_elementwise[];
+extern const NumericKernel numeric_binary[];
+extern const NumericKernel numeric_masks[];
 extern const NumericKernel numeric_reductions[];
 extern const NumericKernel numeric_matmuls[];
 extern const NumericKernel numeric_norms[];

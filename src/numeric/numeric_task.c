@@ -140,13 +140,24 @@ numeric_rank_note_unknown(NumericRank *r, const NumericTask *task, int from)
       task->place.step, op, from >= 0 ? name_of(r, task->op, from) : "the host's memory", writer);
 }
 
+/* Is it made by an op of which nobody has said what it makes?  Scans of such are no better. */
+static gboolean
+is_unsaid(const NumericRank *r, const ProgramOp *op)
+{
+  if (op == NULL || op->kind != PROGRAM_LAUNCH)
+    return FALSE;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, op->a);
+  const char *name = program_text(r->program, kernel->name);
+  return kernel->meaning == 0 && (strcmp(name, "create") == 0 || strcmp(name, "cumsum") == 0);
+}
+
 /* The first kernel that makes a NaN, and what it made it from.  What is created without a value is
  * no news. */
 static void
 look_for_unknown(NumericRank *r, const NumericTask *task, const NumericTensor *operands)
 {
   int from = -1, made = -1;
-  if (r->first_unknown != NULL)
+  if (r->first_unknown != NULL || is_unsaid(r, task->op))
     return;
   for (int i = 0; i < task->op->operands && made < 0; i++)
     if (operands[i].role != ROLE_READ && numeric_is_unknown(operands[i].data, operands[i].elements))
@@ -281,17 +292,6 @@ copy(const NumericTask *task, NumericTensor *operands, int n)
   for (int i = 0; i < n; i++)
     for (gint64 k = 0; operands[i].role != ROLE_READ && k < operands[i].elements; k++)
       operands[i].data[k] = from != NULL && k < from->elements ? from->data[k] : NAN;
-}
-
-/* Is it made by an op of which nobody has said what it makes?  Scans of such are no better. */
-static gboolean
-is_unsaid(const NumericRank *r, const ProgramOp *op)
-{
-  if (op == NULL || op->kind != PROGRAM_LAUNCH)
-    return FALSE;
-  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, op->a);
-  const char *name = program_text(r->program, kernel->name);
-  return kernel->meaning == 0 && (strcmp(name, "create") == 0 || strcmp(name, "cumsum") == 0);
 }
 
 /* No op reads what nobody has said: there is no answer then.  FALSE and error. */
