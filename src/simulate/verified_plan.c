@@ -249,8 +249,9 @@ check_trainable(const Scenario *a, const Scenario *b, GError **error)
     if (first->trainable == network_parameter(b->network, (int) i)->trainable)
       continue;
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                "verify: the plans do not train the same: only %s trains %s",
-                first->trainable ? a->plan->name : b->plan->name, first->name);
+                "verify: the plans do not train the same: only %s (%s) trains %s",
+                first->trainable ? "A" : "B", first->trainable ? a->plan->name : b->plan->name,
+                first->name);
     return FALSE;
   }
   return TRUE;
@@ -272,8 +273,8 @@ verified_plans_compare(const VerifiedPlan *a, const VerifiedPlan *b, GError **er
       continue;
     g_autofree char *first = number_text(a, i), *second = number_text(b, i);
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                "verify: the plans do not train the same: %s: %s in %s, %s in %s", common[i].what,
-                first, a->scenario->plan->name, second, b->scenario->plan->name);
+                "verify: the plans do not train the same: %s: %s in A (%s), %s in B (%s)",
+                common[i].what, first, a->scenario->plan->name, second, b->scenario->plan->name);
     return FALSE;
   }
   return check_parameters(a->scenario->network, b->scenario->network, error) &&
