@@ -373,6 +373,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_matmuls.c \
   src/numeric/numeric_memory.c src/numeric/numeric_memory.h \
   src/numeric/numeric_norms.c \
+  src/numeric/numeric_numbers.c \
   src/numeric/numeric_optimizers.c \
   src/numeric/numeric_random.c src/numeric/numeric_random.h \
   src/numeric/numeric_rank.c src/numeric/numeric_rank.h \

@@ -168,6 +168,26 @@ run_mul(KernelCall *c)
     y->data[i] = a[i] * b[i];
 }
 
+static void
+run_div(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
+  g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
+  for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
+    y->data[i] = a[i] / b[i];
+}
+
+static void
+run_min(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
+  g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
+  for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
+    y->data[i] = isnan(a[i]) ? a[i] : fmin(a[i], b[i]);
+}
+
 /* x [batch, length, heads, pairs] times a table [length, pairs] of complex numbers, or their
  * conjugates: 1 or -1. */
 static void
@@ -254,6 +274,8 @@ const NumericKernel numeric_elementwise[] = {
     {.formula = "add_scalar", .run = numeric_apply, .f = plus, .key = "value", .otherwise = NAN},
     {.formula = "add_scalar_backward", .run = run_add},
     {.formula = "mul", .run = run_mul},
+    {.formula = "div", .run = run_div},
+    {.formula = "min", .run = run_min},
     {.formula = "mul_scalar", .run = numeric_apply, .f = times, .key = "value", .otherwise = NAN},
     {.formula = "div_scalar", .run = numeric_apply, .f = over, .key = "value", .otherwise = NAN},
     {.formula = "neg", .run = numeric_apply, .f = negative},

@@ -14,7 +14,7 @@ numeric_kernel_find(const char *formula)
   static const NumericKernel *const tables[] = {
       numeric_elementwise, numeric_reductions, numeric_matmuls, numeric_norms,
       numeric_attention,   numeric_losses,     numeric_copies,  numeric_optimizers,
-      numeric_creations,   numeric_flags};
+      numeric_creations,   numeric_flags,      numeric_numbers};
   for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
     for (const NumericKernel *k = tables[i]; k->formula != NULL; k++)
       if (strcmp(k->formula, formula) == 0)

@@ -9,14 +9,17 @@
 
 #include "numeric/numeric_tensor.h"
 
+enum { HOST_NUMBERS = 2 };
+
 /* Where and when a kernel runs. */
 typedef struct {
-  int rank;       /* global */
-  int step;       /* from 1; 0: construction */
-  gint64 sample;  /* first of the micro-batch's samples, among all of the step's */
-  gint64 samples; /* how many it has */
-  guint64 seed;   /* of the run */
-  gint32 module;  /* on whose behalf, or -1 */
+  int rank;                    /* global */
+  int step;                    /* from 1; 0: construction */
+  gint64 sample;               /* first of the micro-batch's samples, among all of the step's */
+  gint64 samples;              /* how many it has */
+  guint64 seed;                /* of the run */
+  gint32 module;               /* on whose behalf, or -1 */
+  double number[HOST_NUMBERS]; /* that the host had in hand at issue (numeric_numbers.c) */
 } NumericPlace;
 
 /* One launch.  Operands are in the Program's order; those that are written hold what was there
@@ -54,6 +57,7 @@ extern const NumericKernel numeric_copies[];
 extern const NumericKernel numeric_optimizers[];
 extern const NumericKernel numeric_creations[];
 extern const NumericKernel numeric_flags[];
+extern const NumericKernel numeric_numbers[];
 
 /* The row of a formula; NULL: there is none. */
 const NumericKernel *numeric_kernel_find(const char *formula);

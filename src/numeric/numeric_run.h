@@ -13,12 +13,11 @@
 
 typedef struct _NumericRun NumericRun;
 
-/* A tensor that an optimizer's kernel has updated. */
+/* Elements of a parameter that an optimizer's kernel has updated (ParameterPart). */
 typedef struct {
   int rank, step;
-  const char *name;       /* what its storage is called: the parameter, or a buffer of many */
-  const char *state_name; /* the same of its first state; NULL: it has none */
-  gint64 elements;        /* that gradient, value and states have */
+  const char *parameter;
+  gint64 first, elements; /* of the parameter; as many of gradient, value and states */
   const double *gradient; /* as the optimizer read it */
   const double *value;    /* as it left it */
   const double *state[2]; /* NULL: none */
@@ -27,14 +26,11 @@ typedef struct {
 
 typedef struct {
   gpointer user;
-  /* Fills memory of a parameter that the construction made: when it is looked at first, or when the
-   * construction is over.  What it leaves alone is unknown. */
-  void (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
+  /* Fills what the construction left of a parameter in memory that nothing has written
+   * (ParameterPart): when it is looked at first, or when the construction is over.  Elements from
+   * `first` on, of `size` slots each. */
+  void (*initialize)(gpointer user, const char *parameter, gint64 first, gint64 elements, int size,
                      double *slots);
-  /* Fills a view that an optimizer's kernel will update as this parameter, in memory that nothing
-   * else is known of: elements of `size` bytes. */
-  void (*initialize_part)(gpointer user, int rank, const char *name, gint64 elements, int size,
-                          double *slots);
   /* Fills the n-th of the storages of a name (from 0) that the construction left: a batch. */
   void (*batch)(gpointer user, int rank, int step, const char *name, int n, gint64 bytes,
                 double *slots);

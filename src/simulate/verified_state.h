@@ -20,8 +20,8 @@ typedef struct {
   GHashTable *parameters;    /* name -> index + 1 */
   guint64 seed;
   int ranks, steps;
+  double loss_scale;
   VerifiedTensor *tensors; /* by step and parameter */
-  gint64 *pooled; /* by rank and step: elements of buffers of many that were updated so far */
   double *norms;  /* by step: as clipping took it on the last rank; NaN: nobody did */
   double *losses; /* by step: sum over ranks */
   gint64 *peaks;  /* of the run */
