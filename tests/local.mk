@@ -48,6 +48,7 @@ CHECKS = \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_meanings \
   tests/check_memory_snapshot \
   tests/check_moe \
   tests/check_nccl_tests \
@@ -55,6 +56,7 @@ CHECKS = \
   tests/check_oom_message \
   tests/check_numeric \
   tests/check_op \
+  tests/check_op_numbers \
   tests/check_output \
   tests/check_parameter_counts \
   tests/check_phases \
@@ -71,6 +73,8 @@ CHECKS = \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
+  tests/check_restart \
+  tests/check_restart_failures \
   tests/check_retain \
   tests/check_run_store \
   tests/check_shared_link \
@@ -103,6 +107,8 @@ tests_check_figures_SOURCES = tests/check_figures.c tests/program_run.c tests/pr
 tests_check_plot_SOURCES = tests/check_plot.c tests/program_run.c tests/program_run.h tests/report_fixture.c tests/report_fixture.h
 tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
+tests_check_restart_SOURCES = tests/check_restart.c tests/restart_run.c tests/restart_run.h
+tests_check_restart_failures_SOURCES = tests/check_restart_failures.c tests/restart_run.c tests/restart_run.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.

@@ -46,12 +46,14 @@
   X(TANH)                                                                                          \
   X(SIGMOID)                                                                                       \
   X(SILU)                                                                                          \
+  X(CLAMP_BETWEEN)                                                                                 \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
   X(RELU)                                                                                          \
   X(WHERE_NUMBER)                                                                                  \
   X(MEAN)                                                                                          \
+  X(SUM_ROWS)                                                                                      \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \
@@ -76,6 +78,7 @@
   X(INDEX)                                                                                         \
   X(GATHER)                                                                                        \
   X(INDEX_ADD)                                                                                     \
+  X(INDEX_PUT)                                                                                     \
   X(TOPK)                                                                                          \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \
@@ -233,6 +236,7 @@ typedef struct {
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
   gint64 keys;     /* how many positions they have; 0: as many as queries */
   gboolean whole;  /* a query sees all of them, not those before it alone */
+  gint64 window;   /* of those before it so many; 0: all */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;

@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "network/op_recipe.h"
+#include "program/meaning.h"
 
 /* Values may be wider or narrower than queries and keys. */
 static gint64
@@ -35,10 +36,16 @@ attention_means(OpCase *c, const char *formula)
 {
   gboolean plain = !c->at.whole && !c->at.flag && key_length(c) == c->at.length &&
                    value_head_dim(c) == c->at.head_dim;
-  if (!plain)
+  if (!plain) {
     recipe_means(c, "attention_of_another_kind", NULL, 0);
-  else if (c->at.key != NULL)
-    recipe_means(c, formula, c->at.key, c->at.number);
+    return;
+  }
+  g_autoptr(GString) text = g_string_new(formula);
+  if (c->at.key != NULL)
+    meaning_append(text, c->at.key, c->at.number);
+  if (c->at.window > 0)
+    meaning_append(text, "window", (double) c->at.window);
+  recipe_means_text(c, g_strdup(text->str));
 }
 
 /* ---- flash attention (FlashAttention-2 as vendored:
@@ -307,6 +314,29 @@ backward_efficient_attention(OpCase *c)
 
 /* ---- softmaxes ---- */
 
+/* softmax and log_softmax along the last dimension: row-major, as their kernels want the input
+ * (aten/src/ATen/native/cuda/SoftMax.cu, host_softmax). */
+void
+shape_softmax(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+  value_set_contiguous(&c->out[0]);
+}
+
+void
+forward_softmax(OpCase *c)
+{
+  gboolean copies = !value_is_contiguous(&c->in[0]);
+  recipe_out(c, 0, c->at.what != NULL ? c->at.what : c->info->name);
+  int copy = copies ? recipe_temp(c, value_bytes(&c->in[0]), "contiguous input") : 0;
+  if (c->at.formula != NULL || c->at.key != NULL)
+    recipe_means(c, c->at.formula != NULL ? c->at.formula : c->info->name, c->at.key, c->at.number);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i0 >o0");
+  if (copies)
+    recipe_release(c, copy);
+}
+
 void
 backward_softmax(OpCase *c)
 {
@@ -326,8 +356,8 @@ forward_safe_softmax(OpCase *c)
   int all = recipe_temp(c, elements / c->in[0].shape[c->in[0].dims - 1], "all(isneginf)");
   int zero = recipe_temp(c, 4, "zero");
   if (c->at.formula != NULL)
-    recipe_means(c, c->at.formula, NULL, 0);
-  recipe_launch(c, "safe_softmax", KERNEL_MEMORY, 0, "i0 >o0");
+    recipe_means(c, c->at.formula, c->at.key, c->at.number);
+  recipe_launch(c, "safe_softmax", KERNEL_MEMORY, 0, "i0 ~i1 >o0");
   recipe_release(c, zero);
   recipe_release(c, all);
   recipe_release(c, infinite);

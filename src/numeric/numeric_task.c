@@ -58,8 +58,13 @@ numeric_rank_initialize(const NumericRank *r, NumericBlock *block)
   memset(block->data, 0, sizeof(double) * (gsize) block->bytes);
   for (; part != NULL; part = next_part(r, block->storage, &row)) {
     int size = dtype_size((DType) part->dtype);
-    hooks->initialize(hooks->user, program_text(r->program, part->parameter), part->first,
-                      part->elements, size, block->data + part->offset * size);
+    hooks->initialize(hooks->user,
+                      &(NumericFilling){.rank = r->rank,
+                                        .parameter = program_text(r->program, part->parameter),
+                                        .first = part->first,
+                                        .elements = part->elements,
+                                        .stride = size,
+                                        .slots = block->data + part->offset * size});
   }
 }
 
@@ -159,13 +164,24 @@ numeric_rank_note_unknown(NumericRank *r, const NumericTask *task, int from)
       task->place.step, op, from >= 0 ? name_of(r, task->op, from) : "the host's memory", writer);
 }
 
+/* Is it made by an op of which nobody has said what it makes?  Scans of such are no better. */
+static gboolean
+is_unsaid(const NumericRank *r, const ProgramOp *op)
+{
+  if (op == NULL || op->kind != PROGRAM_LAUNCH)
+    return FALSE;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, op->a);
+  const char *name = program_text(r->program, kernel->name);
+  return kernel->meaning == 0 && (strcmp(name, "create") == 0 || strcmp(name, "cumsum") == 0);
+}
+
 /* The first kernel that makes a NaN, and what it made it from.  What is created without a value is
  * no news. */
 static void
 look_for_unknown(NumericRank *r, const NumericTask *task, const NumericTensor *operands)
 {
   int from = -1, made = -1;
-  if (r->first_unknown != NULL)
+  if (r->first_unknown != NULL || is_unsaid(r, task->op))
     return;
   for (int i = 0; i < task->op->operands && made < 0; i++)
     if (operands[i].role != ROLE_READ && numeric_is_unknown(operands[i].data, operands[i].elements))
@@ -187,11 +203,13 @@ is_optimizer(const char *formula)
   return strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0;
 }
 
+typedef void NumericReport(gpointer user, const NumericUpdate *update);
+
 /* One tensor's update, told of each parameter that its storage holds there. */
 static void
-report_update(const NumericRank *r, const NumericTask *task, int value, const NumericUpdate *all)
+report_update(const NumericRank *r, const NumericTask *task, int value, NumericReport *report,
+              const NumericUpdate *all)
 {
-  const NumericHooks *hooks = &r->config->hooks;
   gint64 begin = program_operand_tensor(r->program, task->op, value)->offset;
   guint row = 0;
   for (const ParameterPart *part;
@@ -208,17 +226,19 @@ report_update(const NumericRank *r, const NumericTask *task, int value, const Nu
     u.value += at;
     for (guint k = 0; k < G_N_ELEMENTS(u.state); k++)
       u.state[k] = u.state[k] != NULL ? u.state[k] + at : NULL;
-    hooks->updated(hooks->user, &u);
+    report(r->config->hooks.user, &u);
   }
 }
 
-/* A list of tensors was updated: gradient, value, states of each. */
+/* A list of tensors is updated: gradient, value, states of each. */
 static void
-report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands,
+               NumericReport *report)
 {
   for (int i = 0; i + 1 < task->op->operands;) {
     NumericUpdate u = {.rank = r->rank,
                        .step = task->place.step,
+                       .count = task->place.update,
                        .elements = MIN(operands[i].elements, operands[i + 1].elements),
                        .gradient = operands[i].data,
                        .value = operands[i + 1].data};
@@ -231,7 +251,7 @@ report_updates(const NumericRank *r, const NumericTask *task, const NumericTenso
       if (k < 2)
         u.state[k] = operands[next].data;
     if (task->blocks[value] != NULL)
-      report_update(r, task, value, &u);
+      report_update(r, task, value, report, &u);
     i = next;
   }
 }
@@ -259,11 +279,61 @@ watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operan
   g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
   const NumericHooks *hooks = &r->config->hooks;
   if (is_optimizer(formula))
-    report_updates(r, task, operands);
+    report_updates(r, task, operands, hooks->updated);
   else if (meaning_number(r->program, kernel->meaning, "global", &global))
     hooks->norm(hooks->user, r->rank, task->place.step, norm_of(r, task, operands));
   else if (strcmp(formula, "ones_like") == 0 && task->op->operands == 2)
     hooks->loss(hooks->user, r->rank, task->place.step, operands[0].data[0]);
+}
+
+/* States that come from before are there when the optimizer makes its own. */
+static void
+prepare(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  const NumericHooks *hooks = &r->config->hooks;
+  if (hooks->updating == NULL || task->place.step != r->config->steps_before + 1)
+    return;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
+  if (is_optimizer(formula))
+    report_updates(r, task, operands, hooks->updating);
+}
+
+static const Storage *
+storage_of(const NumericRank *r, const NumericTask *task, int i)
+{
+  return &g_array_index(r->program->storages, Storage,
+                        program_operand_tensor(r->program, task->op, i)->storage);
+}
+
+static gboolean
+is_gradient(const Storage *storage)
+{
+  return storage->category == CATEGORY_UNSHARDED_GRADIENT ||
+         storage->category == CATEGORY_SHARDED_GRADIENT ||
+         storage->category == CATEGORY_REDUCE_SCATTER_BUFFER;
+}
+
+/* A gradient that is there already: made from none, it counts twice; what is made of it does then,
+ * too. */
+static void
+stay(NumericRank *r, const NumericTask *task, NumericTensor *operands)
+{
+  const NumericInterruption *in = r->config->interruption;
+  if (in == NULL || in->kind != NUMERIC_GRADIENTS_STAY || task->place.step != in->step ||
+      numeric_rank_is_after(r, task->op->stream))
+    return;
+  for (int i = 0; i < task->op->operands; i++)
+    if (operands[i].role == ROLE_READ && is_gradient(storage_of(r, task, i)))
+      return;
+  for (int i = 0; i < task->op->operands; i++) {
+    if (operands[i].role != ROLE_WRITE ||
+        storage_of(r, task, i)->category != CATEGORY_UNSHARDED_GRADIENT)
+      continue;
+    r->interrupted++;
+    for (gint64 k = 0; k < operands[i].elements; k++)
+      operands[i].data[k] *= 2;
+  }
 }
 
 /* ---- running ---- */
@@ -284,17 +354,6 @@ copy(const NumericTask *task, NumericTensor *operands, int n)
     for (gint64 k = 0; operands[i].role != ROLE_READ && k < operands[i].elements; k++)
       if (from == NULL || k < from->elements)
         operands[i].data[k] = from != NULL ? from->data[k] : NAN;
-}
-
-/* Is it made by an op of which nobody has said what it makes?  Scans of such are no better. */
-static gboolean
-is_unsaid(const NumericRank *r, const ProgramOp *op)
-{
-  if (op == NULL || op->kind != PROGRAM_LAUNCH)
-    return FALSE;
-  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, op->a);
-  const char *name = program_text(r->program, kernel->name);
-  return kernel->meaning == 0 && (strcmp(name, "create") == 0 || strcmp(name, "cumsum") == 0);
 }
 
 /* No op reads what nobody has said: there is no answer then.  FALSE and error. */
@@ -325,16 +384,20 @@ numeric_rank_run_kernel(NumericRank *r, const NumericTask *task, GError **error)
                      .kernel = kernel,
                      .place = task->place,
                      .operand = operands,
-                     .operands = task->op->operands};
+                     .operands = task->op->operands,
+                     .is_hosts = task->op->kind == PROGRAM_HOST_COMPUTE};
   gboolean ok = check_said(r, task, error);
   if (ok && task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
     copy(task, operands, task->op->operands);
-  else if (ok)
+  else if (ok) {
+    prepare(r, task, operands);
     ok = numeric_kernel_run(&call, error);
+    stay(r, task, operands);
+  }
   if (ok)
     look_for_unknown(r, task, operands);
   if (ok) {
-    if (task->op->kind == PROGRAM_HOST_COMPUTE)
+    if (call.is_hosts)
       memcpy(r->number, call.place.number, sizeof r->number);
     numeric_rank_store(r, task, operands);
     watch(r, task, operands);
@@ -366,30 +429,6 @@ numeric_rank_run(NumericRank *r, int stream, GError **error)
   case TASK_COLLECTIVE:
     g_assert_not_reached();
   }
-  numeric_stream_pop(&r->streams[stream]);
+  numeric_rank_pop(r, stream);
   return ok;
-}
-
-/* ---- what optimizers will update ---- */
-
-static gboolean
-is_update(const Program *program, const ProgramOp *op)
-{
-  if (op->kind != PROGRAM_LAUNCH && op->kind != PROGRAM_HOST_COMPUTE)
-    return FALSE;
-  const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
-  g_autofree char *formula = meaning_formula(program, kernel->meaning, kernel->name);
-  return is_optimizer(formula);
-}
-
-gboolean
-numeric_program_updates(const Program *program)
-{
-  for (guint l = 1; l < program->lists->len; l++) {
-    const OpList *list = g_ptr_array_index(program->lists, l);
-    for (guint k = 0; k < list->ops->len; k++)
-      if (is_update(program, &g_array_index(list->ops, ProgramOp, k)))
-        return TRUE;
-  }
-  return FALSE;
 }

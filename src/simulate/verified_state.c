@@ -1,25 +1,24 @@
-/* verified_state.c - first values, batches, and whole parameters put together from what ranks
- * update. */
+/* verified_state.c - whole parameters put together from what ranks update, and what each rank has.
+ */
 #include "simulate/verified_state.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "numeric/numeric_random.h"
+#include "simulate/verified_start.h"
 
 /* Replicas compute the same sums in the same order, but for their collectives. */
 #define REPLICAS_DIFFER 1e-9
 
-static const Network *
-network_of(const VerifiedState *s)
-{
-  return s->scenario->network;
-}
-
 static guint
 parameters_of(const VerifiedState *s)
 {
-  return network_of(s)->parameters->len;
+  return s->scenario->network->parameters->len;
+}
+
+int
+verified_state_parameter(const VerifiedState *s, const char *name)
+{
+  return GPOINTER_TO_INT(g_hash_table_lookup(s->parameters, name)) - 1;
 }
 
 /* What the loss is multiplied by before backward. */
@@ -33,23 +32,29 @@ loss_scale_of(const Scenario *scenario)
 }
 
 VerifiedState *
-verified_state_new(const Scenario *scenario, const StateLayout *layout, int steps, guint64 seed)
+verified_state_new(const VerifiedPlan *plan, const VerifiedRun *run)
 {
   VerifiedState *s = g_new0(VerifiedState, 1);
-  s->scenario = scenario;
-  s->layout = layout;
-  s->seed = seed;
+  int steps = run->steps;
+  s->run = run;
+  s->scenario = plan->scenario;
+  s->layout = plan->layout;
+  s->seed = run->seed;
   s->steps = steps;
-  s->ranks = scenario->plan->shard * scenario->plan->replicate;
-  s->loss_scale = loss_scale_of(scenario);
+  s->ranks = plan->ranks;
+  s->loss_scale = loss_scale_of(plan->scenario);
   s->parameters = g_hash_table_new(g_str_hash, g_str_equal);
   for (guint i = 0; i < parameters_of(s); i++)
     g_hash_table_insert(s->parameters,
-                        (gpointer) (gsize) network_parameter(network_of(s), (int) i)->name,
+                        (gpointer) (gsize) network_parameter(s->scenario->network, (int) i)->name,
                         GUINT_TO_POINTER(i + 1));
   s->tensors = g_new0(VerifiedTensor, MAX((gsize) steps * parameters_of(s), 1));
   s->losses = g_new0(double, steps + 1);
   s->norms = g_new0(double, steps + 1);
+  s->held = state_image_new(s->layout, s->ranks);
+  verified_start_image(s, s->held);
+  if (run->save_after > 0)
+    s->saved = state_image_copy(s->held);
   return s;
 }
 
@@ -70,6 +75,8 @@ verified_state_free(VerifiedState *s)
   g_free(s->tensors);
   g_free(s->losses);
   g_free(s->norms);
+  state_image_free(s->held);
+  state_image_free(s->saved);
   g_free(s->peaks);
   g_free(s->first_unknown);
   g_free(s->fault);
@@ -90,72 +97,11 @@ verified_state_norm(const VerifiedState *s, int step)
     return s->norms[step];
   for (guint i = 0; i < parameters_of(s); i++) {
     const VerifiedTensor *t = verified_state_tensor(s, step, (int) i);
-    gint64 n = network_parameter(network_of(s), (int) i)->elements;
+    gint64 n = network_parameter(s->scenario->network, (int) i)->elements;
     for (gint64 k = 0; t->values[COMPARED_GRADIENT] != NULL && k < n; k++)
       sum += t->values[COMPARED_GRADIENT][k] * t->values[COMPARED_GRADIENT][k];
   }
   return sqrt(sum);
-}
-
-static int
-parameter_named(const VerifiedState *s, const char *name)
-{
-  return GPOINTER_TO_INT(g_hash_table_lookup(s->parameters, name)) - 1;
-}
-
-/* ---- first values ---- */
-
-/* Weights of variance 1 / width, gains around one, biases around zero. */
-static double
-first_value(const VerifiedState *s, int parameter, gint64 element)
-{
-  const Parameter *p = network_parameter(network_of(s), parameter);
-  double number = numeric_normal(numeric_key(s->seed, p->name), (guint64) element);
-  if (p->dims > 1)
-    return number / sqrt((double) p->shape[p->dims - 1]);
-  return g_str_has_suffix(p->name, "bias") ? 0.1 * number : 1 + 0.1 * number;
-}
-
-static void
-initialize(gpointer user, const char *name, gint64 first, gint64 elements, int size, double *slots)
-{
-  const VerifiedState *s = user;
-  int parameter = parameter_named(s, name);
-  for (gint64 i = 0; parameter >= 0 && i < elements; i++)
-    slots[i * size] = first_value(s, parameter, first + i);
-}
-
-/* ---- batches ---- */
-
-static gint64
-token(const VerifiedState *s, int step, gint64 sample, gint64 position)
-{
-  guint64 key = numeric_key_add(numeric_key(s->seed, "tokens"), (guint64) step);
-  return numeric_choice(numeric_key_add(key, (guint64) sample), (guint64) position,
-                        MAX(network_of(s)->vocabulary, 1));
-}
-
-/* Tokens, and as labels those that follow them; or numbers, where the network reads such. */
-static void
-batch(gpointer user, int rank, int step, const char *name, int n, gint64 bytes, double *slots)
-{
-  const VerifiedState *s = user;
-  const PlanSpec *plan = s->scenario->plan;
-  gboolean labels = strcmp(name, "labels") == 0;
-  const GArray *inputs = network_of(s)->inputs;
-  if (n >= plan->accumulation.steps || inputs->len == 0)
-    return;
-  const ValueInfo *info = &g_array_index(inputs, ValueInfo, labels && inputs->len > 1 ? 1 : 0);
-  int size = dtype_size((DType) info->dtype);
-  gint64 elements = bytes / size, samples = plan->micro_batch, each = elements / samples;
-  gint64 first = ((gint64) rank * plan->accumulation.steps + n) * samples;
-  guint64 key = numeric_key_add(numeric_key(s->seed, name), (guint64) step);
-  for (gint64 i = 0; i < elements; i++) {
-    gint64 sample = first + i / each, position = i % each;
-    slots[i * size] = info->dtype == DTYPE_INT64
-                          ? (double) token(s, step, sample, position + labels)
-                          : numeric_normal(key, (guint64) (sample * each + position));
-  }
 }
 
 /* ---- results ---- */
@@ -202,21 +148,34 @@ merge(double *held, int writers, double value)
   return !known;
 }
 
+/* What the rank itself holds now; and what a checkpoint takes. */
 static void
-updated(gpointer user, const NumericUpdate *u)
+hold(VerifiedState *s, const NumericUpdate *u, StateRange range)
 {
-  VerifiedState *s = user;
-  int parameter = parameter_named(s, u->parameter);
+  const double *from[IMAGE_KINDS] = {
+      [IMAGE_VALUE] = u->value, [IMAGE_FIRST] = u->state[0], [IMAGE_SECOND] = u->state[1]};
+  gboolean is_saved = s->saved != NULL && u->step <= s->run->save_after;
+  for (int k = 0; k < IMAGE_KINDS; k++) {
+    if (from[k] == NULL)
+      continue;
+    state_image_write(s->held, u->rank, range, (ImageKind) k, from[k], u->step);
+    if (is_saved)
+      state_image_write(s->saved, u->rank, range, (ImageKind) k, from[k], u->step);
+  }
+  s->held->updates = MAX(s->held->updates, u->count);
+  if (is_saved)
+    s->saved->updates = MAX(s->saved->updates, u->count);
+}
+
+static void
+take(VerifiedState *s, const NumericUpdate *u, StateRange range)
+{
+  VerifiedTensor *t = verified_state_tensor(s, u->step, range.parameter);
+  gint64 n = network_parameter(s->scenario->network, range.parameter)->elements;
   const double *from[COMPARED] = {[COMPARED_GRADIENT] = u->gradient,
                                   [COMPARED_VALUE] = u->value,
                                   [COMPARED_FIRST] = u->state[0],
                                   [COMPARED_SECOND] = u->state[1]};
-  if (parameter < 0) {
-    fail(s, u, "is no parameter of the network");
-    return;
-  }
-  VerifiedTensor *t = verified_state_tensor(s, u->step, parameter);
-  gint64 n = network_parameter(network_of(s), parameter)->elements;
   if (t->writers == NULL) {
     t->writers = g_new0(guint8, n);
     t->written_by = g_new0(char *, s->ranks);
@@ -228,23 +187,35 @@ updated(gpointer user, const NumericUpdate *u)
       continue;
     if (t->values[k] == NULL)
       t->values[k] = g_new0(double, n);
-    for (gint64 i = 0; i < u->elements; i++)
-      if (!merge(&t->values[k][u->first + i], t->writers[u->first + i], from[k][i]))
+    for (gint64 i = 0; i < range.elements; i++)
+      if (!merge(&t->values[k][range.first + i], t->writers[range.first + i], from[k][i]))
         fail(s, u,
              k == COMPARED_GRADIENT ? "has another gradient than its replica"
                                     : "has other values than its replica");
   }
-  for (gint64 i = 0; i < u->elements; i++)
-    t->writers[u->first + i]++;
+  for (gint64 i = 0; i < range.elements; i++)
+    t->writers[range.first + i]++;
+}
+
+static void
+updated(gpointer user, const NumericUpdate *u)
+{
+  VerifiedState *s = user;
+  StateRange range = {verified_state_parameter(s, u->parameter), u->first, u->elements};
+  if (range.parameter < 0) {
+    fail(s, u, "is no parameter of the network");
+    return;
+  }
+  take(s, u, range);
+  hold(s, u, range);
 }
 
 NumericHooks
 verified_state_hooks(VerifiedState *s)
 {
-  return (NumericHooks){.user = s,
-                        .initialize = initialize,
-                        .batch = batch,
-                        .loss = loss,
-                        .norm = norm,
-                        .updated = updated};
+  NumericHooks hooks = {.user = s, .loss = loss, .norm = norm, .updated = updated};
+  verified_start_hooks(&hooks);
+  if (s->run->start == NULL)
+    hooks.updating = NULL;
+  return hooks;
 }
