@@ -149,6 +149,15 @@ typedef struct {
 /* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */
 enum { LOSS_STEPS = 2 };
 
+/* What engines multiply a loss by, taken to be static: the scale that fp16 begins with (deepspeed
+ * 0.19.8, runtime/config.py, FP16_INITIAL_SCALE_POWER; InternEvo has the same); one for other
+ * dtypes. */
+static inline double
+network_loss_scale(DType parameters)
+{
+  return parameters == DTYPE_FP16 ? 65536 : 1;
+}
+
 struct _Network {
   char *name;
   const char *family;
