@@ -228,6 +228,7 @@ libhighwater_a_SOURCES += \
   src/network/layers_views.c \
   src/network/moe.c src/network/moe.h \
   src/network/moe_decoder.c src/network/moe_decoder.h \
+  src/network/moe_balance.c src/network/moe_balance.h \
   src/network/moe_experts.c \
   src/network/moe_router.c \
   src/network/network.c src/network/network.h \
@@ -251,11 +252,15 @@ libhighwater_a_SOURCES += \
   src/network/ops_rows.c \
   src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \
-  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
+  src/network/torchtitan_decoder.c src/network/torchtitan_decoder.h \
+  src/network/torchtitan_latent.c src/network/torchtitan_latent.h \
+  src/network/torchtitan_moe.c src/network/torchtitan_moe.h \
+  src/network/torchtitan_router.c \
   src/network/transformers_activation.c src/network/transformers_activation.h \
   src/network/transformers_decoder.c src/network/transformers_decoder.h \
   src/network/transformers_decoder_block.c \
   src/network/transformers_encoder.c src/network/transformers_encoder.h \
+  src/network/transformers_half.c src/network/transformers_half.h \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/transformers_mpt.c src/network/transformers_mpt.h \
@@ -530,8 +535,15 @@ libhighwater_a_SOURCES += \
   src/simulate/scaled_network.c src/simulate/scaled_network.h \
   src/simulate/scenario.c src/simulate/scenario.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h \
+  src/simulate/state_image.c src/simulate/state_image.h \
   src/simulate/verification.c src/simulate/verification.h \
   src/simulate/verification_text.c \
+  src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
+  src/simulate/verified_failure.c src/simulate/verified_failure.h \
+  src/simulate/verified_plan.c src/simulate/verified_plan.h \
+  src/simulate/verified_ranges.c src/simulate/verified_ranges.h \
+  src/simulate/verified_run.c src/simulate/verified_run.h \
+  src/simulate/verified_start.c \
   src/simulate/verified_state.c src/simulate/verified_state.h
 
 # search

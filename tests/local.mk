@@ -73,6 +73,8 @@ CHECKS = \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
+  tests/check_restart \
+  tests/check_restart_failures \
   tests/check_retain \
   tests/check_run_store \
   tests/check_shared_link \
@@ -105,6 +107,8 @@ tests_check_figures_SOURCES = tests/check_figures.c tests/program_run.c tests/pr
 tests_check_plot_SOURCES = tests/check_plot.c tests/program_run.c tests/program_run.h tests/report_fixture.c tests/report_fixture.h
 tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
+tests_check_restart_SOURCES = tests/check_restart.c tests/restart_run.c tests/restart_run.h
+tests_check_restart_failures_SOURCES = tests/check_restart_failures.c tests/restart_run.c tests/restart_run.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.

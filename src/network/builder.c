@@ -61,7 +61,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->inputs = builder_array(sizeof(ValueInfo), NULL);
   n->embedding_modules = builder_array(sizeof(int), NULL);
   n->head_modules = builder_array(sizeof(int), NULL);
-  n->construct = n->main = n->after_backward = -1;
+  n->construct = n->main = n->after_backward = n->before_step = -1;
   for (int i = 0; i < LOSS_STEPS; i++)
     n->loss_step[i] = -1;
   n->ties = builder_array(sizeof(Tie), NULL);

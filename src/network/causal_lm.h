@@ -28,6 +28,7 @@ typedef struct {
   gboolean neighbours; /* elements side by side make a pair */
   gboolean complex;    /* one table of complex numbers */
   gboolean by_kind;    /* others for windowed blocks */
+  gboolean joined;     /* torchtitan: one table with cosines and sines */
   /* what is done to the frequencies first: nothing; "dynamic", "longrope" look at the positions */
   enum { FREQUENCIES_FIXED, FREQUENCIES_DYNAMIC, FREQUENCIES_LONG } update;
 } RotaryTables;
@@ -64,6 +65,12 @@ struct _CausalLm {
   Val (*block)(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
   /* transformers: what happens to logits before the loss (as the named local); NULL: nothing */
   Val (*adjust_logits)(Builder *b, const CausalLm *lm, Val logits);
+  /* transformers: what hooks inside of blocks keep for the model's output, in order (Val); NULL: no
+   * hook does */
+  GArray *captured;
+  /* transformers: the loss with what is added to it, made of those; *auxiliary is of the output
+   * too.  NULL: nothing is */
+  Val (*add_loss)(Builder *b, const CausalLm *lm, Val loss, Val *auxiliary);
   /* the loss of logits, which are borrowed; NULL: causal_lm_loss */
   Val (*loss)(Builder *b, const CausalLm *lm, Val logits, Val labels);
   /* transformers: another forward() of the model without its output layer; NULL: none */
@@ -100,10 +107,10 @@ void causal_lm_write(Builder *b, CausalLm *lm);
 /* Tables of rotary embeddings as torchtitan makes them after construction. */
 void rope_tables(Builder *b, CausalLm *lm);
 
-/* The root's post-forward hook ends: its output in the dtype that mixed precision wants.  What the
- * hook's frame holds, the last all-gather, goes after the cast and before the output as it was
+/* The root's post-forward hook ends: its outputs in the dtype that mixed precision wants.  What the
+ * hook's frame holds, the last all-gather, goes after the casts and before the outputs as they were
  * (FSDPState._post_forward). */
-Val causal_lm_forward_end(Builder *b, Val output);
+void causal_lm_forward_end(Builder *b, int n, Val *outputs);
 /* lossf(): cross entropy of flattened logits, in fp32, in the model's dtype or in one kernel. */
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */

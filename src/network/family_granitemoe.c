@@ -5,8 +5,10 @@
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  static const MoeFields fields = {
-      .experts = "num_local_experts|num_experts", .experts_default = 8, .top_k_default = 2};
+  static const MoeFields fields = {.experts = "num_local_experts|num_experts",
+                                   .experts_default = 8,
+                                   .top_k_default = 2,
+                                   .balance = 0.001};
   moe_decoder_read(d, spec, &fields);
   d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
 }

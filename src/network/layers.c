@@ -109,10 +109,9 @@ clone(Builder *b, Val x)
 void
 receive_outputs(Builder *b, int n, Val *outputs)
 {
-  Val originals[STATEMENT_SLOTS];
+  g_autofree Val *originals = g_new(Val, (gsize) n);
   if (!builder_shape(b)->clones_outputs)
     return;
-  g_assert(n <= STATEMENT_SLOTS);
   for (int i = 0; i < n; i++) { /* all are there before the first original goes */
     originals[i] = outputs[i];
     outputs[i] = clone(b, (Val){outputs[i].slot, FALSE});

@@ -35,6 +35,8 @@ Val contiguous(Builder *b, Val x);
 void receive_outputs(Builder *b, int n, Val *outputs);
 /* x[..., first : first + size] of the last dimension: a view. */
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
+/* torch.split(x, [first, rest], dim=-1) as names: views. */
+void split_last(Builder *b, Val x, gint64 first, const char *const names[2], Val out[2]);
 /* x[..., first::2] of the last dimension: a view. */
 Val every_second(Builder *b, Val x, gint64 first);
 /* torch.cat((x, y), dim=-1); where dtypes differ, autocast has the narrower one cast. */
@@ -130,6 +132,12 @@ Val rope_complex(Builder *b, Val x, Val table);
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
+/* Queries and keys in one function, with cosines and sines in one table [length, 2 head_dim] (Qwen3
+ * in torchtitan). */
+void rope_joined(Builder *b, Val qk[2], Val table);
+/* view_as_complex(x.float()) of pairs of neighbours, and, in fp32, view_as_real(x) as `shape`. */
+Val complex_pairs(Builder *b, Val x);
+Val real_pairs(Builder *b, Val x, ValueInfo shape);
 /* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or
  * [batch, kv, length, head_dim] with heads_second. */
 Val repeat_heads(Builder *b, Val x, gint64 heads, gboolean heads_second);

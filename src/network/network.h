@@ -95,6 +95,7 @@ typedef struct {
   gint16 result;      /* slot, or -1 */
   int others;         /* results besides it */
   gint16 other[FUNCTION_RESULTS - 1];
+  int captured; /* the last so many of them are not what the block returns */
 } Function;
 
 /* One of the repeated units that checkpointing and grouping speak of. */
@@ -162,6 +163,8 @@ struct _Network {
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
   int after_backward; /* function that the loop calls after each backward(), without a graph, or -1.
                          Arguments: inputs, then what STATEMENT_KEEP kept */
+  int before_step; /* function that a hook of optimizer.step() calls before it, without a graph, or
+                      -1.  No arguments */
   int loss_step[LOSS_STEPS]; /* functions of the loss that an engine calls in turn, or -1 */
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */

@@ -209,7 +209,10 @@ static void
 backward_cat(OpCase *c)
 {
   gint64 offset = 0;
-  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
+  int dim = c->in[0].dims - 1;
+  for (int d = 0; d < c->in[0].dims; d++)
+    if (c->in[0].shape[d] != c->out[0].shape[d])
+      dim = d;
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
     c->grad[i].dtype = c->out[0].dtype;       /* the widest operand's */
@@ -246,7 +249,8 @@ backward_sub(OpCase *c)
   recipe_pass(c, 0);
 }
 
-/* where((x >= min) & (x <= max), grad, 0); flag: there is no lower limit */
+/* where((x >= min) & (x <= max), grad, 0), whose first operand lies like x; flag: there is no lower
+ * limit */
 static void
 backward_clamp(OpCase *c)
 {
@@ -257,7 +261,7 @@ backward_clamp(OpCase *c)
   if (c->at.key != NULL)
     recipe_means(c, "is_inside", c->at.key, c->at.number);
   recipe_launch(c, "compare", KERNEL_MEMORY, 0, c->at.flag ? "i0 >t1" : "i0 i0 >t1 >t2");
-  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_grad(c, 0, ORDER_LIKE_INPUT);
   recipe_means(c, "keep_where", NULL, 0);
   recipe_launch(c, "where", KERNEL_MEMORY, 0, c->at.flag ? "g0 t1 >d0" : "g0 t1 t2 >d0");
   recipe_release(c, below);
@@ -514,6 +518,10 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_clamp},
+    /* by two tensors */
+    [OP_CLAMP_BETWEEN] = {"clamp", SAVES(ALWAYS(I2), ALWAYS(I1), ALWAYS(I0)),
+                          .shape = shape_like_first, .forward = forward_outputs,
+                          .backward = backward_clamp},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
     [OP_WHERE_NUMBER] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first,
@@ -521,6 +529,9 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
+    /* over the first dimension */
+    [OP_SUM_ROWS] = {"sum", .shape = shape_result, .forward = forward_sum_rows,
+                     .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
     [OP_STACK] = {"stack", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_stack},
@@ -562,25 +573,28 @@ static const OpInfo ops[OP_COUNT] = {
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
-                     .shape = shape_rms_norm, .forward = forward_outputs,
+                     .shape = shape_rms_norm, .forward = forward_norm,
                      .backward = backward_rms_norm},
     [OP_LAYER_NORM] = {"native_layer_norm",
                        SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
-                       .shape = shape_layer_norm, .forward = forward_layer_norm,
+                       .shape = shape_layer_norm, .forward = forward_norm,
                        .backward = backward_layer_norm},
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},
     [OP_INDEX] = {"index", SAVES(ALWAYS(I1), ALWAYS(I2)), .shape = shape_index,
-                  .forward = forward_outputs, .backward = backward_index},
+                  .forward = forward_index, .backward = backward_index},
     [OP_GATHER] = {"gather", SAVES(ALWAYS(I1)), .shape = shape_gather, .forward = forward_outputs,
                    .backward = backward_gather},
     [OP_INDEX_ADD] = {"index_add_", SAVES(ALWAYS(I1), FOR_GRAD_OF(2, I2)),
                       .shape = shape_like_first, .forward = forward_index_add,
                       .backward = backward_index_add},
+    /* self[index] = source, in place of self */
+    [OP_INDEX_PUT] = {"index_put_", SAVES(ALWAYS(I1)), .shape = shape_first,
+                      .forward = forward_index_put, .backward = backward_index_put},
     [OP_TOPK] = {"topk", SAVES(ALWAYS(O1)), .shape = shape_topk, .forward = forward_outputs,
                  .backward = backward_topk},
-    [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                        .forward = forward_outputs, .backward = backward_log_softmax},
+    [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_softmax,
+                        .forward = forward_softmax, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
                      .forward = forward_nll_loss, .backward = backward_nll_loss},
     [OP_FUSED_CROSS_ENTROPY] = {"fused_cross_entropy", SAVES(ALWAYS(I0), ALWAYS(O1), ALWAYS(I1)),
@@ -589,8 +603,8 @@ static const OpInfo ops[OP_COUNT] = {
                                 .backward = backward_fused_cross_entropy},
 
     /* attention */
-    [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                    .forward = forward_outputs, .backward = backward_softmax},
+    [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_softmax,
+                    .forward = forward_softmax, .backward = backward_softmax},
     [OP_SAFE_SOFTMAX] = {"safe_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
                          .forward = forward_safe_softmax, .backward = backward_softmax},
     [OP_FLASH_ATTENTION] = {"flash_attention",

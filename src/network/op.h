@@ -46,12 +46,14 @@
   X(TANH)                                                                                          \
   X(SIGMOID)                                                                                       \
   X(SILU)                                                                                          \
+  X(CLAMP_BETWEEN)                                                                                 \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
   X(RELU)                                                                                          \
   X(WHERE_NUMBER)                                                                                  \
   X(MEAN)                                                                                          \
+  X(SUM_ROWS)                                                                                      \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \
@@ -76,6 +78,7 @@
   X(INDEX)                                                                                         \
   X(GATHER)                                                                                        \
   X(INDEX_ADD)                                                                                     \
+  X(INDEX_PUT)                                                                                     \
   X(TOPK)                                                                                          \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \

@@ -314,6 +314,29 @@ backward_efficient_attention(OpCase *c)
 
 /* ---- softmaxes ---- */
 
+/* softmax and log_softmax along the last dimension: row-major, as their kernels want the input
+ * (aten/src/ATen/native/cuda/SoftMax.cu, host_softmax). */
+void
+shape_softmax(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+  value_set_contiguous(&c->out[0]);
+}
+
+void
+forward_softmax(OpCase *c)
+{
+  gboolean copies = !value_is_contiguous(&c->in[0]);
+  recipe_out(c, 0, c->at.what != NULL ? c->at.what : c->info->name);
+  int copy = copies ? recipe_temp(c, value_bytes(&c->in[0]), "contiguous input") : 0;
+  if (c->at.formula != NULL || c->at.key != NULL)
+    recipe_means(c, c->at.formula != NULL ? c->at.formula : c->info->name, c->at.key, c->at.number);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i0 >o0");
+  if (copies)
+    recipe_release(c, copy);
+}
+
 void
 backward_softmax(OpCase *c)
 {

@@ -27,9 +27,6 @@ void encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 c
 /* Refuses another class in "architectures" than this one; or than any of these, which end with
  * NULL, and class is what the message calls them. */
 void encoder_expect_class(NetworkSpec *spec, const char *class, const char *const *classes);
-/* Refuses attention and a dtype whose code is not known. */
-void encoder_refuse_eager(NetworkSpec *spec);
-void encoder_refuse_fp16(NetworkSpec *spec, const NetworkShape *shape);
 
 /* ---- modules ---- */
 
@@ -63,6 +60,12 @@ typedef struct {
   Val (*prepare_bias)(Builder *b, Val bias, gboolean causal);
 } EncoderAttention;
 Val encoder_attend_merged(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights);
+/* The mask that a decoder's eager attention gets, [batch, 1, length, length], as a name; NO_VAL:
+ * the attention needs none.  positions: forward() gives position ids. */
+Val encoder_causal_mask(Builder *b, AttentionCode code, gint64 batch, gint64 length,
+                        gboolean positions);
+/* The same, made of a mask that says which tokens are padding: a temporary. */
+Val encoder_padded_mask(Builder *b, gint64 batch, gint64 length);
 /* x.to(dtype of the weights), x itself when it has it. */
 Val encoder_as_weights(Builder *b, Val x);
 /* One row of the first dimension seen `batch` times. */

@@ -169,6 +169,9 @@ layers_forward(Builder *b, const CausalLm *lm, Val hidden, Val positions, const 
     if (transformers_has_mask(lm, i))
       args[n++] = transformers_choose_mask(lm, i, masks);
     hidden = let(b, "hidden_states", builder_block_call(b, i, &code, n, args));
+    Val captured = builder_take_beside(b);
+    if (lm->captured != NULL && captured.slot != NO_VAL.slot)
+      g_array_append_val(lm->captured, captured);
   }
   return hidden;
 }
@@ -189,7 +192,8 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   transformers_make_masks(b, lm, masks);
   if (lm->mask_kwargs) {
     let(b, "mask_kwargs['inputs_embeds']", embeds);
-    let(b, "mask_kwargs['position_ids']", positions);
+    if (!lm->mask_without_positions)
+      let(b, "mask_kwargs['position_ids']", positions);
   }
   hidden = let(b, "hidden_states",
                lm->embedding_drop != NULL ? lm->embedding_drop(b, lm, hidden) : hidden);
@@ -221,21 +225,27 @@ causal_loss(Builder *b, const CausalLm *lm, Val logits, Val input_ids)
   return builder_leave(b, cross_entropy(b, flat, shifted));
 }
 
-/* The causal model's forward(): results are the loss and the logits. */
+/* The causal model's forward(): results are the loss, what was added to it, the logits, and what
+ * hooks kept. */
 static int
 root_forward(Builder *b, gconstpointer model, const Val *tokens, Val *results)
 {
   const CausalLm *lm = model;
+  int n = 0;
   builder_call(b, 0, NULL);
   Val hidden =
       let(b, "hidden_states", (lm->model != NULL ? lm->model : model_forward)(b, lm, tokens[0]));
   Val logits = let(b, "logits", linear(b, hidden, lm->head));
   if (lm->adjust_logits != NULL)
     logits = lm->adjust_logits(b, lm, logits);
-  results[0] = let(b, "loss", causal_loss(b, lm, logits, tokens[0]));
-  results[1] = logits;
-  builder_leave_with(b, 2, results);
-  return 2;
+  results[n++] = let(b, "loss", causal_loss(b, lm, logits, tokens[0]));
+  if (lm->add_loss != NULL)
+    results[0] = let(b, "loss", lm->add_loss(b, lm, results[0], &results[n++]));
+  results[n++] = logits;
+  for (guint i = 0; lm->captured != NULL && i < lm->captured->len; i++)
+    results[n++] = g_array_index(lm->captured, Val, i);
+  builder_leave_with(b, n, results);
+  return n;
 }
 
 void

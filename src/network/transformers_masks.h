@@ -15,6 +15,8 @@ void transformers_make_masks(Builder *b, const CausalLm *lm, Val masks[2]);
 /* create_causal_mask as a local of the model's forward(), or NO_VAL where the kernel's own will do.
  * positions: it is given them, and tests whether they restart.  always: even where it would do. */
 Val transformers_causal_mask(Builder *b, const CausalLm *lm, gboolean positions, gboolean always);
+/* The same for eager attention, of a mask that says which tokens are padding. */
+Val transformers_padded_mask(Builder *b, const CausalLm *lm);
 /* The one that the block gets, or NO_VAL. */
 Val transformers_choose_mask(const CausalLm *lm, int block, const Val masks[2]);
 

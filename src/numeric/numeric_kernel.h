@@ -12,7 +12,8 @@
 /* Where and when a kernel runs. */
 typedef struct {
   int rank;       /* global */
-  int step;       /* from 1; 0: construction */
+  int step;       /* of the training, from 1; 0: construction */
+  int update;     /* the optimizer's own count of steps, this one included; 0: construction */
   gint64 sample;  /* first of the micro-batch's samples, among all of the step's */
   gint64 samples; /* how many it has */
   guint64 seed;   /* of the run */

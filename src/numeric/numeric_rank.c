@@ -61,13 +61,20 @@ numeric_rank_locate(const NumericRank *r, const NumericPlace *place, GError **er
                  module[0] != '\0' ? ", " : "", module);
 }
 
+int
+numeric_rank_step(const NumericRank *r)
+{
+  return r->step > 0 ? r->config->steps_before + r->step : 0;
+}
+
 static NumericPlace
 place_of(const NumericRank *r, gint32 module)
 {
   const NumericConfig *c = r->config;
   gint64 batch = (gint64) r->rank * c->micro_batches + r->micro_batch;
   return (NumericPlace){.rank = r->rank,
-                        .step = r->step,
+                        .step = numeric_rank_step(r),
+                        .update = r->step > 0 ? c->updates_before + r->step : 0,
                         .sample = batch * c->micro_batch,
                         .samples = c->micro_batch,
                         .seed = c->seed,
@@ -97,11 +104,39 @@ numeric_rank_can_issue(const NumericRank *r)
   return !r->ended && has_come(r, r->waits) && (!r->drains || numeric_rank_is_idle(r));
 }
 
+static gboolean
+is_work(const NumericTask *task)
+{
+  return (task->kind == TASK_KERNEL || task->kind == TASK_COLLECTIVE) && task->place.step > 0;
+}
+
+gboolean
+numeric_rank_is_after(const NumericRank *r, int stream)
+{
+  return r->works[stream] >= r->config->interruption->done[stream];
+}
+
+gboolean
+numeric_rank_has_stopped(const NumericRank *r, int stream)
+{
+  const NumericInterruption *i = r->config->interruption;
+  const NumericTask *task = numeric_stream_head(&r->streams[stream]);
+  return i != NULL && i->kind == NUMERIC_RANK_STOPS && i->rank == r->rank && task != NULL &&
+         is_work(task) && numeric_rank_is_after(r, stream);
+}
+
+void
+numeric_rank_pop(NumericRank *r, int stream)
+{
+  r->works[stream] += is_work(numeric_stream_head(&r->streams[stream]));
+  numeric_stream_pop(&r->streams[stream]);
+}
+
 gboolean
 numeric_rank_can_run(const NumericRank *r, int stream)
 {
   const NumericTask *task = numeric_stream_head(&r->streams[stream]);
-  if (task == NULL || task->kind == TASK_COLLECTIVE)
+  if (task == NULL || task->kind == TASK_COLLECTIVE || numeric_rank_has_stopped(r, stream))
     return FALSE;
   return task->kind != TASK_WAIT || has_come(r, (Moment){task->stream, task->position});
 }
@@ -139,6 +174,7 @@ issue_work(NumericRank *r, const ProgramOp *op, TaskKind kind, GError **error)
 {
   NumericTask task = {.kind = kind,
                       .op = op,
+                      .in_backward = r->in_backward,
                       .blocks = g_new(NumericBlock *, MAX(op->operands, 1)),
                       .place = place_of(r, op->module)};
   for (int i = 0; i < op->operands; i++)
@@ -228,7 +264,7 @@ next_list(NumericRank *r)
   if (r->drains)
     finish_construction(r);
   r->drains = FALSE;
-  if (r->step == r->program->steps) {
+  if (r->step == (r->config->steps > 0 ? r->config->steps : r->program->steps)) {
     r->ended = TRUE;
     return;
   }
@@ -254,7 +290,7 @@ check_storage(const NumericRank *r, const ProgramOp *op, GError **error)
   if (s->bytes == 0 || there == (op->kind != PROGRAM_ALLOC))
     return TRUE;
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "rank %d, step %d: %s#%d %s", r->rank,
-              r->step, program_text(r->program, s->what), op->a,
+              numeric_rank_step(r), program_text(r->program, s->what), op->a,
               there ? "is allocated twice" : "is freed where it is not allocated");
   return FALSE;
 }
@@ -269,7 +305,7 @@ issue_memory(NumericRank *r, const ProgramOp *op, GError **error)
     if (!numeric_memory_allocate(r->memory, op->a, (StreamId) op->stream)) {
       g_set_error(
           error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-          "rank %d, step %d: the allocator has no memory for %s", r->rank, r->step,
+          "rank %d, step %d: the allocator has no memory for %s", r->rank, numeric_rank_step(r),
           program_text(r->program, g_array_index(r->program->storages, Storage, op->a).what));
       return FALSE;
     }
@@ -330,6 +366,8 @@ numeric_rank_issue(NumericRank *r, GError **error)
   case PROGRAM_RANGE_PUSH:
     if (op->b == RANGE_PHASE && op->c >= 0)
       r->micro_batch = op->c;
+    if (op->b == RANGE_PHASE)
+      r->in_backward = strcmp(program_text(r->program, op->a), "backward") == 0;
     break;
   default:
     break;

@@ -24,11 +24,14 @@ typedef struct {
   GArray *batch;     /* gint32: storages that batches come in */
   const OpList *list;
   guint next; /* op of the list */
-  int step;   /* 0: construction */
+  int step;   /* of the Program; 0: construction */
   int micro_batch;
-  Moment waits;         /* the host does, for this */
-  const guint64 *clock; /* of the run: how much has been done */
-  char *first_unknown;  /* see NumericOutcome */
+  gboolean in_backward;       /* the phase that the host is in */
+  gint64 works[STREAM_COUNT]; /* that each stream has done since the first step */
+  int interrupted;            /* ops that the interruption changed */
+  Moment waits;               /* the host does, for this */
+  const guint64 *clock;       /* of the run: how much has been done */
+  char *first_unknown;        /* see NumericOutcome */
   guint64 unknown_at;
   gboolean drains; /* the host waits for all streams: the end of the construction */
   gboolean ended;
@@ -37,9 +40,17 @@ typedef struct {
 void numeric_rank_init(NumericRank *r, const NumericConfig *config, int rank);
 void numeric_rank_clear(NumericRank *r);
 
+/* The step of the training that the host is in; 0: construction. */
+int numeric_rank_step(const NumericRank *r);
 /* Can the host go on, or the stream?  A collective is asked about elsewhere: FALSE. */
 gboolean numeric_rank_can_issue(const NumericRank *r);
 gboolean numeric_rank_can_run(const NumericRank *r, int stream);
+/* Has the device come as far on this stream as the rank comes, because it stops? */
+gboolean numeric_rank_has_stopped(const NumericRank *r, int stream);
+/* Is the stream's next task one that comes after the interruption? */
+gboolean numeric_rank_is_after(const NumericRank *r, int stream);
+/* The stream's next task is done. */
+void numeric_rank_pop(NumericRank *r, int stream);
 /* Everything issued has run. */
 gboolean numeric_rank_is_idle(const NumericRank *r);
 

@@ -179,14 +179,15 @@ is_optimizer(const char *formula)
   return strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0;
 }
 
-/* A list of tensors was updated: gradient, value, states of each. */
+/* A list of tensors is updated: gradient, value, states of each. */
 static void
-report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands,
+               void (*report)(gpointer user, const NumericUpdate *update))
 {
-  const NumericHooks *hooks = &r->config->hooks;
   for (int i = 0; i + 1 < task->op->operands;) {
     NumericUpdate u = {.rank = r->rank,
                        .step = task->place.step,
+                       .count = task->place.update,
                        .name = name_of(r, task->op, i + 1),
                        .elements = MIN(operands[i].elements, operands[i + 1].elements),
                        .gradient = operands[i].data,
@@ -201,7 +202,7 @@ report_updates(const NumericRank *r, const NumericTask *task, const NumericTenso
     for (int k = 0; next < task->op->operands && operands[next].role != ROLE_READ; k++, next++)
       if (k < 2)
         u.state[k] = operands[next].data;
-    hooks->updated(hooks->user, &u);
+    report(r->config->hooks.user, &u);
     i = next;
   }
 }
@@ -217,11 +218,61 @@ watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operan
   g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
   const NumericHooks *hooks = &r->config->hooks;
   if (is_optimizer(formula))
-    report_updates(r, task, operands);
+    report_updates(r, task, operands, hooks->updated);
   else if (meaning_number(r->program, kernel->meaning, "global", &global))
     hooks->norm(hooks->user, r->rank, task->place.step, operands[task->op->operands - 1].data[0]);
   else if (strcmp(formula, "ones_like") == 0 && task->op->operands == 2)
     hooks->loss(hooks->user, r->rank, task->place.step, operands[0].data[0]);
+}
+
+/* States that come from before are there when the optimizer makes its own. */
+static void
+prepare(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  const NumericHooks *hooks = &r->config->hooks;
+  if (hooks->updating == NULL || task->place.step != r->config->steps_before + 1)
+    return;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
+  if (is_optimizer(formula))
+    report_updates(r, task, operands, hooks->updating);
+}
+
+static const Storage *
+storage_of(const NumericRank *r, const NumericTask *task, int i)
+{
+  return &g_array_index(r->program->storages, Storage,
+                        program_operand_tensor(r->program, task->op, i)->storage);
+}
+
+static gboolean
+is_gradient(const Storage *storage)
+{
+  return storage->category == CATEGORY_UNSHARDED_GRADIENT ||
+         storage->category == CATEGORY_SHARDED_GRADIENT ||
+         storage->category == CATEGORY_REDUCE_SCATTER_BUFFER;
+}
+
+/* A gradient that is there already: made from none, it counts twice; what is made of it does then,
+ * too. */
+static void
+stay(NumericRank *r, const NumericTask *task, NumericTensor *operands)
+{
+  const NumericInterruption *in = r->config->interruption;
+  if (in == NULL || in->kind != NUMERIC_GRADIENTS_STAY || task->place.step != in->step ||
+      numeric_rank_is_after(r, task->op->stream))
+    return;
+  for (int i = 0; i < task->op->operands; i++)
+    if (operands[i].role == ROLE_READ && is_gradient(storage_of(r, task, i)))
+      return;
+  for (int i = 0; i < task->op->operands; i++) {
+    if (operands[i].role != ROLE_WRITE ||
+        storage_of(r, task, i)->category != CATEGORY_UNSHARDED_GRADIENT)
+      continue;
+    r->interrupted++;
+    for (gint64 k = 0; k < operands[i].elements; k++)
+      operands[i].data[k] *= 2;
+  }
 }
 
 /* ---- running ---- */
@@ -275,8 +326,11 @@ run_kernel(NumericRank *r, const NumericTask *task, GError **error)
   gboolean ok = check_said(r, task, error);
   if (ok && task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
     copy(task, operands, task->op->operands);
-  else if (ok)
+  else if (ok) {
+    prepare(r, task, operands);
     ok = numeric_kernel_run(&call, error);
+    stay(r, task, operands);
+  }
   if (ok)
     look_for_unknown(r, task, operands);
   if (ok) {
@@ -310,7 +364,7 @@ numeric_rank_run(NumericRank *r, int stream, GError **error)
   case TASK_COLLECTIVE:
     g_assert_not_reached();
   }
-  numeric_stream_pop(&r->streams[stream]);
+  numeric_rank_pop(r, stream);
   return ok;
 }
 

@@ -1,0 +1,200 @@
+/* verified_start.c - what memory holds at first: values of parameters, states that were before, and
+ * batches. */
+#include <math.h>
+#include <string.h>
+
+#include "numeric/numeric_random.h"
+#include "simulate/verified_ranges.h"
+
+/* ---- values ---- */
+
+/* Weights of variance 1 / width, gains around one, biases around zero. */
+static double
+first_value(const VerifiedState *s, int parameter, gint64 element)
+{
+  const Parameter *p = network_parameter(s->scenario->network, parameter);
+  double number = numeric_normal(numeric_key(s->seed, p->name), (guint64) element);
+  if (p->dims > 1)
+    return number / sqrt((double) p->shape[p->dims - 1]);
+  return g_str_has_suffix(p->name, "bias") ? 0.1 * number : 1 + 0.1 * number;
+}
+
+/* What a rank begins with: first values, or what a checkpoint has; of more than its part of the
+ * state, from the whole. */
+static void
+begin_with(const VerifiedState *s, int rank, StateRange range, double *slots, int stride)
+{
+  const ForgottenState *forgets = &s->run->forgets;
+  gboolean is_new = forgets->values && forgets->rank == rank;
+  const RestoredState *start = is_new ? NULL : s->run->start;
+  const StatePart *part = NULL;
+  if (start != NULL)
+    part = state_image_part(start->held, rank, range.parameter, range.first);
+  if (start != NULL &&
+      (part == NULL || range.first + range.elements > part->range.first + part->range.elements))
+    part = state_image_part(start->whole, 0, range.parameter, range.first);
+  for (gint64 i = 0; i < range.elements; i++) {
+    gint64 element = range.first + i;
+    slots[i * stride] = start == NULL  ? first_value(s, range.parameter, element)
+                        : part != NULL ? part->values[IMAGE_VALUE][element - part->range.first]
+                                       : NAN;
+  }
+}
+
+void
+verified_start_image(const VerifiedState *s, StateImage *image)
+{
+  if (s->run->start != NULL)
+    image->updates = s->run->start->held->updates;
+  for (int rank = 0; rank < s->ranks; rank++) {
+    GArray *parts = g_ptr_array_index(image->parts, (guint) rank);
+    for (guint i = 0; i < parts->len; i++) {
+      StatePart *part = &g_array_index(parts, StatePart, i);
+      begin_with(s, rank, part->range, part->values[IMAGE_VALUE], 1);
+    }
+  }
+}
+
+/* Adapters may have another dtype than what the plan says of the rest: seen in a whole parameter.
+ */
+static int
+element_size(const VerifiedState *s, const Storage *storage, int parameter)
+{
+  gint64 elements = network_parameter(s->scenario->network, parameter)->elements;
+  int size = elements > 0 ? (int) (storage->bytes / elements) : 0;
+  if ((size == 2 || size == 4) && size * elements == storage->bytes && s->layout->ranks == 1)
+    return (int) (storage->bytes / elements);
+  return dtype_size(s->scenario->plan->precision.parameters);
+}
+
+typedef struct {
+  const VerifiedState *state;
+  int rank;
+  double *slots;
+  int size;
+} Filling;
+
+static void
+fill_range(gpointer user, StateRange range, gint64 at)
+{
+  const Filling *f = user;
+  begin_with(f->state, f->rank, range, f->slots + at * f->size, f->size);
+}
+
+/* All that a rank holds, in one buffer. */
+static void
+fill_shards(const VerifiedState *s, int rank, const Storage *storage, double *slots)
+{
+  int size = dtype_size(s->scenario->plan->precision.parameters);
+  Filling filling = {s, rank, slots, size};
+  for (gint64 i = 0; i < storage->bytes / size; i++)
+    slots[i * size] = 0;
+  verified_for_ranges(s, (RangeWindow){rank, 0, storage->bytes / size}, fill_range, &filling);
+}
+
+static void
+initialize(gpointer user, int rank, const Storage *storage, const char *name, double *slots)
+{
+  const VerifiedState *s = user;
+  int parameter = verified_parameter_named(s, name);
+  if (storage->category == CATEGORY_PARAMETER && strcmp(name, "parameter shards") == 0)
+    fill_shards(s, rank, storage, slots);
+  if (storage->category != CATEGORY_PARAMETER || parameter < 0)
+    return;
+  int size = element_size(s, storage, parameter);
+  gint64 elements = storage->bytes / size;
+  gint64 whole = network_parameter(s->scenario->network, parameter)->elements;
+  StateRange range = elements == whole ? (StateRange){parameter, 0, whole}
+                                       : verified_range(s, rank, parameter, elements);
+  range.elements = MIN(range.elements, elements);
+  for (gint64 i = range.elements; i < elements; i++)
+    slots[i * size] = 0;
+  begin_with(s, rank, range, slots, size);
+}
+
+/* A part that is known only by what updates it, of a buffer that has no name of its own. */
+static void
+initialize_part(gpointer user, int rank, const char *name, gint64 elements, int size, double *slots)
+{
+  const VerifiedState *s = user;
+  int parameter = verified_parameter_named(s, name);
+  if (parameter < 0 || !isnan(slots[0]))
+    return;
+  StateRange range = verified_range(s, rank, parameter, elements);
+  range.elements = MIN(elements, range.elements);
+  begin_with(s, rank, range, slots, size);
+}
+
+/* ---- states ---- */
+
+typedef struct {
+  const VerifiedState *state;
+  const NumericUpdate *update;
+} Preparing;
+
+static void
+prepare_range(gpointer user, StateRange range, gint64 at)
+{
+  const Preparing *p = user;
+  const NumericUpdate *u = p->update;
+  const StatePart *part =
+      state_image_part(p->state->run->start->held, u->rank, range.parameter, range.first);
+  for (int k = 0; k < 2; k++)
+    for (gint64 i = 0; u->state[k] != NULL && i < range.elements && at + i < u->elements; i++)
+      u->state[k][at + i] =
+          part != NULL ? part->values[IMAGE_FIRST + k][range.first + i - part->range.first] : NAN;
+}
+
+/* What the optimizer kept before. */
+static void
+updating(gpointer user, const NumericUpdate *u)
+{
+  const VerifiedState *s = user;
+  const ForgottenState *forgets = &s->run->forgets;
+  Preparing preparing = {s, u};
+  if (forgets->states && forgets->rank == u->rank)
+    return;
+  verified_for_update(s, u, &s->prepared[u->rank], prepare_range, &preparing);
+}
+
+/* ---- batches ---- */
+
+static gint64
+token(const VerifiedState *s, int step, gint64 sample, gint64 position)
+{
+  guint64 key = numeric_key_add(numeric_key(s->seed, "tokens"), (guint64) step);
+  return numeric_choice(numeric_key_add(key, (guint64) sample), (guint64) position,
+                        MAX(s->scenario->network->vocabulary, 1));
+}
+
+/* Tokens, and as labels those that follow them; or numbers, where the network reads such. */
+static void
+batch(gpointer user, int rank, int step, const char *name, int n, gint64 bytes, double *slots)
+{
+  const VerifiedState *s = user;
+  const PlanSpec *plan = s->scenario->plan;
+  gboolean labels = strcmp(name, "labels") == 0;
+  const GArray *inputs = s->scenario->network->inputs;
+  if (n >= plan->accumulation.steps || inputs->len == 0)
+    return;
+  const ValueInfo *info = &g_array_index(inputs, ValueInfo, labels && inputs->len > 1 ? 1 : 0);
+  int size = dtype_size((DType) info->dtype);
+  gint64 elements = bytes / size, samples = plan->micro_batch, each = elements / samples;
+  gint64 first = ((gint64) rank * plan->accumulation.steps + n) * samples;
+  guint64 key = numeric_key_add(numeric_key(s->seed, name), (guint64) step);
+  for (gint64 i = 0; i < elements; i++) {
+    gint64 sample = first + i / each, position = i % each;
+    slots[i * size] = info->dtype == DTYPE_INT64
+                          ? (double) token(s, step, sample, position + labels)
+                          : numeric_normal(key, (guint64) (sample * each + position));
+  }
+}
+
+void
+verified_start_hooks(NumericHooks *hooks)
+{
+  hooks->initialize = initialize;
+  hooks->initialize_part = initialize_part;
+  hooks->batch = batch;
+  hooks->updating = updating;
+}
