@@ -184,6 +184,7 @@ struct _Network {
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
   gint64 positions;       /* of a sample, where the config and not the plan says how many; else 0 */
+  int stacks;             /* of blocks that see sequences of their own; 0: one */
   int mixtures;           /* of experts */
   gint64 idle_parameters; /* elements that no token meets but those sent to their expert */
   /* a model's parameters are usually counted as another class than is trained has them; 0: as it is
