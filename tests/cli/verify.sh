@@ -10,6 +10,15 @@ ok "the answer says what was tried" prints "equal to an unsharded run within 1e-
 answers "transformers' code is verified too" 0 verify mistral-7b --plan fsdp2 --scale 64 --orders 2 --steps 2
 ok "with its window" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 random ones"
 
+# Attention's fp32 path is another one, whose gradient of the keys lies transposed.
+printf '{"model_type": "llama", "hidden_size": 20, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+"vocab_size": 32}' >heads.json
+answers "heads that attention pads" 0 verify heads.json --set batch.sequence_length=8 --steps 1
+printf '{"model_type": "phi", "hidden_size": 160, "intermediate_size": 320, "num_hidden_layers": 2, "num_attention_heads": 2,
+"vocab_size": 640, "partial_rotary_factor": 0.4}' >rotated.json
+answers "the part of a head that is rotated keeps its pairs" 0 verify rotated.json --scale 16 --set batch.sequence_length=64 --steps 1
+ok "in heads of ten numbers" prints "hidden_size 160 -> 20"
+
 answers "details name every parameter" 0 verify tiny --plan ddp --scale 16 --steps 1 --details
 ok "with its owners" grep -q '^layers.1.feed_forward.w2.weight .* 8 ' out
 
