@@ -380,6 +380,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_matmuls.c \
   src/numeric/numeric_memory.c src/numeric/numeric_memory.h \
   src/numeric/numeric_norms.c \
+  src/numeric/numeric_numbers.c \
   src/numeric/numeric_optimizers.c \
   src/numeric/numeric_random.c src/numeric/numeric_random.h \
   src/numeric/numeric_rank.c src/numeric/numeric_rank.h \
@@ -542,9 +543,8 @@ libhighwater_a_SOURCES += \
   src/simulate/verified_failure.c src/simulate/verified_failure.h \
   src/simulate/verified_plan.c src/simulate/verified_plan.h \
   src/simulate/verified_rounding.c src/simulate/verified_rounding.h \
-  src/simulate/verified_ranges.c src/simulate/verified_ranges.h \
   src/simulate/verified_run.c src/simulate/verified_run.h \
-  src/simulate/verified_start.c \
+  src/simulate/verified_start.c src/simulate/verified_start.h \
   src/simulate/verified_state.c src/simulate/verified_state.h
 
 # search
@@ -585,8 +585,10 @@ libhighwater_a_SOURCES += \
   src/search/sweep_row.c src/search/sweep_row.h \
   src/search/sweep_run.c src/search/sweep_run.h \
   src/search/sweep_text.c src/search/sweep_text.h \
+  src/search/sweep_verification.c src/search/sweep_verification.h \
   src/search/trials.c src/search/trials.h \
-  src/search/vary.c src/search/vary.h
+  src/search/vary.c src/search/vary.h \
+  src/search/workers.c src/search/workers.h
 
 # calibrate
 libhighwater_a_SOURCES += \

@@ -31,15 +31,15 @@ numbers(const double *values, gint64 n, gint64 stride)
   return list;
 }
 
-/* What the hooks put where a parameter or a batch's tensor is. */
+/* What the hooks put where a parameter is. */
 static cJSON *
 first_values(const NumericHooks *hooks, const Parameter *p)
 {
-  const int size = 4;
-  const Storage storage = {.category = CATEGORY_PARAMETER, .bytes = p->elements * size};
-  g_autofree double *slots = g_new0(double, storage.bytes);
-  hooks->initialize(hooks->user, 0, &storage, p->name, slots);
-  return numbers(slots, p->elements, size);
+  g_autofree double *slots = g_new0(double, MAX(p->elements, 1));
+  const NumericFilling filling = {
+      .parameter = p->name, .elements = p->elements, .stride = 1, .slots = slots};
+  hooks->initialize(hooks->user, &filling);
+  return numbers(slots, p->elements, 1);
 }
 
 static cJSON *

@@ -103,18 +103,6 @@ check_plans(const Options *options, const char *network, GError **error)
           check_range("--restart-after", options->restart_after, 1, options->run.steps - 1, error));
 }
 
-static char **
-both(char *const *first, char *const *second)
-{
-  GPtrArray *all = g_ptr_array_new();
-  for (guint i = 0; first != NULL && first[i] != NULL; i++)
-    g_ptr_array_add(all, first[i]);
-  for (guint i = 0; second != NULL && second[i] != NULL; i++)
-    g_ptr_array_add(all, second[i]);
-  g_ptr_array_add(all, NULL);
-  return (char **) (gpointer) g_ptr_array_free(all, FALSE);
-}
-
 /* ---- the answer ---- */
 
 static int
@@ -146,8 +134,8 @@ read_and_verify(const Options *options, const char *network, GError **error)
   first.plan = options->plans != NULL ? options->plans[0] : NULL;
   if (run_options_read(&first, "verify", network, &run, error) &&
       (name == NULL || plan_input_read(name, &other.plan, error))) {
-    char **sets[2] = {both(options->run.assignments, options->sets[0]),
-                      both(options->run.assignments, options->sets[1])};
+    char **sets[2] = {run_request_assignments(&run, options->sets[0]),
+                      run_request_assignments(&run, options->sets[1])};
     VerificationRequest request = {.inputs = run.inputs,
                                    .other = name != NULL ? &other : NULL,
                                    .steps = run.steps,

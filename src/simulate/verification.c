@@ -63,7 +63,8 @@ scale(Work *w, int sides, GString *changes, GError **error)
 {
   if (w->request.scale <= 1)
     return TRUE;
-  w->network = scaled_network(&w->inputs[0].network, w->request.scale, changes, error);
+  const NetworkScale by = {w->request.scale, w->request.layers};
+  w->network = scaled_network(&w->inputs[0].network, &by, changes, error);
   if (w->network == NULL)
     return FALSE;
   for (int side = 0; side < sides; side++) {
@@ -172,6 +173,7 @@ begin_report(VerificationReport *report, const VerificationRequest *request,
                                  .rounded = request->rounds,
                                  .orders = request->orders,
                                  .samples = verified_plan_samples(plan),
+                                 .training = verified_plan_training(plan),
                                  .peaks = g_new0(gint64, plan->ranks),
                                  .steps = g_array_new(FALSE, TRUE, sizeof(VerifiedStep)),
                                  .parameters = g_array_new(FALSE, TRUE, sizeof(VerifiedParameter))};
@@ -196,6 +198,7 @@ verification_report_clear(VerificationReport *report)
   g_clear_pointer(&report->fault, g_free);
   g_clear_pointer(&report->network, g_free);
   g_clear_pointer(&report->strategy, g_free);
+  g_clear_pointer(&report->training, g_free);
   g_clear_pointer(&report->scaled, g_free);
   g_clear_pointer(&report->peaks, g_free);
   verified_failure_clear(&report->failure);

@@ -21,7 +21,8 @@ typedef struct {
   int restart_after; /* 0: there is no restart; RESTART_ANYWHERE: half of the steps, or where a
                         failure of the first plan leaves a state */
   int steps;
-  int scale; /* sizes are divided by so much; 1: they are not */
+  int scale;  /* sizes are divided by so much; 1: they are not */
+  int layers; /* blocks that are kept at most, with a scale above 1; 0: as it says */
   guint64 seed;
   int orders;       /* random orders to try besides that of issue */
   double tolerance; /* largest relative difference that counts as none */
@@ -104,7 +105,8 @@ struct _VerificationReport {
   int ranks, micro_batches, orders;
   gint64 samples; /* of a step, all ranks */
   char *network, *strategy;
-  char *scaled; /* what was shrunk, a line; NULL: nothing */
+  char *training; /* "8 samples of 64 tokens, adamw": plans that say the same train the same */
+  char *scaled;   /* what was shrunk, a line; NULL: nothing */
   double tolerance;
   gboolean rounded;   /* in the plan's dtypes */
   GArray *steps;      /* VerifiedStep */

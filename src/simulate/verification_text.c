@@ -81,7 +81,9 @@ print_trials(const VerifiedFailure *f, GString *out)
   for (guint i = 0; i < f->trials->len; i++) {
     const VerifiedTrial *t = &g_array_index(f->trials, VerifiedTrial, i);
     g_string_append_printf(out, "  %s: ", t->what);
-    if (t->step > 0)
+    if (t->step > 0 && isnan(t->loss))
+      g_string_append_printf(out, "the loss of step %d is no number\n", t->step);
+    else if (t->step > 0)
       g_string_append_printf(out, "the loss of step %d is %.12f, not %.12f\n", t->step, t->loss,
                              t->reference_loss);
     else
@@ -142,9 +144,12 @@ verification_text(const VerificationReport *r, gboolean details, GString *out)
   verification_text(r->other, details, out);
   if (r->rounded)
     return;
-  gboolean is_same = r->loss_difference <= r->tolerance;
-  g_string_append_printf(out, "\nthe losses of both plans %s at every step: they differ by %.2g\n",
-                         is_same ? "are equal" : "are not equal", r->loss_difference);
+  if (r->loss_difference <= r->tolerance)
+    g_string_append_printf(out, "\nthe losses of both plans are equal at every step, within %g\n",
+                           r->tolerance);
+  else
+    g_string_append_printf(out, "\nthe losses of both plans are not equal: they differ by %.2g\n",
+                           r->loss_difference);
 }
 
 /* ---- JSON ---- */

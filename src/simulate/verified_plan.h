@@ -31,6 +31,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(VerifiedPlan, verified_plan_free)
 
 /* In a step, of all ranks. */
 gint64 verified_plan_samples(const VerifiedPlan *plan);
+/* What it trains, as far as plans say: network, batch, optimizer, trained parameters.  Caller
+ * frees. */
+char *verified_plan_training(const VerifiedPlan *plan);
 /* Should both come to the same losses?  FALSE and error, which says what they differ in. */
 gboolean verified_plans_compare(const VerifiedPlan *a, const VerifiedPlan *b, GError **error);
 

@@ -33,7 +33,7 @@ answers "two plans are compared" 0 verify tiny --plan fsdp2 --plan ddp --scale 1
 ok "with each other too" prints "the losses of both plans are equal at every step"
 answers "the same in JSON" 0 verify tiny --set-b fsdp.blocks_per_group=2 --scale 16 --steps 1 --json
 ok "has both" grep -q '"equal_losses":.*true' out
-refuses "another global batch" "samples in a step of all ranks: 8 in fsdp2, 4 in fsdp2" verify tiny --scale 16 --set-b mesh.shard=4
+refuses "another global batch" "samples in a step of all ranks: 8 in A (fsdp2), 4 in B (fsdp2)" verify tiny --scale 16 --set-b mesh.shard=4
 refuses "three plans" "at most two plans" verify tiny --plan fsdp2 --plan ddp --plan zero1
 
 answers "training goes on under another plan" 0 verify tiny --restart zero2 --restart-after 2 --scale 16
