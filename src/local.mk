@@ -542,6 +542,7 @@ libhighwater_a_SOURCES += \
   src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
   src/simulate/verified_failure.c src/simulate/verified_failure.h \
   src/simulate/verified_plan.c src/simulate/verified_plan.h \
+  src/simulate/verified_rounding.c src/simulate/verified_rounding.h \
   src/simulate/verified_run.c src/simulate/verified_run.h \
   src/simulate/verified_start.c src/simulate/verified_start.h \
   src/simulate/verified_state.c src/simulate/verified_state.h

@@ -19,6 +19,11 @@ printf '{"model_type": "phi", "hidden_size": 160, "intermediate_size": 320, "num
 answers "the part of a head that is rotated keeps its pairs" 0 verify rotated.json --scale 16 --set batch.sequence_length=64 --steps 1
 ok "in heads of ten numbers" prints "hidden_size 160 -> 20"
 
+answers "in the plan's dtypes rounding explains what differs" 0 verify tiny --plan fsdp2 --scale 16 --set mesh.shard=2 --steps 2 --precision plan
+ok "by so much" prints "gradients differ from those of the ranks alone by what rounding explains, in the order of issue and 0 random ones"
+answers "as JSON too" 0 verify tiny --plan zero2 --scale 16 --set mesh.shard=2 --steps 1 --precision plan --json
+ok "with how much of the bound is used" grep -q '"used":' out
+
 answers "details name every parameter" 0 verify tiny --plan ddp --scale 16 --steps 1 --details
 ok "with its owners" grep -q '^layers.1.feed_forward.w2.weight .* 8 ' out
 
@@ -66,6 +71,8 @@ refuses "a plan without an optimizer" "optimizer.name" verify tiny --set optimiz
 refuses "code whose numbers nobody has said" "kernel topk: nobody has said what it computes" verify mixtral-8x7b --scale 64
 refuses "an optimizer on the host" "the optimizer works in the host's memory" verify tiny --scale 16 --set fsdp.cpu_offload=true
 refuses "compiled blocks" "key 'compile'" verify tiny --plan fsdp2 --set compile=per_block
+refuses "a precision that is none" "--precision: it is fp64 or plan" verify tiny --precision fp8
+refuses "a restart in the plan's dtypes" "--restart is executed in fp64 only" verify tiny --precision plan --restart-after 1
 refuses "a scale that is none" "--scale: 0 is not in 1..65536" verify tiny --scale 0
 refuses "a network without sizes to shrink" "--scale: it names no layers and no width" verify worked-case --scale 2
 refuses "more steps than are sensible" "--steps: 101 is not in 1..100" verify tiny --steps 101
