@@ -48,6 +48,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "deepspeed.parameter_alignment",
                             "verify does not know the gaps between parameters that are no multiple "
                             "of 16 bytes: false");
+  if (plan->phases.load.given)
+    return plan_spec_refuse(plan, error, "phases.load",
+                            "nobody has said which numbers are in that checkpoint: verify "
+                            "--restart goes on from one");
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile", "verify cannot look into compiled kernels");
   return TRUE;
