@@ -380,6 +380,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_matmuls.c \
   src/numeric/numeric_memory.c src/numeric/numeric_memory.h \
   src/numeric/numeric_norms.c \
+  src/numeric/numeric_numbers.c \
   src/numeric/numeric_optimizers.c \
   src/numeric/numeric_random.c src/numeric/numeric_random.h \
   src/numeric/numeric_rank.c src/numeric/numeric_rank.h \
@@ -541,9 +542,8 @@ libhighwater_a_SOURCES += \
   src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
   src/simulate/verified_failure.c src/simulate/verified_failure.h \
   src/simulate/verified_plan.c src/simulate/verified_plan.h \
-  src/simulate/verified_ranges.c src/simulate/verified_ranges.h \
   src/simulate/verified_run.c src/simulate/verified_run.h \
-  src/simulate/verified_start.c \
+  src/simulate/verified_start.c src/simulate/verified_start.h \
   src/simulate/verified_state.c src/simulate/verified_state.h
 
 # search

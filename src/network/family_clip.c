@@ -411,6 +411,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Network *network = builder_network(b);
   const Tower *text = &m.tower[TEXT], *image = &m.tower[IMAGE];
   network->vocabulary = m.vocabulary;
+  network->stacks = 2;
   network->hidden = network->attention_width = image->width;
   network->embedding_parameters =
       (m.vocabulary + m.positions) * text->width + (image->length + 1) * image->width;

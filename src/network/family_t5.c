@@ -265,6 +265,17 @@ leave_attended(Builder *b, Val output, Attended *a)
   return results[0];
 }
 
+/* Zeros for an attention without a table, which want a gradient where blocks are checkpointed. */
+static Val
+no_bias(Builder *b, const T5 *m, Val x, gint64 queries, Val source)
+{
+  gint64 keys = builder_info(b, source).shape[1];
+  DType dtype = (DType) builder_info(b, x).dtype;
+  Val zeros =
+      create(b, "position bias", value_shape(dtype, 4, (gint64) 1, m->heads, queries, keys));
+  return encoder_is_checkpointed(builder_shape(b)) ? unary(b, OP_LEAF, zeros) : zeros;
+}
+
 /* q, k, v, bias, the interface and o. */
 static Val
 attend(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, Attended *a)
@@ -279,10 +290,7 @@ attend(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, 
   if (bias->slot == NO_VAL.slot && p->bias >= 0)
     *bias = let(b, "position_bias", compute_bias(b, m, p->bias, s->decoder, s->length));
   else if (bias->slot == NO_VAL.slot)
-    *bias = let(b, "position_bias",
-                create(b, "position bias",
-                       value_shape((DType) builder_info(b, x).dtype, 4, (gint64) 1, m->heads,
-                                   s->length, builder_info(b, source).shape[1])));
+    *bias = let(b, "position_bias", no_bias(b, m, x, s->length, source));
   EncoderAttention how = {.code = m->attention,
                           .heads = m->heads,
                           .dropout = m->dropout,
@@ -516,6 +524,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   transformers_write_root(b, &(TransformersRoot){2, {tokens, labels}, model_forward, &m});
   Network *network = builder_network(b);
   network->vocabulary = m.vocabulary;
+  network->stacks = 2;
   network->hidden = m.width;
   network->attention_width = m.heads * m.head_width;
   network->embedding_parameters = m.tied ? 0 : m.vocabulary * m.width;

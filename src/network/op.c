@@ -622,6 +622,8 @@ static const OpInfo ops[OP_COUNT] = {
 
     /* no gradient */
     [OP_BUFFER] = {"buffer", .shape = shape_result, .forward = forward_nothing},
+    /* x.requires_grad_(): its gradient stays with it */
+    [OP_LEAF] = {"leaf", .is_leaf = TRUE, .shape = shape_first, .forward = forward_alias},
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_create},
     [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
     [OP_HISTC] = {"histc", .shape = shape_result, .forward = forward_outputs},

@@ -90,6 +90,7 @@
   X(EFFICIENT_ATTENTION)                                                                           \
   /* no gradient */                                                                                \
   X(CREATE)                                                                                        \
+  X(LEAF)                                                                                          \
   X(BUFFER)                                                                                        \
   X(CUMSUM)                                                                                        \
   X(HISTC)                                                                                         \
@@ -298,6 +299,7 @@ struct _OpInfo {
   int save_count;
   guint8 for_backward;      /* bit i: output i is not made where autograd records nothing */
   gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
+  gboolean is_leaf;         /* its output has a node of its own, which keeps the gradient */
   void (*save)(OpCase *c);  /* chooses what is saved in place of `saves`; NULL: those */
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);

@@ -377,7 +377,7 @@ recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const 
       .name = name,
       .kernel = {.kind = (guint8) kind, .dtype = c->in[0].dtype, .launches = 1, .flops = flops},
   };
-  if (kind == KERNEL_ATTENTION_FORWARD || kind == KERNEL_ATTENTION_BACKWARD) {
+  if (kernel_is_attention(kind)) {
     kernel.kernel.variant = c->at.variant;
     kernel.kernel.m = c->at.batch * c->at.heads;
     kernel.kernel.n = c->at.length;

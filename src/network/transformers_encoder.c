@@ -56,6 +56,14 @@ encoder_target_length(const NetworkShape *shape)
   return shape->target_length > 0 ? shape->target_length : shape->sequence_length;
 }
 
+gboolean
+encoder_is_checkpointed(const NetworkShape *shape)
+{
+  const CheckpointSpec *how = shape->plan != NULL ? &shape->plan->checkpointing : NULL;
+  return how != NULL && how->policy != CHECKPOINT_NONE && how->around == AROUND_MODULE &&
+         !shape->evaluation;
+}
+
 void
 encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels)
 {

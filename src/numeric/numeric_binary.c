@@ -1,4 +1,5 @@
 /* numeric_binary.c - sums, differences, products and quotients of tensors that broadcast. */
+#include <math.h>
 #include <string.h>
 
 #include "numeric/numeric_kernel.h"
@@ -50,6 +51,16 @@ run_div(KernelCall *c)
   g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
   for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
     y->data[i] = a[i] / b[i];
+}
+
+static void
+run_min(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
+  g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
+  for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
+    y->data[i] = isnan(a[i]) ? a[i] : fmin(a[i], b[i]);
 }
 
 /* The divisor's gradient: reads g, a and b of a / b. */
@@ -107,6 +118,7 @@ const NumericKernel numeric_binary[] = {
     {.formula = "sub", .run = run_sub},
     {.formula = "mul", .run = run_mul},
     {.formula = "div", .run = run_div},
+    {.formula = "min", .run = run_min},
     {.formula = "div_grad_second", .run = run_div_grad_second},
     {.formula = "mul_complex", .run = run_mul_complex},
     {.formula = "mul_conjugate", .run = run_mul_conjugate},

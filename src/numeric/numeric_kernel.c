@@ -14,7 +14,8 @@ numeric_kernel_find(const char *formula)
   static const NumericKernel *const tables[] = {
       numeric_elementwise, numeric_binary,     numeric_masks,     numeric_reductions,
       numeric_matmuls,     numeric_norms,      numeric_attention, numeric_losses,
-      numeric_copies,      numeric_optimizers, numeric_creations, numeric_flags};
+      numeric_copies,      numeric_optimizers, numeric_creations, numeric_flags,
+      numeric_numbers};
   for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
     for (const NumericKernel *k = tables[i]; k->formula != NULL; k++)
       if (strcmp(k->formula, formula) == 0)
@@ -47,7 +48,7 @@ numeric_kernel_run(KernelCall *call, GError **error)
   const NumericKernel *kernel = numeric_kernel_find(formula);
   if (kernel == NULL)
     numeric_fail(call, "nobody has said what it computes");
-  else if (writes_anything(call))
+  else if (call->is_hosts || writes_anything(call))
     run_row(call, kernel);
   if (call->fault == NULL)
     return TRUE;

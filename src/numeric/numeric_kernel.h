@@ -9,6 +9,8 @@
 
 #include "numeric/numeric_tensor.h"
 
+enum { HOST_NUMBERS = 2 };
+
 /* Where and when a kernel runs. */
 typedef struct {
   int rank;       /* global */
@@ -18,6 +20,7 @@ typedef struct {
   gint64 samples; /* how many it has */
   guint64 seed;   /* of the run */
   gint32 module;  /* on whose behalf, or -1 */
+  double number[HOST_NUMBERS]; /* that the host had in hand at issue (numeric_numbers.c) */
 } NumericPlace;
 
 /* One launch.  Operands are in the Program's order; those that are written hold what was there
@@ -28,6 +31,7 @@ typedef struct {
   NumericPlace place;
   NumericTensor *operand;
   int operands;
+  gboolean is_hosts;                /* the host computes it: what it writes may be its own number */
   const struct _NumericKernel *row; /* that of the formula: set by numeric_kernel_run */
   char *fault;                      /* set by numeric_fail */
 } KernelCall;
@@ -57,6 +61,7 @@ extern const NumericKernel numeric_copies[];
 extern const NumericKernel numeric_optimizers[];
 extern const NumericKernel numeric_creations[];
 extern const NumericKernel numeric_flags[];
+extern const NumericKernel numeric_numbers[];
 
 /* The row of a formula; NULL: there is none. */
 const NumericKernel *numeric_kernel_find(const char *formula);

@@ -72,13 +72,15 @@ place_of(const NumericRank *r, gint32 module)
 {
   const NumericConfig *c = r->config;
   gint64 batch = (gint64) r->rank * c->micro_batches + r->micro_batch;
-  return (NumericPlace){.rank = r->rank,
+  NumericPlace place = {.rank = r->rank,
                         .step = numeric_rank_step(r),
                         .update = r->step > 0 ? c->updates_before + r->step : 0,
                         .sample = batch * c->micro_batch,
                         .samples = c->micro_batch,
                         .seed = c->seed,
                         .module = module};
+  memcpy(place.number, r->number, sizeof place.number);
+  return place;
 }
 
 /* ---- who can go on ---- */
@@ -169,26 +171,49 @@ find_memory(const NumericRank *r, const ProgramOp *op, int i, NumericBlock **blo
   return fault == NULL;
 }
 
+/* An op with the memory that its operands have now.  FALSE and error; else the caller owns the
+ * blocks. */
+static gboolean
+make_task(NumericRank *r, const ProgramOp *op, TaskKind kind, NumericTask *task, GError **error)
+{
+  *task = (NumericTask){.kind = kind,
+                        .op = op,
+                        .in_backward = r->in_backward,
+                        .blocks = g_new(NumericBlock *, MAX(op->operands, 1)),
+                        .place = place_of(r, op->module)};
+  for (int i = 0; i < op->operands; i++)
+    if (!find_memory(r, op, i, &task->blocks[i], error)) {
+      g_clear_pointer(&task->blocks, g_free);
+      numeric_rank_locate(r, &task->place, error);
+      return FALSE;
+    }
+  return TRUE;
+}
+
 static gboolean
 issue_work(NumericRank *r, const ProgramOp *op, TaskKind kind, GError **error)
 {
-  NumericTask task = {.kind = kind,
-                      .op = op,
-                      .in_backward = r->in_backward,
-                      .blocks = g_new(NumericBlock *, MAX(op->operands, 1)),
-                      .place = place_of(r, op->module)};
-  for (int i = 0; i < op->operands; i++)
-    if (!find_memory(r, op, i, &task.blocks[i], error)) {
-      g_free(task.blocks);
-      numeric_rank_locate(r, &task.place, error);
-      return FALSE;
-    }
+  NumericTask task;
+  if (!make_task(r, op, kind, &task, error))
+    return FALSE;
   if (kind == TASK_COLLECTIVE) {
     gint32 communicator = g_array_index(r->program->collectives, Collective, op->a).communicator;
     task.sequence = r->sequence[communicator]++;
   }
   push(r, (StreamId) op->stream, &task);
   return TRUE;
+}
+
+/* The host is no stream: what it computes is done when it goes on. */
+static gboolean
+compute(NumericRank *r, const ProgramOp *op, GError **error)
+{
+  NumericTask task;
+  if (!make_task(r, op, TASK_KERNEL, &task, error))
+    return FALSE;
+  gboolean ok = numeric_rank_run_kernel(r, &task, error);
+  g_free(task.blocks);
+  return ok;
 }
 
 /* ---- the host ---- */
@@ -208,7 +233,6 @@ finish_construction(NumericRank *r)
     else
       numeric_rank_initialize(r, block);
   }
-  numeric_rank_initialize_updated(r);
 }
 
 static void
@@ -331,6 +355,12 @@ issue_wait(NumericRank *r, const ProgramOp *op)
     push(r, (StreamId) op->stream, &task);
 }
 
+const ProgramOp *
+numeric_rank_next(const NumericRank *r)
+{
+  return r->next < r->list->ops->len ? &g_array_index(r->list->ops, ProgramOp, r->next) : NULL;
+}
+
 gboolean
 numeric_rank_issue(NumericRank *r, GError **error)
 {
@@ -341,6 +371,8 @@ numeric_rank_issue(NumericRank *r, GError **error)
   }
   const ProgramOp *op = &g_array_index(r->list->ops, ProgramOp, r->next++);
   switch ((ProgramOpKind) op->kind) {
+  case PROGRAM_HOST_COMPUTE:
+    return compute(r, op, error);
   case PROGRAM_LAUNCH:
   case PROGRAM_COPY:
     return issue_work(r, op, TASK_KERNEL, error);

@@ -149,6 +149,47 @@ meet(Run *run, int rank, int stream, GError **error)
   return ok;
 }
 
+/* ---- hosts among themselves ---- */
+
+/* The communicator through which a rank's host is about to reduce; NULL: it is not. */
+static const Communicator *
+reduces_through(const NumericRank *r)
+{
+  const ProgramOp *op = numeric_rank_next(r);
+  if (op == NULL || op->kind != PROGRAM_HOST_REDUCE)
+    return NULL;
+  return &g_array_index(r->program->communicators, Communicator, op->a);
+}
+
+static gboolean
+hosts_can_reduce(const Run *run, int rank)
+{
+  const Communicator *c = reduces_through(&run->ranks[rank]);
+  for (int i = 0; c != NULL && i < c->ranks; i++) {
+    int other = numeric_rank_at(c, rank, i);
+    const NumericRank *member = other < run->config->ranks ? &run->ranks[other] : NULL;
+    const Communicator *d =
+        member != NULL && numeric_rank_can_issue(member) ? reduces_through(member) : NULL;
+    if (d == NULL || d->ranks != c->ranks || d->stride != c->stride)
+      return FALSE;
+  }
+  return c != NULL;
+}
+
+static void
+hosts_reduce(Run *run, int rank)
+{
+  const Communicator *c = reduces_through(&run->ranks[rank]);
+  double sum = 0;
+  for (int i = 0; i < c->ranks; i++)
+    sum += run->ranks[numeric_rank_at(c, rank, i)].number[0];
+  for (int i = 0; i < c->ranks; i++) {
+    NumericRank *member = &run->ranks[numeric_rank_at(c, rank, i)];
+    member->number[0] = sum;
+    member->next++;
+  }
+}
+
 /* ---- actors: a rank's streams, then its host ---- */
 
 enum { ACTORS = STREAM_COUNT + 1 };
@@ -159,7 +200,7 @@ can_go_on(const Run *run, int actor)
   int rank = actor / ACTORS, part = actor % ACTORS;
   const NumericRank *r = &run->ranks[rank];
   if (part == STREAM_COUNT)
-    return numeric_rank_can_issue(r);
+    return numeric_rank_can_issue(r) && (reduces_through(r) == NULL || hosts_can_reduce(run, rank));
   return numeric_rank_can_run(r, part) || can_meet(run, rank, part);
 }
 
@@ -169,6 +210,10 @@ go_on(Run *run, int actor, GError **error)
   int rank = actor / ACTORS, part = actor % ACTORS;
   NumericRank *r = &run->ranks[rank];
   run->clock++;
+  if (part == STREAM_COUNT && reduces_through(r) != NULL) {
+    hosts_reduce(run, rank);
+    return TRUE;
+  }
   if (part == STREAM_COUNT)
     return numeric_rank_issue(r, error);
   if (numeric_rank_can_run(r, part))

@@ -13,28 +13,31 @@
 
 typedef struct _NumericRun NumericRun;
 
-/* A tensor that an optimizer's kernel has updated. */
+/* Elements of a parameter that an optimizer's kernel has updated (ParameterPart). */
 typedef struct {
-  int rank, step, count;  /* count: of the optimizer's steps, this one included */
-  const char *name;       /* what its storage is called: the parameter, or a buffer of many */
-  const char *state_name; /* the same of its first state; NULL: it has none */
-  gint64 elements;        /* that gradient, value and states have */
+  int rank, step, count; /* count: of the optimizer's steps, this one included */
+  const char *parameter;
+  gint64 first, elements; /* of the parameter; as many of gradient, value and states */
   const double *gradient; /* as the optimizer read it */
   const double *value;    /* as it left it */
   double *state[2];       /* NULL: none; writable before the update alone */
   const char *written_by; /* the op that wrote the gradient last: "reduce_scatter of layers.0" */
 } NumericUpdate;
 
+/* Memory of a parameter that the construction left and nothing has written (ParameterPart). */
+typedef struct {
+  int rank;
+  const char *parameter;
+  gint64 first, elements; /* of it */
+  int stride;             /* slots from one element to the next */
+  double *slots;
+} NumericFilling;
+
 typedef struct {
   gpointer user;
-  /* Fills memory of a parameter that the construction made: when it is looked at first, or when the
-   * construction is over.  What it leaves alone is unknown. */
-  void (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
-                     double *slots);
-  /* Fills a view that an optimizer's kernel will update as this parameter, in memory that nothing
-   * else is known of: elements of `size` bytes. */
-  void (*initialize_part)(gpointer user, int rank, const char *name, gint64 elements, int size,
-                          double *slots);
+  /* Gives such memory its first values: when it is looked at first, or when the construction is
+   * over. */
+  void (*initialize)(gpointer user, const NumericFilling *filling);
   /* Fills the n-th of the storages of a name (from 0) that the construction left: a batch. */
   void (*batch)(gpointer user, int rank, int step, const char *name, int n, gint64 bytes,
                 double *slots);
@@ -80,10 +83,6 @@ typedef struct {
   int updates_before;                      /* the same as the optimizer counts them */
   const NumericInterruption *interruption; /* borrowed; NULL: none */
 } NumericConfig;
-
-/* Does any step update parameters by a kernel?  Optimizers in the host's memory name nothing that
- * they do. */
-gboolean numeric_program_updates(const Program *program);
 
 /* What became of a run. */
 typedef struct {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "numeric/numeric_random.h"
-#include "simulate/verified_ranges.h"
+#include "simulate/verified_start.h"
 
 /* ---- values ---- */
 
@@ -55,95 +55,16 @@ verified_start_image(const VerifiedState *s, StateImage *image)
   }
 }
 
-/* Adapters may have another dtype than what the plan says of the rest: seen in a whole parameter.
- */
-static int
-element_size(const VerifiedState *s, const Storage *storage, int parameter)
-{
-  gint64 elements = network_parameter(s->scenario->network, parameter)->elements;
-  int size = elements > 0 ? (int) (storage->bytes / elements) : 0;
-  if ((size == 2 || size == 4) && size * elements == storage->bytes && s->layout->ranks == 1)
-    return (int) (storage->bytes / elements);
-  return dtype_size(s->scenario->plan->precision.parameters);
-}
-
-typedef struct {
-  const VerifiedState *state;
-  int rank;
-  double *slots;
-  int size;
-} Filling;
-
 static void
-fill_range(gpointer user, StateRange range, gint64 at)
-{
-  const Filling *f = user;
-  begin_with(f->state, f->rank, range, f->slots + at * f->size, f->size);
-}
-
-/* All that a rank holds, in one buffer. */
-static void
-fill_shards(const VerifiedState *s, int rank, const Storage *storage, double *slots)
-{
-  int size = dtype_size(s->scenario->plan->precision.parameters);
-  Filling filling = {s, rank, slots, size};
-  for (gint64 i = 0; i < storage->bytes / size; i++)
-    slots[i * size] = 0;
-  verified_for_ranges(s, (RangeWindow){rank, 0, storage->bytes / size}, fill_range, &filling);
-}
-
-static void
-initialize(gpointer user, int rank, const Storage *storage, const char *name, double *slots)
+initialize(gpointer user, const NumericFilling *f)
 {
   const VerifiedState *s = user;
-  int parameter = verified_parameter_named(s, name);
-  if (storage->category == CATEGORY_PARAMETER && strcmp(name, "parameter shards") == 0)
-    fill_shards(s, rank, storage, slots);
-  if (storage->category != CATEGORY_PARAMETER || parameter < 0)
-    return;
-  int size = element_size(s, storage, parameter);
-  gint64 elements = storage->bytes / size;
-  gint64 whole = network_parameter(s->scenario->network, parameter)->elements;
-  StateRange range = elements == whole ? (StateRange){parameter, 0, whole}
-                                       : verified_range(s, rank, parameter, elements);
-  range.elements = MIN(range.elements, elements);
-  for (gint64 i = range.elements; i < elements; i++)
-    slots[i * size] = 0;
-  begin_with(s, rank, range, slots, size);
-}
-
-/* A part that is known only by what updates it, of a buffer that has no name of its own. */
-static void
-initialize_part(gpointer user, int rank, const char *name, gint64 elements, int size, double *slots)
-{
-  const VerifiedState *s = user;
-  int parameter = verified_parameter_named(s, name);
-  if (parameter < 0 || !isnan(slots[0]))
-    return;
-  StateRange range = verified_range(s, rank, parameter, elements);
-  range.elements = MIN(elements, range.elements);
-  begin_with(s, rank, range, slots, size);
+  int parameter = verified_state_parameter(s, f->parameter);
+  if (parameter >= 0)
+    begin_with(s, f->rank, (StateRange){parameter, f->first, f->elements}, f->slots, f->stride);
 }
 
 /* ---- states ---- */
-
-typedef struct {
-  const VerifiedState *state;
-  const NumericUpdate *update;
-} Preparing;
-
-static void
-prepare_range(gpointer user, StateRange range, gint64 at)
-{
-  const Preparing *p = user;
-  const NumericUpdate *u = p->update;
-  const StatePart *part =
-      state_image_part(p->state->run->start->held, u->rank, range.parameter, range.first);
-  for (int k = 0; k < 2; k++)
-    for (gint64 i = 0; u->state[k] != NULL && i < range.elements && at + i < u->elements; i++)
-      u->state[k][at + i] =
-          part != NULL ? part->values[IMAGE_FIRST + k][range.first + i - part->range.first] : NAN;
-}
 
 /* What the optimizer kept before. */
 static void
@@ -151,10 +72,14 @@ updating(gpointer user, const NumericUpdate *u)
 {
   const VerifiedState *s = user;
   const ForgottenState *forgets = &s->run->forgets;
-  Preparing preparing = {s, u};
-  if (forgets->states && forgets->rank == u->rank)
+  int parameter = verified_state_parameter(s, u->parameter);
+  if (parameter < 0 || (forgets->states && forgets->rank == u->rank))
     return;
-  verified_for_update(s, u, &s->prepared[u->rank], prepare_range, &preparing);
+  const StatePart *part = state_image_part(s->run->start->held, u->rank, parameter, u->first);
+  for (int k = 0; k < 2; k++)
+    for (gint64 i = 0; u->state[k] != NULL && i < u->elements; i++)
+      u->state[k][i] =
+          part != NULL ? part->values[IMAGE_FIRST + k][u->first + i - part->range.first] : NAN;
 }
 
 /* ---- batches ---- */
@@ -194,7 +119,6 @@ void
 verified_start_hooks(NumericHooks *hooks)
 {
   hooks->initialize = initialize;
-  hooks->initialize_part = initialize_part;
   hooks->batch = batch;
   hooks->updating = updating;
 }

@@ -4,10 +4,32 @@
 
 #include <math.h>
 
-#include "simulate/verified_ranges.h"
+#include "simulate/verified_start.h"
 
 /* Replicas compute the same sums in the same order, but for their collectives. */
 #define REPLICAS_DIFFER 1e-9
+
+static guint
+parameters_of(const VerifiedState *s)
+{
+  return s->scenario->network->parameters->len;
+}
+
+int
+verified_state_parameter(const VerifiedState *s, const char *name)
+{
+  return GPOINTER_TO_INT(g_hash_table_lookup(s->parameters, name)) - 1;
+}
+
+/* What the loss is multiplied by before backward. */
+static double
+loss_scale_of(const Scenario *scenario)
+{
+  const Strategy *strategy = scenario->strategy;
+  if (strategy->loss == NULL || strategy->loss(scenario->plan) != LOSS_DIVIDED_AND_SCALED)
+    return 1;
+  return network_loss_scale(scenario->plan->precision.parameters);
+}
 
 VerifiedState *
 verified_state_new(const VerifiedPlan *plan, const VerifiedRun *run)
@@ -20,16 +42,15 @@ verified_state_new(const VerifiedPlan *plan, const VerifiedRun *run)
   s->seed = run->seed;
   s->steps = steps;
   s->ranks = plan->ranks;
+  s->loss_scale = loss_scale_of(plan->scenario);
   s->parameters = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; i < verified_parameters(s); i++)
+  for (guint i = 0; i < parameters_of(s); i++)
     g_hash_table_insert(s->parameters,
                         (gpointer) (gsize) network_parameter(s->scenario->network, (int) i)->name,
                         GUINT_TO_POINTER(i + 1));
-  s->tensors = g_new0(VerifiedTensor, MAX((gsize) steps * verified_parameters(s), 1));
+  s->tensors = g_new0(VerifiedTensor, MAX((gsize) steps * parameters_of(s), 1));
   s->losses = g_new0(double, steps + 1);
   s->norms = g_new0(double, steps + 1);
-  s->pooled = g_new0(gint64, s->ranks * (steps + 1));
-  s->prepared = g_new0(gint64, s->ranks);
   s->held = state_image_new(s->layout, s->ranks);
   verified_start_image(s, s->held);
   if (run->save_after > 0)
@@ -42,7 +63,7 @@ verified_state_free(VerifiedState *s)
 {
   if (s == NULL)
     return;
-  for (guint i = 0; i < (guint) s->steps * verified_parameters(s); i++) {
+  for (guint i = 0; i < (guint) s->steps * parameters_of(s); i++) {
     for (int k = 0; k < COMPARED; k++)
       g_free(s->tensors[i].values[k]);
     for (int k = 0; s->tensors[i].written_by != NULL && k < s->ranks; k++)
@@ -54,8 +75,6 @@ verified_state_free(VerifiedState *s)
   g_free(s->tensors);
   g_free(s->losses);
   g_free(s->norms);
-  g_free(s->pooled);
-  g_free(s->prepared);
   state_image_free(s->held);
   state_image_free(s->saved);
   g_free(s->peaks);
@@ -67,7 +86,7 @@ verified_state_free(VerifiedState *s)
 VerifiedTensor *
 verified_state_tensor(const VerifiedState *s, int step, int parameter)
 {
-  return &s->tensors[(guint) (step - 1) * verified_parameters(s) + (guint) parameter];
+  return &s->tensors[(guint) (step - 1) * parameters_of(s) + (guint) parameter];
 }
 
 double
@@ -76,7 +95,7 @@ verified_state_norm(const VerifiedState *s, int step)
   double sum = 0;
   if (s->norms[step] != 0)
     return s->norms[step];
-  for (guint i = 0; i < verified_parameters(s); i++) {
+  for (guint i = 0; i < parameters_of(s); i++) {
     const VerifiedTensor *t = verified_state_tensor(s, step, (int) i);
     gint64 n = network_parameter(s->scenario->network, (int) i)->elements;
     for (gint64 k = 0; t->values[COMPARED_GRADIENT] != NULL && k < n; k++)
@@ -92,7 +111,7 @@ loss(gpointer user, int rank, int step, double value)
 {
   VerifiedState *s = user;
   (void) rank;
-  s->losses[step] += value;
+  s->losses[step] += value / s->loss_scale;
 }
 
 /* All ranks take the same one; of different ones, none. */
@@ -110,7 +129,7 @@ static void
 fail(VerifiedState *s, const NumericUpdate *u, const char *what)
 {
   if (s->fault == NULL)
-    s->fault = g_strdup_printf("rank %d, step %d: %s %s", u->rank, u->step, u->name, what);
+    s->fault = g_strdup_printf("rank %d, step %d: %s %s", u->rank, u->step, u->parameter, what);
 }
 
 /* A value of an element that so many ranks have written already.  FALSE: replicas have others; then
@@ -131,7 +150,7 @@ merge(double *held, int writers, double value)
 
 /* What the rank itself holds now; and what a checkpoint takes. */
 static void
-hold(VerifiedState *s, const NumericUpdate *u, StateRange range, gint64 at)
+hold(VerifiedState *s, const NumericUpdate *u, StateRange range)
 {
   const double *from[IMAGE_KINDS] = {
       [IMAGE_VALUE] = u->value, [IMAGE_FIRST] = u->state[0], [IMAGE_SECOND] = u->state[1]};
@@ -139,18 +158,17 @@ hold(VerifiedState *s, const NumericUpdate *u, StateRange range, gint64 at)
   for (int k = 0; k < IMAGE_KINDS; k++) {
     if (from[k] == NULL)
       continue;
-    state_image_write(s->held, u->rank, range, (ImageKind) k, from[k] + at, u->step);
+    state_image_write(s->held, u->rank, range, (ImageKind) k, from[k], u->step);
     if (is_saved)
-      state_image_write(s->saved, u->rank, range, (ImageKind) k, from[k] + at, u->step);
+      state_image_write(s->saved, u->rank, range, (ImageKind) k, from[k], u->step);
   }
   s->held->updates = MAX(s->held->updates, u->count);
   if (is_saved)
     s->saved->updates = MAX(s->saved->updates, u->count);
 }
 
-/* A range of a parameter from what was updated, from element `at` of it on. */
 static void
-take(VerifiedState *s, const NumericUpdate *u, StateRange range, gint64 at)
+take(VerifiedState *s, const NumericUpdate *u, StateRange range)
 {
   VerifiedTensor *t = verified_state_tensor(s, u->step, range.parameter);
   gint64 n = network_parameter(s->scenario->network, range.parameter)->elements;
@@ -170,7 +188,7 @@ take(VerifiedState *s, const NumericUpdate *u, StateRange range, gint64 at)
     if (t->values[k] == NULL)
       t->values[k] = g_new0(double, n);
     for (gint64 i = 0; i < range.elements; i++)
-      if (!merge(&t->values[k][range.first + i], t->writers[range.first + i], from[k][at + i]))
+      if (!merge(&t->values[k][range.first + i], t->writers[range.first + i], from[k][i]))
         fail(s, u,
              k == COMPARED_GRADIENT ? "has another gradient than its replica"
                                     : "has other values than its replica");
@@ -179,30 +197,17 @@ take(VerifiedState *s, const NumericUpdate *u, StateRange range, gint64 at)
     t->writers[range.first + i]++;
 }
 
-typedef struct {
-  VerifiedState *state;
-  const NumericUpdate *update;
-} Taking;
-
-static void
-take_range(gpointer user, StateRange range, gint64 at)
-{
-  const Taking *t = user;
-  if (at + range.elements <= t->update->elements) {
-    take(t->state, t->update, range, at);
-    hold(t->state, t->update, range, at);
-  } else
-    fail(t->state, t->update, "is smaller than what the rank holds");
-}
-
 static void
 updated(gpointer user, const NumericUpdate *u)
 {
   VerifiedState *s = user;
-  Taking taking = {s, u};
-  if (!verified_for_update(s, u, &s->pooled[u->rank * (s->steps + 1) + u->step], take_range,
-                           &taking))
-    fail(s, u, "is updated in part");
+  StateRange range = {verified_state_parameter(s, u->parameter), u->first, u->elements};
+  if (range.parameter < 0) {
+    fail(s, u, "is no parameter of the network");
+    return;
+  }
+  take(s, u, range);
+  hold(s, u, range);
 }
 
 NumericHooks

@@ -23,15 +23,14 @@ struct _VerifiedState {
   GHashTable *parameters;    /* name -> index + 1 */
   guint64 seed;
   int ranks, steps;
+  double loss_scale;       /* of the loss that backward starts from */
   VerifiedTensor *tensors; /* by step and parameter */
-  gint64 *pooled;    /* by rank and step: elements of buffers of many that were updated so far */
-  gint64 *prepared;  /* by rank: the same before the first step's update */
-  double *norms;     /* by step: as clipping took it on the last rank; NaN: nobody did */
-  double *losses;    /* by step: sum over ranks */
-  gint64 *peaks;     /* of the run */
-  StateImage *held;  /* what each rank has by now */
-  StateImage *saved; /* what it had after the step that is saved; NULL: none is */
-  int interrupted;   /* ops that an interruption changed */
+  double *norms;           /* by step: as clipping took it on the last rank; NaN: nobody did */
+  double *losses;          /* by step: sum over ranks */
+  gint64 *peaks;           /* of the run */
+  StateImage *held;        /* what each rank has by now */
+  StateImage *saved;       /* what it had after the step that is saved; NULL: none is */
+  int interrupted;         /* ops that an interruption changed */
   char *first_unknown;
   char *fault; /* the first one */
 };
@@ -40,6 +39,8 @@ VerifiedState *verified_state_new(const VerifiedPlan *plan, const VerifiedRun *r
 void verified_state_free(VerifiedState *state);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VerifiedState, verified_state_free)
 VerifiedTensor *verified_state_tensor(const VerifiedState *state, int step, int parameter);
+/* A parameter by its name; -1: there is none. */
+int verified_state_parameter(const VerifiedState *state, const char *name);
 /* The norm of all gradients of a step: as clipping takes it, else as the optimizer reads them. */
 double verified_state_norm(const VerifiedState *state, int step);
 
