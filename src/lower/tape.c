@@ -184,12 +184,24 @@ keep_cast(Tape *t, const OpRun *run)
   g_array_append_val(t->casts, cast);
 }
 
+/* Do nodes keep tensors?  Those of a checkpointed region keep promises, and without a graph there is
+ * none. */
+static gboolean
+nodes_hold(const Tape *t)
+{
+  return !t->x->no_grad && (t->recording == NULL || t->recomputing != NULL);
+}
+
 /* An op that has nothing to do: its output is its input, or a cast that exists already. */
 static gboolean
 is_done_already(Tape *t, OpRun *run)
 {
   if (run->op->info == op_info(OP_TO_CACHED))
     return find_cast(t, run);
+  if (run->op->info == op_info(OP_HELD)) {
+    run->buffer[BUFFER_OUT] = NO_TENSOR;
+    return !nodes_hold(t);
+  }
   if (run->op->info != op_info(OP_TO_IF_NEEDED) ||
       run->buffer[BUFFER_IN].dtype != run->info[BUFFER_OUT].dtype)
     return FALSE;

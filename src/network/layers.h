@@ -100,6 +100,9 @@ int define_norm(Builder *b, const char *name, const char *type, gint64 width, gb
 Val linear_by(Builder *b, Val x, Val weight, Val bias);
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
+/* The same, of a layer without bias and adapter, whose product selective checkpointing does not
+ * count. */
+Val linear_uncounted(Builder *b, Val x, Linear parameters);
 /* x @ weight.T, and then the bias is added: transformers' FalconLinear, also of a linear layer.
  * Under autocast the transposed weight is cast at each use. */
 Val linear_apart(Builder *b, Val x, Linear parameters);

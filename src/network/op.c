@@ -552,6 +552,9 @@ static const OpInfo ops[OP_COUNT] = {
     /* matmuls */
     [OP_MM] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
+    /* not one of the products that selective checkpointing counts */
+    [OP_MM_UNCOUNTED] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
+                         .forward = forward_mm, .backward = backward_mm, .kind = KIND_MATMUL},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
     [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
@@ -624,6 +627,9 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_BUFFER] = {"buffer", .shape = shape_result, .forward = forward_nothing},
     /* x.requires_grad_(): its gradient stays with it */
     [OP_LEAF] = {"leaf", .is_leaf = TRUE, .shape = shape_first, .forward = forward_alias},
+    /* what a node keeps of its input whose graph will not be run: itself, or nothing where nodes
+       keep nothing */
+    [OP_HELD] = {"held", .shape = shape_result, .forward = forward_alias},
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_create},
     [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
     [OP_HISTC] = {"histc", .shape = shape_result, .forward = forward_outputs},

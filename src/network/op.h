@@ -65,6 +65,7 @@
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
+  X(MM_UNCOUNTED)                                                                                  \
   X(ADDMM)                                                                                         \
   X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
@@ -92,6 +93,7 @@
   X(CREATE)                                                                                        \
   X(LEAF)                                                                                          \
   X(BUFFER)                                                                                        \
+  X(HELD)                                                                                          \
   X(CUMSUM)                                                                                        \
   X(HISTC)                                                                                         \
   X(SORT)                                                                                          \
@@ -304,7 +306,8 @@ struct _OpInfo {
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */
-  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept() */
+  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept(); MATMUL: every
+                                                                     product but the mm it counts */
 };
 
 /* Does selective_op checkpointing keep the outputs of this call?  mms counts the calls of mm in the
