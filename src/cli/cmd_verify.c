@@ -177,7 +177,7 @@ run(int argc, char **argv, GError **error)
       {"scale", 0, 0, G_OPTION_ARG_INT, &options.scale, "Divide the network's sizes by so much (1)",
        "S"},
       {"orders", 0, 0, G_OPTION_ARG_INT, &options.orders,
-       "Random orders to try besides that of issue (0)", "N"},
+       "Orders to try besides that of issue (0)", "N"},
       {"seed", 0, 0, G_OPTION_ARG_INT64, &options.seed, "Of parameters and tokens (1)", "N"},
       {"details", 0, 0, G_OPTION_ARG_NONE, &options.details, "A line for each parameter", NULL},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "Print JSON instead of text", NULL},

@@ -23,7 +23,7 @@ typedef struct {
   int steps;
   int scale; /* sizes are divided by so much; 1: they are not */
   guint64 seed;
-  int orders;       /* random orders to try besides that of issue */
+  int orders;       /* others to try besides that of issue: numeric_adversaries() first */
   double tolerance; /* largest relative difference that counts as none */
   /* Changes a rank's Program before it is executed, for tests of what is found; NULL: none. */
   void (*change)(Program *program, int rank, gconstpointer how);
