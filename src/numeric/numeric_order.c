@@ -70,34 +70,55 @@ priority_of(const Adversary *a, int rank, int part)
   return part == NUMERIC_HOST ? HOSTS : STREAMS;
 }
 
+/* Puts the actor at a place of the sorted ones where it belongs. */
+static void
+settle(NumericOrder *order, int place)
+{
+  int *sorted = order->sorted, actor = sorted[place];
+  const double *priority = order->priority;
+  for (; place > 0 && priority[sorted[place - 1]] < priority[actor]; place--)
+    sorted[place] = sorted[place - 1];
+  for (; place + 1 < order->actors && priority[sorted[place + 1]] > priority[actor]; place++)
+    sorted[place] = sorted[place + 1];
+  sorted[place] = actor;
+}
+
 void
 numeric_order_init(NumericOrder *order, const NumericConfig *config)
 {
   g_autoptr(GArray) all = adversaries_of(config);
   int n = config->ranks * NUMERIC_PARTS;
-  *order = (NumericOrder){.priority = g_new(double, MAX(n, 1)), .actors = n};
+  *order = (NumericOrder){
+      .priority = g_new(double, MAX(n, 1)), .sorted = g_new(int, MAX(n, 1)), .actors = n};
   order->is_random = config->order > all->len;
   order->key = numeric_key(config->order - all->len, "order");
   for (int i = 0; i < n; i++)
-    order->priority[i] =
-        order->is_random
-            ? numeric_uniform(order->key, order->counter++)
-            : priority_of(&g_array_index(all, Adversary, config->order - 1), i / NUMERIC_PARTS,
-                          i % NUMERIC_PARTS);
+    order->priority[i] = order->is_random
+                             ? numeric_uniform(order->key, order->counter++)
+                             : priority_of(&g_array_index(all, Adversary, config->order - 1),
+                                           i / NUMERIC_PARTS, i % NUMERIC_PARTS);
+  for (int i = 0; i < n; i++)
+    order->sorted[i] = i;
+  for (int i = 1; i < n; i++) /* those behind are as if they were not there */
+    settle(&(NumericOrder){.priority = order->priority, .sorted = order->sorted, .actors = i + 1},
+           i);
 }
 
 void
 numeric_order_clear(NumericOrder *order)
 {
   g_clear_pointer(&order->priority, g_free);
+  g_clear_pointer(&order->sorted, g_free);
 }
 
 /* In random orders the actor gets another priority now and then.  So one runs far ahead of the
  * rest, until it is overtaken (Burckhardt and others, A randomized scheduler with probabilistic
  * guarantees of finding bugs, ASPLOS 2010). */
 void
-numeric_order_moved(NumericOrder *order, int actor)
+numeric_order_moved(NumericOrder *order, int place)
 {
-  if (order->is_random && numeric_choice(order->key, order->counter++, CHANGES_ONE_IN) == 0)
-    order->priority[actor] = numeric_uniform(order->key, order->counter++);
+  if (!order->is_random || numeric_choice(order->key, order->counter++, CHANGES_ONE_IN) != 0)
+    return;
+  order->priority[order->sorted[place]] = numeric_uniform(order->key, order->counter++);
+  settle(order, place);
 }

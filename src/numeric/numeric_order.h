@@ -9,6 +9,7 @@ enum { NUMERIC_HOST = STREAM_COUNT, NUMERIC_PARTS = STREAM_COUNT + 1 };
 
 typedef struct {
   double *priority; /* by actor: the highest of those that can go on does */
+  int *sorted;      /* actors by falling priority */
   int actors;
   gboolean is_random;
   guint64 key, counter;
@@ -17,7 +18,7 @@ typedef struct {
 /* config->order is not 0. */
 void numeric_order_init(NumericOrder *order, const NumericConfig *config);
 void numeric_order_clear(NumericOrder *order);
-/* This actor has gone on. */
-void numeric_order_moved(NumericOrder *order, int actor);
+/* The actor at this place of the sorted ones has gone on. */
+void numeric_order_moved(NumericOrder *order, int place);
 
 #endif

@@ -270,14 +270,13 @@ run_in_other_order(Run *run, GError **error)
   gboolean ok = TRUE;
   numeric_order_init(&order, run->config);
   while (ok) {
-    int best = -1;
-    for (int i = 0; i < order.actors; i++)
-      if ((best < 0 || order.priority[i] > order.priority[best]) && can_go_on(run, i))
-        best = i;
-    if (best < 0)
+    int place = 0;
+    while (place < order.actors && !can_go_on(run, order.sorted[place]))
+      place++;
+    if (place == order.actors)
       break;
-    ok = go_on(run, best, error);
-    numeric_order_moved(&order, best);
+    ok = go_on(run, order.sorted[place], error);
+    numeric_order_moved(&order, place);
   }
   numeric_order_clear(&order);
   return ok;
