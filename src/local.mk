@@ -382,6 +382,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_norms.c \
   src/numeric/numeric_numbers.c \
   src/numeric/numeric_optimizers.c \
+  src/numeric/numeric_order.c src/numeric/numeric_order.h \
   src/numeric/numeric_random.c src/numeric/numeric_random.h \
   src/numeric/numeric_rank.c src/numeric/numeric_rank.h \
   src/numeric/numeric_reductions.c \

@@ -162,7 +162,7 @@ fused(Builder *b, const EncoderAttention *how, const Val qkv[3])
   AttentionBetween call = {.code = how->code,
                            .heads = how->heads,
                            .causal = how->causal,
-                           .dropout = how->dropout > 0,
+                           .dropout = how->dropout,
                            .bias = how->bias};
   builder_call(b, 0, NULL);
   if (how->bias.slot != NO_VAL.slot)

@@ -81,6 +81,19 @@ walk_next(Walk *w)
   }
 }
 
+/* Do the elements lie one behind the other, in their own order? */
+static gboolean
+is_row_major(const Layout *layout)
+{
+  gint64 step = 1;
+  for (int i = layout->dims - 1; i >= 0; i--) {
+    if (layout->shape[i] != 1 && layout->stride[i] != step)
+      return FALSE;
+    step *= layout->shape[i];
+  }
+  return TRUE;
+}
+
 static int
 parts_of(const Layout *layout)
 {
@@ -100,6 +113,11 @@ numeric_tensor_load(NumericTensor *t, const double *slots, const Tensor *view, c
   t->elements = n * parts;
   t->data = g_new(double, MAX(t->elements, 1));
   Walk w = walk_begin(view, layout);
+  if (parts == 1 && is_row_major(layout)) {
+    for (gint64 i = 0; i < n; i++)
+      t->data[i] = slots[w.at + i * w.size];
+    return;
+  }
   for (gint64 i = 0; i < n; i++, walk_next(&w))
     for (int k = 0; k < parts; k++)
       t->data[i * parts + k] = slots[w.at + 4 * k];
@@ -111,6 +129,11 @@ numeric_tensor_store(const NumericTensor *t, double *slots, const Tensor *view,
 {
   int parts = parts_of(layout);
   Walk w = walk_begin(view, layout);
+  if (parts == 1 && !rounds && is_row_major(layout)) {
+    for (gint64 i = 0; i < t->elements; i++)
+      slots[w.at + i * w.size] = t->data[i];
+    return;
+  }
   for (gint64 i = 0; i < t->elements / parts; i++, walk_next(&w))
     for (int k = 0; k < parts; k++) {
       double value = t->data[i * parts + k];

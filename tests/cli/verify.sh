@@ -5,10 +5,10 @@
 answers "a large model is verified at a small size" 0 verify llama-3-8b --plan fsdp2 --scale 256 --orders 2
 ok "what was shrunk is printed" prints "num_hidden_layers 32 -> 2, num_attention_heads 32 -> 4, num_key_value_heads 8 -> 1"
 ok "so is the sequence" prints "batch.sequence_length 8192 -> 8"
-ok "the answer says what was tried" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 random ones"
+ok "the answer says what was tried" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 others"
 
 answers "transformers' code is verified too" 0 verify mistral-7b --plan fsdp2 --scale 64 --orders 2 --steps 2
-ok "with its window" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 random ones"
+ok "with its window" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 others"
 
 # Attention's fp32 path is another one, whose gradient of the keys lies transposed.
 printf '{"model_type": "llama", "hidden_size": 20, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
