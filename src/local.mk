@@ -303,6 +303,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/range_map.c src/strategy/range_map.h \
+  src/strategy/ddp_buffers.c src/strategy/ddp_buffers.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/state_dict.c src/strategy/state_dict.h \

@@ -175,6 +175,8 @@ Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *c
 /* Under autocast, an operand of an op that runs in a 16-bit dtype; the last operand is cast first.
  */
 Val autocast_operand(Builder *b, Val x);
+/* Under autocast, an operand of an op that runs in fp32 (softmax, norms, losses). */
+Val autocast_wide(Builder *b, Val x);
 /* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed), or one head of the second
  * for all of the first: operands whose memory has batch and heads apart are copied.  what: name of
  * the product, or NULL. */
