@@ -187,6 +187,7 @@ optimize(StepWalk *w)
   if (plan->optimizer.name == OPTIMIZER_NONE)
     return;
   begin_phase(x, "optimizer");
+  tape_before_step(w->tape);
   if (whole)
     w->strategy->optimizer_step(x);
   else if (w->strategy->update == NULL || !w->strategy->update(x))

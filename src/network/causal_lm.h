@@ -22,11 +22,13 @@ typedef enum {
 
 /* Tables of rotary embeddings as transformers makes them in forward(). */
 typedef struct {
-  gint64 dim;       /* of a head that is rotated; 0: all of it */
-  gboolean wide;    /* left in fp32 */
-  gboolean halved;  /* half as wide */
-  gboolean complex; /* one table of complex numbers */
-  gboolean by_kind; /* others for windowed blocks */
+  gint64 dim;          /* of a head that is rotated; 0: all of it */
+  gboolean wide;       /* left in fp32 */
+  gboolean halved;     /* half as wide */
+  gboolean neighbours; /* elements side by side make a pair */
+  gboolean complex;    /* one table of complex numbers */
+  gboolean by_kind;    /* others for windowed blocks */
+  gboolean joined;     /* torchtitan: one table with cosines and sines */
   /* what is done to the frequencies first: nothing; "dynamic", "longrope" look at the positions */
   enum { FREQUENCIES_FIXED, FREQUENCIES_DYNAMIC, FREQUENCIES_LONG } update;
 } RotaryTables;
@@ -42,8 +44,9 @@ struct _CausalLm {
                            makes masks for all kinds of layers */
   gboolean mask_without_positions; /* transformers: nobody looks whether sequences are packed */
   gint64 window;                   /* sliding attention window in tokens, 0: none */
-  guint8 *layer_kinds;  /* LayerKind by block; NULL: all are windowed, if there is a window */
-  gboolean caps_scores; /* transformers' eager attention: soft caps of scores */
+  guint8 *layer_kinds;      /* LayerKind by block; NULL: all are windowed, if there is a window */
+  double caps_scores;       /* transformers' eager attention: soft cap of scores; 0: none */
+  double attention_dropout; /* of its probabilities */
   RotaryTables rotary;
   /* modules and parameters around the blocks, filled in by the family */
   int rotary_module;

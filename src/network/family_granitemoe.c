@@ -17,9 +17,10 @@ static const DecoderStyle style = {
     .norm = NORM_RMS,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
     .mlp_last = TRUE,
-    .embedding_scale_late = TRUE,
-    .residual_scale = TRUE,
-    .logits_scale = OP_DIV_SCALAR,
+    .embedding_scale_late = "embedding_multiplier",
+    .residual_scale = "residual_multiplier",
+    .logits_scale = "logits_scaling",
+    .logits_scale_op = OP_DIV_SCALAR,
     .read = read,
 };
 

@@ -78,9 +78,8 @@ moe_idle_parameters(const MoeStyle *s)
   return (s->experts - s->top_k) * expert;
 }
 
-/* No expert has more tokens than there are. */
-static void
-check_imbalance(Builder *b, const MoeStyle *s)
+void
+moe_check_imbalance(Builder *b, const MoeStyle *s)
 {
   const PlanSpec *plan = builder_shape(b)->plan;
   double most = (double) s->experts / (double) s->top_k;
@@ -106,7 +105,7 @@ moe_define(Builder *b, const MoeStyle *style)
   set_default(&m.style.router, "gate");
   set_default(&m.style.experts_module, "experts");
   set_default(&m.style.order, "ge");
-  check_imbalance(b, style);
+  moe_check_imbalance(b, style);
   m.module = builder_module(b, m.style.module, "SparseMoeBlock");
   for (const char *letter = m.style.order; *letter != '\0'; letter++)
     define_part(b, &m, *letter);

@@ -41,18 +41,16 @@ read_balance(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
 }
 
 void
-moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
+moe_style_read(MoeStyle *s, gint64 hidden, gint64 ffn, NetworkSpec *spec, const MoeFields *fields)
 {
-  MoeStyle *s = moe_decoder_style(d);
-  s->hidden = d->lm.hidden;
-  s->ffn = d->ffn;
+  s->hidden = hidden;
+  s->ffn = ffn;
   if (fields->ffn != NULL)
     s->ffn = network_spec_int(spec, fields->ffn, fields->ffn_default);
   s->experts = network_spec_int(spec, fields->experts, fields->experts_default);
   s->top_k = network_spec_int(spec, "num_experts_per_tok", fields->top_k_default);
   if (fields->norm_topk_prob)
     s->normalized = network_spec_bool(spec, "norm_topk_prob", fields->norm_default);
-  s->activation = d->activation;
   if (s->experts > MOE_MOST_EXPERTS)
     network_spec_fail(spec, fields->experts, "%" G_GINT64_FORMAT " is not in 1..%d", s->experts,
                       MOE_MOST_EXPERTS);
@@ -61,7 +59,15 @@ moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
                       "%" G_GINT64_FORMAT " are more than the %" G_GINT64_FORMAT " experts",
                       s->top_k, s->experts);
   causal_lm_check_matrix(spec, fields->ffn != NULL ? fields->ffn : "intermediate_size", s->ffn,
-                         d->lm.hidden);
+                         hidden);
+}
+
+void
+moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
+{
+  MoeStyle *s = moe_decoder_style(d);
+  s->activation = d->activation;
+  moe_style_read(s, d->lm.hidden, d->ffn, spec, fields);
   read_balance(d, spec, fields);
   if (json_reader_has(spec->reader, "experts_implementation"))
     network_spec_fail(spec, "experts_implementation", "is the plan's to say: moe.experts");

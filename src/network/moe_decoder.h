@@ -27,7 +27,10 @@ typedef struct {
   double balance;                        /* router_aux_loss_coef; 0: the model has no such loss */
 } MoeFields;
 
-/* For the style's read(): the fields that all mixtures have. */
+/* The fields that all mixtures have, of a model so wide whose feed-forwards are so wide. */
+void moe_style_read(MoeStyle *style, gint64 hidden, gint64 ffn, NetworkSpec *spec,
+                    const MoeFields *fields);
+/* The same for the style's read(). */
 void moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields);
 /* Block i has no mixture. */
 void moe_decoder_set_dense(Decoder *d, int block);

@@ -152,6 +152,15 @@ typedef struct {
 /* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */
 enum { LOSS_STEPS = 2 };
 
+/* What engines multiply a loss by, taken to be static: the scale that fp16 begins with (deepspeed
+ * 0.19.8, runtime/config.py, FP16_INITIAL_SCALE_POWER; InternEvo has the same); one for other
+ * dtypes. */
+static inline double
+network_loss_scale(DType parameters)
+{
+  return parameters == DTYPE_FP16 ? 65536 : 1;
+}
+
 struct _Network {
   char *name;
   const char *family;
@@ -166,6 +175,8 @@ struct _Network {
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
   int after_backward; /* function that the loop calls after each backward(), without a graph, or -1.
                          Arguments: inputs, then what STATEMENT_KEEP kept */
+  int before_step; /* function that a hook of optimizer.step() calls before it, without a graph, or
+                      -1.  No arguments */
   int loss_step[LOSS_STEPS]; /* functions of the loss that an engine calls in turn, or -1 */
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */

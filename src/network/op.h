@@ -65,6 +65,7 @@
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
+  X(MM_UNCOUNTED)                                                                                  \
   X(ADDMM)                                                                                         \
   X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
@@ -78,6 +79,7 @@
   X(INDEX)                                                                                         \
   X(GATHER)                                                                                        \
   X(INDEX_ADD)                                                                                     \
+  X(INDEX_PUT)                                                                                     \
   X(TOPK)                                                                                          \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \
@@ -91,6 +93,7 @@
   X(CREATE)                                                                                        \
   X(LEAF)                                                                                          \
   X(BUFFER)                                                                                        \
+  X(HELD)                                                                                          \
   X(CUMSUM)                                                                                        \
   X(HISTC)                                                                                         \
   X(SORT)                                                                                          \
@@ -236,7 +239,9 @@ typedef struct {
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
   gint64 keys;     /* how many positions they have; 0: as many as queries */
   gboolean whole;  /* a query sees all of them, not those before it alone */
+  gint64 window;   /* of those before it so many; 0: all */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
+  double dropout;  /* of probabilities; 0: none */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
   const char *what;    /* name of the output, static text */
@@ -302,7 +307,8 @@ struct _OpInfo {
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */
-  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept() */
+  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept(); MATMUL: every
+                                                                     product but the mm it counts */
 };
 
 /* Does selective_op checkpointing keep the outputs of this call?  mms counts the calls of mm in the

@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "network/op_recipe.h"
+#include "program/meaning.h"
 
 /* Values may be wider or narrower than queries and keys. */
 static gint64
@@ -46,17 +47,39 @@ forward_flops(const OpCase *c)
          (double) (c->at.head_dim + value_head_dim(c));
 }
 
-/* The scale of the scores, where it is not that of the head dim (which may be padded).  What nobody
- * has said yet: dropout, queries that see all keys, other lengths or widths of values. */
-static void
-attention_means(OpCase *c, const char *formula)
+enum { ALL_WANTED = 7 };
+
+/* Which of the operands' gradients a backward kernel gives, as bits. */
+static int
+wanted_gradients(OpCase *c)
 {
-  gboolean plain = !c->at.whole && !c->at.flag && key_length(c) == c->at.length &&
-                   value_head_dim(c) == c->at.head_dim;
-  if (!plain)
+  int bits = 0;
+  for (int i = 0; i < 3; i++)
+    bits |= recipe_wants(c, i) << i;
+  return bits;
+}
+
+/* The scale of the scores, where it is not that of the head dim (which may be padded).  What nobody
+ * has said yet: queries that see all keys, other lengths or widths of values. */
+static void
+attention_means(OpCase *c, const char *formula, int wanted)
+{
+  gboolean plain =
+      !c->at.whole && key_length(c) == c->at.length && value_head_dim(c) == c->at.head_dim;
+  if (!plain) {
     recipe_means(c, "attention_of_another_kind", NULL, 0);
-  else if (c->at.key != NULL)
-    recipe_means(c, formula, c->at.key, c->at.number);
+    return;
+  }
+  g_autoptr(GString) text = g_string_new(formula);
+  if (c->at.key != NULL)
+    meaning_append(text, c->at.key, c->at.number);
+  if (c->at.window > 0)
+    meaning_append(text, "window", (double) c->at.window);
+  if (c->at.dropout > 0)
+    meaning_append(text, "dropout", c->at.dropout);
+  if (wanted != ALL_WANTED)
+    meaning_append(text, "wanted", wanted);
+  recipe_means_text(c, g_strdup(text->str));
 }
 
 /* ---- flash attention (FlashAttention-2 as vendored:
@@ -172,7 +195,7 @@ forward_flash_attention(OpCase *c)
     recipe_out(c, 2, "rng_state");
     recipe_out(c, 3, "unused");
   }
-  attention_means(c, "flash_attention");
+  attention_means(c, "flash_attention", ALL_WANTED);
   recipe_launch(c, "flash_attention", forward_kind(c), forward_flops(c),
                 "i0 i1 i2 >o0 >o1 >o2 >o3");
   if (splits > 1) {
@@ -202,7 +225,7 @@ backward_flash_attention(OpCase *c)
     recipe_release(c, dv);
     recipe_release(c, dk);
   }
-  attention_means(c, "flash_attention_backward");
+  attention_means(c, "flash_attention_backward", wanted_gradients(c));
   recipe_launch(c, "flash_attention_backward", backward_kind(c), 2.5 * forward_flops(c),
                 "g0 i0 i1 i2 o0 o1 >d0 >d1 >d2");
   recipe_release(c, dq);
@@ -238,7 +261,7 @@ forward_efficient_attention(OpCase *c)
   recipe_out(c, 1, "logsumexp");
   if (half && MAX(c->at.head_dim, value_head_dim(c)) > WIDEST_IN_REGISTERS)
     accumulator = recipe_temp(c, 4 * value_elements(&c->out[0]), "output accumulator");
-  attention_means(c, "efficient_attention");
+  attention_means(c, "efficient_attention", ALL_WANTED);
   recipe_launch(c, "efficient_attention", forward_kind(c), forward_flops(c), "i0 i1 i2 i3 >o0 >o1");
   if (accumulator != 0)
     recipe_release(c, accumulator);
@@ -314,7 +337,7 @@ backward_efficient_attention(OpCase *c)
   recipe_grad(c, 3, ORDER_DENSE);
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
-  attention_means(c, "efficient_attention_backward");
+  attention_means(c, "efficient_attention_backward", wanted_gradients(c));
   recipe_launch(c, "efficient_attention_backward", backward_kind(c), 2.5 * forward_flops(c),
                 "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
   recipe_release(c, delta);
@@ -366,8 +389,8 @@ forward_safe_softmax(OpCase *c)
   int all = recipe_temp(c, elements / c->in[0].shape[c->in[0].dims - 1], "all(isneginf)");
   int zero = recipe_temp(c, 4, "zero");
   if (c->at.formula != NULL)
-    recipe_means(c, c->at.formula, NULL, 0);
-  recipe_launch(c, "safe_softmax", KERNEL_MEMORY, 0, "i0 >o0");
+    recipe_means(c, c->at.formula, c->at.key, c->at.number);
+  recipe_launch(c, "safe_softmax", KERNEL_MEMORY, 0, "i0 ~i1 >o0");
   recipe_release(c, zero);
   recipe_release(c, all);
   recipe_release(c, infinite);

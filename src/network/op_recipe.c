@@ -235,13 +235,13 @@ recipe_pass(OpCase *c, int i)
 }
 
 void
-recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index)
+recipe_view(OpCase *c, int i, gint64 first, GradOrder order, int index)
 {
   if (!recipe_wants(c, i))
     return;
   OpStep *step = add_step(c, STEP_VIEW, BUFFER_GRAD + i);
   step->source = BUFFER_INCOMING;
-  step->bytes = offset;
+  step->bytes = first;
   step->order = (guint8) order;
   step->index = index;
   note_grad(c, i, &c->in[i]);
@@ -346,11 +346,17 @@ read_operands(const OpCase *c, OpKernel *kernel, const char *operands)
 }
 
 void
-recipe_means(OpCase *c, const char *formula, const char *key, double number)
+recipe_means_text(OpCase *c, char *text)
 {
-  g_autofree char *text = meaning_text(formula, key != NULL ? 1 : 0, key, number);
   gsize length = g_strlcpy(c->meaning, text, sizeof(c->meaning));
   g_assert(length < sizeof(c->meaning));
+  g_free(text);
+}
+
+void
+recipe_means(OpCase *c, const char *formula, const char *key, double number)
+{
+  recipe_means_text(c, meaning_text(formula, key != NULL ? 1 : 0, key, number));
 }
 
 static void
@@ -561,6 +567,19 @@ forward_outputs(OpCase *c)
     recipe_means(c, c->at.formula != NULL ? c->at.formula : c->info->name, c->at.key, c->at.number);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, operands->str);
   g_string_free(operands, TRUE);
+}
+
+void
+forward_create(OpCase *c)
+{
+  g_autoptr(GString) operands = g_string_new(NULL);
+  recipe_out(c, 0, c->at.what != NULL ? c->at.what : c->info->name);
+  for (int i = 0; i < c->ins; i++)
+    g_string_append_printf(operands, "~i%d ", i);
+  g_string_append(operands, ">o0");
+  if (c->at.formula != NULL)
+    recipe_means(c, c->at.formula, c->at.key, c->at.number);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, operands->str);
 }
 
 void

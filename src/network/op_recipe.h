@@ -46,10 +46,11 @@ void recipe_grad_full(OpCase *c, int i);
  * that makes all of them at once, and their release; the buffers are in unwanted. */
 void recipe_grads_together(OpCase *c, int n, GradOrder order, int *unwanted);
 void recipe_release_unwanted(OpCase *c, int n, const int *unwanted);
-/* Gradient i is incoming gradient 0 itself, or a view of it (from this element on; index is
- * ORDER_SWAPPED's), or a reshape of it, or its contiguous() seen in the input's shape. */
+/* Gradient i is incoming gradient 0 itself, or a view of it (ORDER_SAME: from this place of
+ * dimension `index` on, whose stride is the gradient's; index is also ORDER_SWAPPED's), or a
+ * reshape of it, or its contiguous() seen in the input's shape. */
 void recipe_pass(OpCase *c, int i);
-void recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index);
+void recipe_view(OpCase *c, int i, gint64 first, GradOrder order, int index);
 void recipe_reshape(OpCase *c, int i);
 void recipe_contiguous(OpCase *c, int i);
 /* Gradient i becomes the temporary, row-major or in the order (ORDER_SAME) of the old one, which
@@ -60,6 +61,8 @@ void recipe_workspace(OpCase *c, Workspace workspace);
 /* Says what the next kernel computes, if its name does not: a formula (meaning.h) and, unless key
  * is NULL, a number. */
 void recipe_means(OpCase *c, const char *formula, const char *key, double number);
+/* The same with several numbers: a meaning's text (meaning_text), which is freed. */
+void recipe_means_text(OpCase *c, char *text);
 
 /* Appends a kernel.  operands: "i0 i1 >o0 >t0": inputs i, outputs o, temporaries t, incoming
  * gradients g, gradients d, saved tensors s; '>' is written, '+' accumulated into, all else read.
@@ -96,6 +99,8 @@ int recipe_column_sum(OpCase *c, gint64 rows, int input, int source);
 /* ---- recipes shared by rows ---- */
 
 void forward_outputs(OpCase *c);  /* allocate all outputs, one kernel */
+void forward_create(OpCase *c);   /* the same of a tensor that is made; of what it is made from no
+                                     bytes count */
 void forward_alias(OpCase *c);    /* output 0 is a view of input 0 */
 void forward_sum_rows(OpCase *c); /* one output: sums over the first dimension */
 void forward_slice(OpCase *c);    /* the same, from size[0] elements on */
@@ -120,10 +125,10 @@ void backward_convolution(OpCase *c);
 void shape_zero3_linear(OpCase *c);
 void forward_zero3_linear(OpCase *c);
 void backward_zero3_linear(OpCase *c);
+void forward_norm(OpCase *c);
 void shape_rms_norm(OpCase *c);
 void backward_rms_norm(OpCase *c);
 void shape_layer_norm(OpCase *c);
-void forward_layer_norm(OpCase *c);
 void backward_layer_norm(OpCase *c);
 void shape_embedding(OpCase *c);
 void forward_embedding(OpCase *c);
@@ -147,9 +152,12 @@ void backward_topk(OpCase *c);
 void shape_sort(OpCase *c);
 void forward_sort(OpCase *c);
 void shape_index(OpCase *c);
+void forward_index(OpCase *c);
 void forward_index_add(OpCase *c);
+void forward_index_put(OpCase *c);
 void backward_index(OpCase *c);
 void backward_index_add(OpCase *c);
+void backward_index_put(OpCase *c);
 void shape_gather(OpCase *c);
 void backward_gather(OpCase *c);
 void shape_divide_in_place(OpCase *c);

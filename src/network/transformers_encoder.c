@@ -162,7 +162,7 @@ fused(Builder *b, const EncoderAttention *how, const Val qkv[3])
   AttentionBetween call = {.code = how->code,
                            .heads = how->heads,
                            .causal = how->causal,
-                           .dropout = how->dropout > 0,
+                           .dropout = how->dropout,
                            .bias = how->bias};
   builder_call(b, 0, NULL);
   if (how->bias.slot != NO_VAL.slot)
@@ -230,7 +230,7 @@ Val
 encoder_cat_rows(Builder *b, Val x, Val y)
 {
   enum { ROWS = 1 };
-  OpAttributes at = {.result = builder_info(b, y), .size = {ROWS}};
+  OpAttributes at = {.result = builder_info(b, y)};
   ValueInfo first = builder_info(b, x);
   at.result.shape[ROWS] += first.shape[ROWS];
   if (dtype_size((DType) first.dtype) > dtype_size((DType) at.result.dtype))

@@ -15,6 +15,12 @@ takes_masks(const CausalLm *lm)
   return lm->impl.attention != ATTENTION_FLASH && lm->impl.attention != ATTENTION_FLASH3;
 }
 
+gint64
+transformers_window(const CausalLm *lm, int block)
+{
+  return is_windowed(lm, block) && !takes_masks(lm) && lm->length > lm->window ? lm->window : 0;
+}
+
 /* A mask is made when the default causal one will not do: a window shorter than the sequence, or
  * eager attention. */
 gboolean
@@ -79,6 +85,15 @@ square(Builder *b, const CausalLm *lm, const char *what)
                 value_shape(DTYPE_BOOL, 4, (gint64) 1, (gint64) 1, lm->length, lm->length));
 }
 
+/* The one that they end with: whether a position is seen. */
+static Val
+seen_mask(Builder *b, const CausalLm *lm, gboolean windowed)
+{
+  const Creation seen = {"seen", "window", windowed ? (double) lm->window : 0};
+  ValueInfo info = value_shape(DTYPE_BOOL, 4, (gint64) 1, (gint64) 1, lm->length, lm->length);
+  return create_as(b, "attention mask", info, &seen, NO_VAL);
+}
+
 /* sdpa_mask of a sliding window: true & (key > query - window) & (key <= query) in boolean
  * arithmetic; without one, only the last. */
 static Val
@@ -95,10 +110,10 @@ boolean_mask(Builder *b, const CausalLm *lm, gboolean windowed)
     builder_discard(b, inside);
     builder_discard(b, truth);
   }
-  mask = square(b, lm, windowed ? "causal" : "attention mask");
+  mask = windowed ? square(b, lm, "causal") : seen_mask(b, lm, FALSE);
   if (windowed) {
     Val causal = mask;
-    mask = square(b, lm, "attention mask");
+    mask = seen_mask(b, lm, TRUE);
     builder_discard(b, causal);
     builder_discard(b, both);
   }
@@ -137,8 +152,9 @@ eager_mask(Builder *b, const CausalLm *lm, Val seen)
 {
   Val zero = create(b, "zero", value_shape(lm->dtype, 1, (gint64) 1));
   Val lowest = create(b, "lowest", value_shape(lm->dtype, 1, (gint64) 1));
-  Val mask = create(b, "attention mask",
-                    value_shape(lm->dtype, 4, lm->batch, (gint64) 1, lm->length, lm->length));
+  static const Creation lowered = {"lowest_unless", NULL, 0};
+  ValueInfo info = value_shape(lm->dtype, 4, lm->batch, (gint64) 1, lm->length, lm->length);
+  Val mask = create_as(b, "attention mask", info, &lowered, seen);
   builder_discard(b, lowest);
   builder_discard(b, zero);
   builder_discard(b, seen);

@@ -6,6 +6,8 @@
 #include "network/causal_lm.h"
 
 /* Does the block get a mask? */
+/* The window of this block's attention that its kernel is told of; 0: none, or a mask has it. */
+gint64 transformers_window(const CausalLm *lm, int block);
 gboolean transformers_has_mask(const CausalLm *lm, int block);
 /* The masks of full and of windowed attention as locals of the model's forward(); NO_VAL: not
  * needed. */

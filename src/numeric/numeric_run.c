@@ -4,7 +4,7 @@
 
 #include "base/units.h"
 #include "numeric/numeric_collective.h"
-#include "numeric/numeric_random.h"
+#include "numeric/numeric_order.h"
 #include "numeric/numeric_rank.h"
 
 typedef struct {
@@ -43,8 +43,8 @@ arrived_on(const NumericRank *r, const NumericTask *task, const NumericRank *mem
 {
   for (int i = 0; i < STREAM_COUNT; i++) {
     const NumericTask *head = numeric_stream_head(&member->streams[i]);
-    if (head != NULL && head->kind == TASK_COLLECTIVE && head->sequence == task->sequence &&
-        same_communicator(r, task, member, head))
+    if (head != NULL && !numeric_rank_has_stopped(member, i) && head->kind == TASK_COLLECTIVE &&
+        head->sequence == task->sequence && same_communicator(r, task, member, head))
       return i;
   }
   return -1;
@@ -90,6 +90,18 @@ look_for_unknown(Run *run, int rank, const Collective *c, int n, const int *stre
   }
 }
 
+/* A reduction that an interruption has taken away: what it works on stays as it is. */
+static gboolean
+is_lost(const NumericRank *r, const NumericTask *task, int stream)
+{
+  const NumericInterruption *in = r->config->interruption;
+  CollectiveKind kind = (CollectiveKind) collective_of(r, task)->kind;
+  return in != NULL && in->kind == NUMERIC_REDUCTIONS_LOST && task->place.step == in->step &&
+         task->in_backward && communicator_of(r, task)->ranks > 1 &&
+         kind != COLLECTIVE_ALL_GATHER && kind != COLLECTIVE_BROADCAST &&
+         numeric_rank_is_after(r, stream);
+}
+
 static gboolean
 meet(Run *run, int rank, int stream, GError **error)
 {
@@ -112,8 +124,11 @@ meet(Run *run, int rank, int stream, GError **error)
       fault = g_strdup_printf("rank %d issues another one", m->rank);
   }
   look_for_unknown(run, rank, collective, n, streams, members);
-  if (fault == NULL)
-    fault = numeric_collective(r->program, collective, members, n);
+  gboolean lost = is_lost(r, task, stream);
+  r->interrupted += lost;
+  if (fault == NULL && !lost)
+    fault = numeric_collective(&(CollectiveCall){r->program, collective, r->config->rounds},
+                               members, n);
   if (fault != NULL) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s of %s over %s: %s",
                 program_collective_name((CollectiveKind) collective->kind),
@@ -126,36 +141,79 @@ meet(Run *run, int rank, int stream, GError **error)
   for (int i = 0; i < n; i++) {
     NumericRank *m = &run->ranks[numeric_rank_at(c, rank, i)];
     const NumericTask *head = numeric_stream_head(&m->streams[streams[i]]);
-    if (ok)
+    if (ok && !lost)
       numeric_rank_store(m, head, members[i].operand);
     numeric_rank_unload(head, members[i].operand);
   }
   for (int i = 0; i < n; i++)
-    numeric_stream_pop(&run->ranks[numeric_rank_at(c, rank, i)].streams[streams[i]]);
+    numeric_rank_pop(&run->ranks[numeric_rank_at(c, rank, i)], streams[i]);
   return ok;
+}
+
+/* ---- hosts among themselves ---- */
+
+/* The communicator through which a rank's host is about to reduce; NULL: it is not. */
+static const Communicator *
+reduces_through(const NumericRank *r)
+{
+  const ProgramOp *op = numeric_rank_next(r);
+  if (op == NULL || op->kind != PROGRAM_HOST_REDUCE)
+    return NULL;
+  return &g_array_index(r->program->communicators, Communicator, op->a);
+}
+
+static gboolean
+hosts_can_reduce(const Run *run, int rank)
+{
+  const Communicator *c = reduces_through(&run->ranks[rank]);
+  for (int i = 0; c != NULL && i < c->ranks; i++) {
+    int other = numeric_rank_at(c, rank, i);
+    const NumericRank *member = other < run->config->ranks ? &run->ranks[other] : NULL;
+    const Communicator *d =
+        member != NULL && numeric_rank_can_issue(member) ? reduces_through(member) : NULL;
+    if (d == NULL || d->ranks != c->ranks || d->stride != c->stride)
+      return FALSE;
+  }
+  return c != NULL;
+}
+
+static void
+hosts_reduce(Run *run, int rank)
+{
+  const Communicator *c = reduces_through(&run->ranks[rank]);
+  double sum = 0;
+  for (int i = 0; i < c->ranks; i++)
+    sum += run->ranks[numeric_rank_at(c, rank, i)].number[0];
+  for (int i = 0; i < c->ranks; i++) {
+    NumericRank *member = &run->ranks[numeric_rank_at(c, rank, i)];
+    member->number[0] = sum;
+    member->next++;
+  }
 }
 
 /* ---- actors: a rank's streams, then its host ---- */
 
-enum { ACTORS = STREAM_COUNT + 1 };
-
 static gboolean
 can_go_on(const Run *run, int actor)
 {
-  int rank = actor / ACTORS, part = actor % ACTORS;
+  int rank = actor / NUMERIC_PARTS, part = actor % NUMERIC_PARTS;
   const NumericRank *r = &run->ranks[rank];
-  if (part == STREAM_COUNT)
-    return numeric_rank_can_issue(r);
+  if (part == NUMERIC_HOST)
+    return numeric_rank_can_issue(r) && (reduces_through(r) == NULL || hosts_can_reduce(run, rank));
   return numeric_rank_can_run(r, part) || can_meet(run, rank, part);
 }
 
 static gboolean
 go_on(Run *run, int actor, GError **error)
 {
-  int rank = actor / ACTORS, part = actor % ACTORS;
+  int rank = actor / NUMERIC_PARTS, part = actor % NUMERIC_PARTS;
   NumericRank *r = &run->ranks[rank];
   run->clock++;
-  if (part == STREAM_COUNT)
+  if (part == NUMERIC_HOST && reduces_through(r) != NULL) {
+    hosts_reduce(run, rank);
+    return TRUE;
+  }
+  if (part == NUMERIC_HOST)
     return numeric_rank_issue(r, error);
   if (numeric_rank_can_run(r, part))
     return numeric_rank_run(r, part, error);
@@ -164,16 +222,25 @@ go_on(Run *run, int actor, GError **error)
 
 /* ---- the order of issue ---- */
 
-/* A rank as far as it comes; a host issues when all that it has issued has run. */
+static gboolean
+has_a_failure(const NumericConfig *config)
+{
+  return config->interruption != NULL && config->interruption->kind == NUMERIC_RANK_STOPS;
+}
+
+/* A rank as far as it comes; a host issues when all that it has issued has run: or at any time,
+ * where a rank stops and others come as far as they can. */
 static gboolean
 run_rank(Run *run, int rank, gboolean *moved, GError **error)
 {
   NumericRank *r = &run->ranks[rank];
+  gboolean runs_ahead = has_a_failure(run->config);
   for (;;) {
     int actor = -1;
-    for (int i = 0; i < ACTORS && actor < 0; i++)
-      if (can_go_on(run, rank * ACTORS + i) && (i < STREAM_COUNT || numeric_rank_is_idle(r)))
-        actor = rank * ACTORS + i;
+    for (int i = 0; i < NUMERIC_PARTS && actor < 0; i++)
+      if (can_go_on(run, rank * NUMERIC_PARTS + i) &&
+          (i < STREAM_COUNT || runs_ahead || numeric_rank_is_idle(r)))
+        actor = rank * NUMERIC_PARTS + i;
     if (actor < 0)
       return TRUE;
     *moved = TRUE;
@@ -195,32 +262,25 @@ run_in_order(Run *run, GError **error)
   return TRUE;
 }
 
-/* ---- random orders ---- */
+/* ---- other orders ---- */
 
-/* Actors have priorities, and the highest that can go on does; now and then it gets another.  So
- * one runs far ahead of the rest, until it is overtaken (Burckhardt and others, A randomized
- * scheduler with probabilistic guarantees of finding bugs, ASPLOS 2010). */
 static gboolean
-run_at_random(Run *run, GError **error)
+run_in_other_order(Run *run, GError **error)
 {
-  enum { CHANGES_ONE_IN = 48 };
-  int n = run->config->ranks * ACTORS;
-  guint64 key = numeric_key(run->config->order, "order"), counter = 0;
-  g_autofree double *priority = g_new(double, n);
-  for (int i = 0; i < n; i++)
-    priority[i] = numeric_uniform(key, counter++);
-  for (;;) {
-    int best = -1;
-    for (int i = 0; i < n; i++)
-      if ((best < 0 || priority[i] > priority[best]) && can_go_on(run, i))
-        best = i;
-    if (best < 0)
-      return TRUE;
-    if (!go_on(run, best, error))
-      return FALSE;
-    if (numeric_choice(key, counter++, CHANGES_ONE_IN) == 0)
-      priority[best] = numeric_uniform(key, counter++);
+  NumericOrder order;
+  gboolean ok = TRUE;
+  numeric_order_init(&order, run->config);
+  while (ok) {
+    int place = 0;
+    while (place < order.actors && !can_go_on(run, order.sorted[place]))
+      place++;
+    if (place == order.actors)
+      break;
+    ok = go_on(run, order.sorted[place], error);
+    numeric_order_moved(&order, place);
   }
+  numeric_order_clear(&order);
+  return ok;
 }
 
 /* ---- all ---- */
@@ -233,7 +293,7 @@ check_ended(const Run *run, GError **error)
     if (r->ended && numeric_rank_is_idle(r))
       continue;
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                "rank %d, step %d: waits for what never comes", i, r->step);
+                "rank %d, step %d: waits for what never comes", i, numeric_rank_step(r));
     return FALSE;
   }
   return TRUE;
@@ -249,9 +309,10 @@ numeric_run(const NumericConfig *config, NumericOutcome *outcome, GError **error
     run.ranks[i].clock = &run.clock;
   }
   guint64 earliest = G_MAXUINT64;
-  gboolean ok = config->order == 0 ? run_in_order(&run, error) : run_at_random(&run, error);
-  ok = ok && check_ended(&run, error);
+  gboolean ok = config->order == 0 ? run_in_order(&run, error) : run_in_other_order(&run, error);
+  ok = ok && (has_a_failure(config) || check_ended(&run, error));
   for (int i = 0; i < config->ranks; i++) {
+    outcome->interrupted += run.ranks[i].interrupted;
     outcome->peaks[i] = numeric_memory_peak(run.ranks[i].memory);
     if (run.ranks[i].first_unknown != NULL && run.ranks[i].unknown_at < earliest) {
       earliest = run.ranks[i].unknown_at;

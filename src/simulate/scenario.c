@@ -156,6 +156,7 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   s->strategy = strategy_find(s->plan->strategy);
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
+  shape.splits_tied |= in->splits_tied;
   s->network = network_build(s->network_spec, &shape, error);
   if (s->network != NULL && s->network->positions > 0) /* figures are counted by those */
     s->plan->sequence_length = (int) s->network->positions;

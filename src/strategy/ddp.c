@@ -451,6 +451,14 @@ zero_stage(StrategyContext *x)
   return ((Ddp *) x->state)->zero != NULL && x->plan->replicate > 1 ? 1 : 0;
 }
 
+/* ZeroRedundancyOptimizer keeps the states of each parameter on one rank. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  gboolean partitions = plan_spec_number(x->plan, "zero_redundancy_optimizer") != 0;
+  return (StateSpread){1, partitions ? x->plan->replicate : 1};
+}
+
 static int
 heaviest_rank(const PlanSpec *plan, const Network *network)
 {
@@ -494,6 +502,7 @@ const Strategy strategy_ddp = {
     .end_backward = end_backward,
     .update = update,
     .zero_stage = zero_stage,
+    .spread = spread,
     .heaviest_rank = heaviest_rank,
     .expected = expected,
     .saves_states = TRUE,

@@ -1,0 +1,169 @@
+/* verified_comparison.c - what ranks computed beside what the unsharded run did: how far apart, and
+ * the first thing that is not the same. */
+#include "simulate/verified_comparison.h"
+
+#include <math.h>
+
+static const char *const compared_names[COMPARED] = {"gradient", "value", "first state",
+                                                     "second state"};
+
+void
+verified_fault(VerificationReport *report, const VerifiedState *state, const char *format, ...)
+{
+  va_list arguments;
+  if (report->fault != NULL)
+    return;
+  va_start(arguments, format);
+  g_autofree char *what = g_strdup_vprintf(format, arguments);
+  va_end(arguments);
+  report->fault = g_strdup_printf("%s%s%s", what, state->first_unknown != NULL ? "; " : "",
+                                  state->first_unknown != NULL ? state->first_unknown : "");
+}
+
+static void G_GNUC_PRINTF(2, 3) fault(VerificationReport *report, const char *format, ...)
+{
+  va_list arguments;
+  if (report->fault != NULL)
+    return;
+  va_start(arguments, format);
+  report->fault = g_strdup_vprintf(format, arguments);
+  va_end(arguments);
+}
+
+/* In other dtypes than the reference's a difference is no fault, but what is no number is. */
+static double
+allowed_of(const VerificationReport *report)
+{
+  return report->rounded ? 1e300 : report->tolerance;
+}
+
+/* Largest difference, relative to the largest element of the reference; NaN counts as infinite. */
+static double
+difference_of(const double *a, const double *b, gint64 n)
+{
+  double largest = 0, difference = 0;
+  for (gint64 i = 0; i < n; i++) {
+    largest = MAX(largest, fabs(b[i]));
+    double d = fabs(a[i] - b[i]);
+    if (!isfinite(d))
+      return INFINITY;
+    difference = MAX(difference, d);
+  }
+  return difference == 0 ? 0 : difference / MAX(largest, 1e-300);
+}
+
+/* The first element that differs by more than is allowed: which rank's it is. */
+static gint64
+first_different(const double *a, const double *b, gint64 n, double allowed)
+{
+  double largest = 0;
+  for (gint64 i = 0; i < n; i++)
+    largest = MAX(largest, fabs(b[i]));
+  for (gint64 i = 0; i < n; i++)
+    if (!(fabs(a[i] - b[i]) <= allowed * largest))
+      return i;
+  return 0;
+}
+
+static int
+owner_of(const StateLayout *layout, int parameter, gint64 element)
+{
+  for (int rank = 0; rank < layout->ranks; rank++) {
+    const GArray *held = g_ptr_array_index(layout->held, (guint) rank);
+    for (guint i = 0; i < held->len; i++) {
+      const StateRange *range = &g_array_index(held, StateRange, i);
+      if (range->parameter == parameter && element >= range->first &&
+          element < range->first + range->elements)
+        return rank;
+    }
+  }
+  return 0;
+}
+
+void
+verified_fault_of_element(VerificationReport *report, const VerifiedState *state,
+                          const VerifiedTensor *t, const VerifiedElement *e)
+{
+  int owner = owner_of(state->layout, e->parameter, e->element);
+  const char *op = t->written_by[owner];
+  if (report->fault == NULL)
+    verified_fault(
+        report, state,
+        "step %d, rank %d: the gradient of %s differs from the mean of the ranks' own by "
+        "more than rounding explains, first in element %" G_GINT64_FORMAT
+        ": %.9g, not %.9g within %.2g%s%s",
+        e->step, owner, g_array_index(report->parameters, VerifiedParameter, e->parameter).name,
+        e->element, e->made, e->expected, e->allowed, op != NULL ? "; written by " : "",
+        op != NULL ? op : "");
+}
+
+static void
+compare_parameter(VerificationReport *report, const VerifiedState *state,
+                  const VerifiedState *reference, int step, int parameter)
+{
+  const VerifiedTensor *t = verified_state_tensor(state, step, parameter),
+                       *r = verified_state_tensor(reference, step, parameter);
+  VerifiedParameter *p = &g_array_index(report->parameters, VerifiedParameter, parameter);
+  VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
+  for (int k = 0; k < COMPARED; k++) {
+    if (r->values[k] == NULL && t->values[k] == NULL)
+      continue;
+    gboolean both = r->values[k] != NULL && t->values[k] != NULL;
+    double d = both ? difference_of(t->values[k], r->values[k], p->elements) : INFINITY;
+    p->worst.difference[k] = MAX(p->worst.difference[k], d);
+    s->worst.difference[k] = MAX(s->worst.difference[k], d);
+    if (!both)
+      fault(report, "step %d: %s is not updated by %s", step, p->name,
+            t->values[k] == NULL ? "any rank" : "the reference");
+    else if (d > allowed_of(report)) {
+      gint64 i = first_different(t->values[k], r->values[k], p->elements, allowed_of(report));
+      int owner = owner_of(state->layout, parameter, i);
+      const char *op = t->written_by[owner];
+      g_autofree char *writer = op != NULL ? g_strdup_printf("written by %s", op) : NULL;
+      fault(report,
+            "step %d, rank %d: %s of %s differs from the unsharded run's, first in element "
+            "%" G_GINT64_FORMAT ": %.9g, not %.9g; %s",
+            step, owner, compared_names[k], p->name, i, t->values[k][i], r->values[k][i],
+            state->first_unknown != NULL               ? state->first_unknown
+            : k == COMPARED_GRADIENT && writer != NULL ? writer
+                                                       : "the optimizer wrote it");
+    }
+  }
+  for (gint64 i = 0; t->writers != NULL && i < p->elements; i++)
+    if (t->writers[i] == 0) {
+      fault(report, "step %d: nobody updates element %" G_GINT64_FORMAT " of %s", step, i, p->name);
+      break;
+    }
+}
+
+static void
+compare_step(VerificationReport *report, const VerifiedState *state, const VerifiedState *reference,
+             int step)
+{
+  VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
+  s->loss = state->losses[step] / state->ranks;
+  s->reference_loss = reference->losses[step];
+  s->norm = verified_state_norm(state, step);
+  s->reference_norm = verified_state_norm(reference, step);
+  if (!(fabs(s->loss - s->reference_loss) <= allowed_of(report) * fabs(s->reference_loss)))
+    fault(report, "step %d: the loss is %.12g, in the unsharded run %.12g%s%s", step, s->loss,
+          s->reference_loss, state->first_unknown != NULL ? "; " : "",
+          state->first_unknown != NULL ? state->first_unknown : "");
+  if (state->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
+      !(fabs(s->norm - s->reference_norm) <= allowed_of(report) * s->reference_norm) &&
+      state->first_unknown == NULL)
+    fault(report, "step %d: the norm of all gradients is %.12g, in the unsharded run %.12g", step,
+          s->norm, s->reference_norm);
+  for (guint i = 0; i < report->parameters->len; i++)
+    compare_parameter(report, state, reference, step, (int) i);
+}
+
+void
+verified_compare(VerificationReport *report, const VerifiedState *state,
+                 const VerifiedState *reference)
+{
+  if (state->fault != NULL)
+    fault(report, "%s", state->fault);
+  for (int step = state->run->before + 1; step <= state->steps; step++)
+    compare_step(report, state, reference, step);
+}

@@ -1,0 +1,24 @@
+/* verified_comparison.h - what ranks computed beside what the unsharded run did. */
+#ifndef HIGHWATER_SIMULATE_VERIFIED_COMPARISON_H
+#define HIGHWATER_SIMULATE_VERIFIED_COMPARISON_H
+
+#include "simulate/verified_state.h"
+
+/* Adds the steps that a run executed to a report, and its first fault if that has none yet. */
+void verified_compare(VerificationReport *report, const VerifiedState *state,
+                      const VerifiedState *reference);
+
+/* The first fault counts; what was unknown first is said behind it. */
+void verified_fault(VerificationReport *report, const VerifiedState *state, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
+
+/* An element of a gradient that is too far from what it should be. */
+typedef struct {
+  int step, parameter;
+  gint64 element;
+  double made, expected, allowed;
+} VerifiedElement;
+void verified_fault_of_element(VerificationReport *report, const VerifiedState *state,
+                               const VerifiedTensor *tensor, const VerifiedElement *element);
+
+#endif
