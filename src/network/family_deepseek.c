@@ -45,8 +45,7 @@ read_groups(MoeStyle *moe, NetworkSpec *spec)
 static gint64
 dense_blocks(NetworkSpec *spec)
 {
-  return json_reader_int(spec->reader, "first_k_dense_replace", is_v3(spec) ? 3 : 0, 0,
-                         G_MAXINT32);
+  return json_reader_int(spec->reader, "first_k_dense_replace", is_v3(spec) ? 3 : 0, 0, G_MAXINT32);
 }
 
 static void

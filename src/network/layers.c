@@ -291,8 +291,9 @@ linear_uncounted(Builder *b, Val x, Linear parameters)
 {
   Val weight = builder_weight(b, parameters.weight);
   x = call_module(b, parameter_module(b, parameters.weight), x);
-  return builder_leave(b, builder_shape(b)->zero3_linear ? linear_by(b, x, weight, NO_VAL)
-                                                         : product_by(b, OP_MM_UNCOUNTED, x, weight));
+  return builder_leave(b, builder_shape(b)->zero3_linear
+                              ? linear_by(b, x, weight, NO_VAL)
+                              : product_by(b, OP_MM_UNCOUNTED, x, weight));
 }
 
 static Val
