@@ -16,9 +16,11 @@
   "{'model_type': '" type "', 'hidden_size': 256, 'intermediate_size': 768, 'num_hidden_layers': " \
   "3, 'num_attention_heads': 4, 'vocab_size': 1000, " more "}"
 #define QWEN3(more) NETWORK("qwen3", "'num_key_value_heads': 2" more)
-#define QWEN3_MOE(more)                                                                            \
-  NETWORK("qwen3_moe", "'num_key_value_heads': 2, 'head_dim': 64, 'moe_intermediate_size': 64, "   \
-                       "'num_experts': 16, 'num_experts_per_tok': 8, 'norm_topk_prob': true" more)
+#define QWEN3_MOE(more) QWEN3_MIXED("16", more)
+#define QWEN3_MIXED(experts, more)                                                                 \
+  NETWORK("qwen3_moe",                                                                             \
+          "'num_key_value_heads': 2, 'head_dim': 64, 'moe_intermediate_size': 64, "                \
+          "'num_experts': " experts ", 'num_experts_per_tok': 8, 'norm_topk_prob': true" more)
 #define DEEPSEEK(type, more)                                                                       \
   NETWORK(type, "'num_key_value_heads': 4, 'moe_intermediate_size': 64, 'n_routed_experts': 32, "  \
                 "'first_k_dense_replace': 1, 'kv_lora_rank': 64" more)
@@ -244,8 +246,8 @@ END_TEST
 START_TEST(rows_that_experts_are_padded_with_cost_no_flops)
 {
   g_autoptr(Simulated) few = simulation_lower(&(Simulation){QWEN3_MOE(TITAN), PLAN, NULL, 0}, 1);
-  g_autoptr(Simulated) many = simulation_lower(
-      &(Simulation){QWEN3_MOE(", 'num_local_experts': 32" TITAN), PLAN, NULL, 0}, 1);
+  g_autoptr(Simulated) many =
+      simulation_lower(&(Simulation){QWEN3_MIXED("32", TITAN), PLAN, NULL, 0}, 1);
   NetworkFlops a = network_flops(few->scenario->network);
   NetworkFlops b = network_flops(many->scenario->network);
   ck_assert_double_eq_tol(b.forward - a.forward, 3 * 2.0 * 256 * 16 * 512, 1);
