@@ -160,7 +160,7 @@ enum { STEPS = 3 };
 
 static const struct {
   const char *network;
-  const char *set[4];
+  const char *set[5];
   gint64 parameters, allocated[STEPS], reserved; /* in the last step */
 } runs[] = {
     {QWEN3(TITAN), {NULL}, 3463680, {96949248, 100442112, 100442112}, 146800640},
@@ -169,6 +169,13 @@ static const struct {
      3207680,
      {96309248, 99545600, 99545600},
      144703488},
+    /* tied after fully_shard() has split the weight */
+    {QWEN3(", 'tie_word_embeddings': true" TITAN),
+     {"fsdp.embedding=own", "fsdp.head=own", "optimizer.clip_grad_norm=1",
+      "accumulation={\"steps\": 2, \"sync_every_step\": false}"},
+     3207680,
+     {110166016, 113402368, 113402368},
+     159383552},
     {QWEN3_MOE(", 'implementation': {'code': 'torchtitan', 'attention': 'efficient'}"),
      {"precision.compute=fp32"},
      3475584,
@@ -239,6 +246,23 @@ START_TEST(a_hook_before_the_step_balances_deepseeks_experts)
 }
 END_TEST
 
+/* ---- norms ---- */
+
+/* Under autocast projections are bf16 and gains are not: F.rms_norm of queries (4 heads of 128) and
+ * keys (2) squares a copy in fp32.  The stream is fp32, so that the blocks' norms are one kernel.
+ */
+START_TEST(norms_of_another_dtype_than_their_gain_are_composed)
+{
+  static const char plan[] = "{'strategy': 'none', 'precision': {'compute': 'bf16', 'autocast': "
+                             "true}, 'batch': {'micro_batch': 2, 'sequence_length': 256}}";
+  const gint64 rows = 2 * 256, layers = 3;
+  g_autoptr(Simulated) s = simulation_lower(&(Simulation){QWEN3(TITAN), plan, NULL, 0}, 1);
+  Allocations squares = simulated_allocations(s, 0, "pow");
+  ck_assert_int_eq(squares.count, layers * 2);
+  ck_assert_int_eq(squares.bytes, layers * rows * (4 + 2) * 128 * 4);
+}
+END_TEST
+
 /* ---- FLOPs ---- */
 
 /* Padded rows are not asked for: with twice as many experts only the router's product grows, by 2 x
@@ -304,6 +328,7 @@ test_suite(void)
   tcase_add_loop_test(tests, peaks_are_those_of_pytorch, 0, G_N_ELEMENTS(runs));
   tcase_add_loop_test(tests, a_hook_before_the_step_balances_deepseeks_experts, 0,
                       G_N_ELEMENTS(balances));
+  tcase_add_test(tests, norms_of_another_dtype_than_their_gain_are_composed);
   tcase_add_test(tests, rows_that_experts_are_padded_with_cost_no_flops);
   tcase_add_loop_test(tests, what_torchtitan_does_not_have_is_refused_by_its_name, 0,
                       G_N_ELEMENTS(refusals));
