@@ -46,6 +46,7 @@ new_tape(StrategyContext *context, const Strategy *strategy, const Network *netw
   t->hooks = g_array_new(FALSE, FALSE, sizeof(PreHook));
   t->frames = g_ptr_array_new();
   t->calls = g_ptr_array_new_with_free_func(compiled_call_free);
+  t->leaves = g_array_new(FALSE, FALSE, sizeof(Leaf));
   compiled_make_ids(t);
   t->ready = g_array_new(FALSE, FALSE, sizeof(gint32));
   t->casts = g_array_new(FALSE, FALSE, sizeof(CachedCast));
@@ -99,6 +100,7 @@ tape_free(Tape *t)
   g_array_unref(t->hooks);
   g_ptr_array_unref(t->frames);
   g_ptr_array_unref(t->calls);
+  g_array_unref(t->leaves);
   g_ptr_array_unref(t->compiled_ids);
   g_array_unref(t->ready);
   g_array_unref(t->casts);

@@ -177,18 +177,18 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens, const Val *tables)
   return builder_leave(b, linear(b, lm->norm(b, lm, h), lm->head));
 }
 
-Val
-causal_lm_forward_end(Builder *b, Val output)
+void
+causal_lm_forward_end(Builder *b, int n, Val *outputs)
 {
   const NetworkPrecision *precision = &builder_shape(b)->precision;
-  if (!precision->has_output) {
-    builder_forward_end(b);
-    return output;
-  }
-  Val cast = builder_share(b, to(b, (Val){output.slot, FALSE}, precision->output));
+  g_autofree Val *casts = g_new(Val, (gsize) n);
+  for (int i = 0; i < n && precision->has_output; i++)
+    casts[i] = builder_share(b, to(b, (Val){outputs[i].slot, FALSE}, precision->output));
   builder_forward_end(b);
-  builder_discard(b, output);
-  return cast;
+  for (int i = 0; i < n && precision->has_output; i++) {
+    builder_discard(b, outputs[i]);
+    outputs[i] = casts[i];
+  }
 }
 
 Val
@@ -223,7 +223,7 @@ write_main(Builder *b, CausalLm *lm)
   Val logits = model_forward(b, lm, (Val){received.slot, FALSE}, args + 2);
   builder_discard(b, received);
   builder_module_exit(b, 0, logits);
-  logits = causal_lm_forward_end(b, logits);
+  causal_lm_forward_end(b, 1, &logits);
   receive_outputs(b, 1, &logits);
   logits = let(b, "logits", logits);
   Val (*loss_of)(Builder *, const CausalLm *, Val, Val) =

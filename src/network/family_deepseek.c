@@ -139,7 +139,8 @@ static const TorchtitanStyle torchtitan_style = {
     .latent = TRUE,
     .rotates_alike = TRUE,
     .norms_first = TRUE,
-    .without = (const char *const[]){"attention_bias", "mlp_bias", "tie_word_embeddings", NULL},
+    .without = (const char *const[]){"attention_bias", "mlp_bias", "tie_word_embeddings",
+                                     "output_router_logits", NULL},
     .stream = "x",
     .read = read_torchtitan,
 };

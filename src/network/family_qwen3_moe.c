@@ -7,7 +7,8 @@ static const MoeFields fields = {.experts = "num_experts|num_local_experts",
                                  .top_k_default = 8,
                                  .ffn = "moe_intermediate_size",
                                  .ffn_default = 768,
-                                 .norm_topk_prob = TRUE};
+                                 .norm_topk_prob = TRUE,
+                                 .balance = 0.001};
 
 static void
 read(Decoder *d, NetworkSpec *spec)
@@ -50,7 +51,8 @@ static const TorchtitanStyle torchtitan_style = {
     .rotates_alike = TRUE,
     .output_late = TRUE,
     .ties_again = TRUE,
-    .without = (const char *const[]){"attention_bias", "mlp_bias", "use_sliding_window", NULL},
+    .without = (const char *const[]){"attention_bias", "mlp_bias", "use_sliding_window",
+                                     "output_router_logits", NULL},
     .stream = "x",
     .read = read_torchtitan,
 };

@@ -162,6 +162,6 @@ latent_attention_call(Builder *b, const Decoder *d, const LatentStyle *s, const 
   expand_kv(b, d, s, p, kv);
   qkv[1] = let(b, "key_states", kv[0]);
   qkv[2] = let(b, "value_states", kv[1]);
-  Val o = transformers_attend(b, lm, lm->heads, d->style.attention_dropout > 0, qkv, mask, weights);
+  Val o = transformers_attend(b, lm, lm->heads, 0, qkv, mask, weights);
   return builder_leave_beside(b, transformers_project(b, o, p->o, weights), weights);
 }

@@ -109,10 +109,9 @@ clone(Builder *b, Val x)
 void
 receive_outputs(Builder *b, int n, Val *outputs)
 {
-  Val originals[STATEMENT_SLOTS];
+  g_autofree Val *originals = g_new(Val, (gsize) n);
   if (!builder_shape(b)->clones_outputs)
     return;
-  g_assert(n <= STATEMENT_SLOTS);
   for (int i = 0; i < n; i++) { /* all are there before the first original goes */
     originals[i] = outputs[i];
     outputs[i] = clone(b, (Val){outputs[i].slot, FALSE});
@@ -163,6 +162,18 @@ create(Builder *b, const char *what, ValueInfo info)
 {
   OpAttributes at = {.result = info, .what = what};
   return builder_op(b, OP_CREATE, &at, 0, NULL);
+}
+
+Val
+create_as(Builder *b, const char *what, ValueInfo info, const Creation *how, Val from)
+{
+  OpAttributes at = {.result = info,
+                     .what = what,
+                     .formula = how->formula,
+                     .key = how->key,
+                     .number = how->number};
+  from.temporary = FALSE;
+  return builder_op(b, OP_CREATE, &at, from.slot != NO_VAL.slot, &from);
 }
 
 Val

@@ -50,6 +50,10 @@ Val expand(Builder *b, Val x, ValueInfo sizes);
 /* x.sum or x.mean (op) over the last dimension, which is kept. */
 Val reduce_last(Builder *b, OpId op, Val x);
 /* x.pow(2).mean(-1, keepdim=True) */
+/* What is added to a variance, whatever the config says; no time or memory depends on it. */
+#define NORM_EPSILON 1e-5
+/* Frequencies of rotary embeddings fall to one over this, in the same way. */
+#define ROTARY_THETA 1e4
 Val mean_square(Builder *b, Val x);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);
@@ -60,6 +64,13 @@ Val unary_with(Builder *b, OpId op, Val x, const char *key, double number);
 Val dropout(Builder *b, double p, Val x);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */
 Val create(Builder *b, const char *what, ValueInfo info);
+/* The same where it is said what it is: a formula, with a number unless key is NULL, of a tensor
+ * (borrowed; NO_VAL: of none). */
+typedef struct {
+  const char *formula, *key;
+  double number;
+} Creation;
+Val create_as(Builder *b, const char *what, ValueInfo info, const Creation *how, Val from);
 
 /* The same of a registered buffer, or a part of it. */
 Val buffer_value(Builder *b, ValueInfo info);
@@ -147,7 +158,8 @@ typedef struct {
   AttentionCode code; /* as asked for; what runs follows from dtypes and heads */
   gint64 heads, kv_heads;
   gboolean dropout;
-  Val mask; /* explicit mask, or NO_VAL */
+  Val mask;      /* explicit mask, or NO_VAL */
+  gint64 window; /* so many positions are seen, if it is not 0: flash-attn's window_size */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
 /* The same between any two sequences, [batch, heads, length, head_dim] each: queries see all keys,

@@ -40,9 +40,6 @@ mean_square(Builder *b, Val x)
   return reduce_last(b, OP_MEAN, unary(b, OP_POW, x));
 }
 
-/* What models add to a variance, unless they say otherwise; no time or memory depends on it. */
-#define NORM_EPSILON 1e-5
-
 /* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
  * x.to(dtype). */
 static Val

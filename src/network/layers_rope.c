@@ -131,14 +131,10 @@ counted(Builder *b, gint64 n)
   return floats;
 }
 
-/* Angles of frequencies that fall to 1 / 10000, as most models have them; no time or memory depends
- * on it. */
 static Val
 rotary_table(Builder *b, ValueInfo info, const char *formula)
 {
-  OpAttributes at = {
-      .result = info, .what = "rotary table", .formula = formula, .key = "theta", .number = 1e4};
-  return builder_op(b, OP_CREATE, &at, 0, NULL);
+  return create_as(b, "rotary table", info, &(Creation){formula, "theta", ROTARY_THETA}, NO_VAL);
 }
 
 /* Angles [length, half] of every position and frequency. */

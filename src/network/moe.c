@@ -143,6 +143,8 @@ static Routing
 route(Builder *b, const Moe *m, Val x)
 {
   Routing r = m->style.route(b, m, x);
+  if (m->style.captures)
+    builder_capture(b, r.logits);
   let(b, "_", r.logits);
   return (Routing){.weights = let(b, "top_k_weights", r.weights),
                    .experts = let(b, "top_k_index", r.experts)};

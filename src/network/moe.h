@@ -33,6 +33,7 @@ typedef struct {
   gboolean normalized;        /* the weights of a token's experts are divided by their sum */
   gint64 groups, groups_used; /* experts are chosen from so many groups of them */
   double scale;               /* of the weights; transformers multiplies by 1 too */
+  gboolean captures;          /* a hook keeps the router's logits (output_router_logits) */
   gboolean router_bias, correction_bias;
   gboolean softmax_scores; /* torchtitan: not sigmoids */
   /* shared experts, as one that is as wide as all of them; 0: none */

@@ -13,6 +13,8 @@ typedef struct {
   MoeStyle style;
   Moe *mixtures;    /* by block */
   guint8 *is_dense; /* by block: the decoder's own feed-forward */
+  GArray *captured; /* Val: the routers' logits, while the forward() is written */
+  double balance;   /* what the loss of uneven routing is multiplied by */
 } MoeDecoder;
 
 /* What fields of a config.json are called, and what they are when they are not there. */
@@ -22,6 +24,7 @@ typedef struct {
   const char *ffn; /* width of an expert; NULL: intermediate_size */
   gint64 ffn_default;
   gboolean norm_topk_prob, norm_default; /* there is such a field; what it is */
+  double balance;                        /* router_aux_loss_coef; 0: the model has no such loss */
 } MoeFields;
 
 /* The fields that all mixtures have, of a model so wide whose feed-forwards are so wide. */

@@ -56,6 +56,17 @@ partial_rows(const OpCase *c)
   return MIN(ceil_div(rows, ROWS), MOST_BLOCKS / ceil_div(width, COLUMNS));
 }
 
+/* Which of the operands that may be missing there are, as bits: the gain, then gradients of the
+ * input, the gain, the bias. */
+static double
+norm_operands(const OpCase *c, int n)
+{
+  int bits = c->ins > 1;
+  for (int i = 0; i <= n; i++)
+    bits |= recipe_wants(c, i) << (1 + i);
+  return bits;
+}
+
 /* The kernel with the gradients of input 0, of the gain and, with n = 2, of the bias after it:
  * inputs 1 and 2.  Partial sums are what it writes in place of the last two, and are summed after
  * it. */
@@ -75,6 +86,7 @@ norm_backward(OpCase *c, const char *name, const char *reads, int n)
     } else {
       g_string_append_printf(operands, " >d%d", 1 + i);
     }
+  recipe_means(c, name, "has", norm_operands(c, n));
   recipe_launch(c, name, KERNEL_MEMORY, 0, operands->str);
   for (int i = 0; i < n; i++)
     if (partial[i] != 0) {

@@ -109,7 +109,7 @@ attention_forward(Builder *b, const Torchtitan *m, const TorchtitanBlock *p, Val
     qkv[1] = let(b, "k", rms_norm(b, qkv[1], p->k_norm, m->norm));
   }
   rotate(b, m, qkv, tables);
-  AttentionCall call = {lm->impl.attention, lm->heads, m->kv_heads, FALSE, NO_VAL};
+  AttentionCall call = {lm->impl.attention, lm->heads, m->kv_heads, FALSE, NO_VAL, 0};
   if (lm->impl.kv_heads == KV_HEADS_REPEATED && m->kv_heads != lm->heads) {
     Val k = repeat_heads(b, qkv[1], lm->heads, FALSE);
     Val v = repeat_heads(b, qkv[2], lm->heads, FALSE);

@@ -72,7 +72,7 @@ torchtitan_latent(Builder *b, const LatentModel *m, const TorchtitanLatent *p, V
   q[0] = let(b, "q", transpose(b, q[0]));
   k = let(b, "k", transpose(b, k));
   Val v = let(b, "v", transpose(b, key[1]));
-  AttentionCall call = {lm->impl.attention, lm->heads, lm->heads, FALSE, NO_VAL};
+  AttentionCall call = {lm->impl.attention, lm->heads, lm->heads, FALSE, NO_VAL, 0};
   Val o = let(b, "output", attention(b, q[0], k, v, &call));
   o = let(b, "output", contiguous(b, transpose(b, o)));
   o = let(b, "output", merge_heads(b, o));

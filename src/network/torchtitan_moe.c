@@ -140,7 +140,7 @@ permute(Builder *b, Val x, Val counts, Val out[3])
   Val made[2];
   builder_enter(b, 2, (const char *const[]){"x", "num_tokens_per_expert"}, (Val[]){x, counts});
   permute_indices(b, (Val){counts.slot, FALSE}, padded, made);
-  OpAttributes at = {.result = info};
+  OpAttributes at = {.result = info, .key = "dim"}; /* the first */
   at.result.shape[0]++;
   Val zeros =
       create(b, "a row of zeros", value_shape((DType) info.dtype, 2, (gint64) 1, info.shape[1]));

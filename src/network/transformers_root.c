@@ -25,7 +25,8 @@ void
 transformers_write_root(Builder *b, const TransformersRoot *root)
 {
   Network *network = builder_network(b);
-  Val inputs[TRANSFORMERS_INPUTS], received[TRANSFORMERS_INPUTS], results[STATEMENT_SLOTS];
+  Val inputs[TRANSFORMERS_INPUTS], received[TRANSFORMERS_INPUTS];
+  g_autofree Val *results = g_new(Val, TRANSFORMERS_RESULTS);
   g_array_append_vals(network->inputs, root->input, (guint) root->inputs);
   builder_function_begin(b, "main", -1, root->inputs, root->input, inputs);
   builder_call(b, 0, NULL);
@@ -37,10 +38,7 @@ transformers_write_root(Builder *b, const TransformersRoot *root)
   builder_module_exit(b, 0, results[0]);
   for (int i = 0; i < root->inputs; i++)
     builder_discard(b, received[i]);
-  if (n > 1)
-    results[1] = causal_lm_forward_end(b, results[1]);
-  else
-    builder_forward_end(b);
+  causal_lm_forward_end(b, n - 1, results + 1);
   receive_outputs(b, n, results);
   Val loss = builder_leave(b, loss_of(b, n, results));
   builder_autocast_end(b);
