@@ -98,10 +98,6 @@ void causal_lm_write(Builder *b, CausalLm *lm);
 /* Tables of rotary embeddings as torchtitan makes them after construction. */
 void rope_tables(Builder *b, CausalLm *lm);
 
-/* The root's post-forward hook ends: its output in the dtype that mixed precision wants.  What the
- * hook's frame holds, the last all-gather, goes after the cast and before the output as it was
- * (FSDPState._post_forward). */
-Val causal_lm_forward_end(Builder *b, Val output);
 /* lossf(): cross entropy of flattened logits, in fp32, in the model's dtype or in one kernel. */
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */

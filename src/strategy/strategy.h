@@ -79,6 +79,7 @@ struct _StrategyContext {
   LiveStorages *live;
   ParameterState *parameters; /* by index */
   gint32 *parameter_names;    /* name ids, by index */
+  StorageId *buffers;         /* by index */
   GPtrArray *units;           /* Unit * */
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
@@ -246,6 +247,9 @@ typedef struct {
   gboolean only_replicas; /* its ranks are the mesh's replicas, and mesh.shard is 1 */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
+  /* Parameters are computed with in the compute dtype under autocast too: the strategy has cast
+   * them before. */
+  gboolean casts_parameters;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
   /* checkpoint(FSDP(block)) is the reentrant one. */
   gboolean reentrant_outside;
@@ -297,6 +301,8 @@ gboolean strategy_module_contains(const Network *network, int module, int other)
 /* The same for a model that is made on the device: adapters come when all else is there. */
 void strategy_visit_whole(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                           void (*end)(StrategyContext *, int module));
+/* Memory for a buffer of the network, in that dtype. */
+StorageId strategy_make_buffer(StrategyContext *x, int index, DType dtype);
 /* The whole model on every rank, parameter by parameter. */
 void strategy_construct_whole(StrategyContext *x);
 /* The whole model in pageable memory, and a parameter's way from there to the device. */

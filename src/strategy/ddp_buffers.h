@@ -1,0 +1,20 @@
+/* ddp_buffers.h - DDP's broadcast of the model's buffers before a forward
+ * (DistributedDataParallel._sync_buffers). */
+#ifndef HIGHWATER_STRATEGY_DDP_BUFFERS_H
+#define HIGHWATER_STRATEGY_DDP_BUFFERS_H
+
+#include "strategy/strategy.h"
+
+/* Buffers of one dtype that lie flat for a broadcast: as many as 250 MiB hold. */
+typedef struct {
+  DType dtype;
+  gint64 elements;
+  int buffers;
+} BufferBucket;
+
+/* The buckets of a network's buffers (BufferBucket), in the order in which they are sent. */
+GArray *ddp_buffer_buckets(const Network *network);
+/* Sends them from rank 0 to all.  At most two are under way. */
+void ddp_broadcast_buffers(StrategyContext *x, const GArray *buckets, gint32 communicator);
+
+#endif
