@@ -229,6 +229,7 @@ libhighwater_a_SOURCES += \
   src/network/model_call.c src/network/model_call.h \
   src/network/moe.c src/network/moe.h \
   src/network/moe_decoder.c src/network/moe_decoder.h \
+  src/network/moe_balance.c src/network/moe_balance.h \
   src/network/moe_experts.c \
   src/network/moe_router.c \
   src/network/network.c src/network/network.h \
@@ -252,11 +253,15 @@ libhighwater_a_SOURCES += \
   src/network/ops_rows.c \
   src/network/ops_value.c \
   src/network/strides.c src/network/strides.h \
-  src/network/torchtitan_llama.c src/network/torchtitan_llama.h \
+  src/network/torchtitan_decoder.c src/network/torchtitan_decoder.h \
+  src/network/torchtitan_latent.c src/network/torchtitan_latent.h \
+  src/network/torchtitan_moe.c src/network/torchtitan_moe.h \
+  src/network/torchtitan_router.c \
   src/network/transformers_activation.c src/network/transformers_activation.h \
   src/network/transformers_decoder.c src/network/transformers_decoder.h \
   src/network/transformers_decoder_block.c \
   src/network/transformers_encoder.c src/network/transformers_encoder.h \
+  src/network/transformers_half.c src/network/transformers_half.h \
   src/network/transformers_lm.c src/network/transformers_lm.h \
   src/network/transformers_masks.c src/network/transformers_masks.h \
   src/network/transformers_mpt.c src/network/transformers_mpt.h \
@@ -365,6 +370,7 @@ libhighwater_a_SOURCES += \
 # numeric
 libhighwater_a_SOURCES += \
   src/numeric/numeric_attention.c \
+  src/numeric/numeric_binary.c \
   src/numeric/numeric_collective.c src/numeric/numeric_collective.h \
   src/numeric/numeric_copies.c \
   src/numeric/numeric_creations.c \
@@ -372,9 +378,11 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_flags.c \
   src/numeric/numeric_kernel.c src/numeric/numeric_kernel.h \
   src/numeric/numeric_losses.c \
+  src/numeric/numeric_masks.c \
   src/numeric/numeric_matmuls.c \
   src/numeric/numeric_memory.c src/numeric/numeric_memory.h \
   src/numeric/numeric_norms.c \
+  src/numeric/numeric_numbers.c \
   src/numeric/numeric_optimizers.c \
   src/numeric/numeric_random.c src/numeric/numeric_random.h \
   src/numeric/numeric_rank.c src/numeric/numeric_rank.h \
@@ -530,8 +538,14 @@ libhighwater_a_SOURCES += \
   src/simulate/scaled_network.c src/simulate/scaled_network.h \
   src/simulate/scenario.c src/simulate/scenario.h \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h \
+  src/simulate/state_image.c src/simulate/state_image.h \
   src/simulate/verification.c src/simulate/verification.h \
   src/simulate/verification_text.c \
+  src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
+  src/simulate/verified_failure.c src/simulate/verified_failure.h \
+  src/simulate/verified_plan.c src/simulate/verified_plan.h \
+  src/simulate/verified_run.c src/simulate/verified_run.h \
+  src/simulate/verified_start.c src/simulate/verified_start.h \
   src/simulate/verified_state.c src/simulate/verified_state.h
 
 # search
@@ -572,8 +586,10 @@ libhighwater_a_SOURCES += \
   src/search/sweep_row.c src/search/sweep_row.h \
   src/search/sweep_run.c src/search/sweep_run.h \
   src/search/sweep_text.c src/search/sweep_text.h \
+  src/search/sweep_verification.c src/search/sweep_verification.h \
   src/search/trials.c src/search/trials.h \
-  src/search/vary.c src/search/vary.h
+  src/search/vary.c src/search/vary.h \
+  src/search/workers.c src/search/workers.h
 
 # calibrate
 libhighwater_a_SOURCES += \

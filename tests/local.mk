@@ -49,6 +49,7 @@ CHECKS = \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_meanings \
   tests/check_memory_snapshot \
   tests/check_moe \
   tests/check_nccl_tests \
@@ -56,6 +57,7 @@ CHECKS = \
   tests/check_oom_message \
   tests/check_numeric \
   tests/check_op \
+  tests/check_op_numbers \
   tests/check_output \
   tests/check_parameter_counts \
   tests/check_phases \
@@ -72,6 +74,8 @@ CHECKS = \
   tests/check_rate_group \
   tests/check_recording \
   tests/check_reports \
+  tests/check_restart \
+  tests/check_restart_failures \
   tests/check_retain \
   tests/check_run_store \
   tests/check_shared_link \
@@ -104,6 +108,8 @@ tests_check_figures_SOURCES = tests/check_figures.c tests/program_run.c tests/pr
 tests_check_plot_SOURCES = tests/check_plot.c tests/program_run.c tests/program_run.h tests/report_fixture.c tests/report_fixture.h
 tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
+tests_check_restart_SOURCES = tests/check_restart.c tests/restart_run.c tests/restart_run.h
+tests_check_restart_failures_SOURCES = tests/check_restart_failures.c tests/restart_run.c tests/restart_run.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
 
 # Shell tests, see cli/lib.sh.  Cases of golden/run.sh are the folders of tests/golden.
@@ -140,6 +146,7 @@ SHELL_TESTS = \
   tests/formats.sh \
   tests/layers.sh \
   tests/manual.sh \
+  tests/numeric_torch.sh \
   tests/registry.sh
 
 # Headers that several tests share, data: a release holds only what is named somewhere.
@@ -151,6 +158,7 @@ TEST_EXTRAS = \
   tests/fuzz/fuzz_config.h \
   tests/history.h \
   tests/host_order.h \
+  tests/numeric_torch.py \
   tests/op_cases.h \
   tests/paper_machine.h \
   tests/perfetto_check.py \
@@ -212,6 +220,10 @@ tests_published_score_SOURCES = \
   tests/published/score.c
 tests_published_score_LDADD = libhighwater.a $(PROGRAM_LIBS)
 
+# What shell tests run besides.
+HELPERS = tests/numeric_values
+tests_numeric_values_LDADD = libhighwater.a $(PROGRAM_LIBS)
+
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
   tests/bench/bench_allocator \
@@ -250,7 +262,7 @@ CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
 tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/recorded_run.c tests/simulation.c tests/small_network.c tests/tap_main.c tests/tap_main.h
-check_PROGRAMS = $(CHECKS) $(SCORES) $(FUZZERS)
+check_PROGRAMS = $(CHECKS) $(HELPERS) $(SCORES) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
 else

@@ -135,9 +135,18 @@ run_range_pop(Rank *rank, G_GNUC_UNUSED const ProgramOp *op)
   return TRUE;
 }
 
+/* Its time is that of the host work beside it. */
+static gboolean
+run_host_compute(G_GNUC_UNUSED Rank *rank, G_GNUC_UNUSED const ProgramOp *op)
+{
+  return TRUE;
+}
+
 /* Issues one op; FALSE ends the run. */
 static gboolean (*const run_op[PROGRAM_OP_COUNT])(Rank *rank, const ProgramOp *op) = {
     [PROGRAM_HOST_WORK] = run_host_work,
+    [PROGRAM_HOST_COMPUTE] = run_host_compute,
+    [PROGRAM_HOST_REDUCE] = run_host_compute,
     [PROGRAM_LAUNCH] = run_launch,
     [PROGRAM_COPY] = run_launch,
     [PROGRAM_COLLECTIVE] = run_collective,

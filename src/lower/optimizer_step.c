@@ -222,6 +222,28 @@ are_on_host(const StrategyContext *x)
   return FALSE;
 }
 
+/* What it computes.  The norms of shards are summed over ranks through the host's own process
+ * group. */
+static void
+compute_clip_on_host(StrategyContext *x, const GArray *clipped)
+{
+  g_autofree char *clips =
+      meaning_text("number_clips", 1, "most", x->plan->optimizer.clip_grad_norm);
+  strategy_compute_on_host(x, "zero", "number_zero");
+  for (guint i = 0; i < clipped->len; i++)
+    gradient_operand(x, g_array_index(clipped, guint, i), ROLE_READ);
+  strategy_compute_on_host(x, "norm", "number_norm_with");
+  strategy_compute_on_host(x, "pow", "number_power power=2");
+  if (x->plan->shard > 1)
+    program_builder_host_reduce(
+        x->builder, program_builder_communicator(x->builder, "shard", x->plan->shard, 1));
+  strategy_compute_on_host(x, "pow", "number_power power=0.5 global=1");
+  strategy_compute_on_host(x, "clip", clips);
+  for (guint i = 0; i < clipped->len; i++)
+    gradient_operand(x, g_array_index(clipped, guint, i), ROLE_ACCUMULATE);
+  strategy_compute_on_host(x, "mul", "scale_by_number");
+}
+
 /* There the CPU reads all of them for the norms, and reads and writes them once more. */
 static void
 clip_on_host(StrategyContext *x)
@@ -232,6 +254,7 @@ clip_on_host(StrategyContext *x)
     bytes += (double) local_bytes(x, g_array_index(clipped, guint, i));
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) clipped->len);
   strategy_work_on_host(x, 3 * bytes);
+  compute_clip_on_host(x, clipped);
 }
 
 void

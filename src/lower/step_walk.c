@@ -141,6 +141,7 @@ backward(StepWalk *w, TensorRef loss)
   if (w->strategy->after_graph != NULL)
     w->strategy->after_graph(x);
   retain_loss(x, loss.storage);
+  tape_forget_leaves(w->tape);
   for (int i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, losses[i].storage);
   strategy_release_retained(x, w->strategy, RETAIN_END_OF_BACKWARD);
@@ -186,6 +187,7 @@ optimize(StepWalk *w)
   if (plan->optimizer.name == OPTIMIZER_NONE)
     return;
   begin_phase(x, "optimizer");
+  tape_before_step(w->tape);
   if (whole)
     w->strategy->optimizer_step(x);
   else if (w->strategy->update == NULL || !w->strategy->update(x))

@@ -27,8 +27,13 @@ TensorRef tape_forward(Tape *tape, const StorageId *inputs);
 TensorRef tape_apply(Tape *tape, int function, TensorRef argument);
 /* What the training loop computes after backward() from the micro-batch and what it kept. */
 void tape_after_backward(Tape *tape, const StorageId *inputs);
+/* What a hook of the optimizer's step computes before it. */
+void tape_before_step(Tape *tape);
 /* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a
  * reference of which goes with its first node. */
 void tape_backward(Tape *tape, TensorRef loss, TensorRef ones);
+/* The loss lets go of its graph, which is the last to hold what forward() made and gave gradients.
+ */
+void tape_forget_leaves(Tape *tape);
 
 #endif

@@ -149,7 +149,7 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   else
     results = tape_run(t, place, n, received);
   if (!t->stop)
-    tape_exit_module(t, module, 1 + f->others, results.ref);
+    tape_exit_module(t, module, 1 + f->others - f->captured, results.ref);
   for (int i = 0; i < n; i++)
     tape_drop(t, &received[i]);
   return results;

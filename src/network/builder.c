@@ -61,7 +61,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->inputs = builder_array(sizeof(ValueInfo), NULL);
   n->embedding_modules = builder_array(sizeof(int), NULL);
   n->head_modules = builder_array(sizeof(int), NULL);
-  n->construct = n->main = n->after_backward = -1;
+  n->construct = n->main = n->after_backward = n->before_step = -1;
   for (int i = 0; i < LOSS_STEPS; i++)
     n->loss_step[i] = -1;
   n->ties = builder_array(sizeof(Tie), NULL);
@@ -86,10 +86,10 @@ write_loss_steps(Builder *b)
   for (int i = 0; i < b->network->shape.loss_steps; i++) {
     Val argument;
     builder_function_begin(b, names[i], -1, 1, &loss, &argument);
-    /* the scale is one but for fp16, where it changes as it likes */
-    gboolean known = plan != NULL && (i == 0 || plan->precision.parameters != DTYPE_FP16);
-    OpAttributes at = {.key = known ? "value" : NULL,
-                       .number = known && i == 0 ? plan->accumulation.steps : 1};
+    OpAttributes at = {.key = plan != NULL ? "value" : NULL};
+    if (plan != NULL)
+      at.number =
+          i == 0 ? plan->accumulation.steps : network_loss_scale(plan->precision.parameters);
     b->network->loss_step[i] = builder_function_end(b, builder_op(b, ops[i], &at, 1, &argument));
   }
 }

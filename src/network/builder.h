@@ -161,6 +161,9 @@ int builder_block_call_several(Builder *b, int block, const BlockCode *code, int
 /* A block's forward() gives back this too, which the caller of the block holds (takes a temporary).
  */
 void builder_give_beside(Builder *b, Val v);
+/* The same of what a hook on a module inside of the block keeps: the block's own hooks do not see
+ * it. */
+void builder_capture(Builder *b, Val v);
 /* What the last block called gave back so; NO_VAL: nothing. */
 Val builder_take_beside(Builder *b);
 /* The root's hooks are done: what they kept for the last is let go. */

@@ -305,6 +305,13 @@ builder_give_beside(Builder *b, Val v)
   f->other[f->others++] = builder_share(b, v).slot;
 }
 
+void
+builder_capture(Builder *b, Val v)
+{
+  b->now.function->captured++;
+  builder_give_beside(b, (Val){v.slot, FALSE});
+}
+
 Val
 builder_take_beside(Builder *b)
 {

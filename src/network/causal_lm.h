@@ -22,11 +22,13 @@ typedef enum {
 
 /* Tables of rotary embeddings as transformers makes them in forward(). */
 typedef struct {
-  gint64 dim;       /* of a head that is rotated; 0: all of it */
-  gboolean wide;    /* left in fp32 */
-  gboolean halved;  /* half as wide */
-  gboolean complex; /* one table of complex numbers */
-  gboolean by_kind; /* others for windowed blocks */
+  gint64 dim;          /* of a head that is rotated; 0: all of it */
+  gboolean wide;       /* left in fp32 */
+  gboolean halved;     /* half as wide */
+  gboolean neighbours; /* elements side by side make a pair */
+  gboolean complex;    /* one table of complex numbers */
+  gboolean by_kind;    /* others for windowed blocks */
+  gboolean joined;     /* torchtitan: one table with cosines and sines */
   /* what is done to the frequencies first: nothing; "dynamic", "longrope" look at the positions */
   enum { FREQUENCIES_FIXED, FREQUENCIES_DYNAMIC, FREQUENCIES_LONG } update;
 } RotaryTables;
@@ -42,8 +44,9 @@ struct _CausalLm {
                            makes masks for all kinds of layers */
   gboolean mask_without_positions; /* transformers: nobody looks whether sequences are packed */
   gint64 window;                   /* sliding attention window in tokens, 0: none */
-  guint8 *layer_kinds;  /* LayerKind by block; NULL: all are windowed, if there is a window */
-  gboolean caps_scores; /* transformers' eager attention: soft caps of scores */
+  guint8 *layer_kinds;      /* LayerKind by block; NULL: all are windowed, if there is a window */
+  double caps_scores;       /* transformers' eager attention: soft cap of scores; 0: none */
+  double attention_dropout; /* of its probabilities */
   RotaryTables rotary;
   /* modules and parameters around the blocks, filled in by the family */
   int rotary_module;
@@ -62,6 +65,12 @@ struct _CausalLm {
   Val (*block)(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
   /* transformers: what happens to logits before the loss (as the named local); NULL: nothing */
   Val (*adjust_logits)(Builder *b, const CausalLm *lm, Val logits);
+  /* transformers: what hooks inside of blocks keep for the model's output, in order (Val); NULL: no
+   * hook does */
+  GArray *captured;
+  /* transformers: the loss with what is added to it, made of those; *auxiliary is of the output
+   * too.  NULL: nothing is */
+  Val (*add_loss)(Builder *b, const CausalLm *lm, Val loss, Val *auxiliary);
   /* the loss of logits, which are borrowed; NULL: causal_lm_loss */
   Val (*loss)(Builder *b, const CausalLm *lm, Val logits, Val labels);
   /* transformers: another forward() of the model without its output layer; NULL: none */

@@ -83,6 +83,6 @@ Val
 classic_attend(Builder *b, const Classic *m, const ClassicBlock *p, const Val qkv[3], Val mask,
                Val *weights)
 {
-  Val o = transformers_attend(b, &m->lm, m->kv_heads, m->attention_dropout > 0, qkv, mask, weights);
+  Val o = transformers_attend(b, &m->lm, m->kv_heads, 0, qkv, mask, weights);
   return transformers_project(b, o, p->out, weights);
 }

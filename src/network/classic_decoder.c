@@ -62,6 +62,7 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
   lm->head_bias = style->head_bias;
   m->attention_dropout =
       read_dropout(m, spec, style->attention_dropout, style->attention_dropout_default);
+  lm->attention_dropout = m->attention_dropout;
   m->residual_dropout = read_dropout(m, spec, style->residual_dropout, style->dropout_default);
   m->embedding_dropout = read_dropout(m, spec, style->embedding_dropout, style->dropout_default);
   if (style->activation_field != NULL)

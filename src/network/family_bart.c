@@ -77,21 +77,34 @@ embed_places(Builder *b, const Bart *m, int stack)
   return builder_leave(b, builder_op(b, OP_EMBEDDING, NULL, 2, operands));
 }
 
-/* The decoder makes a mask of ones for itself, and asks whether it is all ones. */
+/* Whether a mask is all ones: then none is needed. */
 static void
-mask_of_ones(Builder *b, const Seq2Seq *s)
+test_ones(Builder *b, gint64 tokens)
 {
-  gint64 tokens = s->batch * s->stack[SEQ2SEQ_DECODER].length;
-  Val ones = create(b, "mask of ones", value_shape(DTYPE_FP32, 1, tokens));
-  Val mask = create(b, "mask", value_shape(DTYPE_BOOL, 1, tokens));
   Val sum = create(b, "sum", value_shape(DTYPE_INT64, 1, (gint64) 1));
   Val cast = create(b, "cast flags", value_shape(DTYPE_INT64, 1, tokens));
   builder_discard(b, cast);
   Val all = create(b, "all", value_shape(DTYPE_BOOL, 1, (gint64) 1));
   builder_discard(b, sum);
   builder_discard(b, all);
+}
+
+/* The decoder makes a mask of ones for itself, which eager attention's mask is made of; sdpa asks
+ * whether it is all ones.  Returns the mask, or NO_VAL. */
+static Val
+mask_of_ones(Builder *b, const Seq2Seq *s)
+{
+  const Seq2SeqStack *decoder = &s->stack[SEQ2SEQ_DECODER];
+  gint64 tokens = s->batch * decoder->length;
+  Val ones = create(b, "mask of ones", value_shape(DTYPE_FP32, 1, tokens));
+  Val mask = create(b, "mask", value_shape(DTYPE_BOOL, 1, tokens)), made = NO_VAL;
+  if (s->attention == ATTENTION_EAGER)
+    made = encoder_padded_mask(b, s->batch, decoder->length);
+  else
+    test_ones(b, tokens);
   builder_discard(b, mask);
   builder_discard(b, ones);
+  return made.slot != NO_VAL.slot ? let(b, "attention_mask", made) : made;
 }
 
 static Val
@@ -99,19 +112,20 @@ run_stack(Builder *b, const Bart *m, int stack, Val tokens, Val memory)
 {
   const Seq2Seq *s = &m->seq2seq;
   builder_module_call_by_keyword(b, m->stack[stack], &tokens);
-  Val x = let(b, "inputs_embeds", embed_words(b, m, stack, tokens));
+  unlet(b, "attention_mask"); /* an argument, which comes before the other names */
+  Val mask = NO_VAL, x = let(b, "inputs_embeds", embed_words(b, m, stack, tokens));
   if (stack == SEQ2SEQ_DECODER) {
     ValueInfo row = value_shape(DTYPE_INT64, 1, s->stack[stack].length);
     Val range = create(b, "arange", row);
     let(b, "position_ids", create(b, "position ids", row));
     builder_discard(b, range);
-    mask_of_ones(b, s);
+    mask = mask_of_ones(b, s);
   }
   Val places = let(b, "positions", embed_places(b, m, stack));
   x = let(b, "hidden_states", binary(b, OP_ADD, x, places));
   x = let(b, "hidden_states", layer_norm(b, x, m->norm[stack]));
   x = let(b, "hidden_states", dropout(b, s->dropout, x));
-  return builder_leave(b, seq2seq_layers(b, s, stack, x, memory));
+  return builder_leave(b, seq2seq_layers(b, s, stack, x, memory, mask));
 }
 
 /* The labels shifted are the decoder's tokens; logits get a bias that is a buffer. */

@@ -358,7 +358,7 @@ run_attention(const BlockWriter *w, const BlockOp *op, const OpParts *parts, Val
   Val q = let(b, "q", transpose(b, split_heads(b, linear(b, x, p[0]), op->heads, head_dim)));
   Val k = let(b, "k", transpose(b, split_heads(b, linear(b, x, p[1]), op->kv_heads, head_dim)));
   Val v = let(b, "v", transpose(b, split_heads(b, linear(b, x, p[2]), op->kv_heads, head_dim)));
-  AttentionCall call = {w->m->attention, op->heads, op->kv_heads, FALSE, NO_VAL};
+  AttentionCall call = {w->m->attention, op->heads, op->kv_heads, FALSE, NO_VAL, 0};
   Val o = let(b, "o", merge_heads(b, contiguous(b, transpose(b, attention(b, q, k, v, &call)))));
   return builder_leave(b, linear(b, o, p[3]));
 }

@@ -119,7 +119,8 @@ define_modules(Builder *b, Clip *m)
 /* ---- forward() of a layer ---- */
 
 static Val
-attention_part(Builder *b, const Clip *m, const Tower *t, const LayerParts *p, Val x, Val *weights)
+attention_part(Builder *b, const Clip *m, const Tower *t, const LayerParts *p, Val x, Val mask,
+               Val *weights)
 {
   x = call_module_by_keyword(b, p->attention, x);
   Val qkv[3];
@@ -135,10 +136,10 @@ attention_part(Builder *b, const Clip *m, const Tower *t, const LayerParts *p, V
                           .causal = t->causal,
                           .wide_softmax = TRUE,
                           .bias = NO_VAL,
-                          .mask = NO_VAL};
+                          .mask = mask};
   Val o = encoder_attend_merged(b, &how, qkv, weights);
   o = let(b, "attn_output", linear(b, o, p->o));
-  return builder_leave(b, o);
+  return builder_leave_beside(b, o, weights);
 }
 
 static Val
@@ -156,11 +157,14 @@ layer(Builder *b, gconstpointer model, int block, const Val *args)
   const Clip *m = model;
   const Tower *t = &m->tower[block >= m->tower[IMAGE].first ? IMAGE : TEXT];
   const LayerParts *p = &m->layer[block];
+  gboolean masked = t->causal && m->attention == ATTENTION_EAGER;
   Val weights;
   builder_enter(b, 1, (const char *const[]){"hidden_states"}, args);
   Val residual = let(b, "residual", args[0]);
   Val x = let(b, "hidden_states", layer_norm(b, residual, p->norm1));
-  x = let(b, "hidden_states", attention_part(b, m, t, p, x, &weights));
+  x = let(b, "hidden_states", attention_part(b, m, t, p, x, masked ? args[1] : NO_VAL, &weights));
+  if (weights.slot != NO_VAL.slot)
+    let(b, "_", weights);
   x = let(b, "hidden_states", binary(b, OP_ADD, residual, x));
   residual = let(b, "residual", x);
   x = let(b, "hidden_states", layer_norm(b, x, p->norm2));
@@ -170,13 +174,16 @@ layer(Builder *b, gconstpointer model, int block, const Val *args)
 }
 
 static Val
-encode(Builder *b, const Clip *m, int tower, Val x)
+encode(Builder *b, const Clip *m, int tower, Val x, Val mask)
 {
   const Tower *t = &m->tower[tower];
   const BlockCode code = {.forward = layer, .model = m, .kind = tower};
   x = call_module_by_keyword(b, t->encoder, x);
-  for (int i = 0; i < t->count; i++)
-    x = let(b, "hidden_states", builder_block_call(b, t->first + i, &code, 1, &x));
+  for (int i = 0; i < t->count; i++) {
+    Val args[2] = {x, mask};
+    int n = mask.slot == NO_VAL.slot ? 1 : 2;
+    x = let(b, "hidden_states", builder_block_call(b, t->first + i, &code, n, args));
+  }
   return builder_leave(b, x);
 }
 
@@ -211,7 +218,7 @@ image_tower(Builder *b, const Clip *m, Val pixels)
   builder_module_call_by_keyword(b, m->tower[IMAGE].model, &pixels);
   Val x = let(b, "hidden_states", embed_image(b, m, pixels));
   x = let(b, "hidden_states", layer_norm(b, x, m->first_norm));
-  x = let(b, "last_hidden_state", encode(b, m, IMAGE, x));
+  x = let(b, "last_hidden_state", encode(b, m, IMAGE, x, NO_VAL));
   Val pooled = let(b, "pooled_output", select_at(b, x, 1, 0));
   pooled = let(b, "pooled_output", layer_norm(b, pooled, m->last_norm));
   return builder_leave(b, pooled);
@@ -252,7 +259,8 @@ text_tower(Builder *b, const Clip *m, Val tokens, Val results[2])
 {
   builder_module_call_by_keyword(b, m->tower[TEXT].model, &tokens);
   Val x = let(b, "hidden_states", embed_text(b, m, tokens));
-  x = let(b, "last_hidden_state", encode(b, m, TEXT, x));
+  Val mask = encoder_causal_mask(b, m->attention, m->batch, m->tower[TEXT].length, FALSE);
+  x = let(b, "last_hidden_state", encode(b, m, TEXT, x, mask));
   results[1] = let(b, "last_hidden_state", layer_norm(b, x, m->final_norm));
   results[0] = let(b, "pooled_output", pool_text(b, m, results[1]));
   builder_leave_with(b, 2, results);
@@ -383,7 +391,6 @@ read_config(Clip *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->attention = spec->implementation.attention;
   m->batch = shape->micro_batch;
   encoder_expect_class(spec, "CLIPModel", NULL);
-  encoder_refuse_eager(spec);
   encoder_check(spec, shape);
   causal_lm_check_matrix(spec, "projection_dim", m->projection,
                          MAX(m->tower[TEXT].width, m->tower[IMAGE].width));
@@ -404,6 +411,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Network *network = builder_network(b);
   const Tower *text = &m.tower[TEXT], *image = &m.tower[IMAGE];
   network->vocabulary = m.vocabulary;
+  network->stacks = 2;
   network->hidden = network->attention_width = image->width;
   network->embedding_parameters =
       (m.vocabulary + m.positions) * text->width + (image->length + 1) * image->width;

@@ -34,6 +34,7 @@ read_windows(Decoder *d, NetworkSpec *spec)
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
+  d->logits_factor = network_spec_double(spec, "logit_scale", 0.0625);
   if (strcmp(spec->family, "cohere2") == 0)
     read_windows(d, spec);
   else if (network_spec_bool(spec, "use_qk_norm", FALSE))
@@ -45,7 +46,8 @@ static const DecoderStyle style = {
     .norm = NORM_LAYER_COMPOSED,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_THEN, QKV_NORM, QKV_THEN, QKV_TRANSPOSE},
     .rotary = ROTATE_INTERLEAVED_WIDE,
-    .logits_scale = OP_MUL_SCALAR,
+    .logits_scale = "logit_scale",
+    .logits_scale_op = OP_MUL_SCALAR,
     .tied = TRUE,
     .attention_bias_field = TRUE,
     .read = read,

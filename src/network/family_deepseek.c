@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "network/latent_attention.h"
 #include "network/moe_decoder.h"
+#include "network/torchtitan_decoder.h"
 
 typedef struct {
   MoeDecoder moe; /* comes first */
@@ -41,48 +42,58 @@ read_groups(MoeStyle *moe, NetworkSpec *spec)
                       moe->groups_used);
 }
 
+static gint64
+dense_blocks(NetworkSpec *spec)
+{
+  return json_reader_int(spec->reader, "first_k_dense_replace", is_v3(spec) ? 3 : 0, 0, G_MAXINT32);
+}
+
 static void
 read_dense(Decoder *d, NetworkSpec *spec)
 {
-  gint64 most = G_MAXINT32;
-  gint64 dense =
-      json_reader_int(spec->reader, "first_k_dense_replace", is_v3(spec) ? 3 : 0, 0, most);
+  gint64 dense = dense_blocks(spec);
   for (int i = 0; i < d->lm.layers && i < dense; i++)
     moe_decoder_set_dense(d, i);
 }
 
 /* The experts that all tokens have are one, as wide as all of them. */
 static void
-read_shared(Decoder *d, NetworkSpec *spec, gint64 fallback)
+read_shared(MoeStyle *moe, NetworkSpec *spec)
 {
-  MoeStyle *moe = moe_decoder_style(d);
-  gint64 count = network_spec_int(spec, "n_shared_experts", fallback);
+  gint64 count = network_spec_int(spec, "n_shared_experts", is_v3(spec) ? 1 : 2);
   causal_lm_check_matrix(spec, "n_shared_experts", count, moe->ffn);
   if (!checked_multiply(count, moe->ffn, &moe->shared_ffn))
     moe->shared_ffn = moe->ffn; /* refused above */
-  causal_lm_check_matrix(spec, "n_shared_experts", moe->shared_ffn, d->lm.hidden);
+  causal_lm_check_matrix(spec, "n_shared_experts", moe->shared_ffn, moe->hidden);
+}
+
+static MoeFields
+fields_of(const NetworkSpec *spec)
+{
+  gboolean v3 = is_v3(spec);
+  return (MoeFields){.experts = "n_routed_experts|num_local_experts|num_experts",
+                     .experts_default = v3 ? 256 : 64,
+                     .top_k_default = v3 ? 8 : -1,
+                     .ffn = "moe_intermediate_size",
+                     .ffn_default = v3 ? 2048 : 1407,
+                     .norm_topk_prob = v3,
+                     .norm_default = TRUE};
 }
 
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
   gboolean v3 = is_v3(spec);
-  const MoeFields fields = {.experts = "n_routed_experts|num_local_experts|num_experts",
-                            .experts_default = v3 ? 256 : 64,
-                            .top_k_default = v3 ? 8 : -1,
-                            .ffn = "moe_intermediate_size",
-                            .ffn_default = v3 ? 2048 : 1407,
-                            .norm_topk_prob = v3,
-                            .norm_default = TRUE};
+  const MoeFields fields = fields_of(spec);
   DeepSeek *m = (DeepSeek *) d;
   MoeStyle *moe = moe_decoder_style(d);
   moe_decoder_read(d, spec, &fields);
-  read_shared(d, spec, v3 ? 1 : 2);
+  read_shared(moe, spec);
   moe->route = v3 ? moe_route_sigmoid : moe_route_groups;
   moe->correction_bias = v3;
   read_groups(moe, spec);
   read_dense(d, spec);
-  m->latent = latent_attention_read(d, spec);
+  m->latent = latent_attention_read(&d->lm, d->kv_heads, spec);
   gboolean neighbours = network_spec_bool(spec, "rope_interleave", TRUE);
   m->latent.rotation = !v3 ? LATENT_COMPLEX : neighbours ? LATENT_NEIGHBOURS : LATENT_HALVES;
   d->lm.rotary.complex = !v3;
@@ -91,6 +102,48 @@ read(Decoder *d, NetworkSpec *spec)
   if (d->style.mlp_bias)
     network_spec_fail(spec, "mlp_bias", "biases of feed-forwards are not supported");
 }
+
+/* ---- torchtitan's code ---- */
+
+/* Its router has scores of either kind, and groups of at least two experts; one group is none. */
+static void
+read_torchtitan_router(MoeStyle *moe, NetworkSpec *spec)
+{
+  const char *scores =
+      network_spec_string(spec, "scoring_func", is_v3(spec) ? "sigmoid" : "softmax");
+  moe->softmax_scores = strcmp(scores, "softmax") == 0;
+  if (!moe->softmax_scores && strcmp(scores, "sigmoid") != 0)
+    network_spec_fail(spec, "scoring_func", "'%.60s' is not sigmoid or softmax", scores);
+  read_groups(moe, spec);
+  if (moe->groups == 1)
+    moe->groups = moe->groups_used = 0;
+  if (moe->groups > 0 && moe->experts / moe->groups < 2)
+    network_spec_fail(spec, "n_group", "torchtitan's groups have at least two experts");
+}
+
+static void
+read_torchtitan(Torchtitan *m, NetworkSpec *spec)
+{
+  MoeFields fields = fields_of(spec);
+  fields.norm_topk_prob = TRUE;
+  fields.norm_default = is_v3(spec);
+  m->mixed = m->balances = TRUE;
+  moe_style_read(&m->moe, m->lm.hidden, m->ffn, spec, &fields);
+  read_shared(&m->moe, spec);
+  read_torchtitan_router(&m->moe, spec);
+  m->dense = dense_blocks(spec);
+  m->latent = latent_attention_read(&m->lm, m->kv_heads, spec);
+}
+
+static const TorchtitanStyle torchtitan_style = {
+    .latent = TRUE,
+    .rotates_alike = TRUE,
+    .norms_first = TRUE,
+    .without = (const char *const[]){"attention_bias", "mlp_bias", "tie_word_embeddings",
+                                     "output_router_logits", NULL},
+    .stream = "x",
+    .read = read_torchtitan,
+};
 
 /* ---- blocks ---- */
 
@@ -125,12 +178,13 @@ static const MoeStyle moe = {
 static Network *
 build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
+  if (spec->implementation.code == CODE_TORCHTITAN)
+    return torchtitan_build(&torchtitan_style, spec, shape, error);
   DeepSeek m = {.moe = {.decoder = {.style = style}, .style = moe}};
   m.attention = g_new0(LatentAttention, BUILDER_MOST_BLOCKS);
   Network *network = moe_decoder_build_in(&m.moe, spec, shape, error);
-  if (network != NULL) /* FLOPs of attention: products with keys and with values */
-    network->attention_width =
-        m.moe.decoder.lm.heads * (m.latent.plain + m.latent.rotary + m.latent.value) / 2;
+  if (network != NULL)
+    network->attention_width = latent_attention_width(&m.latent, m.moe.decoder.lm.heads);
   g_free(m.attention);
   return network;
 }

@@ -133,8 +133,12 @@ attention_forward(Builder *b, const Falcon *f, const ClassicBlock *p, Val x, con
     transformers_rotate(b, ROTATE_HALF, qkv, args[TABLE_COS], args[TABLE_SIN]);
     let_pair(b, names, qkv);
   }
-  AttentionCall call = {lm->impl.attention, lm->heads, builder_info(b, qkv[1]).shape[1],
-                        f->alibi && f->classic.attention_dropout > 0, args[TABLE_MASK]};
+  AttentionCall call = {lm->impl.attention,
+                        lm->heads,
+                        builder_info(b, qkv[1]).shape[1],
+                        f->alibi && f->classic.attention_dropout > 0,
+                        args[TABLE_MASK],
+                        0};
   Val o = let(b, "attn_output", attention(b, qkv[0], qkv[1], qkv[2], &call));
   o = let(b, "attn_output", transpose(b, o));
   o = let(b, "attn_output", merge_heads(b, o));

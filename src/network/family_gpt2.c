@@ -16,6 +16,7 @@ typedef struct {
   gint64 ffn, positions;
   double residual_dropout, embedding_dropout, attention_dropout;
   gboolean fused_gelu; /* one kernel, not transformers' NewGELUActivation in Python */
+  gboolean tanh_gelu;  /* which approximates */
   int position_weight, position_module;
   BlockParts *blocks;
 } Gpt2;
@@ -101,7 +102,7 @@ nanogpt_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *table
     heads[i] = transpose(b, view(b, qkv[i], 4, lm->batch, lm->length, lm->heads, lm->head_dim));
   for (int i = 0; i < 3; i++)
     qkv[i] = let(b, names[i], heads[i]);
-  AttentionCall call = {lm->impl.attention, lm->heads, lm->heads, FALSE, NO_VAL};
+  AttentionCall call = {lm->impl.attention, lm->heads, lm->heads, FALSE, NO_VAL, 0};
   Val o = attention(b, qkv[0], qkv[1], qkv[2], &call);
   o = let(b, "o", merge_heads(b, contiguous(b, transpose(b, o))));
   x = let(b, "x", binary(b, OP_ADD, x, linear(b, o, p->projection)));
@@ -115,9 +116,9 @@ nanogpt_embed(Builder *b, const CausalLm *lm, Val tokens)
 {
   const Gpt2 *m = (const Gpt2 *) lm;
   Val x = embedding(b, lm->embedding_weight, tokens);
-  OpAttributes at = {
-      .result = value_shape(DTYPE_INT64, 1, lm->length), .what = "positions", .formula = "arange"};
-  Val positions = builder_op(b, OP_CREATE, &at, 0, NULL);
+  static const Creation counted = {"arange", NULL, 0};
+  Val positions =
+      create_as(b, "positions", value_shape(DTYPE_INT64, 1, lm->length), &counted, NO_VAL);
   Val p = embedding(b, m->position_weight, positions);
   return binary(b, OP_ADD, x, p);
 }
@@ -148,7 +149,8 @@ activation(Builder *b, const Gpt2 *m, const BlockParts *p, Val x)
   if (!m->fused_gelu)
     return new_gelu(b, p->activation, x);
   x = call_module(b, p->activation, x);
-  return builder_leave(b, unary(b, OP_GELU, x));
+  return builder_leave(b,
+                       m->tanh_gelu ? unary_with(b, OP_GELU, x, "tanh", 1) : unary(b, OP_GELU, x));
 }
 
 static Val
@@ -166,8 +168,7 @@ transformers_attention(Builder *b, const Gpt2 *m, const BlockParts *p, Val x)
     int j = order[i];
     qkv[j] = let(b, names[j], transpose(b, split_heads(b, qkv[j], lm->heads, lm->head_dim)));
   }
-  Val weights,
-      o = transformers_attend(b, lm, lm->heads, m->attention_dropout > 0, qkv, NO_VAL, &weights);
+  Val weights, o = transformers_attend(b, lm, lm->heads, 0, qkv, NO_VAL, &weights);
   o = let(b, "output", o);
   o = let(b, "output", merge_heads(b, o));
   o = let(b, "output", conv1d(b, o, p->projection));
@@ -235,7 +236,8 @@ static void
 read_activation(Gpt2 *m, NetworkSpec *spec)
 {
   const char *name = network_spec_string(spec, "activation_function", "gelu_new");
-  m->fused_gelu = strcmp(name, "gelu") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
+  m->tanh_gelu = strcmp(name, "gelu_pytorch_tanh") == 0;
+  m->fused_gelu = strcmp(name, "gelu") == 0 || m->tanh_gelu;
   if (!m->fused_gelu && strcmp(name, "gelu_new") != 0)
     network_spec_fail(spec, "activation_function",
                       "'%s' is not supported: gelu_new, gelu, gelu_pytorch_tanh", name);
@@ -262,6 +264,7 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->residual_dropout = causal_lm_read_dropout(spec, "resid_pdrop", 0.1, shape->evaluation);
   m->embedding_dropout = causal_lm_read_dropout(spec, "embd_pdrop", 0.1, shape->evaluation);
   m->attention_dropout = causal_lm_read_dropout(spec, "attn_pdrop", 0.1, shape->evaluation);
+  m->lm.attention_dropout = m->attention_dropout;
   m->lm.impl.rope = ROPE_NONE;
   if (m->lm.impl.code == CODE_TRANSFORMERS)
     transformers_check(spec);

@@ -38,7 +38,8 @@ attend(Builder *b, const Classic *m, const Val qkv[3], Val mask, Val results[2])
   builder_discard(b, columns);
   w = let(b, "attn_weights", w);
   let(b, "mask_value", create(b, "lowest", value_shape(DTYPE_FP32, 1, (gint64) 1)));
-  w = let(b, "attn_weights", unary(b, OP_WHERE, w));
+  const OpAttributes by_buffer = {.formula = "where_buffer"}; /* global or local: not said */
+  w = let(b, "attn_weights", builder_op(b, OP_WHERE, &by_buffer, 1, &w));
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", unary(b, OP_SOFTMAX, w));
   w = let(b, "attn_weights", to(b, w, lm->dtype));

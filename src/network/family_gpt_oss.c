@@ -19,8 +19,10 @@ is_windowed(int block, gint64 every)
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  static const MoeFields fields = {
-      .experts = "num_local_experts|num_experts", .experts_default = 128, .top_k_default = 4};
+  static const MoeFields fields = {.experts = "num_local_experts|num_experts",
+                                   .experts_default = 128,
+                                   .top_k_default = 4,
+                                   .balance = 0.001};
   Implementation *impl = &d->lm.impl;
   moe_decoder_read(d, spec, &fields);
   d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", TRUE);

@@ -1,5 +1,8 @@
 /* family_gptj.c - GPT-J: one norm before attention and feed-forward side by side, rotary embeddings
  * of neighbouring elements in a part of each head. */
+#include <math.h>
+#include <string.h>
+
 #include "network/classic_decoder.h"
 #include "network/transformers_masks.h"
 #include "network/transformers_rope.h"
@@ -40,8 +43,9 @@ prepare(Builder *b, const Classic *m, Val embeds, ClassicArguments *args)
   Val mask = transformers_causal_mask(b, lm, TRUE, FALSE);
   Val x = let(b, "hidden_states", dropout(b, m->embedding_dropout, embeds));
   ValueInfo rows = value_shape(DTYPE_FP32, 3, (gint64) 1, lm->length, lm->rotary.dim);
+  static const Creation table = {"rotary_sin_cos", "theta", ROTARY_THETA};
   builder_module_call(b, lm->rotary_module, 0, NULL);
-  Val both = let(b, "sincos", to(b, create(b, "rotary table", rows), lm->dtype));
+  Val both = let(b, "sincos", to(b, create_as(b, "rotary table", rows, &table, NO_VAL), lm->dtype));
   chunk(b, both, 2, tables);
   builder_leave_with(b, 2, tables);
   classic_argument(args, positions);
@@ -56,7 +60,10 @@ static Val
 each_twice(Builder *b, const CausalLm *lm, const char *name)
 {
   ValueInfo wide = value_shape(lm->dtype, 4, (gint64) 1, lm->length, (gint64) 1, lm->rotary.dim);
-  return let(b, name, create(b, name, wide));
+  const Creation table = {strcmp(name, "cos") == 0 ? "rotary_cos_neighbours"
+                                                   : "rotary_sin_neighbours",
+                          "theta", ROTARY_THETA};
+  return let(b, name, create_as(b, name, wide, &table, NO_VAL));
 }
 
 /* (x * cos) + (rotate_every_two(x) * sin) */
@@ -97,7 +104,8 @@ eager(Builder *b, const Classic *m, const Val qkv[3], Val mask, Val *weights)
       batched_matmul(b, (Val){q.slot, FALSE}, (Val){columns.slot, FALSE}, "attention scores");
   builder_discard(b, q);
   builder_discard(b, columns);
-  Val w = let(b, "attn_weights", unary(b, OP_MUL_SCALAR, scores));
+  Val w = let(b, "attn_weights",
+              unary_with(b, OP_MUL_SCALAR, scores, "value", 1 / sqrt((double) m->lm.head_dim)));
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, w), m->lm.dtype));
   w = let(b, "attn_weights", dropout(b, m->attention_dropout, w));

@@ -4,9 +4,10 @@
 static const DecoderStyle style = {
     .norm = NORM_RMS,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
-    .embedding_scale = TRUE,
-    .residual_scale = TRUE,
-    .logits_scale = OP_DIV_SCALAR,
+    .embedding_scale = "embedding_multiplier",
+    .residual_scale = "residual_multiplier",
+    .logits_scale = "logits_scaling",
+    .logits_scale_op = OP_DIV_SCALAR,
     .mlp_bias_field = TRUE,
     .attention_bias_field = TRUE,
 };

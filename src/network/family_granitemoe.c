@@ -5,8 +5,10 @@
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  static const MoeFields fields = {
-      .experts = "num_local_experts|num_experts", .experts_default = 8, .top_k_default = 2};
+  static const MoeFields fields = {.experts = "num_local_experts|num_experts",
+                                   .experts_default = 8,
+                                   .top_k_default = 2,
+                                   .balance = 0.001};
   moe_decoder_read(d, spec, &fields);
   d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
 }
@@ -15,9 +17,10 @@ static const DecoderStyle style = {
     .norm = NORM_RMS,
     .qkv = {QKV_PROJECT, QKV_HEADS, QKV_TRANSPOSE},
     .mlp_last = TRUE,
-    .embedding_scale_late = TRUE,
-    .residual_scale = TRUE,
-    .logits_scale = OP_DIV_SCALAR,
+    .embedding_scale_late = "embedding_multiplier",
+    .residual_scale = "residual_multiplier",
+    .logits_scale = "logits_scaling",
+    .logits_scale_op = OP_DIV_SCALAR,
     .read = read,
 };
 

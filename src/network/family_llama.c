@@ -2,22 +2,22 @@
  */
 #include <string.h>
 
-#include "network/torchtitan_llama.h"
+#include "network/torchtitan_decoder.h"
 #include "network/transformers_decoder.h"
 
 /* Which projections of a model_type have biases: queries, keys and values of Qwen2 always do. */
-static TorchtitanLlama
+static TorchtitanStyle
 read_biases(NetworkSpec *spec)
 {
   gboolean qwen = strcmp(spec->family, "qwen2") == 0;
   gboolean bias = network_spec_bool(spec, "attention_bias", FALSE);
-  return (TorchtitanLlama){.qkv_bias = qwen || bias, .o_bias = !qwen && bias};
+  return (TorchtitanStyle){.qkv_bias = qwen || bias, .o_bias = !qwen && bias};
 }
 
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  TorchtitanLlama biases = read_biases(spec);
+  TorchtitanStyle biases = read_biases(spec);
   d->style.qkv_bias = biases.qkv_bias;
   d->style.o_bias = biases.o_bias;
   d->style.mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
@@ -39,8 +39,8 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
   if (spec->implementation.code == CODE_TRANSFORMERS)
     return decoder_build_style(&style, spec, shape, error);
-  TorchtitanLlama biases = read_biases(spec);
-  return torchtitan_llama_build(&biases, spec, shape, error);
+  TorchtitanStyle biases = read_biases(spec);
+  return torchtitan_build(&biases, spec, shape, error);
 }
 
 const NetworkFamily family_llama = {

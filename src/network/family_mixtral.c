@@ -4,8 +4,10 @@
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  static const MoeFields fields = {
-      .experts = "num_local_experts|num_experts", .experts_default = 8, .top_k_default = 2};
+  static const MoeFields fields = {.experts = "num_local_experts|num_experts",
+                                   .experts_default = 8,
+                                   .top_k_default = 2,
+                                   .balance = 0.001};
   moe_decoder_read(d, spec, &fields);
   d->lm.window = network_spec_int(spec, "sliding_window", 0);
   if (network_spec_double(spec, "router_jitter_noise", 0) != 0)

@@ -10,7 +10,8 @@ static const QkvStep clipped[] = {QKV_PROJECT, QKV_THEN,      QKV_CLIP, QKV_THEN
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  if (network_spec_double(spec, "clip_qkv", 0) != 0)
+  d->clip = network_spec_double(spec, "clip_qkv", 0);
+  if (d->clip != 0)
     memcpy(d->style.qkv, clipped, sizeof clipped);
 }
 

@@ -11,7 +11,8 @@ read(Decoder *d, NetworkSpec *spec)
   static const MoeFields fields = {.experts = "num_experts|num_local_experts",
                                    .experts_default = 64,
                                    .top_k_default = 8,
-                                   .norm_topk_prob = TRUE};
+                                   .norm_topk_prob = TRUE,
+                                   .balance = 0.01};
   moe_decoder_read(d, spec, &fields);
   d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
   if (json_reader_has(spec->reader, "clip_qkv")) {

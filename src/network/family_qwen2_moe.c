@@ -31,7 +31,8 @@ read(Decoder *d, NetworkSpec *spec)
                                    .top_k_default = 4,
                                    .ffn = "moe_intermediate_size",
                                    .ffn_default = 1408,
-                                   .norm_topk_prob = TRUE};
+                                   .norm_topk_prob = TRUE,
+                                   .balance = 0.001};
   MoeStyle *moe = moe_decoder_style(d);
   moe_decoder_read(d, spec, &fields);
   moe_decoder_read_sparse_layers(d, spec);

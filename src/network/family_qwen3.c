@@ -1,4 +1,5 @@
 /* family_qwen3.c - Qwen3: Llama with norms of queries and keys, head by head. */
+#include "network/torchtitan_decoder.h"
 #include "network/transformers_decoder.h"
 
 static void
@@ -16,9 +17,21 @@ static const DecoderStyle style = {
     .read = read,
 };
 
+static const TorchtitanStyle torchtitan_style = {
+    .qk_norm = TRUE,
+    .rotation = TORCHTITAN_ROTATE_TOGETHER,
+    .rotates_alike = TRUE,
+    .output_late = TRUE,
+    .without = (const char *const[]){"attention_bias", "mlp_bias", "use_sliding_window", NULL},
+    .stream = "x",
+    .head_dim = 128,
+};
+
 static Network *
 build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
+  if (spec->implementation.code == CODE_TORCHTITAN)
+    return torchtitan_build(&torchtitan_style, spec, shape, error);
   return decoder_build_style(&style, spec, shape, error);
 }
 

@@ -1,15 +1,18 @@
 /* family_qwen3_moe.c - Qwen3 with mixtures of experts. */
 #include "network/moe_decoder.h"
+#include "network/torchtitan_decoder.h"
+
+static const MoeFields fields = {.experts = "num_experts|num_local_experts",
+                                 .experts_default = 128,
+                                 .top_k_default = 8,
+                                 .ffn = "moe_intermediate_size",
+                                 .ffn_default = 768,
+                                 .norm_topk_prob = TRUE,
+                                 .balance = 0.001};
 
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
-  static const MoeFields fields = {.experts = "num_experts|num_local_experts",
-                                   .experts_default = 128,
-                                   .top_k_default = 8,
-                                   .ffn = "moe_intermediate_size",
-                                   .ffn_default = 768,
-                                   .norm_topk_prob = TRUE};
   moe_decoder_read(d, spec, &fields);
   moe_decoder_read_sparse_layers(d, spec);
   d->style.qkv_bias = d->style.o_bias = network_spec_bool(spec, "attention_bias", FALSE);
@@ -29,9 +32,35 @@ static const MoeStyle moe = {
     .order = "eg",
 };
 
+/* torchtitan has a mixture in every block. */
+static void
+read_torchtitan(Torchtitan *m, NetworkSpec *spec)
+{
+  const cJSON *dense = json_reader_raw(spec->reader, "mlp_only_layers");
+  m->mixed = m->moe.softmax_scores = TRUE;
+  moe_style_read(&m->moe, m->lm.hidden, m->ffn, spec, &fields);
+  if (cJSON_GetArraySize(dense) > 0)
+    network_spec_fail(spec, "mlp_only_layers", "torchtitan has a mixture in every block");
+  if (network_spec_int(spec, "decoder_sparse_step", 1) != 1)
+    network_spec_fail(spec, "decoder_sparse_step", "torchtitan has a mixture in every block");
+}
+
+static const TorchtitanStyle torchtitan_style = {
+    .qk_norm = TRUE,
+    .rotation = TORCHTITAN_ROTATE_TOGETHER,
+    .rotates_alike = TRUE,
+    .output_late = TRUE,
+    .without = (const char *const[]){"attention_bias", "mlp_bias", "use_sliding_window",
+                                     "output_router_logits", NULL},
+    .stream = "x",
+    .read = read_torchtitan,
+};
+
 static Network *
 build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
+  if (spec->implementation.code == CODE_TORCHTITAN)
+    return torchtitan_build(&torchtitan_style, spec, shape, error);
   return moe_decoder_build(&style, &moe, spec, shape, error);
 }
 

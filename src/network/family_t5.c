@@ -6,6 +6,7 @@
 #include "network/family.h"
 #include "network/transformers_activation.h"
 #include "network/transformers_encoder.h"
+#include "network/transformers_half.h"
 
 /* One attention with what is around it. */
 typedef struct {
@@ -246,47 +247,75 @@ t5_norm(Builder *b, Val x, int weight)
   return builder_leave(b, binary(b, OP_MUL, builder_weight(b, weight), h));
 }
 
-/* q, k, v, bias, the interface and o; *bias becomes what is handed on. */
+/* What an attention is called with besides its input, and what it gives back beside its output. */
+typedef struct {
+  Val memory; /* the encoder's states, or NO_VAL */
+  Val mask;   /* of eager attention, or NO_VAL */
+  Val bias, weights;
+} Attended;
+
+/* A function's return of the output and of what is beside it. */
 static Val
-attend(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, Val memory,
-       Val *bias)
+leave_attended(Builder *b, Val output, Attended *a)
 {
+  Val results[3] = {output, a->bias, a->weights};
+  builder_leave_with(b, a->weights.slot != NO_VAL.slot ? 3 : 2, results);
+  a->bias = results[1];
+  a->weights = results[2];
+  return results[0];
+}
+
+/* Zeros for an attention without a table, which want a gradient where blocks are checkpointed. */
+static Val
+no_bias(Builder *b, const T5 *m, Val x, gint64 queries, Val source)
+{
+  gint64 keys = builder_info(b, source).shape[1];
+  DType dtype = (DType) builder_info(b, x).dtype;
+  Val zeros =
+      create(b, "position bias", value_shape(dtype, 4, (gint64) 1, m->heads, queries, keys));
+  return encoder_is_checkpointed(builder_shape(b)) ? unary(b, OP_LEAF, zeros) : zeros;
+}
+
+/* q, k, v, bias, the interface and o. */
+static Val
+attend(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, Attended *a)
+{
+  Val memory = a->memory, *bias = &a->bias;
   gboolean cross = memory.slot != NO_VAL.slot;
   x = call_module(b, p->attention, x);
-  Val source = cross ? memory : x, weights, qkv[3];
+  Val source = cross ? memory : x, qkv[3];
   qkv[0] = let(b, "query_states", encoder_heads(b, linear(b, x, p->q), m->heads));
   qkv[1] = let(b, "key_states", encoder_heads(b, linear(b, source, p->k), m->heads));
   qkv[2] = let(b, "value_states", encoder_heads(b, linear(b, source, p->v), m->heads));
   if (bias->slot == NO_VAL.slot && p->bias >= 0)
     *bias = let(b, "position_bias", compute_bias(b, m, p->bias, s->decoder, s->length));
   else if (bias->slot == NO_VAL.slot)
-    *bias = let(b, "position_bias",
-                create(b, "position bias",
-                       value_shape((DType) builder_info(b, x).dtype, 4, (gint64) 1, m->heads,
-                                   s->length, builder_info(b, source).shape[1])));
+    *bias = let(b, "position_bias", no_bias(b, m, x, s->length, source));
   EncoderAttention how = {.code = m->attention,
                           .heads = m->heads,
                           .dropout = m->dropout,
                           .bias = *bias,
-                          .mask = NO_VAL,
+                          .mask = a->mask,
                           .prepare_bias = bias_mask,
                           .causal = s->decoder && !cross};
-  Val o = encoder_attend_merged(b, &how, qkv, &weights);
+  Val o = encoder_attend_merged(b, &how, qkv, &a->weights);
   o = let(b, "attn_output", linear(b, o, p->o));
-  return builder_leave_beside(b, o, bias);
+  return leave_attended(b, o, a);
 }
 
 static Val
-attention_layer(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, Val memory,
-                Val *bias)
+attention_layer(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x,
+                Attended *a)
 {
   x = call_module(b, p->module, x);
   Val normed = let(b, "normed_hidden_states", t5_norm(b, x, p->norm));
-  Val o = let(b, "attention_output", attend(b, m, s, p, normed, memory, bias));
-  *bias = let(b, "position_bias", *bias);
+  Val o = let(b, "attention_output", attend(b, m, s, p, normed, a));
+  a->bias = let(b, "position_bias", a->bias);
+  if (a->weights.slot != NO_VAL.slot)
+    a->weights = let(b, "attn_weights", a->weights);
   Val sum = binary(b, OP_ADD, x, encoder_dropout(b, p->drop, m->dropout, o));
-  sum = let(b, memory.slot == NO_VAL.slot ? "attention_output" : "layer_output", sum);
-  return builder_leave_beside(b, sum, bias);
+  sum = let(b, a->memory.slot == NO_VAL.slot ? "attention_output" : "layer_output", sum);
+  return leave_attended(b, sum, a);
 }
 
 static Val
@@ -318,25 +347,44 @@ feed_forward(Builder *b, const T5 *m, const BlockParts *p, Val x)
   return builder_leave(b, h);
 }
 
+/* An attention's call in the block: hidden states, the bias and the probabilities become names. */
+static Val
+call_attention(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, Attended *a)
+{
+  x = let(b, "hidden_states", attention_layer(b, m, s, p, x, a));
+  a->bias =
+      let(b, a->memory.slot == NO_VAL.slot ? "self_attn_position_bias" : "cross_attn_position_bias",
+          a->bias);
+  if (a->weights.slot != NO_VAL.slot)
+    let(b, "_", a->weights);
+  return half_clamp_infinite(b, x);
+}
+
 /* Arguments: hidden states, then the bias of self-attention unless the block is the first; of a
- * decoder's also the encoder's states (in between) and the bias of cross-attention (last). */
+ * decoder's also the encoder's states, the bias of cross-attention unless it is the first, and the
+ * mask of eager attention. */
 static int
 block(Builder *b, gconstpointer model, int index, const Val *args, Val *results)
 {
   const T5 *m = model;
   const Stack *s = &m->stack[index >= m->stack[DECODER].first ? DECODER : ENCODER];
   const BlockParts *p = &m->parts[index];
-  gboolean first = index == s->first;
-  Val bias = first ? NO_VAL : args[1], memory = s->decoder ? args[first ? 1 : 2] : NO_VAL;
-  Val cross_bias = s->decoder && !first ? args[3] : NO_VAL;
-  builder_enter(b, 1, (const char *const[]){"hidden_states"}, args);
-  Val x = let(b, "hidden_states", attention_layer(b, m, s, &p->self, args[0], NO_VAL, &bias));
-  results[1] = let(b, "self_attn_position_bias", bias);
+  gboolean first = index == s->first, eager = m->attention == ATTENTION_EAGER;
+  Attended self = {NO_VAL, NO_VAL, first ? NO_VAL : args[1], NO_VAL};
+  Attended cross = {NO_VAL, NO_VAL, NO_VAL, NO_VAL};
   if (s->decoder) {
-    x = let(b, "hidden_states", attention_layer(b, m, s, &p->cross, x, memory, &cross_bias));
-    results[2] = let(b, "cross_attn_position_bias", cross_bias);
+    cross.memory = args[first ? 1 : 2];
+    cross.bias = first ? NO_VAL : args[3];
+    self.mask = eager ? args[first ? 2 : 4] : NO_VAL;
   }
-  results[0] = let(b, "hidden_states", feed_forward(b, m, p, x));
+  builder_enter(b, 1, (const char *const[]){"hidden_states"}, args);
+  Val x = call_attention(b, m, s, &p->self, args[0], &self);
+  results[1] = self.bias;
+  if (s->decoder) {
+    x = call_attention(b, m, s, &p->cross, x, &cross);
+    results[2] = cross.bias;
+  }
+  results[0] = half_clamp_infinite(b, let(b, "hidden_states", feed_forward(b, m, p, x)));
   int n = s->decoder ? 3 : 2;
   builder_leave_with(b, n, results);
   return n;
@@ -348,9 +396,11 @@ stack_forward(Builder *b, const T5 *m, int which, Val tokens, Val memory)
 {
   const Stack *s = &m->stack[which];
   const BlockCode code = {.forward_several = block, .model = m, .kind = which};
-  Val args[4], results[3];
+  Val args[5], results[3], mask = NO_VAL;
   builder_module_call_by_keyword(b, s->module, &tokens);
   Val x = let(b, "inputs_embeds", encoder_embed_tied(b, m->embed_module[which], m->shared, tokens));
+  if (s->decoder)
+    mask = encoder_causal_mask(b, m->attention, m->batch, s->length, FALSE);
   x = let(b, "hidden_states", encoder_dropout(b, s->drop, m->dropout, x));
   for (int i = 0; i < s->count; i++) {
     int n = 0;
@@ -361,6 +411,8 @@ stack_forward(Builder *b, const T5 *m, int which, Val tokens, Val memory)
       args[n++] = memory;
     if (s->decoder && i > 0)
       args[n++] = results[2];
+    if (mask.slot != NO_VAL.slot)
+      args[n++] = mask;
     builder_block_call_several(b, s->first + i, &code, n, args, results);
     x = let(b, "hidden_states", results[0]);
     results[1] = let(b, "position_bias", results[1]);
@@ -421,12 +473,10 @@ read_stack(Stack *s, NetworkSpec *spec, const char *names, int first, gint64 fal
 }
 
 static void
-refuse_unknown(NetworkSpec *spec, const NetworkShape *shape)
+refuse_unknown(NetworkSpec *spec)
 {
   encoder_expect_class(spec, "T5ForConditionalGeneration", NULL);
   network_spec_expect(spec, "is_encoder_decoder", TRUE, "only encoder and decoder are supported");
-  encoder_refuse_fp16(spec, shape);
-  encoder_refuse_eager(spec);
 }
 
 static gboolean
@@ -451,7 +501,7 @@ read_config(T5 *m, NetworkSpec *spec, const NetworkShape *shape, GError **error)
   m->stack[ENCODER].length = shape->sequence_length;
   m->stack[DECODER].length = encoder_target_length(shape);
   encoder_check(spec, shape);
-  refuse_unknown(spec, shape);
+  refuse_unknown(spec);
   causal_lm_check_matrix(spec, "vocab_size", m->vocabulary, m->width);
   causal_lm_check_matrix(spec, "d_ff", m->ffn, m->width);
   causal_lm_check_matrix(spec, "d_kv", m->head_width, m->heads);
@@ -474,6 +524,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   transformers_write_root(b, &(TransformersRoot){2, {tokens, labels}, model_forward, &m});
   Network *network = builder_network(b);
   network->vocabulary = m.vocabulary;
+  network->stacks = 2;
   network->hidden = m.width;
   network->attention_width = m.heads * m.head_width;
   network->embedding_parameters = m.tied ? 0 : m.vocabulary * m.width;

@@ -81,7 +81,7 @@ encode(Builder *b, const Whisper *m, Val features)
   Val places = embedding(b, m->source_positions, positions);
   x = let(b, "hidden_states", binary(b, OP_ADD, x, places));
   x = let(b, "hidden_states", dropout(b, s->dropout, x));
-  x = seq2seq_layers(b, s, SEQ2SEQ_ENCODER, x, NO_VAL);
+  x = seq2seq_layers(b, s, SEQ2SEQ_ENCODER, x, NO_VAL, NO_VAL);
   x = let(b, "hidden_states", layer_norm(b, x, m->norm[SEQ2SEQ_ENCODER]));
   return builder_leave(b, x);
 }
@@ -111,9 +111,8 @@ decode(Builder *b, const Whisper *m, Val tokens, Val memory)
   Val places = let(b, "positions", target_places(b, m, ids));
   x = let(b, "hidden_states", binary(b, OP_ADD, x, places));
   x = let(b, "hidden_states", dropout(b, s->dropout, x));
-  CausalLm lm = {.batch = s->batch, .length = length, .impl = {.attention = s->attention}};
-  transformers_causal_mask(b, &lm, TRUE, FALSE);
-  x = seq2seq_layers(b, s, SEQ2SEQ_DECODER, x, memory);
+  Val mask = encoder_causal_mask(b, s->attention, s->batch, length, TRUE);
+  x = seq2seq_layers(b, s, SEQ2SEQ_DECODER, x, memory, mask);
   x = let(b, "hidden_states", layer_norm(b, x, m->norm[SEQ2SEQ_DECODER]));
   return builder_leave(b, x);
 }

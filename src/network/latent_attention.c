@@ -3,14 +3,20 @@
 
 /* ---- config.json and modules ---- */
 
-static gint64
-query_dim(const LatentStyle *s)
+gint64
+latent_query_dim(const LatentStyle *s)
 {
   return s->plain + s->rotary;
 }
 
+gint64
+latent_attention_width(const LatentStyle *s, gint64 heads)
+{
+  return heads * (s->plain + s->rotary + s->value) / 2;
+}
+
 LatentStyle
-latent_attention_read(Decoder *d, NetworkSpec *spec)
+latent_attention_read(CausalLm *lm, gint64 kv_heads, NetworkSpec *spec)
 {
   LatentStyle s = {
       .q_rank = 1536,
@@ -24,13 +30,13 @@ latent_attention_read(Decoder *d, NetworkSpec *spec)
   s.q_rank = cJSON_IsNull(rank) ? 0 : network_spec_int(spec, "q_lora_rank", 1536);
   if (s.rotary % 2 != 0)
     network_spec_fail(spec, "qk_rope_head_dim", "%" G_GINT64_FORMAT " is odd", s.rotary);
-  if (d->kv_heads != d->lm.heads)
+  if (kv_heads != lm->heads)
     network_spec_fail(spec, "num_key_value_heads", "latent attention has as many as query heads");
-  causal_lm_check_matrix(spec, "kv_lora_rank", s.kv_rank + s.rotary, d->lm.hidden);
-  causal_lm_check_matrix(spec, "qk_nope_head_dim", d->lm.heads, query_dim(&s));
-  causal_lm_check_matrix(spec, "v_head_dim", d->lm.heads, s.plain + s.value);
-  d->lm.head_dim = query_dim(&s);
-  d->lm.rotary.dim = s.rotary;
+  causal_lm_check_matrix(spec, "kv_lora_rank", s.kv_rank + s.rotary, lm->hidden);
+  causal_lm_check_matrix(spec, "qk_nope_head_dim", lm->heads, latent_query_dim(&s));
+  causal_lm_check_matrix(spec, "v_head_dim", lm->heads, s.plain + s.value);
+  lm->head_dim = latent_query_dim(&s);
+  lm->rotary.dim = s.rotary;
   return s;
 }
 
@@ -41,11 +47,11 @@ latent_attention_define(Builder *b, const Decoder *d, const LatentStyle *s)
   NormKind norm = d->style.norm;
   LatentAttention p = {.module = builder_module(b, "self_attn", "Attention")};
   if (s->q_rank == 0) {
-    p.q = define_linear(b, "q_proj", heads * query_dim(s), hidden, FALSE);
+    p.q = define_linear(b, "q_proj", heads * latent_query_dim(s), hidden, FALSE);
   } else {
     p.q_a = define_linear(b, "q_a_proj", s->q_rank, hidden, s->bias);
     p.q_norm = norm_define(b, "q_a_layernorm", norm, s->q_rank);
-    p.q_b = define_linear(b, "q_b_proj", heads * query_dim(s), s->q_rank, FALSE);
+    p.q_b = define_linear(b, "q_b_proj", heads * latent_query_dim(s), s->q_rank, FALSE);
   }
   p.kv_a = define_linear(b, "kv_a_proj_with_mqa", s->kv_rank + s->rotary, hidden, s->bias);
   p.kv_norm = norm_define(b, "kv_a_layernorm", norm, s->kv_rank);
@@ -55,58 +61,7 @@ latent_attention_define(Builder *b, const Decoder *d, const LatentStyle *s)
   return p;
 }
 
-/* ---- steps ---- */
-
-/* torch.split(x, [first, rest], dim=-1) as names. */
-static void
-split_last(Builder *b, Val x, gint64 first, const char *const names[2], Val out[2])
-{
-  OpAttributes at = {.result = builder_info(b, x)};
-  gint64 *width = &at.result.shape[at.result.dims - 1];
-  at.size[0] = 2;
-  at.size[1] = *width - first;
-  *width = first;
-  builder_op_multi(b, OP_SPLIT, &at, 1, &x, 2, out);
-  for (int i = 0; i < 2; i++)
-    out[i] = let(b, names[i], out[i]);
-}
-
 /* ---- rotation ---- */
-
-/* view_as_complex(x.float() as pairs), kept as a name. */
-static Val
-as_complex(Builder *b, const char *name, Val x)
-{
-  ValueInfo info = builder_info(b, x), pairs, result;
-  Val wide = to(b, x, DTYPE_FP32);
-  pairs = builder_info(b, wide);
-  int last = info.dims - 1;
-  pairs.shape[last] /= 2;
-  pairs.shape[last + 1] = 2;
-  pairs.dims++;
-  Val both = reshape(b, wide, pairs);
-  result = builder_info(b, both);
-  result.dtype = DTYPE_COMPLEX64;
-  result.dims--;
-  for (int i = 0; i < result.dims; i++)
-    result.stride[i] /= 2;
-  return let(b, name, shaped(b, OP_VIEW_AS_COMPLEX, both, result));
-}
-
-/* view_as_real(x * table).flatten(3).type_as(...) */
-static Val
-from_complex(Builder *b, Val x, Val table, ValueInfo shape)
-{
-  Val product = binary(b, OP_MUL_COMPLEX, x, table);
-  ValueInfo real = builder_info(b, product);
-  real.dtype = DTYPE_FP32;
-  for (int i = 0; i < real.dims; i++)
-    real.stride[i] *= 2;
-  real.shape[real.dims] = 2;
-  real.stride[real.dims] = 1;
-  real.dims++;
-  return to(b, reshape(b, shaped(b, OP_VIEW_AS_REAL, product, real), shape), (DType) shape.dtype);
-}
 
 /* apply_rotary_emb */
 static void
@@ -118,10 +73,12 @@ rotate_complex(Builder *b, Val qk[2], Val table)
   builder_call(b, 0, NULL);
   for (int i = 0; i < 2; i++) {
     shapes[i] = builder_info(b, qk[i]);
-    x[i] = as_complex(b, pairs[i], qk[i]);
+    x[i] = let(b, pairs[i], complex_pairs(b, qk[i]));
   }
   for (int i = 0; i < 2; i++)
-    qk[i] = let(b, names[i], from_complex(b, x[i], table, shapes[i]));
+    qk[i] = let(b, names[i],
+                to(b, real_pairs(b, binary(b, OP_MUL_COMPLEX, x[i], table), shapes[i]),
+                   (DType) shapes[i].dtype));
   builder_leave_with(b, 2, qk);
 }
 
@@ -180,7 +137,7 @@ queries(Builder *b, const Decoder *d, const LatentStyle *s, const LatentAttentio
     q = let(b, "q_states", linear(b, x, p->q));
   else
     q = let(b, "q_states", linear(b, norm_apply(b, linear(b, x, p->q_a), &p->q_norm), p->q_b));
-  return let(b, "q_states", transpose(b, split_heads(b, q, d->lm.heads, query_dim(s))));
+  return let(b, "q_states", transpose(b, split_heads(b, q, d->lm.heads, latent_query_dim(s))));
 }
 
 Val
@@ -205,6 +162,6 @@ latent_attention_call(Builder *b, const Decoder *d, const LatentStyle *s, const 
   expand_kv(b, d, s, p, kv);
   qkv[1] = let(b, "key_states", kv[0]);
   qkv[2] = let(b, "value_states", kv[1]);
-  Val o = transformers_attend(b, lm, lm->heads, d->style.attention_dropout > 0, qkv, mask, weights);
+  Val o = transformers_attend(b, lm, lm->heads, 0, qkv, mask, weights);
   return builder_leave_beside(b, transformers_project(b, o, p->o, weights), weights);
 }

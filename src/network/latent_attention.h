@@ -25,8 +25,12 @@ typedef struct {
   int module;
 } LatentAttention;
 
-/* Reads the widths; sets the decoder's head dim and rotary tables. */
-LatentStyle latent_attention_read(Decoder *d, NetworkSpec *spec);
+/* Width of a head of queries and keys. */
+gint64 latent_query_dim(const LatentStyle *style);
+/* Width that attention's FLOPs follow from: products with keys and with values. */
+gint64 latent_attention_width(const LatentStyle *style, gint64 heads);
+/* Reads the widths; sets the model's head dim and rotary tables. */
+LatentStyle latent_attention_read(CausalLm *lm, gint64 kv_heads, NetworkSpec *spec);
 LatentAttention latent_attention_define(Builder *b, const Decoder *d, const LatentStyle *style);
 /* The module's call, as decoder_attention(). */
 Val latent_attention_call(Builder *b, const Decoder *d, const LatentStyle *style,

@@ -109,10 +109,9 @@ clone(Builder *b, Val x)
 void
 receive_outputs(Builder *b, int n, Val *outputs)
 {
-  Val originals[STATEMENT_SLOTS];
+  g_autofree Val *originals = g_new(Val, (gsize) n);
   if (!builder_shape(b)->clones_outputs)
     return;
-  g_assert(n <= STATEMENT_SLOTS);
   for (int i = 0; i < n; i++) { /* all are there before the first original goes */
     originals[i] = outputs[i];
     outputs[i] = clone(b, (Val){outputs[i].slot, FALSE});
@@ -163,6 +162,18 @@ create(Builder *b, const char *what, ValueInfo info)
 {
   OpAttributes at = {.result = info, .what = what};
   return builder_op(b, OP_CREATE, &at, 0, NULL);
+}
+
+Val
+create_as(Builder *b, const char *what, ValueInfo info, const Creation *how, Val from)
+{
+  OpAttributes at = {.result = info,
+                     .what = what,
+                     .formula = how->formula,
+                     .key = how->key,
+                     .number = how->number};
+  from.temporary = FALSE;
+  return builder_op(b, OP_CREATE, &at, from.slot != NO_VAL.slot, &from);
 }
 
 Val
@@ -232,23 +243,29 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
   return shaped(b, op, y, x);
 }
 
+/* t, view, mm, _unsafe_view; of a matrix t, mm. */
+static Val
+product_by(Builder *b, OpId mm, Val x, Val weight)
+{
+  Val w = autocast(b, weight);
+  x = autocast(b, x);
+  ValueInfo shape = builder_info(b, x);
+  w = transpose(b, w);
+  if (shape.dims == 2)
+    return builder_op(b, mm, NULL, 2, (Val[]){x, w});
+  x = flatten_rows(b, x);
+  Val y = builder_op(b, mm, NULL, 2, (Val[]){x, w});
+  return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
+}
+
 Val
 linear_by(Builder *b, Val x, Val weight, Val bias)
 {
   gboolean has_bias = bias.slot != NO_VAL.slot;
   if (builder_shape(b)->zero3_linear)
     return builder_op(b, OP_ZERO3_LINEAR, NULL, has_bias ? 3 : 2, (Val[]){x, weight, bias});
-  if (!has_bias) { /* t, view, mm, _unsafe_view; of a matrix t, mm */
-    Val w = autocast(b, weight);
-    x = autocast(b, x);
-    ValueInfo shape = builder_info(b, x);
-    w = transpose(b, w);
-    if (shape.dims == 2)
-      return builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
-    x = flatten_rows(b, x);
-    Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
-    return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
-  }
+  if (!has_bias)
+    return product_by(b, OP_MM, x, weight);
   Val c = autocast(b, bias); /* view, t, addmm, view */
   Val w = autocast(b, weight);
   x = autocast(b, x);
@@ -278,6 +295,15 @@ linear(Builder *b, Val x, Linear parameters)
 {
   return parameters.adapter > 0 ? lora_linear(b, x, parameters, call_linear)
                                 : call_linear(b, x, parameters);
+}
+
+Val
+linear_uncounted(Builder *b, Val x, Linear parameters)
+{
+  Val weight = builder_weight(b, parameters.weight);
+  x = call_module(b, parameter_module(b, parameters.weight), x);
+  return builder_leave(b, builder_shape(b)->zero3_linear ? linear_by(b, x, weight, NO_VAL)
+                                                         : product_by(b, OP_MM_UNCOUNTED, x, weight));
 }
 
 static Val
@@ -424,9 +450,6 @@ mean_square(Builder *b, Val x)
 {
   return reduce_last(b, OP_MEAN, unary(b, OP_POW, x));
 }
-
-/* What models add to a variance, unless they say otherwise; no time or memory depends on it. */
-#define NORM_EPSILON 1e-5
 
 /* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
  * x.to(dtype). */

@@ -35,6 +35,8 @@ Val contiguous(Builder *b, Val x);
 void receive_outputs(Builder *b, int n, Val *outputs);
 /* x[..., first : first + size] of the last dimension: a view. */
 Val slice_last(Builder *b, Val x, gint64 first, gint64 size);
+/* torch.split(x, [first, rest], dim=-1) as names: views. */
+void split_last(Builder *b, Val x, gint64 first, const char *const names[2], Val out[2]);
 /* x[..., first::2] of the last dimension: a view. */
 Val every_second(Builder *b, Val x, gint64 first);
 /* torch.cat((x, y), dim=-1); where dtypes differ, autocast has the narrower one cast. */
@@ -48,6 +50,10 @@ Val expand(Builder *b, Val x, ValueInfo sizes);
 /* x.sum or x.mean (op) over the last dimension, which is kept. */
 Val reduce_last(Builder *b, OpId op, Val x);
 /* x.pow(2).mean(-1, keepdim=True) */
+/* What is added to a variance, whatever the config says; no time or memory depends on it. */
+#define NORM_EPSILON 1e-5
+/* Frequencies of rotary embeddings fall to one over this, in the same way. */
+#define ROTARY_THETA 1e4
 Val mean_square(Builder *b, Val x);
 /* An op of two operands, or of one. */
 Val binary(Builder *b, OpId op, Val x, Val y);
@@ -58,6 +64,13 @@ Val unary_with(Builder *b, OpId op, Val x, const char *key, double number);
 Val dropout(Builder *b, double p, Val x);
 /* A tensor of this shape that needs no gradient, made from some others (borrowed). */
 Val create(Builder *b, const char *what, ValueInfo info);
+/* The same where it is said what it is: a formula, with a number unless key is NULL, of a tensor
+ * (borrowed; NO_VAL: of none). */
+typedef struct {
+  const char *formula, *key;
+  double number;
+} Creation;
+Val create_as(Builder *b, const char *what, ValueInfo info, const Creation *how, Val from);
 
 /* The same of a registered buffer, or a part of it. */
 Val buffer_value(Builder *b, ValueInfo info);
@@ -87,6 +100,9 @@ int define_norm(Builder *b, const char *name, const char *type, gint64 width, gb
 Val linear_by(Builder *b, Val x, Val weight, Val bias);
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
+/* The same, of a layer without bias and adapter, whose product selective checkpointing does not
+ * count. */
+Val linear_uncounted(Builder *b, Val x, Linear parameters);
 /* x @ weight.T, and then the bias is added: transformers' FalconLinear, also of a linear layer.
  * Under autocast the transposed weight is cast at each use. */
 Val linear_apart(Builder *b, Val x, Linear parameters);
@@ -119,6 +135,12 @@ Val rope_complex(Builder *b, Val x, Val table);
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
+/* Queries and keys in one function, with cosines and sines in one table [length, 2 head_dim] (Qwen3
+ * in torchtitan). */
+void rope_joined(Builder *b, Val qk[2], Val table);
+/* view_as_complex(x.float()) of pairs of neighbours, and, in fp32, view_as_real(x) as `shape`. */
+Val complex_pairs(Builder *b, Val x);
+Val real_pairs(Builder *b, Val x, ValueInfo shape);
 /* Heads repeated so that every query head has its own keys: x is [batch, length, kv, head_dim], or
  * [batch, kv, length, head_dim] with heads_second. */
 Val repeat_heads(Builder *b, Val x, gint64 heads, gboolean heads_second);
@@ -136,7 +158,8 @@ typedef struct {
   AttentionCode code; /* as asked for; what runs follows from dtypes and heads */
   gint64 heads, kv_heads;
   gboolean dropout;
-  Val mask; /* explicit mask, or NO_VAL */
+  Val mask;      /* explicit mask, or NO_VAL */
+  gint64 window; /* so many positions are seen, if it is not 0: flash-attn's window_size */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
 /* The same between any two sequences, [batch, heads, length, head_dim] each: queries see all keys,

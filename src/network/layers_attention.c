@@ -70,6 +70,7 @@ attention_attributes(Builder *b, Val q, Val k, const Attention *attention, Fused
       .head_dim = info.shape[3],
       .variant = (guint16) kernel,
       .flag = call->dropout,
+      .window = call->window,
   };
 }
 
@@ -127,7 +128,9 @@ mask_bias(Builder *b, Val q, Val mask)
     return mask;
   Val zero = create(b, "zero", value_shape(dtype, 1, (gint64) 1));
   Val infinity = create(b, "-inf", value_shape(dtype, 1, (gint64) 1));
-  Val bias = create(b, "attention bias", value_shape(dtype, 4, batch, (gint64) 1, length, length));
+  static const Creation hidden = {"infinite_unless", NULL, 0};
+  Val bias = create_as(b, "attention bias",
+                       value_shape(dtype, 4, batch, (gint64) 1, length, length), &hidden, mask);
   builder_discard(b, infinity);
   builder_discard(b, zero);
   return bias;
@@ -142,7 +145,8 @@ pad_bias(Builder *b, Val bias)
     return bias;
   wide.shape[3] = round_up(wide.shape[3], 8);
   value_set_contiguous(&wide);
-  Val padded = create(b, "padded attention bias", wide);
+  static const Creation pad = {"constant_pad_nd", NULL, 0};
+  Val padded = create_as(b, "padded attention bias", wide, &pad, bias);
   builder_discard(b, bias);
   return padded;
 }
@@ -245,30 +249,46 @@ scaled(Builder *b, Val x, gint64 head_dim)
   return unary_with(b, OP_MUL_SCALAR, x, "value", pow((double) head_dim, -0.25));
 }
 
-/* What the mask does is in what these mean. */
+/* What the mask does is in what these mean; window: 0 for none. */
 static Val
-meaning(Builder *b, OpId op, Val x, const char *formula)
+meaning(Builder *b, OpId op, Val x, const char *formula, gint64 window)
 {
   OpAttributes at = {.formula = formula};
+  if (window > 0) {
+    at.key = "window";
+    at.number = (double) window;
+  }
   return builder_op(b, op, &at, 1, &x);
 }
 
-/* softmax(q k^T + mask) with the scale on both factors.  Under a Python dispatch mode the mask is
- * added out of place.  masked: by one of its own, of which nobody has said what it does. */
+/* The same with a bias (borrowed). */
 static Val
-math_weights(Builder *b, Val query, Val key, gboolean causal, gboolean masked)
+with_bias(Builder *b, OpId op, const char *formula, Val x, Val bias)
 {
+  const OpAttributes at = {.formula = formula};
+  return builder_op(b, op, &at, 2, (Val[]){x, {bias.slot, FALSE}});
+}
+
+/* softmax(q k^T + mask) with the scale on both factors.  Under a Python dispatch mode the mask is
+ * added out of place.  bias: a mask of its own, or NO_VAL. */
+static Val
+math_weights(Builder *b, Val query, Val key, const Attention *how, Val bias)
+{
+  gboolean causal = how->causal && !is_there(how->call.mask);
+  gint64 window = how->call.window;
   Val scaled_key = scaled(b, transpose_last(b, key), builder_info(b, key).shape[3]);
   Val scores = batched_matmul(b, query, (Val){scaled_key.slot, FALSE}, "attention scores");
   builder_discard(b, scaled_key);
   Val attn = let(b, "attn", scores);
   if (builder_is_dispatched(b))
-    attn = let(b, "attn", meaning(b, OP_ADD_SCALAR, attn, causal ? "add_causal_mask" : "add_mask"));
+    attn = let(b, "attn",
+               is_there(bias) ? with_bias(b, OP_ADD_SCALAR, "add", attn, bias)
+                              : meaning(b, OP_ADD_SCALAR, attn,
+                                        causal ? "add_causal_mask" : "add_mask", window));
+  if (is_there(bias))
+    return let(b, "attn", with_bias(b, OP_SAFE_SOFTMAX, "masked_softmax", attn, bias));
   return let(b, "attn",
-             meaning(b, OP_SAFE_SOFTMAX, attn,
-                     causal   ? "causal_softmax"
-                     : masked ? "masked_softmax"
-                              : NULL));
+             meaning(b, OP_SAFE_SOFTMAX, attn, causal ? "causal_softmax" : NULL, window));
 }
 
 /* The composed attention, in fp32.  Its results are the output and the probabilities in the
@@ -298,7 +318,7 @@ math(Builder *b, Val q, Val k, Val v, const Attention *attention)
     let(b, "attn_mask", causal_mask(b, info.shape[2], DTYPE_FP32));
   Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);
   Val value = let(b, "value_expanded", grouped ? interleave_heads(b, v, call->heads) : v);
-  Val attn = math_weights(b, query, key, causal, masked);
+  Val attn = math_weights(b, query, key, attention, bias);
   Val weights = narrow
                     ? create(b, "attention weights", value_like_dtype(builder_info(b, attn), dtype))
                     : builder_share(b, attn);
@@ -355,7 +375,7 @@ Val
 attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call)
 {
   const Attention how = {
-      .call = {call->code, call->heads, call->heads, call->dropout, NO_VAL},
+      .call = {call->code, call->heads, call->heads, call->dropout, NO_VAL, 0},
       .causal = call->causal,
       .between = TRUE,
       .bias = call->bias,

@@ -42,7 +42,7 @@ table_as(Builder *b, Val table, DType dtype)
 {
   ValueInfo info = builder_info(b, table);
   info.dtype = (guint8) dtype;
-  return shaped(b, OP_TO_IF_NEEDED, builder_share(b, table), info);
+  return shaped(b, OP_TO_IF_NEEDED, table.temporary ? table : builder_share(b, table), info);
 }
 
 Val
@@ -65,6 +65,60 @@ rope_half(Builder *b, Val x, Val cos, Val sin)
   return builder_leave(b, binary(b, OP_ADD, straight, rotated));
 }
 
+void
+rope_joined(Builder *b, Val qk[2], Val table)
+{
+  static const char *const names[] = {"xq_out", "xk_out"};
+  ValueInfo info = builder_info(b, qk[0]);
+  gint64 width = info.shape[info.dims - 1];
+  Val x[2];
+  builder_enter(b, 3, (const char *const[]){"xq", "xk", "rope_cache"},
+                (Val[]){qk[0], qk[1], table});
+  table.temporary = FALSE;
+  Val cos = let(b, "cos", table_as(b, slice_last(b, table, 0, width), (DType) info.dtype));
+  Val sin = let(b, "sin", table_as(b, slice_last(b, table, width, width), (DType) info.dtype));
+  for (int i = 0; i < 2; i++) {
+    x[i] = (Val){qk[i].slot, FALSE};
+    Val straight = binary(b, OP_MUL, x[i], cos);
+    Val rotated = binary(b, OP_MUL, rotate_half(b, x[i]), sin);
+    qk[i] = let(b, names[i], binary(b, OP_ADD, straight, rotated));
+  }
+  builder_leave_with(b, 2, qk);
+}
+
+/* ---- complex numbers ---- */
+
+Val
+complex_pairs(Builder *b, Val x)
+{
+  Val wide = to(b, x, DTYPE_FP32);
+  ValueInfo pairs = builder_info(b, wide);
+  int last = pairs.dims - 1;
+  pairs.shape[last] /= 2;
+  pairs.shape[last + 1] = 2;
+  pairs.dims++;
+  Val both = reshape(b, wide, pairs);
+  ValueInfo result = builder_info(b, both);
+  result.dtype = DTYPE_COMPLEX64;
+  result.dims--;
+  for (int i = 0; i < result.dims; i++)
+    result.stride[i] /= 2;
+  return shaped(b, OP_VIEW_AS_COMPLEX, both, result);
+}
+
+Val
+real_pairs(Builder *b, Val x, ValueInfo shape)
+{
+  ValueInfo real = builder_info(b, x);
+  real.dtype = DTYPE_FP32;
+  for (int i = 0; i < real.dims; i++)
+    real.stride[i] *= 2;
+  real.shape[real.dims] = 2;
+  real.stride[real.dims] = 1;
+  real.dims++;
+  return reshape(b, shaped(b, OP_VIEW_AS_REAL, x, real), shape);
+}
+
 /* ---- tables ---- */
 
 /* torch.arange(n).float() */
@@ -77,33 +131,44 @@ counted(Builder *b, gint64 n)
   return floats;
 }
 
-/* Angles of frequencies that fall to 1 / 10000, as most models have them; no time or memory depends
- * on it. */
 static Val
 rotary_table(Builder *b, ValueInfo info, const char *formula)
 {
-  OpAttributes at = {
-      .result = info, .what = "rotary table", .formula = formula, .key = "theta", .number = 1e4};
-  return builder_op(b, OP_CREATE, &at, 0, NULL);
+  return create_as(b, "rotary table", info, &(Creation){formula, "theta", ROTARY_THETA}, NO_VAL);
 }
 
-/* outer(arange(length), arange(head_dim / 2)), then polar(ones, angles), or cos and sin of
- * cat(angles, angles). */
-void
-rope_tables(Builder *b, CausalLm *lm)
+/* Angles [length, half] of every position and frequency. */
+static Val
+angles_of(Builder *b, gint64 length, gint64 half)
 {
-  gint64 length = lm->length, half = lm->head_dim / 2;
-  if (lm->impl.rope == ROPE_NONE)
-    return;
-  gboolean complex = lm->impl.rope == ROPE_COMPLEX;
-  builder_function_begin(b, "tables", -1, 0, NULL, NULL);
   Val rows = counted(b, length);
   Val columns = counted(b, half);
   Val angles = create(b, "angles", value_shape(DTYPE_FP32, 2, length, half));
   builder_discard(b, rows);
   builder_discard(b, columns);
+  return angles;
+}
+
+/* cat((cos, sin), -1) of cat(angles, angles). */
+static void
+joined_table(Builder *b, CausalLm *lm, gint64 length, gint64 half, Val kept[LM_TABLES])
+{
+  ValueInfo part = value_shape(DTYPE_FP32, 2, length, 2 * half);
+  Val twice = create(b, "cat", part);
+  Val cos = rotary_table(b, part, "rotary_cos"), sin = rotary_table(b, part, "rotary_sin");
+  lm->tables = 1;
+  lm->table[0] = value_shape(DTYPE_FP32, 2, length, 4 * half);
+  OpAttributes at = {.result = lm->table[0]};
+  kept[0] = builder_op(b, OP_CAT, &at, 2, (Val[]){cos, sin});
+  builder_discard(b, twice);
+}
+
+/* polar(ones, angles), or cos and sin of cat(angles, angles). */
+static void
+apart_tables(Builder *b, CausalLm *lm, gint64 length, gint64 half, Val kept[LM_TABLES])
+{
+  gboolean complex = lm->impl.rope == ROPE_COMPLEX;
   lm->tables = complex ? 1 : 2;
-  Val kept[LM_TABLES];
   for (int i = 0; i < lm->tables; i++) {
     lm->table[i] = complex ? value_shape(DTYPE_COMPLEX64, 2, length, half)
                            : value_shape(DTYPE_FP32, 2, length, 2 * half);
@@ -115,6 +180,18 @@ rope_tables(Builder *b, CausalLm *lm)
                                     : "rotary_sin");
     builder_discard(b, operand);
   }
+}
+
+void
+rope_tables(Builder *b, CausalLm *lm)
+{
+  gint64 length = lm->length, dim = lm->rotary.dim > 0 ? lm->rotary.dim : lm->head_dim;
+  Val kept[LM_TABLES];
+  if (lm->impl.rope == ROPE_NONE)
+    return;
+  builder_function_begin(b, "tables", -1, 0, NULL, NULL);
+  Val angles = angles_of(b, length, dim / 2);
+  (lm->rotary.joined ? joined_table : apart_tables)(b, lm, length, dim / 2, kept);
   builder_discard(b, angles);
   builder_network(b)->construct = builder_function_end_keeping(b, lm->tables, kept);
 }

@@ -11,6 +11,19 @@ slice_last(Builder *b, Val x, gint64 first, gint64 size)
   return builder_op(b, OP_SLICE, &at, 1, &x);
 }
 
+void
+split_last(Builder *b, Val x, gint64 first, const char *const names[2], Val out[2])
+{
+  OpAttributes at = {.result = builder_info(b, x)};
+  gint64 *width = &at.result.shape[at.result.dims - 1];
+  at.size[0] = 2;
+  at.size[1] = *width - first;
+  *width = first;
+  builder_op_multi(b, OP_SPLIT, &at, 1, &x, 2, out);
+  for (int i = 0; i < 2; i++)
+    out[i] = let(b, names[i], out[i]);
+}
+
 Val
 every_second(Builder *b, Val x, gint64 first)
 {

@@ -14,8 +14,7 @@ is_floating(const Builder *b, Val x)
 static void
 cast_outputs(Builder *b, int n, Val *outputs, gboolean hook)
 {
-  Val before[STATEMENT_SLOTS];
-  g_assert(n <= STATEMENT_SLOTS);
+  g_autofree Val *before = g_new(Val, (gsize) n);
   for (int i = 0; i < n; i++) {
     before[i] = outputs[i];
     Val read = {outputs[i].slot, FALSE};

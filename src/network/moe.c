@@ -78,9 +78,8 @@ moe_idle_parameters(const MoeStyle *s)
   return (s->experts - s->top_k) * expert;
 }
 
-/* No expert has more tokens than there are. */
-static void
-check_imbalance(Builder *b, const MoeStyle *s)
+void
+moe_check_imbalance(Builder *b, const MoeStyle *s)
 {
   const PlanSpec *plan = builder_shape(b)->plan;
   double most = (double) s->experts / (double) s->top_k;
@@ -106,7 +105,7 @@ moe_define(Builder *b, const MoeStyle *style)
   set_default(&m.style.router, "gate");
   set_default(&m.style.experts_module, "experts");
   set_default(&m.style.order, "ge");
-  check_imbalance(b, style);
+  moe_check_imbalance(b, style);
   m.module = builder_module(b, m.style.module, "SparseMoeBlock");
   for (const char *letter = m.style.order; *letter != '\0'; letter++)
     define_part(b, &m, *letter);
@@ -144,6 +143,8 @@ static Routing
 route(Builder *b, const Moe *m, Val x)
 {
   Routing r = m->style.route(b, m, x);
+  if (m->style.captures)
+    builder_capture(b, r.logits);
   let(b, "_", r.logits);
   return (Routing){.weights = let(b, "top_k_weights", r.weights),
                    .experts = let(b, "top_k_index", r.experts)};

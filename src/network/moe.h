@@ -33,7 +33,9 @@ typedef struct {
   gboolean normalized;        /* the weights of a token's experts are divided by their sum */
   gint64 groups, groups_used; /* experts are chosen from so many groups of them */
   double scale;               /* of the weights; transformers multiplies by 1 too */
+  gboolean captures;          /* a hook keeps the router's logits (output_router_logits) */
   gboolean router_bias, correction_bias;
+  gboolean softmax_scores; /* torchtitan: not sigmoids */
   /* shared experts, as one that is as wide as all of them; 0: none */
   SharedExperts shared;
   gint64 shared_ffn;
@@ -66,6 +68,9 @@ Moe moe_define(Builder *b, const MoeStyle *style);
 Val moe_forward(Builder *b, const Moe *m, Val x);
 /* Parameters of a mixture that one token does not meet: those of experts it is not sent to. */
 gint64 moe_idle_parameters(const MoeStyle *style);
+/* Refuses a load_imbalance of the plan with which an expert would have more tokens than there are.
+ */
+void moe_check_imbalance(Builder *b, const MoeStyle *style);
 
 /* ---- routers: moe_router.c ---- */
 
@@ -88,5 +93,8 @@ Routing moe_route_groups(Builder *b, const Moe *m, Val x);
 /* experts(x, index, weights): x [tokens, hidden], index and weights [tokens, k].  Returns [tokens,
  * hidden]. */
 Val moe_experts(Builder *b, const Moe *m, Val x, Val index, Val weights);
+/* Rows of the busiest expert: the plan's load factor times the mean, and no more than there are
+ * tokens. */
+gint64 moe_busiest_rows(const Builder *b, const MoeStyle *style, gint64 tokens);
 
 #endif

@@ -1,6 +1,8 @@
 /* moe_decoder.c - decoders of the llama kind whose feed-forward is a mixture of experts. */
 #include "network/moe_decoder.h"
 
+#include "network/moe_balance.h"
+
 /* ---- config.json ---- */
 
 void
@@ -10,19 +12,45 @@ moe_decoder_set_dense(Decoder *d, int block)
   decoder_mark_layer(d, block, LAYER_FAMILY);
 }
 
-void
-moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
+static Val
+add_balance(Builder *b, const CausalLm *lm, Val loss, Val *auxiliary)
 {
-  MoeStyle *s = moe_decoder_style(d);
-  s->hidden = d->lm.hidden;
-  s->ffn = d->ffn;
+  const MoeDecoder *m = (const MoeDecoder *) lm;
+  const GArray *logits = lm->captured;
+  if (logits->len == 0)
+    builder_fail(b, "%s: key 'output_router_logits': no layer has a router",
+                 builder_network(b)->name);
+  Val balance = moe_balance_loss(b, &m->style, (int) logits->len, (const Val *) logits->data);
+  *auxiliary = let(b, "aux_loss", balance);
+  return moe_balance_add(b, m->balance, loss, *auxiliary);
+}
+
+/* Hooks keep the routers' logits for the model's output; most models make a loss of them too. */
+static void
+read_balance(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
+{
+  MoeDecoder *m = (MoeDecoder *) d;
+  if (fields->balance > 0)
+    m->balance = network_spec_double(spec, "router_aux_loss_coef", fields->balance);
+  if (!network_spec_bool(spec, "output_router_logits", FALSE))
+    return;
+  m->style.captures = TRUE;
+  d->lm.captured = m->captured;
+  if (fields->balance > 0)
+    d->lm.add_loss = add_balance;
+}
+
+void
+moe_style_read(MoeStyle *s, gint64 hidden, gint64 ffn, NetworkSpec *spec, const MoeFields *fields)
+{
+  s->hidden = hidden;
+  s->ffn = ffn;
   if (fields->ffn != NULL)
     s->ffn = network_spec_int(spec, fields->ffn, fields->ffn_default);
   s->experts = network_spec_int(spec, fields->experts, fields->experts_default);
   s->top_k = network_spec_int(spec, "num_experts_per_tok", fields->top_k_default);
   if (fields->norm_topk_prob)
     s->normalized = network_spec_bool(spec, "norm_topk_prob", fields->norm_default);
-  s->activation = d->activation;
   if (s->experts > MOE_MOST_EXPERTS)
     network_spec_fail(spec, fields->experts, "%" G_GINT64_FORMAT " is not in 1..%d", s->experts,
                       MOE_MOST_EXPERTS);
@@ -31,8 +59,16 @@ moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
                       "%" G_GINT64_FORMAT " are more than the %" G_GINT64_FORMAT " experts",
                       s->top_k, s->experts);
   causal_lm_check_matrix(spec, fields->ffn != NULL ? fields->ffn : "intermediate_size", s->ffn,
-                         d->lm.hidden);
-  network_spec_expect(spec, "output_router_logits", FALSE, "the auxiliary loss is not supported");
+                         hidden);
+}
+
+void
+moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
+{
+  MoeStyle *s = moe_decoder_style(d);
+  s->activation = d->activation;
+  moe_style_read(s, d->lm.hidden, d->ffn, spec, fields);
+  read_balance(d, spec, fields);
 }
 
 static void
@@ -89,9 +125,11 @@ moe_decoder_build_in(MoeDecoder *m, NetworkSpec *spec, const NetworkShape *shape
   m->decoder.style.feed_forward = feed_forward;
   m->mixtures = g_new0(Moe, BUILDER_MOST_BLOCKS);
   m->is_dense = g_new0(guint8, BUILDER_MOST_BLOCKS);
+  m->captured = g_array_new(FALSE, FALSE, sizeof(Val));
   Network *network = decoder_build(&m->decoder, spec, shape, error);
   g_free(m->mixtures);
   g_free(m->is_dense);
+  g_array_unref(m->captured);
   return network;
 }
 

@@ -13,6 +13,8 @@ typedef struct {
   MoeStyle style;
   Moe *mixtures;    /* by block */
   guint8 *is_dense; /* by block: the decoder's own feed-forward */
+  GArray *captured; /* Val: the routers' logits, while the forward() is written */
+  double balance;   /* what the loss of uneven routing is multiplied by */
 } MoeDecoder;
 
 /* What fields of a config.json are called, and what they are when they are not there. */
@@ -22,9 +24,13 @@ typedef struct {
   const char *ffn; /* width of an expert; NULL: intermediate_size */
   gint64 ffn_default;
   gboolean norm_topk_prob, norm_default; /* there is such a field; what it is */
+  double balance;                        /* router_aux_loss_coef; 0: the model has no such loss */
 } MoeFields;
 
-/* For the style's read(): the fields that all mixtures have. */
+/* The fields that all mixtures have, of a model so wide whose feed-forwards are so wide. */
+void moe_style_read(MoeStyle *style, gint64 hidden, gint64 ffn, NetworkSpec *spec,
+                    const MoeFields *fields);
+/* The same for the style's read(). */
 void moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields);
 /* Block i has no mixture. */
 void moe_decoder_set_dense(Decoder *d, int block);

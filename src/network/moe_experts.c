@@ -29,12 +29,17 @@ load_imbalance(const Builder *b)
   return plan != NULL ? plan->moe.load_imbalance : 1;
 }
 
-/* Rows of the busiest expert: so many times the mean, and no more than there are tokens. */
+gint64
+moe_busiest_rows(const Builder *b, const MoeStyle *style, gint64 tokens)
+{
+  double mean = (double) (tokens * style->top_k) / (double) style->experts;
+  return MIN((gint64) ceil(mean * load_imbalance(b)), tokens);
+}
+
 static gint64
 busiest_rows(const Builder *b, const Moe *m, const Sizes *s)
 {
-  double mean = (double) s->pairs / (double) m->style.experts;
-  return MIN((gint64) ceil(mean * load_imbalance(b)), s->tokens);
+  return moe_busiest_rows(b, &m->style, s->tokens);
 }
 
 /* Rows of each expert: the first one's are the busiest's, the others share the rest; behind one

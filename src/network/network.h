@@ -97,6 +97,7 @@ typedef struct {
   gint16 result;      /* slot, or -1 */
   int others;         /* results besides it */
   gint16 other[FUNCTION_RESULTS - 1];
+  int captured; /* the last so many of them are not what the block returns */
 } Function;
 
 /* One of the repeated units that checkpointing and grouping speak of. */
@@ -155,6 +156,15 @@ typedef struct {
 /* Engines divide the loss by the accumulation steps, then multiply it by a loss scale. */
 enum { LOSS_STEPS = 2 };
 
+/* What engines multiply a loss by, taken to be static: the scale that fp16 begins with (deepspeed
+ * 0.19.8, runtime/config.py, FP16_INITIAL_SCALE_POWER; InternEvo has the same); one for other
+ * dtypes. */
+static inline double
+network_loss_scale(DType parameters)
+{
+  return parameters == DTYPE_FP16 ? 65536 : 1;
+}
+
 struct _Network {
   char *name;
   const char *family;
@@ -169,6 +179,8 @@ struct _Network {
   int construct; /* function that makes `tables` after the parameters, or -1.  No arguments */
   int after_backward; /* function that the loop calls after each backward(), without a graph, or -1.
                          Arguments: inputs, then what STATEMENT_KEEP kept */
+  int before_step; /* function that a hook of optimizer.step() calls before it, without a graph, or
+                      -1.  No arguments */
   int loss_step[LOSS_STEPS]; /* functions of the loss that an engine calls in turn, or -1 */
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */
@@ -179,6 +191,7 @@ struct _Network {
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
   gint64 positions;       /* of a sample, where the config and not the plan says how many; else 0 */
+  int stacks;             /* of blocks that see sequences of their own; 0: one */
   int mixtures;           /* of experts */
   gint64 idle_parameters; /* elements that no token meets but those sent to their expert */
   /* a model's parameters are usually counted as another class than is trained has them; 0: as it is

@@ -2,6 +2,7 @@
 #include "network/op.h"
 
 #include "network/op_recipe.h"
+#include "program/meaning.h"
 
 /* Shorthands for the column of saved tensors: whenever the op records a node, or only when that
  * input wants a gradient. */
@@ -71,14 +72,42 @@ backward_view_as_real(OpCase *c)
   recipe_contiguous(c, 0);
 }
 
-/* slice_backward, expand's sum: a new dense tensor of the input's shape. */
+/* Which dimension of the input a slice is cut from: the one whose size differs, or which is gone.
+ */
+static int
+sliced_dimension(const ValueInfo *whole, const ValueInfo *part)
+{
+  gboolean selected = part->dims < whole->dims;
+  for (int i = 0; i < whole->dims; i++) {
+    gboolean same = i < part->dims && part->shape[i] == whole->shape[i];
+    if (!same || (selected && part->stride[i] != whole->stride[i]))
+      return i;
+  }
+  return whole->dims - 1;
+}
+
+/* Zeros of the input's shape, with the gradient where the slice was: of dimension dim the elements
+ * first, first + step and so on. */
+static void
+backward_slice(OpCase *c)
+{
+  const ValueInfo *whole = &c->in[0], *part = &c->out[0];
+  int dim = sliced_dimension(whole, part);
+  gint64 stride = MAX(whole->stride[dim], 1);
+  gint64 step = part->dims == whole->dims ? MAX(part->stride[dim] / stride, 1) : 1;
+  recipe_grad(c, 0, ORDER_DENSE);
+  recipe_means_text(c, meaning_text("slice_backward", 3, "dim", (double) dim, "first",
+                                    (double) (c->at.size[0] / stride), "step", (double) step));
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
+}
+
+/* A mean's derivative, expand's sum: a new dense tensor of the input's shape. */
 static void
 backward_dense(OpCase *c)
 {
-  gboolean slice = c->info == op_info(OP_SLICE);
   g_autofree char *derivative = g_strconcat(c->info->name, "_backward", NULL);
   recipe_grad(c, 0, ORDER_DENSE);
-  recipe_means(c, derivative, slice ? "first" : NULL, (double) c->at.size[0]);
+  recipe_means(c, derivative, NULL, 0);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "g0 >d0");
 }
 
@@ -135,6 +164,7 @@ backward_div(OpCase *c)
   int quotient = recipe_temp(c, bytes, "self / other"), twice = recipe_temp(c, bytes, "/ other"),
       negative = recipe_temp(c, bytes, "-gradient");
   recipe_grad_full(c, 1);
+  recipe_means(c, "div_grad_second", NULL, 0);
   recipe_launch(c, "mul", KERNEL_MEMORY, 0, "g0 i0 i1 >d1");
   recipe_release(c, negative);
   recipe_release(c, twice);
@@ -179,7 +209,10 @@ static void
 backward_cat(OpCase *c)
 {
   gint64 offset = 0;
-  int dim = c->at.size[0] > 0 ? (int) c->at.size[0] : c->in[0].dims - 1;
+  int dim = c->in[0].dims - 1;
+  for (int d = 0; d < c->in[0].dims; d++)
+    if (c->in[0].shape[d] != c->out[0].shape[d])
+      dim = d;
   for (int i = 0; i < c->ins; i++) {
     recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
     c->grad[i].dtype = c->out[0].dtype;       /* the widest operand's */
@@ -216,7 +249,8 @@ backward_sub(OpCase *c)
   recipe_pass(c, 0);
 }
 
-/* where((x >= min) & (x <= max), grad, 0); flag: there is no lower limit */
+/* where((x >= min) & (x <= max), grad, 0), whose first operand lies like x; flag: there is no lower
+ * limit */
 static void
 backward_clamp(OpCase *c)
 {
@@ -224,8 +258,11 @@ backward_clamp(OpCase *c)
   int zero = recipe_temp(c, dtype_size((DType) c->in[0].dtype), "zero");
   int above = c->at.flag ? 0 : recipe_temp(c, elements, "clamp mask");
   int below = recipe_temp(c, elements, "clamp mask");
+  if (c->at.key != NULL)
+    recipe_means(c, "is_inside", c->at.key, c->at.number);
   recipe_launch(c, "compare", KERNEL_MEMORY, 0, c->at.flag ? "i0 >t1" : "i0 i0 >t1 >t2");
-  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_grad(c, 0, ORDER_LIKE_INPUT);
+  recipe_means(c, "keep_where", NULL, 0);
   recipe_launch(c, "where", KERNEL_MEMORY, 0, c->at.flag ? "g0 t1 >d0" : "g0 t1 t2 >d0");
   recipe_release(c, below);
   if (above != 0)
@@ -422,7 +459,7 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_VIEW_AS_REAL] = {"view_as_real", .shape = shape_result, .forward = forward_alias,
                          .backward = backward_view_as_real},
     [OP_SLICE] = {"slice", .shape = shape_result, .forward = forward_slice,
-                  .backward = backward_dense},
+                  .backward = backward_slice},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
                   .backward = backward_split},
     [OP_EXPAND] = {"expand", .shape = shape_result, .forward = forward_alias,
@@ -481,6 +518,10 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_new},
     [OP_CLAMP] = {"clamp", SAVES(ALWAYS(I0)), .shape = shape_like_first, .forward = forward_outputs,
                   .backward = backward_clamp},
+    /* by two tensors */
+    [OP_CLAMP_BETWEEN] = {"clamp", SAVES(ALWAYS(I2), ALWAYS(I1), ALWAYS(I0)),
+                          .shape = shape_like_first, .forward = forward_outputs,
+                          .backward = backward_clamp},
     [OP_MASKED_FILL] = {"masked_fill", SAVES(ALWAYS(I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_new},
     [OP_WHERE_NUMBER] = {"where", SAVES(ALWAYS(I1)), .shape = shape_like_first,
@@ -488,6 +529,9 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_MEAN] = {"mean", .shape = shape_result, .forward = forward_outputs,
                  .backward = backward_dense},
     [OP_SUM] = {"sum", .shape = shape_result, .forward = forward_outputs, .backward = backward_sum},
+    /* over the first dimension */
+    [OP_SUM_ROWS] = {"sum", .shape = shape_result, .forward = forward_sum_rows,
+                     .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
     [OP_STACK] = {"stack", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_stack},
@@ -508,6 +552,9 @@ static const OpInfo ops[OP_COUNT] = {
     /* matmuls */
     [OP_MM] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
+    /* not one of the products that selective checkpointing counts */
+    [OP_MM_UNCOUNTED] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
+                         .forward = forward_mm, .backward = backward_mm, .kind = KIND_MATMUL},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
     [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
@@ -529,25 +576,28 @@ static const OpInfo ops[OP_COUNT] = {
 
     /* norms, look-ups, losses */
     [OP_RMS_NORM] = {"fused_rms_norm", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)),
-                     .shape = shape_rms_norm, .forward = forward_outputs,
+                     .shape = shape_rms_norm, .forward = forward_norm,
                      .backward = backward_rms_norm},
     [OP_LAYER_NORM] = {"native_layer_norm",
                        SAVES(ALWAYS(I2), ALWAYS(I0), ALWAYS(I1), ALWAYS(O1), ALWAYS(O2)),
-                       .shape = shape_layer_norm, .forward = forward_layer_norm,
+                       .shape = shape_layer_norm, .forward = forward_norm,
                        .backward = backward_layer_norm},
     [OP_EMBEDDING] = {"embedding", SAVES(ALWAYS(I1)), .shape = shape_embedding,
                       .forward = forward_embedding, .backward = backward_embedding},
     [OP_INDEX] = {"index", SAVES(ALWAYS(I1), ALWAYS(I2)), .shape = shape_index,
-                  .forward = forward_outputs, .backward = backward_index},
+                  .forward = forward_index, .backward = backward_index},
     [OP_GATHER] = {"gather", SAVES(ALWAYS(I1)), .shape = shape_gather, .forward = forward_outputs,
                    .backward = backward_gather},
     [OP_INDEX_ADD] = {"index_add_", SAVES(ALWAYS(I1), FOR_GRAD_OF(2, I2)),
                       .shape = shape_like_first, .forward = forward_index_add,
                       .backward = backward_index_add},
+    /* self[index] = source, in place of self */
+    [OP_INDEX_PUT] = {"index_put_", SAVES(ALWAYS(I1)), .shape = shape_first,
+                      .forward = forward_index_put, .backward = backward_index_put},
     [OP_TOPK] = {"topk", SAVES(ALWAYS(O1)), .shape = shape_topk, .forward = forward_outputs,
                  .backward = backward_topk},
-    [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                        .forward = forward_outputs, .backward = backward_log_softmax},
+    [OP_LOG_SOFTMAX] = {"log_softmax", SAVES(ALWAYS(O0)), .shape = shape_softmax,
+                        .forward = forward_softmax, .backward = backward_log_softmax},
     [OP_NLL_LOSS] = {"nll_loss", SAVES(ALWAYS(I0), ALWAYS(I1), ALWAYS(O1)), .shape = shape_nll_loss,
                      .forward = forward_nll_loss, .backward = backward_nll_loss},
     [OP_FUSED_CROSS_ENTROPY] = {"fused_cross_entropy", SAVES(ALWAYS(I0), ALWAYS(O1), ALWAYS(I1)),
@@ -556,8 +606,8 @@ static const OpInfo ops[OP_COUNT] = {
                                 .backward = backward_fused_cross_entropy},
 
     /* attention */
-    [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
-                    .forward = forward_outputs, .backward = backward_softmax},
+    [OP_SOFTMAX] = {"softmax", SAVES(ALWAYS(O0)), .shape = shape_softmax,
+                    .forward = forward_softmax, .backward = backward_softmax},
     [OP_SAFE_SOFTMAX] = {"safe_softmax", SAVES(ALWAYS(O0)), .shape = shape_like_first,
                          .forward = forward_safe_softmax, .backward = backward_softmax},
     [OP_FLASH_ATTENTION] = {"flash_attention",
@@ -575,7 +625,12 @@ static const OpInfo ops[OP_COUNT] = {
 
     /* no gradient */
     [OP_BUFFER] = {"buffer", .shape = shape_result, .forward = forward_nothing},
-    [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_outputs},
+    /* x.requires_grad_(): its gradient stays with it */
+    [OP_LEAF] = {"leaf", .is_leaf = TRUE, .shape = shape_first, .forward = forward_alias},
+    /* what a node keeps of its input whose graph will not be run: itself, or nothing where nodes
+       keep nothing */
+    [OP_HELD] = {"held", .shape = shape_result, .forward = forward_alias},
+    [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_create},
     [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
     [OP_HISTC] = {"histc", .shape = shape_result, .forward = forward_outputs},
     [OP_SORT] = {"sort", .shape = shape_sort, .forward = forward_sort},

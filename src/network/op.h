@@ -46,12 +46,14 @@
   X(TANH)                                                                                          \
   X(SIGMOID)                                                                                       \
   X(SILU)                                                                                          \
+  X(CLAMP_BETWEEN)                                                                                 \
   X(CLAMP)                                                                                         \
   X(MASKED_FILL)                                                                                   \
   X(GELU)                                                                                          \
   X(RELU)                                                                                          \
   X(WHERE_NUMBER)                                                                                  \
   X(MEAN)                                                                                          \
+  X(SUM_ROWS)                                                                                      \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
   X(STACK)                                                                                         \
@@ -63,6 +65,7 @@
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
+  X(MM_UNCOUNTED)                                                                                  \
   X(ADDMM)                                                                                         \
   X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
@@ -76,6 +79,7 @@
   X(INDEX)                                                                                         \
   X(GATHER)                                                                                        \
   X(INDEX_ADD)                                                                                     \
+  X(INDEX_PUT)                                                                                     \
   X(TOPK)                                                                                          \
   X(LOG_SOFTMAX)                                                                                   \
   X(NLL_LOSS)                                                                                      \
@@ -87,7 +91,9 @@
   X(EFFICIENT_ATTENTION)                                                                           \
   /* no gradient */                                                                                \
   X(CREATE)                                                                                        \
+  X(LEAF)                                                                                          \
   X(BUFFER)                                                                                        \
+  X(HELD)                                                                                          \
   X(CUMSUM)                                                                                        \
   X(HISTC)                                                                                         \
   X(SORT)                                                                                          \
@@ -233,6 +239,7 @@ typedef struct {
   gint64 batch, heads, kv_heads, length, head_dim; /* attention */
   gint64 keys;     /* how many positions they have; 0: as many as queries */
   gboolean whole;  /* a query sees all of them, not those before it alone */
+  gint64 window;   /* of those before it so many; 0: all */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
@@ -294,11 +301,13 @@ struct _OpInfo {
   int save_count;
   guint8 for_backward;      /* bit i: output i is not made where autograd records nothing */
   gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
+  gboolean is_leaf;         /* its output has a node of its own, which keeps the gradient */
   void (*save)(OpCase *c);  /* chooses what is saved in place of `saves`; NULL: those */
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */
-  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept() */
+  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept(); MATMUL: every
+                                                                     product but the mm it counts */
 };
 
 /* Does selective_op checkpointing keep the outputs of this call?  mms counts the calls of mm in the

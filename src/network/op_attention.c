@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "network/op_recipe.h"
+#include "program/meaning.h"
 
 /* Values may be wider or narrower than queries and keys. */
 static gint64
@@ -20,10 +21,28 @@ key_length(const OpCase *c)
   return c->at.keys > 0 ? c->at.keys : c->at.length;
 }
 
+static gboolean
+is_whole(const OpCase *c)
+{
+  return c->ins > 3 || c->at.whole;
+}
+
+static KernelKind
+forward_kind(const OpCase *c)
+{
+  return is_whole(c) ? KERNEL_WHOLE_ATTENTION_FORWARD : KERNEL_ATTENTION_FORWARD;
+}
+
+static KernelKind
+backward_kind(const OpCase *c)
+{
+  return is_whole(c) ? KERNEL_WHOLE_ATTENTION_BACKWARD : KERNEL_ATTENTION_BACKWARD;
+}
+
 static double
 forward_flops(const OpCase *c)
 {
-  return (c->ins > 3 || c->at.whole ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
+  return (is_whole(c) ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
          (double) c->at.length * (double) key_length(c) * 0.5 *
          (double) (c->at.head_dim + value_head_dim(c));
 }
@@ -35,10 +54,16 @@ attention_means(OpCase *c, const char *formula)
 {
   gboolean plain = !c->at.whole && !c->at.flag && key_length(c) == c->at.length &&
                    value_head_dim(c) == c->at.head_dim;
-  if (!plain)
+  if (!plain) {
     recipe_means(c, "attention_of_another_kind", NULL, 0);
-  else if (c->at.key != NULL)
-    recipe_means(c, formula, c->at.key, c->at.number);
+    return;
+  }
+  g_autoptr(GString) text = g_string_new(formula);
+  if (c->at.key != NULL)
+    meaning_append(text, c->at.key, c->at.number);
+  if (c->at.window > 0)
+    meaning_append(text, "window", (double) c->at.window);
+  recipe_means_text(c, g_strdup(text->str));
 }
 
 /* ---- flash attention (FlashAttention-2 as vendored:
@@ -155,7 +180,7 @@ forward_flash_attention(OpCase *c)
     recipe_out(c, 3, "unused");
   }
   attention_means(c, "flash_attention");
-  recipe_launch(c, "flash_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
+  recipe_launch(c, "flash_attention", forward_kind(c), forward_flops(c),
                 "i0 i1 i2 >o0 >o1 >o2 >o3");
   if (splits > 1) {
     recipe_release(c, lse_parts);
@@ -185,7 +210,7 @@ backward_flash_attention(OpCase *c)
     recipe_release(c, dk);
   }
   attention_means(c, "flash_attention_backward");
-  recipe_launch(c, "flash_attention_backward", KERNEL_ATTENTION_BACKWARD, 2.5 * forward_flops(c),
+  recipe_launch(c, "flash_attention_backward", backward_kind(c), 2.5 * forward_flops(c),
                 "g0 i0 i1 i2 o0 o1 >d0 >d1 >d2");
   recipe_release(c, dq);
   recipe_release(c, row_sums);
@@ -221,8 +246,7 @@ forward_efficient_attention(OpCase *c)
   if (half && MAX(c->at.head_dim, value_head_dim(c)) > WIDEST_IN_REGISTERS)
     accumulator = recipe_temp(c, 4 * value_elements(&c->out[0]), "output accumulator");
   attention_means(c, "efficient_attention");
-  recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
-                "i0 i1 i2 i3 >o0 >o1");
+  recipe_launch(c, "efficient_attention", forward_kind(c), forward_flops(c), "i0 i1 i2 i3 >o0 >o1");
   if (accumulator != 0)
     recipe_release(c, accumulator);
 }
@@ -298,14 +322,37 @@ backward_efficient_attention(OpCase *c)
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
   attention_means(c, "efficient_attention_backward");
-  recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
-                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
+  recipe_launch(c, "efficient_attention_backward", backward_kind(c), 2.5 * forward_flops(c),
+                "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
   recipe_release(c, delta);
   recipe_release(c, workspace);
   recipe_release_unwanted(c, 3, unwanted);
 }
 
 /* ---- softmaxes ---- */
+
+/* softmax and log_softmax along the last dimension: row-major, as their kernels want the input
+ * (aten/src/ATen/native/cuda/SoftMax.cu, host_softmax). */
+void
+shape_softmax(OpCase *c)
+{
+  c->outs = 1;
+  c->out[0] = c->in[0];
+  value_set_contiguous(&c->out[0]);
+}
+
+void
+forward_softmax(OpCase *c)
+{
+  gboolean copies = !value_is_contiguous(&c->in[0]);
+  recipe_out(c, 0, c->at.what != NULL ? c->at.what : c->info->name);
+  int copy = copies ? recipe_temp(c, value_bytes(&c->in[0]), "contiguous input") : 0;
+  if (c->at.formula != NULL || c->at.key != NULL)
+    recipe_means(c, c->at.formula != NULL ? c->at.formula : c->info->name, c->at.key, c->at.number);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i0 >o0");
+  if (copies)
+    recipe_release(c, copy);
+}
 
 void
 backward_softmax(OpCase *c)
@@ -326,8 +373,8 @@ forward_safe_softmax(OpCase *c)
   int all = recipe_temp(c, elements / c->in[0].shape[c->in[0].dims - 1], "all(isneginf)");
   int zero = recipe_temp(c, 4, "zero");
   if (c->at.formula != NULL)
-    recipe_means(c, c->at.formula, NULL, 0);
-  recipe_launch(c, "safe_softmax", KERNEL_MEMORY, 0, "i0 >o0");
+    recipe_means(c, c->at.formula, c->at.key, c->at.number);
+  recipe_launch(c, "safe_softmax", KERNEL_MEMORY, 0, "i0 ~i1 >o0");
   recipe_release(c, zero);
   recipe_release(c, all);
   recipe_release(c, infinite);

@@ -70,13 +70,37 @@ shape_index(OpCase *c)
   value_set_contiguous(&c->out[0]);
 }
 
+/* Indices of int32 become int64 for the kernel's time; 0: they are. */
+static int
+wide_indices(OpCase *c)
+{
+  if (c->in[1].dtype != DTYPE_INT32)
+    return 0;
+  return recipe_temp(c, 8 * value_elements(&c->in[1]), "int64 indices");
+}
+
+static void
+release_indices(OpCase *c, int wide)
+{
+  if (wide != 0)
+    recipe_release(c, wide);
+}
+
+void
+forward_index(OpCase *c)
+{
+  int wide = wide_indices(c);
+  forward_outputs(c);
+  release_indices(c, wide);
+}
+
 /* index_put_ with accumulation: positions as one number (remainder, times the stride, added up),
  * sorted with where they came from (aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort). */
 static void
 put_scratch(OpCase *c)
 {
   gint64 n = value_elements(&c->in[1]), rows = 1;
-  int linear = 0;
+  int linear = 0, wide = wide_indices(c);
   for (int i = 1; i < c->ins; i++) {
     int remainder = recipe_temp(c, 8 * n, "wrapped indices");
     int product = recipe_temp(c, 8 * n, "linear indices");
@@ -87,6 +111,7 @@ put_scratch(OpCase *c)
       linear = product;
     rows *= c->in[0].shape[i - 1];
   }
+  release_indices(c, wide);
   int sorted = recipe_temp(c, 8 * n, "sorted indices");
   int origin = recipe_temp(c, 8 * n, "original positions");
   int range = recipe_temp(c, 8 * n, "positions");
@@ -121,6 +146,26 @@ backward_index_add(OpCase *c)
   recipe_pass(c, 0);
   recipe_grad(c, 2, ORDER_DENSE);
   recipe_launch(c, "index_select", KERNEL_MEMORY, 0, "i1 >d2");
+}
+
+/* ---- self[index] = source: the output is self, whose rows at the index get no gradient ---- */
+
+void
+forward_index_put(OpCase *c)
+{
+  int wide = wide_indices(c);
+  recipe_alias(c, 0, 0);
+  recipe_launch(c, "index_put", KERNEL_MEMORY, 0, "i1 i2 >o0");
+  release_indices(c, wide);
+}
+
+void
+backward_index_put(OpCase *c)
+{
+  int wide = wide_indices(c);
+  recipe_grad(c, 2, ORDER_DENSE);
+  recipe_launch(c, "index", KERNEL_MEMORY, 0, "g0 i1 >d2");
+  release_indices(c, wide);
 }
 
 /* ---- gather(x, -1, index): elements of each row ---- */
@@ -178,7 +223,7 @@ backward_divide_in_place(OpCase *c)
 }
 
 /* ---- _grouped_mm: rows sorted by expert [s, k] x [experts, k, n], offsets of the experts; size[0]
- * is the busiest one's rows ---- */
+ * is the busiest one's rows, size[1] those of all, if behind them there are more ---- */
 
 typedef struct {
   gint64 experts, rows, k, n;
@@ -189,7 +234,8 @@ static Groups
 groups_of(const OpCase *c)
 {
   const ValueInfo *x = &c->in[0], *w = &c->in[1];
-  return (Groups){w->shape[0], x->shape[0], w->shape[1], w->shape[2], c->at.size[0]};
+  gint64 rows = c->at.size[1] > 0 ? c->at.size[1] : x->shape[0];
+  return (Groups){w->shape[0], rows, w->shape[1], w->shape[2], c->at.size[0]};
 }
 
 void

@@ -15,6 +15,25 @@ norm_rows(const OpCase *c)
   return value_elements(&c->in[0]) / norm_width(c);
 }
 
+/* input.expect_contiguous(): a copy of one that is not, 0: there is none. */
+static int
+contiguous_input(OpCase *c)
+{
+  if (value_is_contiguous(&c->in[0]))
+    return 0;
+  return recipe_temp(c, value_bytes(&c->in[0]), "contiguous input");
+}
+
+/* The outputs, with such a copy around them. */
+void
+forward_norm(OpCase *c)
+{
+  int copy = contiguous_input(c);
+  forward_outputs(c);
+  if (copy != 0)
+    recipe_release(c, copy);
+}
+
 void
 shape_rms_norm(OpCase *c)
 {
@@ -37,6 +56,17 @@ partial_rows(const OpCase *c)
   return MIN(ceil_div(rows, ROWS), MOST_BLOCKS / ceil_div(width, COLUMNS));
 }
 
+/* Which of the operands that may be missing there are, as bits: the gain, then gradients of the
+ * input, the gain, the bias. */
+static double
+norm_operands(const OpCase *c, int n)
+{
+  int bits = c->ins > 1;
+  for (int i = 0; i <= n; i++)
+    bits |= recipe_wants(c, i) << (1 + i);
+  return bits;
+}
+
 /* The kernel with the gradients of input 0, of the gain and, with n = 2, of the bias after it:
  * inputs 1 and 2.  Partial sums are what it writes in place of the last two, and are summed after
  * it. */
@@ -56,6 +86,7 @@ norm_backward(OpCase *c, const char *name, const char *reads, int n)
     } else {
       g_string_append_printf(operands, " >d%d", 1 + i);
     }
+  recipe_means(c, name, "has", norm_operands(c, n));
   recipe_launch(c, name, KERNEL_MEMORY, 0, operands->str);
   for (int i = 0; i < n; i++)
     if (partial[i] != 0) {
@@ -70,7 +101,10 @@ norm_backward(OpCase *c, const char *name, const char *reads, int n)
 void
 backward_rms_norm(OpCase *c)
 {
+  int copy = contiguous_input(c);
   norm_backward(c, "rms_norm_backward", "g0 i0 i1 o1 >d0", 1);
+  if (copy != 0)
+    recipe_release(c, copy);
 }
 
 void
@@ -81,24 +115,6 @@ shape_layer_norm(OpCase *c)
   value_set_contiguous(&c->out[0]);
   c->out[1] = value_vector(norm_rows(c), DTYPE_FP32); /* mean */
   c->out[2] = c->out[1];                              /* rstd */
-}
-
-/* input.expect_contiguous(): a copy of one that is not, 0: there is none. */
-static int
-contiguous_input(OpCase *c)
-{
-  if (value_is_contiguous(&c->in[0]))
-    return 0;
-  return recipe_temp(c, value_bytes(&c->in[0]), "contiguous input");
-}
-
-void
-forward_layer_norm(OpCase *c)
-{
-  int copy = contiguous_input(c);
-  forward_outputs(c);
-  if (copy != 0)
-    recipe_release(c, copy);
 }
 
 void

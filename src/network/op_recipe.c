@@ -346,11 +346,17 @@ read_operands(const OpCase *c, OpKernel *kernel, const char *operands)
 }
 
 void
-recipe_means(OpCase *c, const char *formula, const char *key, double number)
+recipe_means_text(OpCase *c, char *text)
 {
-  g_autofree char *text = meaning_text(formula, key != NULL ? 1 : 0, key, number);
   gsize length = g_strlcpy(c->meaning, text, sizeof(c->meaning));
   g_assert(length < sizeof(c->meaning));
+  g_free(text);
+}
+
+void
+recipe_means(OpCase *c, const char *formula, const char *key, double number)
+{
+  recipe_means_text(c, meaning_text(formula, key != NULL ? 1 : 0, key, number));
 }
 
 static void
@@ -371,7 +377,7 @@ recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const 
       .name = name,
       .kernel = {.kind = (guint8) kind, .dtype = c->in[0].dtype, .launches = 1, .flops = flops},
   };
-  if (kind == KERNEL_ATTENTION_FORWARD || kind == KERNEL_ATTENTION_BACKWARD) {
+  if (kernel_is_attention(kind)) {
     kernel.kernel.variant = c->at.variant;
     kernel.kernel.m = c->at.batch * c->at.heads;
     kernel.kernel.n = c->at.length;
@@ -414,13 +420,23 @@ power_of_two_floor(gint64 n)
   return power;
 }
 
-/* How a reduction over rows is spread over blocks: sizes of the scratch and of the semaphores, 0
- * when no two blocks share an output.  Geometry of setReduceConfig for a reduction over the slow
- * dimension. */
-typedef struct {
-  gint64 scratch, semaphores;
-} ReduceScratch;
+/* The geometry for a reduction over the fast dimension: a block of all its threads, and as many of
+ * them as find enough to do. */
+ReduceScratch
+reduce_scratch_of_all(gint64 n, gint64 bytes, DeviceLimits device)
+{
+  enum { THREADS = 512, LEAST = 16, MOST = 256 };
+  gint64 values_per_thread = ceil_div(n, THREADS);
+  gint64 target = device.sms * (device.max_threads_per_sm / THREADS);
+  ReduceScratch none = {0, 0};
+  if (values_per_thread < MOST)
+    return none;
+  gint64 ctas =
+      MAX(MIN(target, ceil_div(values_per_thread, LEAST)), ceil_div(values_per_thread, MOST));
+  return ctas <= 1 ? none : (ReduceScratch){.scratch = bytes * ctas, .semaphores = 4};
+}
 
+/* The geometry for a reduction over the slow dimension. */
 static ReduceScratch
 column_reduce_scratch(gint64 rows, gint64 n, DeviceLimits device)
 {
@@ -447,6 +463,18 @@ column_reduce_scratch(gint64 rows, gint64 n, DeviceLimits device)
   return (ReduceScratch){.scratch = 4 * n * ctas * width * vector, .semaphores = 4 * grid};
 }
 
+static void
+column_scratch(OpCase *c, gint64 rows, gint64 n)
+{
+  ReduceScratch need = column_reduce_scratch(rows, n, c->device);
+  if (need.scratch == 0)
+    return;
+  int scratch = recipe_temp(c, need.scratch, "reduction scratch");
+  int semaphores = recipe_temp(c, need.semaphores, "reduction semaphores");
+  recipe_release(c, semaphores);
+  recipe_release(c, scratch);
+}
+
 int
 recipe_column_sum(OpCase *c, gint64 rows, int input, int source)
 {
@@ -454,13 +482,7 @@ recipe_column_sum(OpCase *c, gint64 rows, int input, int source)
                          : source >= BUFFER_INCOMING ? c->out[source - BUFFER_INCOMING].dtype
                                                      : c->in[input].dtype);
   int sum = recipe_temp_like(c, input, dtype, ORDER_DENSE);
-  ReduceScratch need = column_reduce_scratch(rows, value_elements(&c->in[input]), c->device);
-  if (need.scratch > 0) {
-    int scratch = recipe_temp(c, need.scratch, "reduction scratch");
-    int semaphores = recipe_temp(c, need.semaphores, "reduction semaphores");
-    recipe_release(c, semaphores);
-    recipe_release(c, scratch);
-  }
+  column_scratch(c, rows, value_elements(&c->in[input]));
   int base = source >= BUFFER_GRAD       ? BUFFER_GRAD
              : source >= BUFFER_INCOMING ? BUFFER_INCOMING
                                          : BUFFER_TEMP;
@@ -548,9 +570,31 @@ forward_outputs(OpCase *c)
 }
 
 void
+forward_create(OpCase *c)
+{
+  g_autoptr(GString) operands = g_string_new(NULL);
+  recipe_out(c, 0, c->at.what != NULL ? c->at.what : c->info->name);
+  for (int i = 0; i < c->ins; i++)
+    g_string_append_printf(operands, "~i%d ", i);
+  g_string_append(operands, ">o0");
+  if (c->at.formula != NULL)
+    recipe_means(c, c->at.formula, c->at.key, c->at.number);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, operands->str);
+}
+
+void
 forward_alias(OpCase *c)
 {
   recipe_alias(c, 0, 0);
+}
+
+void
+forward_sum_rows(OpCase *c)
+{
+  gint64 n = value_elements(&c->out[0]);
+  recipe_out(c, 0, "sum");
+  column_scratch(c, value_elements(&c->in[0]) / n, n);
+  recipe_launch(c, "sum", KERNEL_MEMORY, 0, "i0 >o0");
 }
 
 void

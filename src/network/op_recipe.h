@@ -60,6 +60,8 @@ void recipe_workspace(OpCase *c, Workspace workspace);
 /* Says what the next kernel computes, if its name does not: a formula (meaning.h) and, unless key
  * is NULL, a number. */
 void recipe_means(OpCase *c, const char *formula, const char *key, double number);
+/* The same with several numbers: a meaning's text (meaning_text), which is freed. */
+void recipe_means_text(OpCase *c, char *text);
 
 /* Appends a kernel.  operands: "i0 i1 >o0 >t0": inputs i, outputs o, temporaries t, incoming
  * gradients g, gradients d, saved tensors s; '>' is written, '+' accumulated into, all else read.
@@ -79,6 +81,14 @@ void recipe_padded_gemm(OpCase *c, const char *name, GemmSize size, double flops
  * input's are summed, those of another dtype are cast. */
 void recipe_validate(OpCase *c);
 
+/* How a reduction is spread over blocks: bytes of the scratch and of the semaphores, 0 when no two
+ * blocks share an output (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig). */
+typedef struct {
+  gint64 scratch, semaphores;
+} ReduceScratch;
+/* Of n contiguous elements into one, whose partial results have so many bytes. */
+ReduceScratch reduce_scratch_of_all(gint64 n, gint64 bytes, DeviceLimits device);
+
 /* Sum of `rows` rows into a new tensor like that input, in the source's dtype or, of temporaries,
  * the input's (returned: its buffer), with the scratch that
  * PyTorch's reduction takes when several blocks share an output
@@ -87,9 +97,12 @@ int recipe_column_sum(OpCase *c, gint64 rows, int input, int source);
 
 /* ---- recipes shared by rows ---- */
 
-void forward_outputs(OpCase *c); /* allocate all outputs, one kernel */
-void forward_alias(OpCase *c);   /* output 0 is a view of input 0 */
-void forward_slice(OpCase *c);   /* the same, from size[0] elements on */
+void forward_outputs(OpCase *c);  /* allocate all outputs, one kernel */
+void forward_create(OpCase *c);   /* the same of a tensor that is made; of what it is made from no
+                                     bytes count */
+void forward_alias(OpCase *c);    /* output 0 is a view of input 0 */
+void forward_sum_rows(OpCase *c); /* one output: sums over the first dimension */
+void forward_slice(OpCase *c);    /* the same, from size[0] elements on */
 void backward_new(
     OpCase *c); /* a new gradient for every input, in the order of OpInfo.saves' alphabet */
 void backward_pass(OpCase *c); /* every input gets the incoming gradient */
@@ -111,10 +124,10 @@ void backward_convolution(OpCase *c);
 void shape_zero3_linear(OpCase *c);
 void forward_zero3_linear(OpCase *c);
 void backward_zero3_linear(OpCase *c);
+void forward_norm(OpCase *c);
 void shape_rms_norm(OpCase *c);
 void backward_rms_norm(OpCase *c);
 void shape_layer_norm(OpCase *c);
-void forward_layer_norm(OpCase *c);
 void backward_layer_norm(OpCase *c);
 void shape_embedding(OpCase *c);
 void forward_embedding(OpCase *c);
@@ -125,6 +138,8 @@ void backward_flash_attention(OpCase *c);
 void shape_efficient_attention(OpCase *c);
 void forward_efficient_attention(OpCase *c);
 void backward_efficient_attention(OpCase *c);
+void shape_softmax(OpCase *c);
+void forward_softmax(OpCase *c);
 void forward_safe_softmax(OpCase *c);
 void backward_softmax(OpCase *c);
 void backward_where(OpCase *c);
@@ -136,9 +151,12 @@ void backward_topk(OpCase *c);
 void shape_sort(OpCase *c);
 void forward_sort(OpCase *c);
 void shape_index(OpCase *c);
+void forward_index(OpCase *c);
 void forward_index_add(OpCase *c);
+void forward_index_put(OpCase *c);
 void backward_index(OpCase *c);
 void backward_index_add(OpCase *c);
+void backward_index_put(OpCase *c);
 void shape_gather(OpCase *c);
 void backward_gather(OpCase *c);
 void shape_divide_in_place(OpCase *c);

@@ -51,8 +51,12 @@ static void
 call_attention(Builder *b, const OpsStatement *s, const Val *in, Val *out)
 {
   ValueInfo q = builder_info(b, in[0]), k = builder_info(b, in[1]);
-  AttentionCall call = {ATTENTION_SDPA, q.shape[1], k.shape[1],
-                        s->dropout && !builder_shape(b)->evaluation, s->ins > 3 ? in[3] : NO_VAL};
+  AttentionCall call = {ATTENTION_SDPA,
+                        q.shape[1],
+                        k.shape[1],
+                        s->dropout && !builder_shape(b)->evaluation,
+                        s->ins > 3 ? in[3] : NO_VAL,
+                        0};
   out[0] = attention(b, in[0], in[1], in[2], &call);
 }
 

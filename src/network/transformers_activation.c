@@ -1,6 +1,7 @@
 /* transformers_activation.c - transformers' table of activation functions. */
 #include "network/transformers_activation.h"
 
+#include <math.h>
 #include <string.h>
 
 static Val
@@ -9,11 +10,17 @@ silu(Builder *b, Val x)
   return unary(b, OP_SILU, x);
 }
 
-/* F.gelu, exact or with its tanh approximation: one kernel either way. */
 static Val
 gelu(Builder *b, Val x)
 {
   return unary(b, OP_GELU, x);
+}
+
+/* F.gelu with its tanh approximation: one kernel too. */
+static Val
+gelu_tanh(Builder *b, Val x)
+{
+  return unary_with(b, OP_GELU, x, "tanh", 1);
 }
 
 static Val
@@ -22,40 +29,52 @@ relu(Builder *b, Val x)
   return unary(b, OP_RELU, x);
 }
 
+static Val
+times(Builder *b, Val x, double number)
+{
+  return unary_with(b, OP_MUL_SCALAR, x, "value", number);
+}
+
+static Val
+plus_one(Builder *b, Val x)
+{
+  return unary_with(b, OP_ADD_SCALAR, x, "value", 1);
+}
+
 /* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
 static Val
 gelu_new(Builder *b, Val x)
 {
-  Val half = unary(b, OP_MUL_SCALAR, x);
-  Val cubic = binary(b, OP_ADD, x, unary(b, OP_MUL_SCALAR, unary(b, OP_POW, x)));
-  Val t = unary(b, OP_TANH, unary(b, OP_MUL_SCALAR, cubic));
-  return binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t));
+  Val half = times(b, x, 0.5);
+  Val cubic = binary(b, OP_ADD, x, times(b, unary_with(b, OP_POW, x, "power", 3), 0.044715));
+  Val t = unary(b, OP_TANH, times(b, cubic, sqrt(2 / G_PI)));
+  return binary(b, OP_MUL, half, plus_one(b, t));
 }
 
 /* 0.5 * x * (1 + tanh(x * 0.7978845608 * (1 + 0.044715 * x * x))) */
 static Val
 gelu_fast(Builder *b, Val x)
 {
-  Val half = unary(b, OP_MUL_SCALAR, x);
-  Val scaled = unary(b, OP_MUL_SCALAR, x);
-  Val square = binary(b, OP_MUL, unary(b, OP_MUL_SCALAR, x), x);
-  Val inner = binary(b, OP_MUL, scaled, unary(b, OP_ADD_SCALAR, square));
+  Val half = times(b, x, 0.5);
+  Val scaled = times(b, x, 0.7978845608);
+  Val square = binary(b, OP_MUL, times(b, x, 0.044715), x);
+  Val inner = binary(b, OP_MUL, scaled, plus_one(b, square));
   Val t = unary(b, OP_TANH, inner);
-  return binary(b, OP_MUL, half, unary(b, OP_ADD_SCALAR, t));
+  return binary(b, OP_MUL, half, plus_one(b, t));
 }
 
 /* x * sigmoid(1.702 * x) */
 static Val
 quick_gelu(Builder *b, Val x)
 {
-  return binary(b, OP_MUL, x, unary(b, OP_SIGMOID, unary(b, OP_MUL_SCALAR, x)));
+  return binary(b, OP_MUL, x, unary(b, OP_SIGMOID, times(b, x, 1.702)));
 }
 
 static const Activation activations[] = {
     {"silu", "SiLUActivation", silu},
     {"swish", "SiLUActivation", silu},
     {"gelu", "GELUActivation", gelu},
-    {"gelu_pytorch_tanh", "GELUTanh", gelu},
+    {"gelu_pytorch_tanh", "GELUTanh", gelu_tanh},
     {"gelu_new", "NewGELUActivation", gelu_new},
     {"gelu_fast", "FastGELUActivation", gelu_fast},
     {"quick_gelu", "QuickGELUActivation", quick_gelu},

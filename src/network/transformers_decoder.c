@@ -2,6 +2,7 @@
  * blocks. */
 #include "network/transformers_decoder.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const llama_names[] = {
@@ -181,24 +182,29 @@ define_modules(Builder *b, Decoder *d)
 static Val
 embed(Builder *b, const CausalLm *lm, Val tokens)
 {
-  const DecoderStyle *style = &((const Decoder *) lm)->style;
+  const Decoder *d = (const Decoder *) lm;
+  const DecoderStyle *style = &d->style;
   if (!style->embedding_buffer) {
     Val x = embedding(b, lm->embedding_weight, tokens);
-    return style->embedding_scale ? unary(b, OP_MUL_SCALAR, x) : x;
+    return style->embedding_scale != NULL
+               ? unary_with(b, OP_MUL_SCALAR, x, "value", d->embedding_factor)
+               : x;
   }
   tokens = call_module(b, lm->embedding_module, tokens);
   Val weight = builder_weight(b, lm->embedding_weight);
   Val x = builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){weight, tokens});
-  Val scale = create(b, "embedding scale", value_shape(lm->dtype, 0));
+  const Creation root = {"fill", "value", sqrt((double) lm->hidden)};
+  Val scale = create_as(b, "embedding scale", value_shape(lm->dtype, 0), &root, NO_VAL);
   return builder_leave(b, binary(b, OP_MUL, x, scale));
 }
 
 static Val
 drop_embeddings(Builder *b, const CausalLm *lm, Val x)
 {
-  const DecoderStyle *style = &((const Decoder *) lm)->style;
-  if (style->embedding_scale_late)
-    x = let(b, "inputs_embeds", unary(b, OP_MUL_SCALAR, x));
+  const Decoder *d = (const Decoder *) lm;
+  const DecoderStyle *style = &d->style;
+  if (style->embedding_scale_late != NULL)
+    x = let(b, "inputs_embeds", unary_with(b, OP_MUL_SCALAR, x, "value", d->embedding_factor));
   return dropout(b, style->embedding_dropout, x);
 }
 
@@ -211,10 +217,13 @@ final_norm(Builder *b, const CausalLm *lm, Val x)
 static Val
 adjust_logits(Builder *b, const CausalLm *lm, Val logits)
 {
-  const DecoderStyle *style = &((const Decoder *) lm)->style;
-  if (style->logits_scale != 0)
-    logits = let(b, "logits", unary(b, style->logits_scale, logits));
-  return style->caps_logits ? transformers_soft_cap(b, "logits", logits) : logits;
+  const Decoder *d = (const Decoder *) lm;
+  const DecoderStyle *style = &d->style;
+  if (style->logits_scale != NULL)
+    logits =
+        let(b, "logits", unary_with(b, style->logits_scale_op, logits, "value", d->logits_factor));
+  return style->caps_logits > 0 ? transformers_soft_cap(b, "logits", logits, style->caps_logits)
+                                : logits;
 }
 
 /* ---- config.json ---- */
@@ -225,16 +234,16 @@ decoder_read_dropout(const Decoder *d, NetworkSpec *spec, const char *name)
   return causal_lm_read_dropout(spec, name, 0, d->evaluation);
 }
 
-gboolean
+double
 decoder_read_cap(NetworkSpec *spec, const char *name, double fallback)
 {
   const cJSON *value = json_reader_raw(spec->reader, name);
   if (value != NULL && cJSON_IsNull(value))
-    return FALSE;
+    return 0;
   double cap = network_spec_double(spec, name, fallback);
   if (cap < 0)
     network_spec_fail(spec, name, "%.17g is not a positive number", cap);
-  return cap > 0;
+  return cap;
 }
 
 void
@@ -317,6 +326,22 @@ decoder_read_last_windows(Decoder *d, NetworkSpec *spec)
   decoder_read_layer_types(d, spec, from_layer, network_spec_int(spec, "max_window_layers", 28));
 }
 
+static double
+read_factor(NetworkSpec *spec, const char *name)
+{
+  return name != NULL ? network_spec_double(spec, name, 1) : 1;
+}
+
+static void
+read_factors(Decoder *d, NetworkSpec *spec)
+{
+  const DecoderStyle *style = &d->style;
+  d->embedding_factor = read_factor(
+      spec, style->embedding_scale != NULL ? style->embedding_scale : style->embedding_scale_late);
+  d->residual_factor = read_factor(spec, style->residual_scale);
+  d->logits_factor = read_factor(spec, style->logits_scale);
+}
+
 static gboolean
 read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **error)
 {
@@ -338,6 +363,7 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
   lm->head_dim = network_spec_int(spec, "head_dim", style->head_dim > 0 ? style->head_dim : share);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
   lm->rotary.wide = style->rotary == ROTATE_HALF_WIDE;
+  lm->rotary.neighbours = style->rotary == ROTATE_INTERLEAVED_WIDE;
   transformers_rope_read(lm, spec, style->rotary_part);
   d->activation = activation_read(
       spec, style->activation_field != NULL ? style->activation_field : "hidden_act",
@@ -351,6 +377,8 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
     style->norm = NORM_RMS_FUSED;
   network_spec_expect(spec, "use_bidirectional_attention", FALSE,
                       "attention to later tokens is not supported");
+  read_factors(d, spec);
+  lm->attention_dropout = style->attention_dropout;
   if (style->read != NULL)
     style->read(d, spec);
   causal_lm_check_matrix(spec, "intermediate_size", d->ffn, lm->hidden);

@@ -85,13 +85,14 @@ typedef struct {
    * return, inside of them; the same by modules of the block; of embeddings */
   double attention_dropout, inner_dropout, block_dropout, embedding_dropout;
   const char *dropout_modules[2]; /* names of block_dropout's modules; NULL: none */
-  /* products with a number */
-  gboolean embedding_buffer;     /* embeddings by a buffer of the embedding module */
-  gboolean embedding_scale;      /* embeddings, after it */
-  gboolean embedding_scale_late; /* after the masks have been made */
-  gboolean residual_scale;       /* what attention and feed-forward return */
-  OpId logits_scale;             /* OP_MUL_SCALAR, OP_DIV_SCALAR; 0: none */
-  gboolean caps_logits;          /* soft cap */
+  /* products with a number, by the config's field that has it; NULL: none */
+  gboolean embedding_buffer;        /* embeddings by a buffer of the embedding module */
+  const char *embedding_scale;      /* embeddings, after it */
+  const char *embedding_scale_late; /* after the masks have been made */
+  const char *residual_scale;       /* what attention and feed-forward return */
+  const char *logits_scale;
+  OpId logits_scale_op; /* OP_MUL_SCALAR, OP_DIV_SCALAR */
+  double caps_logits;   /* soft cap; 0: none */
   /* config.json: names and defaults */
   const char *activation_field;                  /* NULL: hidden_act */
   const char *activation;                        /* NULL: silu */
@@ -128,7 +129,9 @@ struct _Decoder {
   DecoderStyle style;
   gint64 kv_heads, ffn;
   const Activation *activation;
-  Norm norm; /* the last one */
+  double embedding_factor, residual_factor, logits_factor; /* where the style has such fields */
+  double clip;                                             /* of QKV_CLIP */
+  Norm norm;                                               /* the last one */
   DecoderBlock *blocks;
   gboolean evaluation; /* nothing is dropped out */
 };
@@ -156,7 +159,7 @@ void decoder_read_window_pattern(Decoder *d, NetworkSpec *spec, gint64 pattern);
 /* Sets a bit of the block's kind. */
 void decoder_mark_layer(Decoder *d, int block, guint8 kind);
 /* Is there a soft cap under this name? */
-gboolean decoder_read_cap(NetworkSpec *spec, const char *name, double fallback);
+double decoder_read_cap(NetworkSpec *spec, const char *name, double fallback);
 
 /* ---- for a style's own code ---- */
 

@@ -1,6 +1,7 @@
 /* transformers_decoder_block.c - the forward() of decoder blocks: attention, feed-forward and the
  * residual stream, statement by statement. */
 #include "network/transformers_decoder.h"
+#include "network/transformers_masks.h"
 
 /* ---- attention ---- */
 
@@ -32,7 +33,7 @@ qkv_step(Builder *b, const Decoder *d, QkvStep step, const Part *part, Val x, Va
     return d->style.fused_qkv ? slice_last(b, hidden, part->first, part->heads * d->lm.head_dim)
                               : linear(b, hidden, *part->layer);
   case QKV_CLIP:
-    return unary(b, OP_CLAMP, x);
+    return unary_with(b, OP_CLAMP, x, "limit", d->clip);
   case QKV_NORM:
     return part->norm != NULL && d->style.qk_norm != QK_NORM_NONE ? norm_apply(b, x, part->norm)
                                                                   : x;
@@ -85,7 +86,7 @@ projected_attention(Builder *b, const Decoder *d, int block, Val x, const Val *t
   Val mask = transformers_mask(lm, block, tables);
   Val o = d->style.attend != NULL
               ? d->style.attend(b, d, block, qkv, mask, weights)
-              : transformers_attend(b, lm, d->kv_heads, d->style.attention_dropout > 0, qkv, mask,
+              : transformers_attend(b, lm, d->kv_heads, transformers_window(lm, block), qkv, mask,
                                     weights);
   o = transformers_project(b, o, p->o, weights);
   o = let(b, "attn_output", dropout(b, d->style.inner_dropout, o));
@@ -174,8 +175,8 @@ add_residual(Builder *b, const Decoder *d, const DecoderBlock *p, int which, Val
     x = call_module(b, p->dropout[which], x);
     x = builder_leave(b, dropout(b, d->style.block_dropout, x));
   }
-  if (d->style.residual_scale)
-    x = unary(b, OP_MUL_SCALAR, x);
+  if (d->style.residual_scale != NULL)
+    x = unary_with(b, OP_MUL_SCALAR, x, "value", d->residual_factor);
   return let(b, "hidden_states", binary(b, OP_ADD, residual, x));
 }
 

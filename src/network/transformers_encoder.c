@@ -7,6 +7,7 @@
 #include "network/causal_lm.h"
 #include "network/strides.h"
 #include "network/transformers_lm.h"
+#include "network/transformers_masks.h"
 
 /* ---- config.json ---- */
 
@@ -55,6 +56,14 @@ encoder_target_length(const NetworkShape *shape)
   return shape->target_length > 0 ? shape->target_length : shape->sequence_length;
 }
 
+gboolean
+encoder_is_checkpointed(const NetworkShape *shape)
+{
+  const CheckpointSpec *how = shape->plan != NULL ? &shape->plan->checkpointing : NULL;
+  return how != NULL && how->policy != CHECKPOINT_NONE && how->around == AROUND_MODULE &&
+         !shape->evaluation;
+}
+
 void
 encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels)
 {
@@ -75,22 +84,6 @@ encoder_expect_class(NetworkSpec *spec, const char *class, const char *const *cl
   if (said != NULL &&
       (classes != NULL ? !g_strv_contains(classes, said) : strcmp(said, class) != 0))
     network_spec_fail(spec, "architectures", "'%.60s' is not supported, only %s", said, class);
-}
-
-void
-encoder_refuse_eager(NetworkSpec *spec)
-{
-  if (spec->implementation.attention == ATTENTION_EAGER)
-    json_reader_fail(spec->reader, "implementation", "eager attention of %s is not yet supported",
-                     spec->family);
-}
-
-void
-encoder_refuse_fp16(NetworkSpec *spec, const NetworkShape *shape)
-{
-  if (shape->precision.weights == DTYPE_FP16)
-    json_reader_fail(spec->reader, "model_type",
-                     "%s in fp16 clamps its activations, which is not supported", spec->family);
 }
 
 /* ---- modules ---- */
@@ -178,6 +171,30 @@ fused(Builder *b, const EncoderAttention *how, const Val qkv[3])
   return builder_leave(b, let(b, "attn_output", contiguous(b, transpose(b, o))));
 }
 
+/* What masks need to know of a decoder. */
+static CausalLm
+masked_lm(Builder *b, AttentionCode code, gint64 batch, gint64 length)
+{
+  return (CausalLm){.batch = batch,
+                    .length = length,
+                    .impl = {.attention = code},
+                    .dtype = builder_shape(b)->precision.weights};
+}
+
+Val
+encoder_causal_mask(Builder *b, AttentionCode code, gint64 batch, gint64 length, gboolean positions)
+{
+  CausalLm lm = masked_lm(b, code, batch, length);
+  return transformers_causal_mask(b, &lm, positions, FALSE);
+}
+
+Val
+encoder_padded_mask(Builder *b, gint64 batch, gint64 length)
+{
+  CausalLm lm = masked_lm(b, ATTENTION_EAGER, batch, length);
+  return transformers_padded_mask(b, &lm);
+}
+
 static Val
 encoder_attend(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
 {
@@ -213,7 +230,7 @@ Val
 encoder_cat_rows(Builder *b, Val x, Val y)
 {
   enum { ROWS = 1 };
-  OpAttributes at = {.result = builder_info(b, y), .size = {ROWS}};
+  OpAttributes at = {.result = builder_info(b, y)};
   ValueInfo first = builder_info(b, x);
   at.result.shape[ROWS] += first.shape[ROWS];
   if (dtype_size((DType) first.dtype) > dtype_size((DType) at.result.dtype))

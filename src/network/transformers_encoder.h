@@ -22,14 +22,13 @@ void encoder_check(NetworkSpec *spec, const NetworkShape *shape);
 gint64 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most);
 /* How long what the decoder gets is. */
 gint64 encoder_target_length(const NetworkShape *shape);
+/* Does transformers' own gradient checkpointing train these blocks? */
+gboolean encoder_is_checkpointed(const NetworkShape *shape);
 /* Patches of an image: they are whole and tensors can hold them. */
 void encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels);
 /* Refuses another class in "architectures" than this one; or than any of these, which end with
  * NULL, and class is what the message calls them. */
 void encoder_expect_class(NetworkSpec *spec, const char *class, const char *const *classes);
-/* Refuses attention and a dtype whose code is not known. */
-void encoder_refuse_eager(NetworkSpec *spec);
-void encoder_refuse_fp16(NetworkSpec *spec, const NetworkShape *shape);
 
 /* ---- modules ---- */
 
@@ -63,6 +62,12 @@ typedef struct {
   Val (*prepare_bias)(Builder *b, Val bias, gboolean causal);
 } EncoderAttention;
 Val encoder_attend_merged(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights);
+/* The mask that a decoder's eager attention gets, [batch, 1, length, length], as a name; NO_VAL:
+ * the attention needs none.  positions: forward() gives position ids. */
+Val encoder_causal_mask(Builder *b, AttentionCode code, gint64 batch, gint64 length,
+                        gboolean positions);
+/* The same, made of a mask that says which tokens are padding: a temporary. */
+Val encoder_padded_mask(Builder *b, gint64 batch, gint64 length);
 /* x.to(dtype of the weights), x itself when it has it. */
 Val encoder_as_weights(Builder *b, Val x);
 /* One row of the first dimension seen `batch` times. */

@@ -49,12 +49,11 @@ transformers_mask(const CausalLm *lm, int block, const Val *tables)
 /* ---- attention ---- */
 
 Val
-transformers_soft_cap(Builder *b, const char *name, Val x)
+transformers_soft_cap(Builder *b, const char *name, Val x, double cap)
 {
-  static const OpId steps[] = {OP_DIV_SCALAR, OP_TANH, OP_MUL_SCALAR};
-  for (gsize i = 0; i < G_N_ELEMENTS(steps); i++)
-    x = let(b, name, unary(b, steps[i], x));
-  return x;
+  x = let(b, name, unary_with(b, OP_DIV_SCALAR, x, "value", cap));
+  x = let(b, name, unary(b, OP_TANH, x));
+  return let(b, name, unary_with(b, OP_MUL_SCALAR, x, "value", cap));
 }
 
 Val
@@ -72,8 +71,8 @@ transformers_eager_scores(Builder *b, const CausalLm *lm, gint64 kv_heads, const
   builder_discard(b, columns);
   Val w = let(b, "attn_weights",
               unary_with(b, OP_MUL_SCALAR, scores, "value", 1 / sqrt((double) lm->head_dim)));
-  if (lm->caps_scores)
-    w = transformers_soft_cap(b, "attn_weights", w);
+  if (lm->caps_scores > 0)
+    w = transformers_soft_cap(b, "attn_weights", w, lm->caps_scores);
   return let(b, "attn_weights", binary(b, OP_ADD, w, mask));
 }
 
@@ -89,25 +88,25 @@ transformers_eager_output(Builder *b, Val w, Val values, Val *weights)
 /* eager_attention_forward: scores in the model's dtype, softmax in fp32, probabilities returned
  * beside the output. */
 static Val
-eager(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const Val qkv[3], Val mask,
-      Val *weights)
+eager(Builder *b, const CausalLm *lm, gint64 kv_heads, const Val qkv[3], Val mask, Val *weights)
 {
   Val values;
   builder_call(b, 0, NULL);
   Val w = transformers_eager_scores(b, lm, kv_heads, qkv, mask, &values);
   w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), lm->dtype));
-  if (dropout)
-    w = let(b, "attn_weights", unary(b, OP_DROPOUT, w));
+  if (lm->attention_dropout > 0)
+    w = let(b, "attn_weights", dropout(b, lm->attention_dropout, w));
   return transformers_eager_output(b, w, values, weights);
 }
 
 /* sdpa_attention_forward: with an explicit mask key heads are repeated, else the kernel shares
  * them. */
 static Val
-fused(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const Val qkv[3], Val mask)
+fused(Builder *b, const CausalLm *lm, gint64 kv_heads, gint64 window, const Val qkv[3], Val mask)
 {
   Val k = qkv[1], v = qkv[2];
-  AttentionCall call = {lm->impl.attention, lm->heads, kv_heads, dropout, mask};
+  AttentionCall call = {lm->impl.attention,        lm->heads, kv_heads,
+                        lm->attention_dropout > 0, mask,      window};
   builder_call(b, 0, NULL);
   if (mask.slot != NO_VAL.slot && kv_heads != lm->heads) {
     k = let(b, "key", repeat_heads(b, k, lm->heads, TRUE));
@@ -119,13 +118,13 @@ fused(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout, const V
 }
 
 Val
-transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout,
+transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gint64 window,
                     const Val qkv[3], Val mask, Val *weights)
 {
   *weights = NO_VAL;
   if (lm->impl.attention == ATTENTION_EAGER)
-    return eager(b, lm, kv_heads, dropout, qkv, mask, weights);
-  return fused(b, lm, kv_heads, dropout, qkv, mask);
+    return eager(b, lm, kv_heads, qkv, mask, weights);
+  return fused(b, lm, kv_heads, window, qkv, mask);
 }
 
 Val
@@ -143,9 +142,10 @@ transformers_project(Builder *b, Val output, Linear projection, Val *weights)
 Val
 transformers_position_ids(Builder *b, const CausalLm *lm)
 {
+  static const Creation counted = {"arange", NULL, 0};
   Val range = create(b, "arange", value_shape(DTYPE_INT64, 1, lm->length));
   ValueInfo ids = value_shape(DTYPE_INT64, 2, (gint64) 1, lm->length);
-  Val positions = let(b, "position_ids", create(b, "position_ids", ids));
+  Val positions = let(b, "position_ids", create_as(b, "position_ids", ids, &counted, NO_VAL));
   builder_discard(b, range);
   return positions;
 }
@@ -169,6 +169,9 @@ layers_forward(Builder *b, const CausalLm *lm, Val hidden, Val positions, const 
     if (transformers_has_mask(lm, i))
       args[n++] = transformers_choose_mask(lm, i, masks);
     hidden = let(b, "hidden_states", builder_block_call(b, i, &code, n, args));
+    Val captured = builder_take_beside(b);
+    if (lm->captured != NULL && captured.slot != NO_VAL.slot)
+      g_array_append_val(lm->captured, captured);
   }
   return hidden;
 }
@@ -189,7 +192,8 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   transformers_make_masks(b, lm, masks);
   if (lm->mask_kwargs) {
     let(b, "mask_kwargs['inputs_embeds']", embeds);
-    let(b, "mask_kwargs['position_ids']", positions);
+    if (!lm->mask_without_positions)
+      let(b, "mask_kwargs['position_ids']", positions);
   }
   hidden = let(b, "hidden_states",
                lm->embedding_drop != NULL ? lm->embedding_drop(b, lm, hidden) : hidden);
@@ -198,18 +202,21 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   return builder_leave(b, hidden);
 }
 
-/* ForCausalLMLoss: logits in fp32, labels padded and shifted. */
+/* ForCausalLMLoss: logits in fp32, labels (the tokens) padded by one that does not count, and
+ * shifted. */
 static Val
-causal_loss(Builder *b, const CausalLm *lm, Val logits)
+causal_loss(Builder *b, const CausalLm *lm, Val logits, Val input_ids)
 {
+  static const Creation pad = {"constant_pad_nd", "value", -100}, copy_of = {"copy", NULL, 0};
   gint64 tokens = lm->batch * lm->length;
   builder_enter(b, 1, (const char *const[]){"logits"}, &logits);
   Val wide = let(b, "logits", to(b, (Val){logits.slot, FALSE}, DTYPE_FP32));
   ValueInfo padded = value_shape(DTYPE_INT64, 2, lm->batch, lm->length + 1);
-  Val labels = let(b, "labels", create(b, "padded labels", padded));
+  Val labels = let(b, "labels", create_as(b, "padded labels", padded, &pad, input_ids));
   Val shifted = slice_last(b, labels, 1, lm->length); /* contiguous already when there is one row */
   if (lm->batch > 1) {
-    Val copy = create(b, "shifted labels", value_shape(DTYPE_INT64, 2, lm->batch, lm->length));
+    ValueInfo rows = value_shape(DTYPE_INT64, 2, lm->batch, lm->length);
+    Val copy = create_as(b, "shifted labels", rows, &copy_of, shifted);
     builder_discard(b, shifted);
     shifted = copy;
   }
@@ -218,21 +225,27 @@ causal_loss(Builder *b, const CausalLm *lm, Val logits)
   return builder_leave(b, cross_entropy(b, flat, shifted));
 }
 
-/* The causal model's forward(): results are the loss and the logits. */
+/* The causal model's forward(): results are the loss, what was added to it, the logits, and what
+ * hooks kept. */
 static int
 root_forward(Builder *b, gconstpointer model, const Val *tokens, Val *results)
 {
   const CausalLm *lm = model;
+  int n = 0;
   builder_call(b, 0, NULL);
   Val hidden =
       let(b, "hidden_states", (lm->model != NULL ? lm->model : model_forward)(b, lm, tokens[0]));
   Val logits = let(b, "logits", linear(b, hidden, lm->head));
   if (lm->adjust_logits != NULL)
     logits = lm->adjust_logits(b, lm, logits);
-  results[0] = let(b, "loss", causal_loss(b, lm, logits));
-  results[1] = logits;
-  builder_leave_with(b, 2, results);
-  return 2;
+  results[n++] = let(b, "loss", causal_loss(b, lm, logits, tokens[0]));
+  if (lm->add_loss != NULL)
+    results[0] = let(b, "loss", lm->add_loss(b, lm, results[0], &results[n++]));
+  results[n++] = logits;
+  for (guint i = 0; lm->captured != NULL && i < lm->captured->len; i++)
+    results[n++] = g_array_index(lm->captured, Val, i);
+  builder_leave_with(b, n, results);
+  return n;
 }
 
 void

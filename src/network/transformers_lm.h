@@ -16,10 +16,11 @@ void transformers_check_only(NetworkSpec *spec);
 /* Refuses another rope. */
 void transformers_check_rope(NetworkSpec *spec);
 /* x / cap, tanh, * cap, each bound to the name. */
-Val transformers_soft_cap(Builder *b, const char *name, Val x);
+Val transformers_soft_cap(Builder *b, const char *name, Val x, double cap);
 /* attention_interface(...): q, k, v [batch, heads, length, head_dim] to [batch, length, heads,
- * head_dim].  *weights: the probabilities that eager attention returns beside, else NO_VAL. */
-Val transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gboolean dropout,
+ * head_dim].  window: what the kernel is told of (transformers_window), 0: none.  *weights: the
+ * probabilities that eager attention returns beside, else NO_VAL. */
+Val transformers_attend(Builder *b, const CausalLm *lm, gint64 kv_heads, gint64 window,
                         const Val qkv[3], Val mask, Val *weights);
 /* What follows it in an attention module: heads merged, and the output projection.  It and the
  * probabilities become names. */

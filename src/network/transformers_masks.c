@@ -15,6 +15,12 @@ takes_masks(const CausalLm *lm)
   return lm->impl.attention != ATTENTION_FLASH && lm->impl.attention != ATTENTION_FLASH3;
 }
 
+gint64
+transformers_window(const CausalLm *lm, int block)
+{
+  return is_windowed(lm, block) && !takes_masks(lm) && lm->length > lm->window ? lm->window : 0;
+}
+
 /* A mask is made when the default causal one will not do: a window shorter than the sequence, or
  * eager attention. */
 gboolean
@@ -79,6 +85,15 @@ square(Builder *b, const CausalLm *lm, const char *what)
                 value_shape(DTYPE_BOOL, 4, (gint64) 1, (gint64) 1, lm->length, lm->length));
 }
 
+/* The one that they end with: whether a position is seen. */
+static Val
+seen_mask(Builder *b, const CausalLm *lm, gboolean windowed)
+{
+  const Creation seen = {"seen", "window", windowed ? (double) lm->window : 0};
+  ValueInfo info = value_shape(DTYPE_BOOL, 4, (gint64) 1, (gint64) 1, lm->length, lm->length);
+  return create_as(b, "attention mask", info, &seen, NO_VAL);
+}
+
 /* sdpa_mask of a sliding window: true & (key > query - window) & (key <= query) in boolean
  * arithmetic; without one, only the last. */
 static Val
@@ -95,10 +110,10 @@ boolean_mask(Builder *b, const CausalLm *lm, gboolean windowed)
     builder_discard(b, inside);
     builder_discard(b, truth);
   }
-  mask = square(b, lm, windowed ? "causal" : "attention mask");
+  mask = windowed ? square(b, lm, "causal") : seen_mask(b, lm, FALSE);
   if (windowed) {
     Val causal = mask;
-    mask = square(b, lm, "attention mask");
+    mask = seen_mask(b, lm, TRUE);
     builder_discard(b, causal);
     builder_discard(b, both);
   }
@@ -107,15 +122,39 @@ boolean_mask(Builder *b, const CausalLm *lm, gboolean windowed)
   return mask;
 }
 
+/* The same with a mask that says which tokens are padding: true & causal & mask[batch, key]. */
+static Val
+padded_mask(Builder *b, const CausalLm *lm)
+{
+  Val index[4], lookups[2];
+  index_tensors(b, lm, index);
+  Val truth = booleans(b, "true", 1);
+  Val causal = square(b, lm, "causal");
+  Val both = square(b, lm, "causal");
+  builder_discard(b, causal);
+  builder_discard(b, truth);
+  for (int i = 0; i < 2; i++)
+    lookups[i] = integers(b, "expanded index", lm->batch * lm->length);
+  Val padding = booleans(b, "is no padding", lm->batch * lm->length);
+  for (int i = 1; i >= 0; i--)
+    builder_discard(b, lookups[i]);
+  Val mask = booleans(b, "attention mask", lm->batch * lm->length * lm->length);
+  builder_discard(b, padding);
+  builder_discard(b, both);
+  for (int i = 0; i < 4; i++)
+    builder_discard(b, index[i]);
+  return mask;
+}
+
 /* eager_mask: the boolean mask becomes zeros and the lowest number of the model's dtype. */
 static Val
-eager_mask(Builder *b, const CausalLm *lm, gboolean windowed)
+eager_mask(Builder *b, const CausalLm *lm, Val seen)
 {
-  Val seen = boolean_mask(b, lm, windowed);
   Val zero = create(b, "zero", value_shape(lm->dtype, 1, (gint64) 1));
   Val lowest = create(b, "lowest", value_shape(lm->dtype, 1, (gint64) 1));
-  Val mask = create(b, "attention mask",
-                    value_shape(lm->dtype, 4, lm->batch, (gint64) 1, lm->length, lm->length));
+  static const Creation lowered = {"lowest_unless", NULL, 0};
+  ValueInfo info = value_shape(lm->dtype, 4, lm->batch, (gint64) 1, lm->length, lm->length);
+  Val mask = create_as(b, "attention mask", info, &lowered, seen);
   builder_discard(b, lowest);
   builder_discard(b, zero);
   builder_discard(b, seen);
@@ -129,7 +168,7 @@ make_mask(Builder *b, const CausalLm *lm, gboolean windowed)
   if (!lm->mask_without_positions)
     packed_sequence_test(b, lm);
   if (lm->impl.attention == ATTENTION_EAGER)
-    return eager_mask(b, lm, windowed);
+    return eager_mask(b, lm, boolean_mask(b, lm, windowed));
   gboolean wanted = takes_masks(lm) && windowed && lm->length >= lm->window;
   return wanted ? boolean_mask(b, lm, TRUE) : NO_VAL;
 }
@@ -160,6 +199,12 @@ transformers_causal_mask(Builder *b, const CausalLm *lm, gboolean positions, gbo
   if (positions)
     packed_sequence_test(b, lm);
   if (lm->impl.attention == ATTENTION_EAGER)
-    return let(b, "causal_mask", eager_mask(b, lm, FALSE));
+    return let(b, "causal_mask", eager_mask(b, lm, boolean_mask(b, lm, FALSE)));
   return always ? let(b, "causal_mask", boolean_mask(b, lm, FALSE)) : NO_VAL;
+}
+
+Val
+transformers_padded_mask(Builder *b, const CausalLm *lm)
+{
+  return eager_mask(b, lm, padded_mask(b, lm));
 }

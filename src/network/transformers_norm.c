@@ -66,7 +66,7 @@ norm_define_each_head(Builder *b, const char *name, gint64 heads, gint64 width)
 static Val
 inverse_root(Builder *b, Val variance)
 {
-  return unary(b, OP_RSQRT, unary(b, OP_ADD_SCALAR, variance));
+  return unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR, variance, "value", NORM_EPSILON));
 }
 
 /* x = x.to(float32); variance = mean_square(x); x = x * inverse_root(variance); then the gain
@@ -95,7 +95,8 @@ rms_one_plus(Builder *b, Val x, const Norm *norm)
   wide = (Val){wide.slot, FALSE};
   Val scale = inverse_root(b, mean_square(b, wide));
   Val output = let(b, "output", builder_leave(b, binary(b, OP_MUL, wide, scale)));
-  Val gain = unary(b, OP_ADD_SCALAR, to(b, builder_weight(b, norm->weight), DTYPE_FP32));
+  Val wide_gain = to(b, builder_weight(b, norm->weight), DTYPE_FP32);
+  Val gain = unary_with(b, OP_ADD_SCALAR, wide_gain, "value", 1);
   output = let(b, "output", binary(b, OP_MUL, output, gain));
   return to(b, output, dtype);
 }
@@ -133,7 +134,10 @@ join_heads(Builder *b, Val *part, gint64 n)
     gint64 joined = 0;
     for (gint64 i = 0; i < n; joined++) {
       gint64 end = MIN(i + OP_INPUTS, n);
-      OpAttributes at = {.result = builder_info(b, part[i]), .size = {1}}; /* the heads */
+      OpAttributes at = {.result = builder_info(b, part[i]),
+                         .size = {1}, /* the heads */
+                         .key = "dim",
+                         .number = 1};
       at.result.shape[1] = 0;
       for (gint64 k = i; k < end; k++)
         at.result.shape[1] += builder_info(b, part[k]).shape[1];

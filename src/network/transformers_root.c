@@ -22,7 +22,8 @@ void
 transformers_write_root(Builder *b, const TransformersRoot *root)
 {
   Network *network = builder_network(b);
-  Val inputs[TRANSFORMERS_INPUTS], received[TRANSFORMERS_INPUTS], results[STATEMENT_SLOTS];
+  Val inputs[TRANSFORMERS_INPUTS], received[TRANSFORMERS_INPUTS];
+  g_autofree Val *results = g_new(Val, TRANSFORMERS_RESULTS);
   g_array_append_vals(network->inputs, root->input, (guint) root->inputs);
   builder_function_begin(b, "main", -1, root->inputs, root->input, inputs);
   builder_call(b, 0, NULL);

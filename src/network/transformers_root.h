@@ -6,6 +6,8 @@
 #include "network/builder.h"
 
 #define TRANSFORMERS_INPUTS 3
+/* Room for what an output may hold: a value of each block, and some more. */
+#define TRANSFORMERS_RESULTS (8 + BUILDER_MOST_BLOCKS)
 
 /* The root's forward(): is given names; of the results the first is the loss, the others are what
  * the output holds besides, in order.  Returns how many. */

@@ -149,6 +149,19 @@ make_angles(Builder *b, const CausalLm *lm, ValueInfo angles)
     builder_discard(b, wide);
 }
 
+/* Cosines (0) or sines of the angles, each pair's twice unless the table is halved: side by side
+ * where neighbours make a pair. */
+static Val
+rotary_table(Builder *b, const CausalLm *lm, int i, ValueInfo info)
+{
+  static const char *const formulas[3][2] = {{"rotary_cos", "rotary_sin"},
+                                             {"rotary_cos_once", "rotary_sin_once"},
+                                             {"rotary_cos_neighbours", "rotary_sin_neighbours"}};
+  int kind = lm->rotary.halved ? 1 : lm->rotary.neighbours ? 2 : 0;
+  const Creation table = {formulas[kind][i], "theta", ROTARY_THETA};
+  return create_as(b, i == 0 ? "cos" : "sin", info, &table, NO_VAL);
+}
+
 /* The rotary module's forward(): fp32 tables of this batch's positions, returned in the model's
  * dtype unless they stay wide. */
 static void
@@ -164,7 +177,7 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
   static const char *const names[] = {"cos", "sin"};
   for (int i = 0; i < 2; i++) {
     Val plain = create(b, names[i], wide);
-    out[i] = let(b, names[i], create(b, names[i], wide)); /* times attention_scaling */
+    out[i] = let(b, names[i], rotary_table(b, lm, i, wide)); /* times attention_scaling */
     builder_discard(b, plain);
   }
   for (int i = 0; i < 2 && !lm->rotary.wide; i++)
@@ -184,7 +197,8 @@ complex_forward(Builder *b, const CausalLm *lm)
   Val ones = create(b, "ones", angles);
   let(b, "freqs_cis", create(b, "freqs_cis", table));
   builder_discard(b, ones);
-  return builder_leave(b, let(b, "freqs_cis", create(b, "freqs_cis", table)));
+  const Creation polar = {"rotary_complex", "theta", ROTARY_THETA};
+  return builder_leave(b, let(b, "freqs_cis", create_as(b, "freqs_cis", table, &polar, NO_VAL)));
 }
 
 void
@@ -357,7 +371,8 @@ interleaved(Builder *b, const char *name, Val table)
 {
   ValueInfo info = builder_info(b, table);
   value_set_contiguous(&info);
-  return let(b, name, create(b, name, info));
+  static const Creation twice = {"repeat_interleave", NULL, 0};
+  return let(b, name, create_as(b, name, info, &twice, table));
 }
 
 /* Queries are put together before keys are rotated, or after that. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "network/causal_lm.h"
+#include "network/transformers_half.h"
 
 /* ---- config.json ---- */
 
@@ -46,8 +47,6 @@ seq2seq_read(Seq2Seq *m, NetworkSpec *spec, const NetworkShape *shape)
   for (guint i = 0; i < G_N_ELEMENTS(drops); i++)
     if (network_spec_double(spec, drops[i], 0) != 0)
       network_spec_fail(spec, drops[i], "layers that are skipped by chance are not supported");
-  encoder_refuse_fp16(spec, shape);
-  encoder_refuse_eager(spec);
 }
 
 /* ---- modules, in order of definition ---- */
@@ -118,13 +117,15 @@ bart_heads(Builder *b, const Seq2SeqAttention *p, gint64 heads, Val x, Val sourc
   qkv[2] = let(b, "value_states", encoder_heads(b, v, heads));
 }
 
-/* memory: what keys and values are of, or NO_VAL: x itself. */
+/* memory: what keys and values are of, or NO_VAL: x itself.  mask: of eager attention, or NO_VAL.
+ */
 static Val
-attend(Builder *b, const Seq2Seq *m, int stack, const Seq2SeqAttention *p, Val x, Val memory)
+attend(Builder *b, const Seq2Seq *m, int stack, const Seq2SeqAttention *p, Val x, Val memory,
+       Val mask, Val *weights)
 {
   gboolean cross = memory.slot != NO_VAL.slot;
   gint64 heads = m->stack[stack].heads;
-  Val qkv[3], weights;
+  Val qkv[3];
   x = call_module(b, p->module, x);
   (m->scales_query ? whisper_heads : bart_heads)(b, p, heads, x, cross ? memory : x, qkv);
   EncoderAttention how = {.code = m->attention,
@@ -132,10 +133,10 @@ attend(Builder *b, const Seq2Seq *m, int stack, const Seq2SeqAttention *p, Val x
                           .dropout = m->attention_dropout,
                           .causal = stack == SEQ2SEQ_DECODER && !cross,
                           .bias = NO_VAL,
-                          .mask = NO_VAL};
-  Val o = encoder_attend_merged(b, &how, qkv, &weights);
+                          .mask = mask};
+  Val o = encoder_attend_merged(b, &how, qkv, weights);
   o = let(b, "attn_output", linear(b, o, p->o));
-  return builder_leave(b, o);
+  return builder_leave_beside(b, o, weights);
 }
 
 /* dropout, residual and, where it comes last, the norm: each bound to hidden_states. */
@@ -149,12 +150,15 @@ close_part(Builder *b, const Seq2Seq *m, Val x, Val residual, int norm)
 
 static Val
 attention_part(Builder *b, const Seq2Seq *m, int stack, const Seq2SeqAttention *p, Val x,
-               Val memory)
+               Val memory, Val mask)
 {
+  Val weights;
   Val residual = let(b, "residual", x);
   if (m->norm_first)
     x = let(b, "hidden_states", layer_norm(b, x, p->norm));
-  x = let(b, "hidden_states", attend(b, m, stack, p, x, memory));
+  x = let(b, "hidden_states", attend(b, m, stack, p, x, memory, mask, &weights));
+  if (weights.slot != NO_VAL.slot)
+    let(b, "_", weights);
   return close_part(b, m, x, residual, p->norm);
 }
 
@@ -171,7 +175,7 @@ feed_forward(Builder *b, const Seq2Seq *m, const Seq2SeqLayer *p, Val x)
   return close_part(b, m, x, residual, p->norm);
 }
 
-/* Arguments: hidden states and, for a decoder, the encoder's. */
+/* Arguments: hidden states and, for a decoder, the encoder's, and the mask of eager attention. */
 static Val
 layer(Builder *b, gconstpointer model, int block, const Val *args)
 {
@@ -179,21 +183,27 @@ layer(Builder *b, gconstpointer model, int block, const Val *args)
   int stack = block >= m->stack[SEQ2SEQ_DECODER].first ? SEQ2SEQ_DECODER : SEQ2SEQ_ENCODER;
   const Seq2SeqLayer *p = &m->layer[block];
   builder_enter(b, 1, (const char *const[]){"hidden_states"}, args);
-  Val x = attention_part(b, m, stack, &p->self, args[0], NO_VAL);
+  gboolean masked = stack == SEQ2SEQ_DECODER && m->attention == ATTENTION_EAGER;
+  Val x = attention_part(b, m, stack, &p->self, args[0], NO_VAL, masked ? args[2] : NO_VAL);
   if (stack == SEQ2SEQ_DECODER)
-    x = attention_part(b, m, stack, &p->cross, x, args[1]);
-  return builder_leave(b, feed_forward(b, m, p, x));
+    x = attention_part(b, m, stack, &p->cross, x, args[1], NO_VAL);
+  x = feed_forward(b, m, p, x);
+  if (stack == SEQ2SEQ_ENCODER && m->scales_query)
+    x = half_clamp(b, x);
+  else if (stack == SEQ2SEQ_ENCODER)
+    half_test_finite(b, x);
+  return builder_leave(b, x);
 }
 
 Val
-seq2seq_layers(Builder *b, const Seq2Seq *m, int stack, Val x, Val memory)
+seq2seq_layers(Builder *b, const Seq2Seq *m, int stack, Val x, Val memory, Val mask)
 {
   const Seq2SeqStack *s = &m->stack[stack];
   const BlockCode code = {.forward = layer, .model = m, .kind = stack};
   for (int i = 0; i < s->count; i++) {
-    Val args[2] = {x, memory};
-    x = let(b, "hidden_states",
-            builder_block_call(b, s->first + i, &code, stack == SEQ2SEQ_DECODER ? 2 : 1, args));
+    Val args[3] = {x, memory, mask};
+    int n = stack == SEQ2SEQ_ENCODER ? 1 : mask.slot == NO_VAL.slot ? 2 : 3;
+    x = let(b, "hidden_states", builder_block_call(b, s->first + i, &code, n, args));
   }
   return x;
 }
@@ -203,5 +213,6 @@ seq2seq_figures(Builder *b, const Seq2Seq *m)
 {
   Network *network = builder_network(b);
   network->vocabulary = m->vocabulary;
+  network->stacks = SEQ2SEQ_STACKS;
   network->hidden = network->attention_width = m->width;
 }

@@ -44,8 +44,8 @@ void seq2seq_read(Seq2Seq *m, NetworkSpec *spec, const NetworkShape *shape);
 /* Defines the ModuleList of a stack's layers. */
 void seq2seq_define_layers(Builder *b, Seq2Seq *m, int stack);
 /* Calls the layers of a stack; the value is bound to hidden_states.  memory: the encoder's states,
- * which a decoder sees, or NO_VAL. */
-Val seq2seq_layers(Builder *b, const Seq2Seq *m, int stack, Val x, Val memory);
+ * which a decoder sees, or NO_VAL; mask: encoder_causal_mask's. */
+Val seq2seq_layers(Builder *b, const Seq2Seq *m, int stack, Val x, Val memory, Val mask);
 /* Figures of the network for FLOP conventions. */
 void seq2seq_figures(Builder *b, const Seq2Seq *m);
 

@@ -8,19 +8,17 @@
 
 /* ---- softmax over the last dimension ---- */
 
-/* Of the first `n` of a row; the rest becomes zero. */
+/* Of elements [first, end) of a row; the rest becomes zero. */
 static void
-softmax_row(const double *x, double *y, gint64 n, gint64 width)
+softmax_row(const double *x, double *y, gint64 first, gint64 end, gint64 width)
 {
   double most = -INFINITY, sum = 0;
-  for (gint64 i = 0; i < n; i++)
+  for (gint64 i = first; i < end; i++)
     most = MAX(most, x[i]);
-  for (gint64 i = 0; i < n; i++)
-    sum += y[i] = exp(x[i] - most);
-  for (gint64 i = 0; i < n; i++)
+  for (gint64 i = 0; i < width; i++)
+    sum += y[i] = i >= first && i < end ? exp(x[i] - most) : 0;
+  for (gint64 i = first; i < end; i++)
     y[i] /= sum;
-  for (gint64 i = n; i < width; i++)
-    y[i] = 0;
 }
 
 static void
@@ -31,8 +29,12 @@ softmax(KernelCall *c, gboolean causal)
   if (!numeric_same_size(c, x, y))
     return;
   gint64 width = numeric_width(x), rows = x->dims > 1 ? x->shape[x->dims - 2] : 1;
-  for (gint64 i = 0; i < x->elements / width; i++)
-    softmax_row(x->data + i * width, y->data + i * width, causal ? i % rows + 1 : width, width);
+  gint64 window = (gint64) numeric_number_or(c, "window", 0);
+  for (gint64 i = 0; i < x->elements / width; i++) {
+    gint64 end = causal ? i % rows + 1 : width;
+    softmax_row(x->data + i * width, y->data + i * width,
+                causal && window > 0 ? MAX(end - window, 0) : 0, end, width);
+  }
 }
 
 static void
@@ -45,6 +47,29 @@ static void
 run_causal_softmax(KernelCall *c)
 {
   softmax(c, TRUE);
+}
+
+/* Reads scores and a bias that broadcasts to them.  A row of nothing but -inf becomes zeros. */
+static void
+run_masked_softmax(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (!numeric_same_size(c, x, y))
+    return;
+  g_autofree double *bias = numeric_broadcast(c, numeric_read(c, 1), x);
+  gint64 width = numeric_width(x);
+  for (gint64 row = 0; bias != NULL && row < x->elements; row += width) {
+    gboolean any = FALSE;
+    for (gint64 i = row; i < row + width; i++) {
+      bias[i] += x->data[i];
+      any |= bias[i] != -INFINITY;
+    }
+    if (any)
+      softmax_row(bias + row, y->data + row, 0, width, width);
+    else
+      memset(y->data + row, 0, sizeof(double) * (gsize) width);
+  }
 }
 
 /* Reads the gradient and the result. */
@@ -70,6 +95,7 @@ run_softmax_backward(KernelCall *c)
 typedef struct {
   const NumericTensor *q, *k, *v, *bias;
   gint64 batch, heads, kv_heads, length, head_dim;
+  gint64 window; /* a query sees so many keys at most; 0: all before it */
   double scale;
 } Attention;
 
@@ -93,6 +119,7 @@ read_attention(KernelCall *c, int first, gboolean biased, Attention *a)
   a->kv_heads = a->k->shape[1];
   a->length = a->q->shape[2];
   a->head_dim = a->q->shape[3];
+  a->window = (gint64) numeric_number_or(c, "window", 0);
   a->scale = numeric_number_or(c, "scale", 1 / sqrt((double) a->head_dim));
   return TRUE;
 }
@@ -105,27 +132,40 @@ rows_of(const NumericTensor *t, gint64 batch, gint64 head, gint64 heads)
   return t->data + (batch * t->shape[1] + head * t->shape[1] / heads) * rows;
 }
 
+/* A query's row of the bias, which may be one for all heads; NULL: there is none. */
+static const double *
+bias_of(const Attention *a, gint64 batch, gint64 head, gint64 query)
+{
+  const NumericTensor *bias = a->bias;
+  if (bias == NULL)
+    return NULL;
+  gint64 heads = bias->dims > 3 ? bias->shape[bias->dims - 3] : 1;
+  return bias->data + ((batch * heads + head % heads) * a->length + query) * numeric_width(bias);
+}
+
 /* Probabilities of one query; returns the logarithm of the sum of exponentials. */
 static double
 probabilities(const Attention *a, gint64 batch, gint64 head, gint64 query, double *p)
 {
   const double *q = rows_of(a->q, batch, head, a->heads) + query * a->head_dim;
   const double *k = rows_of(a->k, batch, head, a->heads);
-  gint64 n = a->bias != NULL ? a->length : query + 1;
+  const double *bias = bias_of(a, batch, head, query);
+  gint64 n = bias != NULL ? a->length : query + 1;
+  gint64 first = a->window > 0 ? MAX(query + 1 - a->window, 0) : 0;
   double most = -INFINITY, sum = 0;
-  for (gint64 i = 0; i < n; i++) {
+  for (gint64 i = first; i < n; i++) {
     p[i] = 0;
     for (gint64 d = 0; d < a->head_dim; d++)
       p[i] += q[d] * k[i * a->head_dim + d];
     p[i] *= a->scale;
-    if (a->bias != NULL)
-      p[i] += a->bias->data[(batch * a->length + query) * numeric_width(a->bias) + i];
+    if (bias != NULL)
+      p[i] += bias[i];
     most = MAX(most, p[i]);
   }
-  for (gint64 i = 0; i < n; i++)
+  for (gint64 i = first; i < n; i++)
     sum += p[i] = exp(p[i] - most);
   for (gint64 i = 0; i < a->length; i++)
-    p[i] = i < n ? p[i] / sum : 0;
+    p[i] = i >= first && i < n ? p[i] / sum : 0;
   return most + log(sum);
 }
 
@@ -230,6 +270,7 @@ const NumericKernel numeric_attention[] = {
     {.formula = "softmax", .run = run_softmax},
     {.formula = "safe_softmax", .run = run_softmax},
     {.formula = "causal_softmax", .run = run_causal_softmax},
+    {.formula = "masked_softmax", .run = run_masked_softmax},
     {.formula = "softmax_backward", .run = run_softmax_backward},
     {.formula = "flash_attention", .run = run_flash},
     {.formula = "flash_attention_backward", .run = run_flash_backward},

@@ -71,6 +71,19 @@ all_reduce(Pair *pairs, int n, double factor)
   return NULL;
 }
 
+/* One of them gets the sum; the others keep what they have. */
+static char *
+reduce(const Program *program, const Collective *c, Pair *pairs, int n)
+{
+  double root;
+  if (!meaning_number(program, c->meaning, "root", &root) || root < 0 || root >= n)
+    return g_strdup("nobody has said who gets the sum");
+  gint64 elements = pairs[0].in->elements;
+  g_autofree double *sum = sum_of(pairs, n, 0, elements, 1);
+  memcpy(pairs[(int) root].out->data, sum, sizeof(double) * (gsize) elements);
+  return NULL;
+}
+
 /* In place, a member's part of the whole is its result, and the rest is nobody's. */
 static char *
 reduce_scatter(Pair *pairs, int n, double factor)
@@ -106,15 +119,49 @@ all_gather(Pair *pairs, int n)
   return NULL;
 }
 
-/* Who sends is not said: all must bring the same. */
-static char *
-broadcast(Pair *pairs, int n)
+/* The tensor's only operand of a member. */
+static NumericTensor *
+broadcast_operand(const CollectiveMember *m, int i)
 {
-  for (int i = 1; i < n; i++)
-    if (memcmp(pairs[i].in->data, pairs[0].in->data,
-               sizeof(double) * (gsize) pairs[0].in->elements) != 0)
+  return i < m->operands ? &m->operand[i] : NULL;
+}
+
+/* The one who reads sends, the others write.  Where nobody says who sends all must bring the same.
+ */
+static char *
+broadcast(const CollectiveMember *members, int n, int tensor)
+{
+  const NumericTensor *sent = NULL;
+  for (int i = 0; i < n; i++) {
+    const NumericTensor *t = broadcast_operand(&members[i], tensor);
+    if (t == NULL)
+      return g_strdup("members bring different numbers of tensors");
+    if (t->role == ROLE_READ && sent != NULL)
+      return g_strdup("two members send");
+    if (t->role == ROLE_READ)
+      sent = t;
+  }
+  for (int i = 0; i < n; i++) {
+    NumericTensor *t = broadcast_operand(&members[i], tensor);
+    const NumericTensor *from = sent != NULL ? sent : broadcast_operand(&members[0], tensor);
+    gsize bytes = sizeof(double) * (gsize) t->elements;
+    if (t->elements != from->elements)
+      return g_strdup("what is sent is not as large as what is received");
+    if (sent == NULL && memcmp(t->data, from->data, bytes) != 0)
       return g_strdup("members bring different tensors, and nobody has said who sends");
+    if (t != from)
+      memcpy(t->data, from->data, bytes);
+  }
   return NULL;
+}
+
+static char *
+broadcast_all(const CollectiveMember *members, int n)
+{
+  char *fault = members[0].operands == 0 ? g_strdup("it names no tensor that it works on") : NULL;
+  for (int i = 0; i < members[0].operands && fault == NULL; i++)
+    fault = broadcast(members, n, i);
+  return fault;
 }
 
 /* ---- all ---- */
@@ -129,14 +176,20 @@ factor_of(const Program *program, const Collective *c, int n, double *factor)
   g_autofree char *formula = meaning_formula(program, c->meaning, 0);
   if (strcmp(formula, "avg") == 0)
     *factor = 1.0 / n;
+  else if (strcmp(formula, "sum") == 0)
+    return NULL;
   else if (strcmp(formula, "premul") != 0 || !meaning_number(program, c->meaning, "factor", factor))
     return g_strdup_printf("nobody has said how '%s' reduces", formula);
   return NULL;
 }
 
 static char *
-run_pairs(const Collective *c, Pair *pairs, int n, double factor)
+run_pairs(const Program *program, const Collective *c, Pair *pairs, int n)
 {
+  double factor;
+  char *fault = factor_of(program, c, n, &factor);
+  if (fault != NULL)
+    return fault;
   for (int i = 1; i < n; i++)
     if (pairs[i].in->elements != pairs[0].in->elements)
       return g_strdup_printf("members bring %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " elements",
@@ -148,8 +201,8 @@ run_pairs(const Collective *c, Pair *pairs, int n, double factor)
     return reduce_scatter(pairs, n, factor);
   case COLLECTIVE_ALL_GATHER:
     return all_gather(pairs, n);
-  case COLLECTIVE_BROADCAST:
-    return broadcast(pairs, n);
+  case COLLECTIVE_REDUCE:
+    return reduce(program, c, pairs, n);
   default:
     return g_strdup_printf("%s is not yet executed on numbers",
                            program_collective_name((CollectiveKind) c->kind));
@@ -159,8 +212,9 @@ run_pairs(const Collective *c, Pair *pairs, int n, double factor)
 char *
 numeric_collective(const Program *program, const Collective *c, CollectiveMember *members, int n)
 {
-  double factor;
-  char *fault = factor_of(program, c, n, &factor);
+  if (c->kind == COLLECTIVE_BROADCAST)
+    return broadcast_all(members, n);
+  char *fault = NULL;
   g_autofree Pair *pairs = g_new(Pair, MAX(n, 1));
   int tensors = 0;
   while (fault == NULL && pair_of(&members[0], tensors, &pairs[0])) {
@@ -168,7 +222,7 @@ numeric_collective(const Program *program, const Collective *c, CollectiveMember
       if (!pair_of(&members[i], tensors, &pairs[i]))
         fault = g_strdup("members bring different numbers of tensors");
     if (fault == NULL)
-      fault = run_pairs(c, pairs, n, factor);
+      fault = run_pairs(program, c, pairs, n);
     tensors++;
   }
   if (fault == NULL && tensors == 0)

@@ -24,17 +24,30 @@ run_copy(KernelCall *c)
 
 /* ---- parts of the last dimension ---- */
 
-/* Parts side by side in the last dimension; of flat ones, one after the other. */
+/* How many elements of t lie one after the other within one index of the dimensions before `dim`.
+ */
+static gint64
+elements_from(const NumericTensor *t, int dim)
+{
+  gint64 n = 1;
+  for (int i = dim; i < t->dims; i++)
+    n *= t->shape[i];
+  return n;
+}
+
+/* Parts side by side in a dimension, the last one unless it is said; of flat ones, one after the
+ * other. */
 static void
 run_cat(KernelCall *c)
 {
   NumericTensor *y = numeric_written(c, 0);
   if (y == NULL)
     return;
-  gint64 width = numeric_width(y), first = 0;
+  int dim = (int) numeric_number_or(c, "dim", MAX(y->dims - 1, 0));
+  gint64 width = elements_from(y, dim), first = 0;
   for (int i = 0; i < numeric_reads(c); i++) {
     const NumericTensor *x = numeric_read(c, i);
-    gint64 part = y->dims > 1 ? numeric_width(x) : x->elements;
+    gint64 part = y->dims > 1 ? elements_from(x, dim) : x->elements;
     gint64 rows = x->elements / MAX(part, 1);
     if (first + part > width || rows > y->elements / MAX(width, 1)) {
       numeric_fail(c, "the parts are more than the whole");
@@ -46,36 +59,74 @@ run_cat(KernelCall *c)
   }
 }
 
-/* Zeros of the whole's shape, with the gradient of a part of its last dimension in them. */
+/* Elements side by side in a new last dimension. */
+static void
+run_stack(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  int n = numeric_reads(c);
+  for (int i = 0; y != NULL && i < n; i++) {
+    const NumericTensor *x = numeric_read(c, i);
+    if (x->elements * n != y->elements) {
+      numeric_fail(c, "the parts are not as large as the whole");
+      return;
+    }
+    for (gint64 k = 0; k < x->elements; k++)
+      y->data[k * n + i] = x->data[k];
+  }
+}
+
+/* Of each row the first elements, each twice. */
+static void
+run_repeat_interleave(KernelCall *c)
+{
+  const NumericTensor *x = numeric_read(c, 0);
+  NumericTensor *y = numeric_written(c, 0);
+  if (!numeric_same_size(c, x, y))
+    return;
+  gint64 width = numeric_width(y);
+  for (gint64 i = 0; i < y->elements; i++)
+    y->data[i] = x->data[i - i % width + i % width / 2];
+}
+
+/* Zeros of the whole's shape, with the gradient of a part in them: of one dimension the elements
+ * from the first on, in steps. */
 static void
 run_slice_backward(KernelCall *c)
 {
-  const NumericTensor *g = numeric_read(c, 0);
+  static const NumericTensor nothing = {0}; /* a part without elements is no operand */
+  const NumericTensor *g = numeric_reads(c) > 0 ? numeric_read(c, 0) : &nothing;
   NumericTensor *d = numeric_written(c, 0);
-  gint64 first = (gint64) numeric_number(c, "first");
-  if (g == NULL || d == NULL)
+  int dim = (int) numeric_number(c, "dim");
+  gint64 first = (gint64) numeric_number(c, "first"), step = (gint64) numeric_number(c, "step");
+  if (g == NULL || d == NULL || c->fault != NULL)
     return;
-  gint64 width = numeric_width(d), part = numeric_width(g);
-  if (first + part > width || g->elements / MAX(part, 1) != d->elements / MAX(width, 1)) {
-    numeric_fail(c, "the part does not lie in the last dimension");
+  gint64 inside = elements_from(d, dim + 1), size = dim < d->dims ? d->shape[dim] : 1;
+  gint64 outside = d->elements / MAX(size * inside, 1);
+  gint64 part = g->elements / MAX(outside * inside, 1);
+  if (part * outside * inside != g->elements || first + (part - 1) * step >= size) {
+    numeric_fail(c, "the part does not lie in the whole");
     return;
   }
   memset(d->data, 0, sizeof(double) * (gsize) d->elements);
-  for (gint64 row = 0; row < d->elements / width; row++)
-    move(d->data + row * width + first, g->data + row * part, part);
+  for (gint64 i = 0; i < outside * part; i++)
+    move(d->data + (i / part * size + first + i % part * step) * inside, g->data + i * inside,
+         inside);
 }
 
-/* The first elements of each row: of a wider one what fits, of a narrower one all and then zeros.
- */
+/* The first elements of each row: of a wider one what fits, of a narrower one all and then a number
+ * (zero unless it is said). */
 static void
 resize_rows(KernelCall *c)
 {
+  double value = numeric_number_or(c, "value", 0);
   const NumericTensor *x = numeric_read(c, 0);
   NumericTensor *y = numeric_written(c, 0);
   if (x == NULL || y == NULL)
     return;
   gint64 from = numeric_width(x), to = numeric_width(y);
-  memset(y->data, 0, sizeof(double) * (gsize) y->elements);
+  for (gint64 i = 0; i < y->elements; i++)
+    y->data[i] = value;
   for (gint64 row = 0; row < y->elements / MAX(to, 1) && row < x->elements / MAX(from, 1); row++)
     move(y->data + row * to, x->data + row * from, MIN(from, to));
 }
@@ -238,7 +289,8 @@ const NumericKernel numeric_copies[] = {
     {.formula = "to_copy", .run = run_copy},
     {.formula = "clone", .run = run_copy},
     {.formula = "cat", .run = run_cat},
-    {.formula = "stack", .run = run_cat},
+    {.formula = "stack", .run = run_stack},
+    {.formula = "repeat_interleave", .run = run_repeat_interleave},
     {.formula = "slice_backward", .run = run_slice_backward},
     {.formula = "constant_pad_nd", .run = resize_rows},
     {.formula = "narrow", .run = resize_rows},

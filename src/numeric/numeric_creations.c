@@ -44,12 +44,14 @@ run_cumsum(KernelCall *c)
   fill(c, NAN);
 }
 
+/* Positions along the last dimension. */
 static void
 run_arange(KernelCall *c)
 {
   NumericTensor *y = numeric_written(c, 0);
+  double first = numeric_number_or(c, "first", 0);
   for (gint64 i = 0; y != NULL && i < y->elements; i++)
-    y->data[i] = (double) i;
+    y->data[i] = first + (double) (i % numeric_width(y));
 }
 
 /* The angle of a position for the i-th of n pairs. */
@@ -59,15 +61,15 @@ angle(double theta, gint64 position, gint64 i, gint64 n)
   return (double) position * pow(theta, -(double) i / (double) n);
 }
 
-/* [length, pairs] of cos + i sin. */
+/* [.., length, pairs] of cos + i sin. */
 static void
 run_rotary_complex(KernelCall *c)
 {
   NumericTensor *y = numeric_written(c, 0);
   double theta = numeric_number(c, "theta");
-  if (y == NULL || y->dims != 3)
+  if (y == NULL || y->dims < 3)
     return;
-  gint64 pairs = y->shape[1];
+  gint64 pairs = y->shape[y->dims - 2];
   for (gint64 i = 0; i < y->elements / 2; i++) {
     double a = angle(theta, i / pairs, i % pairs, pairs);
     y->data[2 * i] = cos(a);
@@ -75,29 +77,71 @@ run_rotary_complex(KernelCall *c)
   }
 }
 
-/* [length, head dim]: the angles twice. */
+/* How a pair's angle stands in a row. */
+typedef enum { HALVES, NEIGHBOURS, ONCE } Pairs;
+
+/* [length, elements], other dimensions of size one. */
 static void
-rotary(KernelCall *c, double (*f)(double))
+rotary(KernelCall *c, double (*f)(double), Pairs how)
 {
   NumericTensor *y = numeric_written(c, 0);
   double theta = numeric_number(c, "theta");
   if (y == NULL)
     return;
-  gint64 width = numeric_width(y), pairs = MAX(width / 2, 1);
-  for (gint64 i = 0; i < y->elements; i++)
-    y->data[i] = f(angle(theta, i / width, i % width % pairs, pairs));
+  gint64 width = numeric_width(y), pairs = MAX(how == ONCE ? width : width / 2, 1);
+  for (gint64 i = 0; i < y->elements; i++) {
+    gint64 element = i % width, pair = how == NEIGHBOURS ? element / 2 : element % pairs;
+    y->data[i] = f(angle(theta, i / width, pair, pairs));
+  }
 }
 
 static void
 run_rotary_cos(KernelCall *c)
 {
-  rotary(c, cos);
+  rotary(c, cos, HALVES);
 }
 
 static void
 run_rotary_sin(KernelCall *c)
 {
-  rotary(c, sin);
+  rotary(c, sin, HALVES);
+}
+
+static void
+run_rotary_cos_neighbours(KernelCall *c)
+{
+  rotary(c, cos, NEIGHBOURS);
+}
+
+static void
+run_rotary_sin_neighbours(KernelCall *c)
+{
+  rotary(c, sin, NEIGHBOURS);
+}
+
+static void
+run_rotary_cos_once(KernelCall *c)
+{
+  rotary(c, cos, ONCE);
+}
+
+static void
+run_rotary_sin_once(KernelCall *c)
+{
+  rotary(c, sin, ONCE);
+}
+
+/* Sines of a row's pairs, then their cosines. */
+static void
+run_rotary_sin_cos(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  double theta = numeric_number(c, "theta");
+  gint64 width = y != NULL ? numeric_width(y) : 0, pairs = MAX(width / 2, 1);
+  for (gint64 i = 0; y != NULL && i < y->elements; i++) {
+    double a = angle(theta, i / width, i % width % pairs, pairs);
+    y->data[i] = i % width < pairs ? sin(a) : cos(a);
+  }
 }
 
 const NumericKernel numeric_creations[] = {
@@ -113,5 +157,10 @@ const NumericKernel numeric_creations[] = {
     {.formula = "rotary_complex", .run = run_rotary_complex},
     {.formula = "rotary_cos", .run = run_rotary_cos},
     {.formula = "rotary_sin", .run = run_rotary_sin},
+    {.formula = "rotary_sin_cos", .run = run_rotary_sin_cos},
+    {.formula = "rotary_cos_neighbours", .run = run_rotary_cos_neighbours},
+    {.formula = "rotary_sin_neighbours", .run = run_rotary_sin_neighbours},
+    {.formula = "rotary_cos_once", .run = run_rotary_cos_once},
+    {.formula = "rotary_sin_once", .run = run_rotary_sin_once},
     {0},
 };

@@ -28,18 +28,74 @@ silu_derivative(double x, double number)
   return s * (1 + x * (1 - s));
 }
 
+/* The argument of the tanh that approximates it: sqrt(2 / pi) (x + 0.044715 x^3). */
+static double
+gelu_argument(double x)
+{
+  return M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x);
+}
+
+/* Its number: is it the approximation? */
 static double
 gelu(double x, double number)
 {
-  (void) number;
-  return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+  return 0.5 * x * (1 + (number != 0 ? tanh(gelu_argument(x)) : erf(x * M_SQRT1_2)));
 }
 
 static double
 gelu_derivative(double x, double number)
 {
-  (void) number;
+  if (number != 0) {
+    double t = tanh(gelu_argument(x));
+    return 0.5 * (1 + t) +
+           0.5 * x * (1 - t * t) * M_2_SQRTPI * M_SQRT1_2 * (1 + 3 * 0.044715 * x * x);
+  }
   return 0.5 * (1 + erf(x * M_SQRT1_2)) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
+}
+
+static double
+sigmoid_of(double x, double number)
+{
+  (void) number;
+  return sigmoid(x);
+}
+
+/* Of the result. */
+static double
+sigmoid_derivative(double y, double number)
+{
+  (void) number;
+  return y * (1 - y);
+}
+
+static double
+relu(double x, double number)
+{
+  (void) number;
+  return MAX(x, 0);
+}
+
+/* Of the result. */
+static double
+relu_derivative(double y, double number)
+{
+  (void) number;
+  return y > 0;
+}
+
+static double
+exponential(double x, double number)
+{
+  (void) number;
+  return exp(x);
+}
+
+/* Of the result. */
+static double
+exponential_derivative(double y, double number)
+{
+  (void) number;
+  return y;
 }
 
 static double
@@ -121,7 +177,13 @@ at_least(double x, double number)
   return MAX(x, number);
 }
 
-/* From below if its meaning says so, else from above. */
+static double
+within(double x, double number)
+{
+  return CLAMP(x, -number, number);
+}
+
+/* On both sides, or from below if its meaning says so, else from above. */
 static void
 run_clamp(KernelCall *c)
 {
@@ -130,90 +192,20 @@ run_clamp(KernelCall *c)
                                       .f = at_least,
                                       .key = "least",
                                       .otherwise = NAN},
+                             both = {.formula = "clamp",
+                                     .run = numeric_apply,
+                                     .f = within,
+                                     .key = "limit",
+                                     .otherwise = NAN},
                              most = {.formula = "clamp",
                                      .run = numeric_apply,
                                      .f = at_most,
                                      .key = "most",
                                      .otherwise = NAN};
-  c->row = isnan(numeric_number_or(c, "least", NAN)) ? &most : &least;
+  c->row = !isnan(numeric_number_or(c, "limit", NAN))   ? &both
+           : !isnan(numeric_number_or(c, "least", NAN)) ? &least
+                                                        : &most;
   numeric_apply(c);
-}
-
-/* ---- of several ---- */
-
-/* All that is read, and what was there if it accumulates. */
-static void
-run_add(KernelCall *c)
-{
-  NumericTensor *y = numeric_written(c, 0);
-  int n = numeric_reads(c);
-  if (y == NULL)
-    return;
-  if (y->role != ROLE_ACCUMULATE)
-    memset(y->data, 0, sizeof(double) * (gsize) y->elements);
-  for (int i = 0; i < n; i++) {
-    g_autofree double *x = numeric_broadcast(c, numeric_read(c, i), y);
-    for (gint64 k = 0; x != NULL && k < y->elements; k++)
-      y->data[k] += x[k];
-  }
-}
-
-static void
-run_mul(KernelCall *c)
-{
-  NumericTensor *y = numeric_written(c, 0);
-  g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
-  g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
-  for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
-    y->data[i] = a[i] * b[i];
-}
-
-/* x [batch, length, heads, pairs] times a table [length, pairs] of complex numbers, or their
- * conjugates: 1 or -1. */
-static void
-multiply_complex(KernelCall *c, double sign)
-{
-  const NumericTensor *x = numeric_read(c, 0), *table = numeric_read(c, 1);
-  NumericTensor *y = numeric_written(c, 0);
-  if (!numeric_same_size(c, x, y) || table == NULL)
-    return;
-  if (x->dims != 5 || table->dims != 3 || table->shape[0] < x->shape[1] ||
-      table->shape[1] != x->shape[3]) {
-    numeric_fail(c, "the table is not one of positions and pairs");
-    return;
-  }
-  gint64 length = x->shape[1], heads = x->shape[2], pairs = x->shape[3];
-  for (gint64 i = 0; i < x->elements / 2; i++) {
-    gint64 pair = i % pairs, position = i / (pairs * heads) % length;
-    const double *a = x->data + 2 * i, *t = table->data + 2 * (position * pairs + pair);
-    y->data[2 * i] = a[0] * t[0] - sign * a[1] * t[1];
-    y->data[2 * i + 1] = a[1] * t[0] + sign * a[0] * t[1];
-  }
-}
-
-static void
-run_mul_complex(KernelCall *c)
-{
-  multiply_complex(c, 1);
-}
-
-static void
-run_mul_conjugate(KernelCall *c)
-{
-  multiply_complex(c, -1);
-}
-
-/* -inf above the diagonal of the last two dimensions. */
-static void
-run_add_causal_mask(KernelCall *c)
-{
-  const NumericTensor *x = numeric_read(c, 0);
-  NumericTensor *y = numeric_written(c, 0);
-  if (!numeric_same_size(c, x, y))
-    return;
-  gint64 columns = numeric_width(x), rows = x->shape[x->dims - 2];
-  for (gint64 i = 0; i < x->elements; i++)
-    y->data[i] = i % columns > i / columns % rows ? -INFINITY : x->data[i];
 }
 
 /* ---- dropout ---- */
@@ -250,10 +242,7 @@ run_dropout_backward(KernelCall *c)
 }
 
 const NumericKernel numeric_elementwise[] = {
-    {.formula = "add", .run = run_add},
     {.formula = "add_scalar", .run = numeric_apply, .f = plus, .key = "value", .otherwise = NAN},
-    {.formula = "add_scalar_backward", .run = run_add},
-    {.formula = "mul", .run = run_mul},
     {.formula = "mul_scalar", .run = numeric_apply, .f = times, .key = "value", .otherwise = NAN},
     {.formula = "div_scalar", .run = numeric_apply, .f = over, .key = "value", .otherwise = NAN},
     {.formula = "neg", .run = numeric_apply, .f = negative},
@@ -269,12 +258,18 @@ const NumericKernel numeric_elementwise[] = {
     {.formula = "tanh_backward", .run = numeric_apply_backward, .f = tanh_derivative},
     {.formula = "silu", .run = numeric_apply, .f = silu},
     {.formula = "silu_backward", .run = numeric_apply_backward, .f = silu_derivative},
-    {.formula = "gelu", .run = numeric_apply, .f = gelu},
-    {.formula = "gelu_backward", .run = numeric_apply_backward, .f = gelu_derivative},
+    {.formula = "gelu", .run = numeric_apply, .f = gelu, .key = "tanh"},
+    {.formula = "gelu_backward",
+     .run = numeric_apply_backward,
+     .f = gelu_derivative,
+     .key = "tanh"},
+    {.formula = "sigmoid", .run = numeric_apply, .f = sigmoid_of},
+    {.formula = "sigmoid_backward", .run = numeric_apply_backward, .f = sigmoid_derivative},
+    {.formula = "relu", .run = numeric_apply, .f = relu},
+    {.formula = "relu_backward", .run = numeric_apply_backward, .f = relu_derivative},
+    {.formula = "exp", .run = numeric_apply, .f = exponential},
+    {.formula = "exp_backward", .run = numeric_apply_backward, .f = exponential_derivative},
     {.formula = "clamp", .run = run_clamp},
-    {.formula = "mul_complex", .run = run_mul_complex},
-    {.formula = "mul_conjugate", .run = run_mul_conjugate},
-    {.formula = "add_causal_mask", .run = run_add_causal_mask},
     {.formula = "native_dropout", .run = run_dropout},
     {.formula = "native_dropout_backward", .run = run_dropout_backward},
     {0},

@@ -9,14 +9,18 @@
 
 #include "numeric/numeric_tensor.h"
 
+enum { HOST_NUMBERS = 2 };
+
 /* Where and when a kernel runs. */
 typedef struct {
   int rank;       /* global */
-  int step;       /* from 1; 0: construction */
+  int step;       /* of the training, from 1; 0: construction */
+  int update;     /* the optimizer's own count of steps, this one included; 0: construction */
   gint64 sample;  /* first of the micro-batch's samples, among all of the step's */
   gint64 samples; /* how many it has */
   guint64 seed;   /* of the run */
   gint32 module;  /* on whose behalf, or -1 */
+  double number[HOST_NUMBERS]; /* that the host had in hand at issue (numeric_numbers.c) */
 } NumericPlace;
 
 /* One launch.  Operands are in the Program's order; those that are written hold what was there
@@ -27,6 +31,7 @@ typedef struct {
   NumericPlace place;
   NumericTensor *operand;
   int operands;
+  gboolean is_hosts;                /* the host computes it: what it writes may be its own number */
   const struct _NumericKernel *row; /* that of the formula: set by numeric_kernel_run */
   char *fault;                      /* set by numeric_fail */
 } KernelCall;
@@ -45,6 +50,8 @@ struct _NumericKernel {
 
 /* Tables by file; the last row of each is empty. */
 extern const NumericKernel numeric_elementwise[];
+extern const NumericKernel numeric_binary[];
+extern const NumericKernel numeric_masks[];
 extern const NumericKernel numeric_reductions[];
 extern const NumericKernel numeric_matmuls[];
 extern const NumericKernel numeric_norms[];
@@ -54,6 +61,7 @@ extern const NumericKernel numeric_copies[];
 extern const NumericKernel numeric_optimizers[];
 extern const NumericKernel numeric_creations[];
 extern const NumericKernel numeric_flags[];
+extern const NumericKernel numeric_numbers[];
 
 /* The row of a formula; NULL: there is none. */
 const NumericKernel *numeric_kernel_find(const char *formula);

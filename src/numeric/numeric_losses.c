@@ -96,7 +96,11 @@ run_log_softmax_backward(KernelCall *c)
   }
 }
 
-/* The mean over all rows: reads logarithms and targets; writes the loss and how many rows. */
+/* A target that does not count: ignore_index. */
+#define IGNORED -100.0
+
+/* The mean over all rows that count: reads logarithms and targets; writes the loss and how many
+ * they are. */
 static void
 run_nll_loss(KernelCall *c)
 {
@@ -105,15 +109,19 @@ run_nll_loss(KernelCall *c)
   if (x == NULL || targets == NULL || loss == NULL || weight == NULL)
     return;
   gint64 width = numeric_width(x), rows = x->elements / MAX(width, 1);
-  double sum = 0;
+  double sum = 0, counted = 0;
   if (targets->elements != rows) {
     numeric_fail(c, "not one target for each row");
     return;
   }
-  for (gint64 i = 0; i < rows; i++)
+  for (gint64 i = 0; i < rows; i++) {
+    if (targets->data[i] == IGNORED)
+      continue;
     sum -= x->data[i * width + index_at(c, targets, i, width)];
-  loss->data[0] = sum / (double) rows;
-  weight->data[0] = (double) rows;
+    counted++;
+  }
+  loss->data[0] = sum / counted;
+  weight->data[0] = counted;
 }
 
 /* Reads the gradient, the targets and how many rows. */
@@ -128,7 +136,8 @@ run_nll_loss_backward(KernelCall *c)
   gint64 width = numeric_width(d);
   memset(d->data, 0, sizeof(double) * (gsize) d->elements);
   for (gint64 i = 0; i < targets->elements && targets->elements * width == d->elements; i++)
-    d->data[i * width + index_at(c, targets, i, width)] = -g->data[0] / weight->data[0];
+    if (targets->data[i] != IGNORED)
+      d->data[i * width + index_at(c, targets, i, width)] = -g->data[0] / weight->data[0];
 }
 
 /* Reads the logits (twice) and the targets; writes a loss and a logsumexp for each row. */

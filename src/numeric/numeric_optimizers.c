@@ -43,7 +43,7 @@ run_adam(KernelCall *c)
   double lr = numeric_number(c, "lr"), b1 = numeric_number(c, "beta1"),
          b2 = numeric_number(c, "beta2"), eps = numeric_number(c, "eps"),
          decay = numeric_number(c, "weight_decay");
-  double correct1 = 1 - pow(b1, c->place.step), correct2 = sqrt(1 - pow(b2, c->place.step));
+  double correct1 = 1 - pow(b1, c->place.update), correct2 = sqrt(1 - pow(b2, c->place.update));
   Updated u;
   for (int i = next_updated(c, 0, &u); i > 0; i = next_updated(c, i, &u)) {
     if (u.state[1] == NULL) {
@@ -55,7 +55,7 @@ run_adam(KernelCall *c)
       double g = u.gradient->data[k];
       m[k] += (1 - b1) * (g - m[k]);
       v[k] = b2 * v[k] + (1 - b2) * g * g;
-      if (c->place.step > 0) /* else it only makes its states */
+      if (c->place.update > 0) /* else it only makes its states */
         p[k] = p[k] * (1 - lr * decay) - lr / correct1 * m[k] / (sqrt(v[k]) / correct2 + eps);
     }
   }

@@ -61,17 +61,26 @@ numeric_rank_locate(const NumericRank *r, const NumericPlace *place, GError **er
                  module[0] != '\0' ? ", " : "", module);
 }
 
+int
+numeric_rank_step(const NumericRank *r)
+{
+  return r->step > 0 ? r->config->steps_before + r->step : 0;
+}
+
 static NumericPlace
 place_of(const NumericRank *r, gint32 module)
 {
   const NumericConfig *c = r->config;
   gint64 batch = (gint64) r->rank * c->micro_batches + r->micro_batch;
-  return (NumericPlace){.rank = r->rank,
-                        .step = r->step,
+  NumericPlace place = {.rank = r->rank,
+                        .step = numeric_rank_step(r),
+                        .update = r->step > 0 ? c->updates_before + r->step : 0,
                         .sample = batch * c->micro_batch,
                         .samples = c->micro_batch,
                         .seed = c->seed,
                         .module = module};
+  memcpy(place.number, r->number, sizeof place.number);
+  return place;
 }
 
 /* ---- who can go on ---- */
@@ -97,11 +106,39 @@ numeric_rank_can_issue(const NumericRank *r)
   return !r->ended && has_come(r, r->waits) && (!r->drains || numeric_rank_is_idle(r));
 }
 
+static gboolean
+is_work(const NumericTask *task)
+{
+  return (task->kind == TASK_KERNEL || task->kind == TASK_COLLECTIVE) && task->place.step > 0;
+}
+
+gboolean
+numeric_rank_is_after(const NumericRank *r, int stream)
+{
+  return r->works[stream] >= r->config->interruption->done[stream];
+}
+
+gboolean
+numeric_rank_has_stopped(const NumericRank *r, int stream)
+{
+  const NumericInterruption *i = r->config->interruption;
+  const NumericTask *task = numeric_stream_head(&r->streams[stream]);
+  return i != NULL && i->kind == NUMERIC_RANK_STOPS && i->rank == r->rank && task != NULL &&
+         is_work(task) && numeric_rank_is_after(r, stream);
+}
+
+void
+numeric_rank_pop(NumericRank *r, int stream)
+{
+  r->works[stream] += is_work(numeric_stream_head(&r->streams[stream]));
+  numeric_stream_pop(&r->streams[stream]);
+}
+
 gboolean
 numeric_rank_can_run(const NumericRank *r, int stream)
 {
   const NumericTask *task = numeric_stream_head(&r->streams[stream]);
-  if (task == NULL || task->kind == TASK_COLLECTIVE)
+  if (task == NULL || task->kind == TASK_COLLECTIVE || numeric_rank_has_stopped(r, stream))
     return FALSE;
   return task->kind != TASK_WAIT || has_come(r, (Moment){task->stream, task->position});
 }
@@ -134,25 +171,49 @@ find_memory(const NumericRank *r, const ProgramOp *op, int i, NumericBlock **blo
   return fault == NULL;
 }
 
+/* An op with the memory that its operands have now.  FALSE and error; else the caller owns the
+ * blocks. */
+static gboolean
+make_task(NumericRank *r, const ProgramOp *op, TaskKind kind, NumericTask *task, GError **error)
+{
+  *task = (NumericTask){.kind = kind,
+                        .op = op,
+                        .in_backward = r->in_backward,
+                        .blocks = g_new(NumericBlock *, MAX(op->operands, 1)),
+                        .place = place_of(r, op->module)};
+  for (int i = 0; i < op->operands; i++)
+    if (!find_memory(r, op, i, &task->blocks[i], error)) {
+      g_clear_pointer(&task->blocks, g_free);
+      numeric_rank_locate(r, &task->place, error);
+      return FALSE;
+    }
+  return TRUE;
+}
+
 static gboolean
 issue_work(NumericRank *r, const ProgramOp *op, TaskKind kind, GError **error)
 {
-  NumericTask task = {.kind = kind,
-                      .op = op,
-                      .blocks = g_new(NumericBlock *, MAX(op->operands, 1)),
-                      .place = place_of(r, op->module)};
-  for (int i = 0; i < op->operands; i++)
-    if (!find_memory(r, op, i, &task.blocks[i], error)) {
-      g_free(task.blocks);
-      numeric_rank_locate(r, &task.place, error);
-      return FALSE;
-    }
+  NumericTask task;
+  if (!make_task(r, op, kind, &task, error))
+    return FALSE;
   if (kind == TASK_COLLECTIVE) {
     gint32 communicator = g_array_index(r->program->collectives, Collective, op->a).communicator;
     task.sequence = r->sequence[communicator]++;
   }
   push(r, (StreamId) op->stream, &task);
   return TRUE;
+}
+
+/* The host is no stream: what it computes is done when it goes on. */
+static gboolean
+compute(NumericRank *r, const ProgramOp *op, GError **error)
+{
+  NumericTask task;
+  if (!make_task(r, op, TASK_KERNEL, &task, error))
+    return FALSE;
+  gboolean ok = numeric_rank_run_kernel(r, &task, error);
+  g_free(task.blocks);
+  return ok;
 }
 
 /* ---- the host ---- */
@@ -172,7 +233,6 @@ finish_construction(NumericRank *r)
     else
       numeric_rank_initialize(r, block);
   }
-  numeric_rank_initialize_updated(r);
 }
 
 static void
@@ -228,7 +288,7 @@ next_list(NumericRank *r)
   if (r->drains)
     finish_construction(r);
   r->drains = FALSE;
-  if (r->step == r->program->steps) {
+  if (r->step == (r->config->steps > 0 ? r->config->steps : r->program->steps)) {
     r->ended = TRUE;
     return;
   }
@@ -254,7 +314,7 @@ check_storage(const NumericRank *r, const ProgramOp *op, GError **error)
   if (s->bytes == 0 || there == (op->kind != PROGRAM_ALLOC))
     return TRUE;
   g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "rank %d, step %d: %s#%d %s", r->rank,
-              r->step, program_text(r->program, s->what), op->a,
+              numeric_rank_step(r), program_text(r->program, s->what), op->a,
               there ? "is allocated twice" : "is freed where it is not allocated");
   return FALSE;
 }
@@ -269,7 +329,7 @@ issue_memory(NumericRank *r, const ProgramOp *op, GError **error)
     if (!numeric_memory_allocate(r->memory, op->a, (StreamId) op->stream)) {
       g_set_error(
           error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-          "rank %d, step %d: the allocator has no memory for %s", r->rank, r->step,
+          "rank %d, step %d: the allocator has no memory for %s", r->rank, numeric_rank_step(r),
           program_text(r->program, g_array_index(r->program->storages, Storage, op->a).what));
       return FALSE;
     }
@@ -295,6 +355,12 @@ issue_wait(NumericRank *r, const ProgramOp *op)
     push(r, (StreamId) op->stream, &task);
 }
 
+const ProgramOp *
+numeric_rank_next(const NumericRank *r)
+{
+  return r->next < r->list->ops->len ? &g_array_index(r->list->ops, ProgramOp, r->next) : NULL;
+}
+
 gboolean
 numeric_rank_issue(NumericRank *r, GError **error)
 {
@@ -305,6 +371,8 @@ numeric_rank_issue(NumericRank *r, GError **error)
   }
   const ProgramOp *op = &g_array_index(r->list->ops, ProgramOp, r->next++);
   switch ((ProgramOpKind) op->kind) {
+  case PROGRAM_HOST_COMPUTE:
+    return compute(r, op, error);
   case PROGRAM_LAUNCH:
   case PROGRAM_COPY:
     return issue_work(r, op, TASK_KERNEL, error);
@@ -330,6 +398,8 @@ numeric_rank_issue(NumericRank *r, GError **error)
   case PROGRAM_RANGE_PUSH:
     if (op->b == RANGE_PHASE && op->c >= 0)
       r->micro_batch = op->c;
+    if (op->b == RANGE_PHASE)
+      r->in_backward = strcmp(program_text(r->program, op->a), "backward") == 0;
     break;
   default:
     break;

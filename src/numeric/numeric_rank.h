@@ -24,11 +24,15 @@ typedef struct {
   GArray *batch;     /* gint32: storages that batches come in */
   const OpList *list;
   guint next; /* op of the list */
-  int step;   /* 0: construction */
+  int step;   /* of the Program; 0: construction */
   int micro_batch;
-  Moment waits;         /* the host does, for this */
-  const guint64 *clock; /* of the run: how much has been done */
-  char *first_unknown;  /* see NumericOutcome */
+  double number[HOST_NUMBERS]; /* that the host has in hand (numeric_numbers.c) */
+  gboolean in_backward;        /* the phase that the host is in */
+  gint64 works[STREAM_COUNT];  /* that each stream has done since the first step */
+  int interrupted;             /* ops that the interruption changed */
+  Moment waits;                /* the host does, for this */
+  const guint64 *clock;        /* of the run: how much has been done */
+  char *first_unknown;         /* see NumericOutcome */
   guint64 unknown_at;
   gboolean drains; /* the host waits for all streams: the end of the construction */
   gboolean ended;
@@ -37,22 +41,32 @@ typedef struct {
 void numeric_rank_init(NumericRank *r, const NumericConfig *config, int rank);
 void numeric_rank_clear(NumericRank *r);
 
+/* The step of the training that the host is in; 0: construction. */
+int numeric_rank_step(const NumericRank *r);
 /* Can the host go on, or the stream?  A collective is asked about elsewhere: FALSE. */
 gboolean numeric_rank_can_issue(const NumericRank *r);
 gboolean numeric_rank_can_run(const NumericRank *r, int stream);
+/* Has the device come as far on this stream as the rank comes, because it stops? */
+gboolean numeric_rank_has_stopped(const NumericRank *r, int stream);
+/* Is the stream's next task one that comes after the interruption? */
+gboolean numeric_rank_is_after(const NumericRank *r, int stream);
+/* The stream's next task is done. */
+void numeric_rank_pop(NumericRank *r, int stream);
 /* Everything issued has run. */
 gboolean numeric_rank_is_idle(const NumericRank *r);
 
+/* The op that the host comes to next; NULL: the list is over. */
+const ProgramOp *numeric_rank_next(const NumericRank *r);
 /* The host issues one op, or goes on to the next step.  FALSE and error. */
 gboolean numeric_rank_issue(NumericRank *r, GError **error);
 /* The stream runs its next task, which is no collective.  FALSE and error. */
 gboolean numeric_rank_run(NumericRank *r, int stream, GError **error);
+/* Runs a kernel, or what the host computes, at once.  FALSE and error. */
+gboolean numeric_rank_run_kernel(NumericRank *r, const NumericTask *task, GError **error);
 
-/* A block that nothing has run on gets its first value, if it has one. */
+/* A block that nothing has run on gets the first values of the parameters that it holds, and zeros
+ * beside them; nothing for one that holds none. */
 void numeric_rank_initialize(const NumericRank *r, NumericBlock *block);
-/* The same for parts of buffers, by what the Program's optimizer will update as which parameter; to
- * be called before any step. */
-void numeric_rank_initialize_updated(const NumericRank *r);
 /* A task's operands as they are now, and back: only those that are written. */
 NumericTensor *numeric_rank_load(const NumericRank *r, const NumericTask *task);
 void numeric_rank_store(const NumericRank *r, const NumericTask *task, NumericTensor *operands);

@@ -97,6 +97,20 @@ run_vector_norm(KernelCall *c)
     y->data[0] = norm_of(x);
 }
 
+/* Of all that is read, together: apex's multi_tensor_l2norm, squared. */
+static void
+run_sum_of_squares(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  double sum = 0;
+  for (int i = 0; i < numeric_reads(c); i++) {
+    double norm = norm_of(numeric_read(c, i));
+    sum += norm * norm;
+  }
+  if (y != NULL)
+    y->data[0] = sum;
+}
+
 /* Each tensor is followed by its norm; one without elements is not named. */
 static void
 run_foreach_norm(KernelCall *c)
@@ -117,5 +131,6 @@ const NumericKernel numeric_reductions[] = {
     {.formula = "vector_norm", .run = run_vector_norm},
     {.formula = "norm", .run = run_vector_norm},
     {.formula = "foreach_norm", .run = run_foreach_norm},
+    {.formula = "sum_of_squares", .run = run_sum_of_squares},
     {0},
 };

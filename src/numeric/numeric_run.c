@@ -43,8 +43,8 @@ arrived_on(const NumericRank *r, const NumericTask *task, const NumericRank *mem
 {
   for (int i = 0; i < STREAM_COUNT; i++) {
     const NumericTask *head = numeric_stream_head(&member->streams[i]);
-    if (head != NULL && head->kind == TASK_COLLECTIVE && head->sequence == task->sequence &&
-        same_communicator(r, task, member, head))
+    if (head != NULL && !numeric_rank_has_stopped(member, i) && head->kind == TASK_COLLECTIVE &&
+        head->sequence == task->sequence && same_communicator(r, task, member, head))
       return i;
   }
   return -1;
@@ -90,6 +90,18 @@ look_for_unknown(Run *run, int rank, const Collective *c, int n, const int *stre
   }
 }
 
+/* A reduction that an interruption has taken away: what it works on stays as it is. */
+static gboolean
+is_lost(const NumericRank *r, const NumericTask *task, int stream)
+{
+  const NumericInterruption *in = r->config->interruption;
+  CollectiveKind kind = (CollectiveKind) collective_of(r, task)->kind;
+  return in != NULL && in->kind == NUMERIC_REDUCTIONS_LOST && task->place.step == in->step &&
+         task->in_backward && communicator_of(r, task)->ranks > 1 &&
+         kind != COLLECTIVE_ALL_GATHER && kind != COLLECTIVE_BROADCAST &&
+         numeric_rank_is_after(r, stream);
+}
+
 static gboolean
 meet(Run *run, int rank, int stream, GError **error)
 {
@@ -112,7 +124,9 @@ meet(Run *run, int rank, int stream, GError **error)
       fault = g_strdup_printf("rank %d issues another one", m->rank);
   }
   look_for_unknown(run, rank, collective, n, streams, members);
-  if (fault == NULL)
+  gboolean lost = is_lost(r, task, stream);
+  r->interrupted += lost;
+  if (fault == NULL && !lost)
     fault = numeric_collective(r->program, collective, members, n);
   if (fault != NULL) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s of %s over %s: %s",
@@ -126,13 +140,54 @@ meet(Run *run, int rank, int stream, GError **error)
   for (int i = 0; i < n; i++) {
     NumericRank *m = &run->ranks[numeric_rank_at(c, rank, i)];
     const NumericTask *head = numeric_stream_head(&m->streams[streams[i]]);
-    if (ok)
+    if (ok && !lost)
       numeric_rank_store(m, head, members[i].operand);
     numeric_rank_unload(head, members[i].operand);
   }
   for (int i = 0; i < n; i++)
-    numeric_stream_pop(&run->ranks[numeric_rank_at(c, rank, i)].streams[streams[i]]);
+    numeric_rank_pop(&run->ranks[numeric_rank_at(c, rank, i)], streams[i]);
   return ok;
+}
+
+/* ---- hosts among themselves ---- */
+
+/* The communicator through which a rank's host is about to reduce; NULL: it is not. */
+static const Communicator *
+reduces_through(const NumericRank *r)
+{
+  const ProgramOp *op = numeric_rank_next(r);
+  if (op == NULL || op->kind != PROGRAM_HOST_REDUCE)
+    return NULL;
+  return &g_array_index(r->program->communicators, Communicator, op->a);
+}
+
+static gboolean
+hosts_can_reduce(const Run *run, int rank)
+{
+  const Communicator *c = reduces_through(&run->ranks[rank]);
+  for (int i = 0; c != NULL && i < c->ranks; i++) {
+    int other = numeric_rank_at(c, rank, i);
+    const NumericRank *member = other < run->config->ranks ? &run->ranks[other] : NULL;
+    const Communicator *d =
+        member != NULL && numeric_rank_can_issue(member) ? reduces_through(member) : NULL;
+    if (d == NULL || d->ranks != c->ranks || d->stride != c->stride)
+      return FALSE;
+  }
+  return c != NULL;
+}
+
+static void
+hosts_reduce(Run *run, int rank)
+{
+  const Communicator *c = reduces_through(&run->ranks[rank]);
+  double sum = 0;
+  for (int i = 0; i < c->ranks; i++)
+    sum += run->ranks[numeric_rank_at(c, rank, i)].number[0];
+  for (int i = 0; i < c->ranks; i++) {
+    NumericRank *member = &run->ranks[numeric_rank_at(c, rank, i)];
+    member->number[0] = sum;
+    member->next++;
+  }
 }
 
 /* ---- actors: a rank's streams, then its host ---- */
@@ -145,7 +200,7 @@ can_go_on(const Run *run, int actor)
   int rank = actor / ACTORS, part = actor % ACTORS;
   const NumericRank *r = &run->ranks[rank];
   if (part == STREAM_COUNT)
-    return numeric_rank_can_issue(r);
+    return numeric_rank_can_issue(r) && (reduces_through(r) == NULL || hosts_can_reduce(run, rank));
   return numeric_rank_can_run(r, part) || can_meet(run, rank, part);
 }
 
@@ -155,6 +210,10 @@ go_on(Run *run, int actor, GError **error)
   int rank = actor / ACTORS, part = actor % ACTORS;
   NumericRank *r = &run->ranks[rank];
   run->clock++;
+  if (part == STREAM_COUNT && reduces_through(r) != NULL) {
+    hosts_reduce(run, rank);
+    return TRUE;
+  }
   if (part == STREAM_COUNT)
     return numeric_rank_issue(r, error);
   if (numeric_rank_can_run(r, part))
@@ -164,15 +223,24 @@ go_on(Run *run, int actor, GError **error)
 
 /* ---- the order of issue ---- */
 
-/* A rank as far as it comes; a host issues when all that it has issued has run. */
+static gboolean
+has_a_failure(const NumericConfig *config)
+{
+  return config->interruption != NULL && config->interruption->kind == NUMERIC_RANK_STOPS;
+}
+
+/* A rank as far as it comes; a host issues when all that it has issued has run: or at any time,
+ * where a rank stops and others come as far as they can. */
 static gboolean
 run_rank(Run *run, int rank, gboolean *moved, GError **error)
 {
   NumericRank *r = &run->ranks[rank];
+  gboolean runs_ahead = has_a_failure(run->config);
   for (;;) {
     int actor = -1;
     for (int i = 0; i < ACTORS && actor < 0; i++)
-      if (can_go_on(run, rank * ACTORS + i) && (i < STREAM_COUNT || numeric_rank_is_idle(r)))
+      if (can_go_on(run, rank * ACTORS + i) &&
+          (i < STREAM_COUNT || runs_ahead || numeric_rank_is_idle(r)))
         actor = rank * ACTORS + i;
     if (actor < 0)
       return TRUE;
@@ -233,7 +301,7 @@ check_ended(const Run *run, GError **error)
     if (r->ended && numeric_rank_is_idle(r))
       continue;
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-                "rank %d, step %d: waits for what never comes", i, r->step);
+                "rank %d, step %d: waits for what never comes", i, numeric_rank_step(r));
     return FALSE;
   }
   return TRUE;
@@ -250,8 +318,9 @@ numeric_run(const NumericConfig *config, NumericOutcome *outcome, GError **error
   }
   guint64 earliest = G_MAXUINT64;
   gboolean ok = config->order == 0 ? run_in_order(&run, error) : run_at_random(&run, error);
-  ok = ok && check_ended(&run, error);
+  ok = ok && (has_a_failure(config) || check_ended(&run, error));
   for (int i = 0; i < config->ranks; i++) {
+    outcome->interrupted += run.ranks[i].interrupted;
     outcome->peaks[i] = numeric_memory_peak(run.ranks[i].memory);
     if (run.ranks[i].first_unknown != NULL && run.ranks[i].unknown_at < earliest) {
       earliest = run.ranks[i].unknown_at;

@@ -13,28 +13,31 @@
 
 typedef struct _NumericRun NumericRun;
 
-/* A tensor that an optimizer's kernel has updated. */
+/* Elements of a parameter that an optimizer's kernel has updated (ParameterPart). */
 typedef struct {
-  int rank, step;
-  const char *name;       /* what its storage is called: the parameter, or a buffer of many */
-  const char *state_name; /* the same of its first state; NULL: it has none */
-  gint64 elements;        /* that gradient, value and states have */
+  int rank, step, count; /* count: of the optimizer's steps, this one included */
+  const char *parameter;
+  gint64 first, elements; /* of the parameter; as many of gradient, value and states */
   const double *gradient; /* as the optimizer read it */
   const double *value;    /* as it left it */
-  const double *state[2]; /* NULL: none */
+  double *state[2];       /* NULL: none; writable before the update alone */
   const char *written_by; /* the op that wrote the gradient last: "reduce_scatter of layers.0" */
 } NumericUpdate;
 
+/* Memory of a parameter that the construction left and nothing has written (ParameterPart). */
+typedef struct {
+  int rank;
+  const char *parameter;
+  gint64 first, elements; /* of it */
+  int stride;             /* slots from one element to the next */
+  double *slots;
+} NumericFilling;
+
 typedef struct {
   gpointer user;
-  /* Fills memory of a parameter that the construction made: when it is looked at first, or when the
-   * construction is over.  What it leaves alone is unknown. */
-  void (*initialize)(gpointer user, int rank, const Storage *storage, const char *name,
-                     double *slots);
-  /* Fills a view that an optimizer's kernel will update as this parameter, in memory that nothing
-   * else is known of: elements of `size` bytes. */
-  void (*initialize_part)(gpointer user, int rank, const char *name, gint64 elements, int size,
-                          double *slots);
+  /* Gives such memory its first values: when it is looked at first, or when the construction is
+   * over. */
+  void (*initialize)(gpointer user, const NumericFilling *filling);
   /* Fills the n-th of the storages of a name (from 0) that the construction left: a batch. */
   void (*batch)(gpointer user, int rank, int step, const char *name, int n, gint64 bytes,
                 double *slots);
@@ -43,27 +46,48 @@ typedef struct {
   /* The norm of all gradients, where clipping takes it. */
   void (*norm)(gpointer user, int rank, int step, double norm);
   void (*updated)(gpointer user, const NumericUpdate *update);
+  /* Before the first step's update, which makes the states: they can be given what they are to be.
+   * NULL: they are as the Program makes them. */
+  void (*updating)(gpointer user, const NumericUpdate *update);
 } NumericHooks;
+
+/* What happens in the middle of a step, and to what: device work is counted by stream, as kernels,
+ * copies and collectives since the first step. */
+typedef enum {
+  NUMERIC_RANK_STOPS, /* a rank's streams do no more than that; the run ends when nobody can go on
+                       */
+  NUMERIC_GRADIENTS_STAY, /* gradients of parameters that were made by then are there when they are
+                             made again: they count twice */
+  NUMERIC_REDUCTIONS_LOST /* reductions of backward that were not done by then never are, and
+                             everybody goes on as if they were */
+} NumericInterruptionKind;
+
+typedef struct {
+  NumericInterruptionKind kind;
+  int rank, step; /* which stops; in which the rest happens */
+  gint64 done[STREAM_COUNT];
+} NumericInterruption;
 
 typedef struct {
   int ranks;
   const Program *const *programs; /* by global rank; borrowed */
   AllocatorConfig allocator;
   NumericHooks hooks;
-  gboolean rounds;    /* to the dtypes of the views */
-  guint64 seed;       /* of what is random in kernels */
-  guint64 order;      /* 0: that of issue; else a random one of this number */
-  gint64 micro_batch; /* samples */
-  int micro_batches;  /* a step, of a rank */
+  gboolean rounds;                         /* to the dtypes of the views */
+  guint64 seed;                            /* of what is random in kernels */
+  guint64 order;                           /* 0: that of issue; else a random one of this number */
+  gint64 micro_batch;                      /* samples */
+  int micro_batches;                       /* a step, of a rank */
+  int steps;                               /* to execute, at most; 0: all that the Programs have */
+  int steps_before;                        /* of the training, before the Programs' first */
+  int updates_before;                      /* the same as the optimizer counts them */
+  const NumericInterruption *interruption; /* borrowed; NULL: none */
 } NumericConfig;
-
-/* Does any step update parameters by a kernel?  Optimizers in the host's memory name nothing that
- * they do. */
-gboolean numeric_program_updates(const Program *program);
 
 /* What became of a run. */
 typedef struct {
-  gint64 *peaks; /* by rank, of the last step: bytes allocated at most, as the allocator counts */
+  gint64 *peaks;   /* by rank, of the last step: bytes allocated at most, as the allocator counts */
+  int interrupted; /* ops that an interruption changed */
   char *first_unknown; /* the first op that made a NaN, from what, where: a line; NULL: none did */
 } NumericOutcome;
 

@@ -16,6 +16,7 @@ typedef enum {
 typedef struct {
   TaskKind kind;
   const ProgramOp *op;   /* KERNEL, COLLECTIVE */
+  gboolean in_backward;  /* the phase that issued it */
   NumericBlock **blocks; /* by operand */
   NumericPlace place;
   guint64 sequence; /* COLLECTIVE: how manieth of its communicator */

@@ -32,24 +32,48 @@ data_of(const NumericRank *r, const NumericTask *task, int i)
   return block->data;
 }
 
+/* The next part of a storage from the i-th row on; i is then behind it.  NULL: no more. */
+static const ParameterPart *
+next_part(const NumericRank *r, const Storage *storage, guint *i)
+{
+  const GArray *parts = r->program->parts;
+  while (*i < parts->len) {
+    const ParameterPart *part = &g_array_index(parts, ParameterPart, (*i)++);
+    if (&g_array_index(r->program->storages, Storage, part->storage) == storage)
+      return part;
+  }
+  return NULL;
+}
+
 void
 numeric_rank_initialize(const NumericRank *r, NumericBlock *block)
 {
   const NumericHooks *hooks = &r->config->hooks;
-  gint32 what = block->storage->what;
-  const char *name = what >= 0 ? program_text(r->program, what) : "";
-  if (!block->fresh || block->storage->category != CATEGORY_PARAMETER)
+  guint row = 0;
+  const ParameterPart *part = block->fresh ? next_part(r, block->storage, &row) : NULL;
+  if (part == NULL)
     return;
   numeric_block_touch(block);
   numeric_block_look(block, 0, block->bytes);
-  hooks->initialize(hooks->user, r->rank, block->storage, name, block->data);
+  memset(block->data, 0, sizeof(double) * (gsize) block->bytes);
+  for (; part != NULL; part = next_part(r, block->storage, &row)) {
+    int size = dtype_size((DType) part->dtype);
+    hooks->initialize(hooks->user,
+                      &(NumericFilling){.rank = r->rank,
+                                        .parameter = program_text(r->program, part->parameter),
+                                        .first = part->first,
+                                        .elements = part->elements,
+                                        .stride = size,
+                                        .slots = block->data + part->offset * size});
+  }
 }
 
-/* What construction makes has a first value. */
+/* What construction makes of a model's parameters has first values; what it makes of those it makes
+ * by ops. */
 static void
 touch(const NumericRank *r, const NumericTask *task, NumericBlock *block)
 {
-  if (task->place.step == 0)
+  if (task->place.step == 0 && block->storage->category == CATEGORY_PARAMETER)
     numeric_rank_initialize(r, block);
   numeric_block_touch(block);
 }
@@ -140,13 +164,24 @@ numeric_rank_note_unknown(NumericRank *r, const NumericTask *task, int from)
       task->place.step, op, from >= 0 ? name_of(r, task->op, from) : "the host's memory", writer);
 }
 
+/* Is it made by an op of which nobody has said what it makes?  Scans of such are no better. */
+static gboolean
+is_unsaid(const NumericRank *r, const ProgramOp *op)
+{
+  if (op == NULL || op->kind != PROGRAM_LAUNCH)
+    return FALSE;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, op->a);
+  const char *name = program_text(r->program, kernel->name);
+  return kernel->meaning == 0 && (strcmp(name, "create") == 0 || strcmp(name, "cumsum") == 0);
+}
+
 /* The first kernel that makes a NaN, and what it made it from.  What is created without a value is
  * no news. */
 static void
 look_for_unknown(NumericRank *r, const NumericTask *task, const NumericTensor *operands)
 {
   int from = -1, made = -1;
-  if (r->first_unknown != NULL)
+  if (r->first_unknown != NULL || is_unsaid(r, task->op))
     return;
   for (int i = 0; i < task->op->operands && made < 0; i++)
     if (operands[i].role != ROLE_READ && numeric_is_unknown(operands[i].data, operands[i].elements))
@@ -168,15 +203,42 @@ is_optimizer(const char *formula)
   return strcmp(formula, "adam") == 0 || strcmp(formula, "sgd") == 0;
 }
 
-/* A list of tensors was updated: gradient, value, states of each. */
+typedef void NumericReport(gpointer user, const NumericUpdate *update);
+
+/* One tensor's update, told of each parameter that its storage holds there. */
 static void
-report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+report_update(const NumericRank *r, const NumericTask *task, int value, NumericReport *report,
+              const NumericUpdate *all)
 {
-  const NumericHooks *hooks = &r->config->hooks;
+  gint64 begin = program_operand_tensor(r->program, task->op, value)->offset;
+  guint row = 0;
+  for (const ParameterPart *part;
+       (part = next_part(r, task->blocks[value]->storage, &row)) != NULL;) {
+    gint64 first = MAX(part->offset, begin);
+    gint64 last = MIN(part->offset + part->elements, begin + all->elements), at = first - begin;
+    NumericUpdate u = *all;
+    if (last <= first)
+      continue;
+    u.parameter = program_text(r->program, part->parameter);
+    u.first = part->first + first - part->offset;
+    u.elements = last - first;
+    u.gradient += at;
+    u.value += at;
+    for (guint k = 0; k < G_N_ELEMENTS(u.state); k++)
+      u.state[k] = u.state[k] != NULL ? u.state[k] + at : NULL;
+    report(r->config->hooks.user, &u);
+  }
+}
+
+/* A list of tensors is updated: gradient, value, states of each. */
+static void
+report_updates(const NumericRank *r, const NumericTask *task, const NumericTensor *operands,
+               NumericReport *report)
+{
   for (int i = 0; i + 1 < task->op->operands;) {
     NumericUpdate u = {.rank = r->rank,
                        .step = task->place.step,
-                       .name = name_of(r, task->op, i + 1),
+                       .count = task->place.update,
                        .elements = MIN(operands[i].elements, operands[i + 1].elements),
                        .gradient = operands[i].data,
                        .value = operands[i + 1].data};
@@ -184,15 +246,26 @@ report_updates(const NumericRank *r, const NumericTask *task, const NumericTenso
     g_autofree char *writer =
         block != NULL && block->writer != NULL ? numeric_op_text(r->program, block->writer) : NULL;
     u.written_by = writer;
-    int next = i + 2;
-    if (next < task->op->operands && operands[next].role != ROLE_READ)
-      u.state_name = name_of(r, task->op, next);
+    int value = i + 1, next = i + 2;
     for (int k = 0; next < task->op->operands && operands[next].role != ROLE_READ; k++, next++)
       if (k < 2)
         u.state[k] = operands[next].data;
-    hooks->updated(hooks->user, &u);
+    if (task->blocks[value] != NULL)
+      report_update(r, task, value, report, &u);
     i = next;
   }
+}
+
+/* The host's, where it has made the norm. */
+static double
+norm_of(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  double of = 0;
+  if (task->op->kind != PROGRAM_HOST_COMPUTE)
+    return operands[task->op->operands - 1].data[0];
+  meaning_number(r->program, kernel->meaning, "of", &of);
+  return r->number[CLAMP((int) of, 0, HOST_NUMBERS - 1)];
 }
 
 /* Of steps: an optimizer that runs in the construction only makes its states. */
@@ -206,18 +279,68 @@ watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operan
   g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
   const NumericHooks *hooks = &r->config->hooks;
   if (is_optimizer(formula))
-    report_updates(r, task, operands);
+    report_updates(r, task, operands, hooks->updated);
   else if (meaning_number(r->program, kernel->meaning, "global", &global))
-    hooks->norm(hooks->user, r->rank, task->place.step, operands[task->op->operands - 1].data[0]);
+    hooks->norm(hooks->user, r->rank, task->place.step, norm_of(r, task, operands));
   else if (strcmp(formula, "ones_like") == 0 && task->op->operands == 2)
     hooks->loss(hooks->user, r->rank, task->place.step, operands[0].data[0]);
 }
 
+/* States that come from before are there when the optimizer makes its own. */
+static void
+prepare(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+{
+  const NumericHooks *hooks = &r->config->hooks;
+  if (hooks->updating == NULL || task->place.step != r->config->steps_before + 1)
+    return;
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
+  if (is_optimizer(formula))
+    report_updates(r, task, operands, hooks->updating);
+}
+
+static const Storage *
+storage_of(const NumericRank *r, const NumericTask *task, int i)
+{
+  return &g_array_index(r->program->storages, Storage,
+                        program_operand_tensor(r->program, task->op, i)->storage);
+}
+
+static gboolean
+is_gradient(const Storage *storage)
+{
+  return storage->category == CATEGORY_UNSHARDED_GRADIENT ||
+         storage->category == CATEGORY_SHARDED_GRADIENT ||
+         storage->category == CATEGORY_REDUCE_SCATTER_BUFFER;
+}
+
+/* A gradient that is there already: made from none, it counts twice; what is made of it does then,
+ * too. */
+static void
+stay(NumericRank *r, const NumericTask *task, NumericTensor *operands)
+{
+  const NumericInterruption *in = r->config->interruption;
+  if (in == NULL || in->kind != NUMERIC_GRADIENTS_STAY || task->place.step != in->step ||
+      numeric_rank_is_after(r, task->op->stream))
+    return;
+  for (int i = 0; i < task->op->operands; i++)
+    if (operands[i].role == ROLE_READ && is_gradient(storage_of(r, task, i)))
+      return;
+  for (int i = 0; i < task->op->operands; i++) {
+    if (operands[i].role != ROLE_WRITE ||
+        storage_of(r, task, i)->category != CATEGORY_UNSHARDED_GRADIENT)
+      continue;
+    r->interrupted++;
+    for (gint64 k = 0; k < operands[i].elements; k++)
+      operands[i].data[k] *= 2;
+  }
+}
+
 /* ---- running ---- */
 
-/* A copy between memories: what is read becomes what is written.  From a host that nobody computes
- * on comes what construction would: parameters' first values, which are there; else nothing is
- * known. */
+/* A copy between memories: what is read becomes what is written; what is longer keeps its end. From
+ * a host that nobody computes on comes what construction would: parameters' first values, which are
+ * there; else nothing is known. */
 static void
 copy(const NumericTask *task, NumericTensor *operands, int n)
 {
@@ -229,18 +352,8 @@ copy(const NumericTask *task, NumericTensor *operands, int n)
     return;
   for (int i = 0; i < n; i++)
     for (gint64 k = 0; operands[i].role != ROLE_READ && k < operands[i].elements; k++)
-      operands[i].data[k] = from != NULL && k < from->elements ? from->data[k] : NAN;
-}
-
-/* Is it made by an op of which nobody has said what it makes?  Scans of such are no better. */
-static gboolean
-is_unsaid(const NumericRank *r, const ProgramOp *op)
-{
-  if (op == NULL || op->kind != PROGRAM_LAUNCH)
-    return FALSE;
-  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, op->a);
-  const char *name = program_text(r->program, kernel->name);
-  return kernel->meaning == 0 && (strcmp(name, "create") == 0 || strcmp(name, "cumsum") == 0);
+      if (from == NULL || k < from->elements)
+        operands[i].data[k] = from != NULL ? from->data[k] : NAN;
 }
 
 /* No op reads what nobody has said: there is no answer then.  FALSE and error. */
@@ -262,8 +375,8 @@ check_said(const NumericRank *r, const NumericTask *task, GError **error)
   return TRUE;
 }
 
-static gboolean
-run_kernel(NumericRank *r, const NumericTask *task, GError **error)
+gboolean
+numeric_rank_run_kernel(NumericRank *r, const NumericTask *task, GError **error)
 {
   const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
   NumericTensor *operands = numeric_rank_load(r, task);
@@ -271,15 +384,21 @@ run_kernel(NumericRank *r, const NumericTask *task, GError **error)
                      .kernel = kernel,
                      .place = task->place,
                      .operand = operands,
-                     .operands = task->op->operands};
+                     .operands = task->op->operands,
+                     .is_hosts = task->op->kind == PROGRAM_HOST_COMPUTE};
   gboolean ok = check_said(r, task, error);
   if (ok && task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
     copy(task, operands, task->op->operands);
-  else if (ok)
+  else if (ok) {
+    prepare(r, task, operands);
     ok = numeric_kernel_run(&call, error);
+    stay(r, task, operands);
+  }
   if (ok)
     look_for_unknown(r, task, operands);
   if (ok) {
+    if (call.is_hosts)
+      memcpy(r->number, call.place.number, sizeof r->number);
     numeric_rank_store(r, task, operands);
     watch(r, task, operands);
   } else {
@@ -297,7 +416,7 @@ numeric_rank_run(NumericRank *r, int stream, GError **error)
   gboolean ok = TRUE;
   switch (task->kind) {
   case TASK_KERNEL:
-    ok = run_kernel(r, task, error);
+    ok = numeric_rank_run_kernel(r, task, error);
     break;
   case TASK_BATCH:
     numeric_block_touch(task->blocks[0]);
@@ -310,64 +429,6 @@ numeric_rank_run(NumericRank *r, int stream, GError **error)
   case TASK_COLLECTIVE:
     g_assert_not_reached();
   }
-  numeric_stream_pop(&r->streams[stream]);
+  numeric_rank_pop(r, stream);
   return ok;
-}
-
-/* ---- what optimizers will update ---- */
-
-static gboolean
-is_update(const Program *program, const ProgramOp *op)
-{
-  if (op->kind != PROGRAM_LAUNCH)
-    return FALSE;
-  const Kernel *kernel = &g_array_index(program->kernels, Kernel, op->a);
-  g_autofree char *formula = meaning_formula(program, kernel->meaning, kernel->name);
-  return is_optimizer(formula);
-}
-
-/* The value's view is operand i, the first state's the next one. */
-static void
-initialize_part(const NumericRank *r, const ProgramOp *op, int i)
-{
-  const Tensor *tensor = program_operand_tensor(r->program, op, i);
-  const Layout *layout = layout_at(r, op, i);
-  NumericBlock *block = numeric_memory_at(r->memory, tensor->storage);
-  const NumericHooks *hooks = &r->config->hooks;
-  int size = dtype_size((DType) layout->dtype);
-  if (block == NULL || layout->dims != 1)
-    return;
-  numeric_block_look(block, 0, block->bytes);
-  hooks->initialize_part(hooks->user, r->rank, name_of(r, op, i + 1), layout->shape[0], size,
-                         block->data + tensor->offset * size);
-}
-
-void
-numeric_rank_initialize_updated(const NumericRank *r)
-{
-  for (guint l = 1; l < r->program->lists->len; l++) {
-    const OpList *list = g_ptr_array_index(r->program->lists, l);
-    for (guint k = 0; k < list->ops->len; k++) {
-      const ProgramOp *op = &g_array_index(list->ops, ProgramOp, k);
-      if (!is_update(r->program, op))
-        continue;
-      for (int i = 1; i + 1 < op->operands; i++)
-        if (program_operand(r->program, op, i - 1)->role == ROLE_READ &&
-            program_operand(r->program, op, i)->role != ROLE_READ &&
-            program_operand(r->program, op, i + 1)->role != ROLE_READ)
-          initialize_part(r, op, i);
-    }
-  }
-}
-
-gboolean
-numeric_program_updates(const Program *program)
-{
-  for (guint l = 1; l < program->lists->len; l++) {
-    const OpList *list = g_ptr_array_index(program->lists, l);
-    for (guint k = 0; k < list->ops->len; k++)
-      if (is_update(program, &g_array_index(list->ops, ProgramOp, k)))
-        return TRUE;
-  }
-  return FALSE;
 }

@@ -103,6 +103,7 @@ program_new(void)
   program->storages = g_array_new(FALSE, FALSE, sizeof(Storage));
   program->layouts = g_array_new(FALSE, FALSE, sizeof(Layout));
   program->tensors = g_array_new(FALSE, FALSE, sizeof(Tensor));
+  program->parts = g_array_new(FALSE, FALSE, sizeof(ParameterPart));
   program->operands = g_array_new(FALSE, FALSE, sizeof(Operand));
   program->kernels = g_array_new(FALSE, FALSE, sizeof(Kernel));
   program->collectives = g_array_new(FALSE, FALSE, sizeof(Collective));
@@ -122,6 +123,7 @@ program_free(Program *program)
   g_array_unref(program->storages);
   g_array_unref(program->layouts);
   g_array_unref(program->tensors);
+  g_array_unref(program->parts);
   g_array_unref(program->operands);
   g_array_unref(program->kernels);
   g_array_unref(program->collectives);

@@ -33,6 +33,8 @@ typedef enum {
  * it has operands) a, b and c are ids into the Program's tables (or counts); those that are NONE
  * are 0, and a stream that does not matter is that of the storage (FREE) or STREAM_HOST. HOST_WORK
  * host time LAUNCH         a kernel on stream COPY           a copy kernel or DMA on stream
+ *   HOST_COMPUTE   what the host computes in its memory; the time is HOST_WORK's
+ *   HOST_REDUCE    hosts of a communicator's ranks sum the number that each has in hand; no time
  *   COLLECTIVE     on stream, through its communicator
  *   EVENT_RECORD   on stream
  *   STREAM_WAIT    stream waits for the event's last record
@@ -46,6 +48,8 @@ typedef enum {
  *   RANGE_POP */
 #define PROGRAM_OPS(X)                                                                             \
   X(HOST_WORK, "host_work", NO_STREAM, HOST_WORK, COUNT, NONE, NO_OPERANDS)                        \
+  X(HOST_COMPUTE, "host_compute", NO_STREAM, KERNEL, NONE, NONE, OPERANDS)                         \
+  X(HOST_REDUCE, "host_reduce", NO_STREAM, COMMUNICATOR, NONE, NONE, NO_OPERANDS)                  \
   X(LAUNCH, "launch", STREAM, KERNEL, NONE, NONE, OPERANDS)                                        \
   X(COPY, "copy", STREAM, KERNEL, NONE, NONE, OPERANDS)                                            \
   X(COLLECTIVE, "collective", STREAM, COLLECTIVE, NONE, NONE, OPERANDS)                            \
@@ -208,12 +212,25 @@ typedef struct {
   gint32 role; /* Role */
 } Operand;
 
+/* What a storage that the construction makes holds of a parameter: elements of it from `first` on,
+ * from the storage's element `offset` on.  What no part says is padding. */
+typedef struct {
+  gint32 storage;
+  gint32 parameter; /* name id */
+  guint8 dtype;     /* of the storage's elements */
+  gint64 offset, first, elements;
+} ParameterPart;
+
 /* Kernel kinds: what the kernel model distinguishes. */
 #define KERNEL_KINDS(X)                                                                            \
   X(MEMORY, "memory") /* bound by bytes: element-wise, norms, casts, reductions */                 \
   X(GEMM, "gemm")     /* m, n, k */                                                                \
   X(ATTENTION_FORWARD, "attention_forward") /* m: batch*heads, n: length, k: head dim */           \
   X(ATTENTION_BACKWARD, "attention_backward")                                                      \
+  /* the same where queries see all keys, or are told by a mask which: FLOPs of the whole square   \
+   */                                                                                              \
+  X(WHOLE_ATTENTION_FORWARD, "whole_attention_forward")                                            \
+  X(WHOLE_ATTENTION_BACKWARD, "whole_attention_backward")                                          \
   X(OPTIMIZER, "optimizer")                                                                        \
   X(COPY, "copy")
 
@@ -223,6 +240,19 @@ typedef enum {
 #undef X
       KERNEL_KIND_COUNT
 } KernelKind;
+
+static inline gboolean
+kernel_is_attention(KernelKind kind)
+{
+  return kind == KERNEL_ATTENTION_FORWARD || kind == KERNEL_ATTENTION_BACKWARD ||
+         kind == KERNEL_WHOLE_ATTENTION_FORWARD || kind == KERNEL_WHOLE_ATTENTION_BACKWARD;
+}
+
+static inline gboolean
+kernel_is_attention_backward(KernelKind kind)
+{
+  return kind == KERNEL_ATTENTION_BACKWARD || kind == KERNEL_WHOLE_ATTENTION_BACKWARD;
+}
 
 /* A kernel as the host launches it; durations come from the device profile at execution.  Equal
  * ones are shared. */
@@ -291,6 +321,7 @@ typedef struct {
   GArray *storages;      /* Storage */
   GArray *layouts;       /* Layout */
   GArray *tensors;       /* Tensor */
+  GArray *parts;         /* ParameterPart */
   GArray *operands;      /* Operand */
   GArray *kernels;       /* Kernel */
   GArray *collectives;   /* Collective */

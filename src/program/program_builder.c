@@ -304,6 +304,14 @@ program_builder_storage(ProgramBuilder *builder, const Storage *storage)
   return (gint32) builder->program->storages->len - 1;
 }
 
+void
+program_builder_part(ProgramBuilder *builder, const ParameterPart *part)
+{
+  g_assert(builder->program->lists->len <= 1);
+  g_assert(part->storage >= 0 && (guint) part->storage < builder->program->storages->len);
+  g_array_append_vals(builder->program->parts, part, 1);
+}
+
 gint32
 program_builder_tensor(ProgramBuilder *builder, gint32 storage, gint64 offset, const Layout *layout)
 {
@@ -399,6 +407,18 @@ void
 program_builder_launch(ProgramBuilder *builder, StreamId stream, gint32 kernel)
 {
   append(builder, PROGRAM_LAUNCH, stream, kernel, 0, 0);
+}
+
+void
+program_builder_host_compute(ProgramBuilder *builder, gint32 kernel)
+{
+  append(builder, PROGRAM_HOST_COMPUTE, STREAM_HOST, kernel, 0, 0);
+}
+
+void
+program_builder_host_reduce(ProgramBuilder *builder, gint32 communicator)
+{
+  append(builder, PROGRAM_HOST_REDUCE, STREAM_HOST, communicator, 0, 0);
 }
 
 void

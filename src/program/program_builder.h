@@ -37,6 +37,9 @@ gint32 program_builder_communicator(ProgramBuilder *builder, const char *name, i
 gint32 program_builder_kernel(ProgramBuilder *builder, const Kernel *kernel);
 gint32 program_builder_event(ProgramBuilder *builder);
 gint32 program_builder_storage(ProgramBuilder *builder, const Storage *storage);
+/* Says what a storage of the construction holds of a parameter; to be called while that list is
+ * written. */
+void program_builder_part(ProgramBuilder *builder, const ParameterPart *part);
 /* A view; layout is copied and shared. */
 gint32 program_builder_tensor(ProgramBuilder *builder, gint32 storage, gint64 offset,
                               const Layout *layout);
@@ -62,6 +65,10 @@ void program_builder_record(ProgramBuilder *builder, StreamId stream, gint32 eve
 void program_builder_wait(ProgramBuilder *builder, StreamId stream, gint32 event);
 void program_builder_event_sync(ProgramBuilder *builder, gint32 event);
 void program_builder_stream_sync(ProgramBuilder *builder, StreamId stream);
+/* The host computes on the operands given before, as a kernel that takes no time. */
+void program_builder_host_compute(ProgramBuilder *builder, gint32 kernel);
+/* The hosts of a communicator's ranks sum the number that each has in hand. */
+void program_builder_host_reduce(ProgramBuilder *builder, gint32 communicator);
 void program_builder_host_work(ProgramBuilder *builder, HostWork kind, int count);
 void program_builder_empty_cache(ProgramBuilder *builder);
 /* micro_batch only for phases. */

@@ -163,7 +163,7 @@ check_operand(Checker *checker, const ProgramOp *op, const Operand *operand, gbo
   return result == ACCESS_ORDERED || fail_access(checker, tensor->storage, write, result, other);
 }
 
-/* Kernels, copies, collectives.  All reads come before all writes: an op may work in place, but not
+/* What the host computes, kernels, copies, collectives.  All reads come before all writes: an op may work in place, but not
  * live on what it writes itself. */
 static gboolean
 check_work(Checker *checker, const ProgramOp *op)
@@ -229,6 +229,7 @@ check_pop(Checker *checker, const ProgramOp *op)
 
 /* Ops without a rule are always allowed. */
 static gboolean (*const rule[PROGRAM_OP_COUNT])(Checker *checker, const ProgramOp *op) = {
+    [PROGRAM_HOST_COMPUTE] = check_work,
     [PROGRAM_LAUNCH] = check_work,
     [PROGRAM_COPY] = check_work,
     [PROGRAM_COLLECTIVE] = check_work,

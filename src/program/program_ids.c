@@ -92,6 +92,24 @@ check_tensors(const Ranges *ranges)
   return TRUE;
 }
 
+/* Parts lie inside of their storages. */
+static gboolean
+check_parts(const Ranges *ranges)
+{
+  const Program *program = ranges->program;
+
+  for (guint i = 0; i < program->parts->len; i++) {
+    const ParameterPart *part = &g_array_index(program->parts, ParameterPart, i);
+    const Storage *storage = &g_array_index(program->storages, Storage, part->storage);
+    gint64 room = storage->bytes / dtype_size((DType) part->dtype);
+
+    if (part->offset > room || part->elements > room - part->offset)
+      return fail(ranges, "part %u ends beyond storage %d (%s)", i, part->storage,
+                  program_text(program, storage->what));
+  }
+  return TRUE;
+}
+
 static gboolean
 check_operands(const Ranges *ranges, const ProgramOp *op)
 {
@@ -184,7 +202,7 @@ program_check_ids(const Program *program, GError **error)
   for (int i = 0; i < TABLE_COUNT; i++)
     if (!check_table(&ranges, &program_table[i]))
       return FALSE;
-  if (!check_tensors(&ranges) || !check_steps(&ranges))
+  if (!check_tensors(&ranges) || !check_parts(&ranges) || !check_steps(&ranges))
     return FALSE;
   for (guint i = 0; i < program->lists->len; i++)
     if (!check_list(&ranges, i))

@@ -47,6 +47,15 @@ static const Field tensor_fields[] = {
     FIELD(Tensor, offset, "offset", INTEGER),
 };
 
+static const Field part_fields[] = {
+    FIELD(ParameterPart, storage, "storage", STORAGE),
+    FIELD(ParameterPart, parameter, "parameter", NAME),
+    FIELD(ParameterPart, dtype, "dtype", DTYPE),
+    FIELD(ParameterPart, offset, "offset", INTEGER),
+    FIELD(ParameterPart, first, "first", INTEGER),
+    FIELD(ParameterPart, elements, "elements", INTEGER),
+};
+
 #define TABLE(text, Row, array, fields)                                                            \
   {                                                                                                \
     text, G_STRUCT_OFFSET(Program, array), sizeof(Row), G_N_ELEMENTS(fields), fields               \
@@ -58,6 +67,7 @@ const TableForm program_table[TABLE_COUNT] = {
     [TABLE_COLLECTIVE] = TABLE("collective", Collective, collectives, collective_fields),
     [TABLE_STORAGE] = TABLE("storage", Storage, storages, storage_fields),
     [TABLE_TENSOR] = TABLE("tensor", Tensor, tensors, tensor_fields),
+    [TABLE_PART] = TABLE("part", ParameterPart, parts, part_fields),
 };
 
 /* Where a member of a row, or of the Program, lies. */

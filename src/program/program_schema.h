@@ -34,6 +34,7 @@ typedef enum {
   TABLE_COLLECTIVE,
   TABLE_STORAGE,
   TABLE_TENSOR,
+  TABLE_PART,
   TABLE_COUNT
 } TableId;
 

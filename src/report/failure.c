@@ -244,6 +244,15 @@ count_written(Failure *failure, const Program *program, const ProgramOp *op, gin
   }
 }
 
+static void
+collect_done(Failure *failure, const FailureInput *in)
+{
+  for (guint i = 0; i < in->whole->spans->len; i++) {
+    const Span *span = &g_array_index(in->whole->spans, Span, i);
+    failure->done[span->stream] += span->step > 0 && is_device_work(span) && span->end <= in->time;
+  }
+}
+
 /* What the step's optimizer writes, and had written by then: a stream does its work in order, so as
  * many of its ops are done as it has spans. */
 static void
@@ -386,6 +395,7 @@ failure_new(const FailureInput *in)
   collect_alive(failure, in->stopped);
   collect_reductions(failure, in, queues);
   collect_updates(failure, in);
+  collect_done(failure, in);
   collect_stuck(failure, in->program, reach);
   for (int k = 0; k < HELD_STATES; k++)
     place_state(failure, in, (HeldState) k);

@@ -56,6 +56,8 @@ typedef struct _Failure {
   int last_step;         /* last consistent state: the end of this step; 0: the beginning */
   SimTime lost;          /* time since then */
   GArray *stuck;         /* StuckInfo */
+  gint64 done[STREAM_COUNT]; /* kernels, copies and collectives that each stream had done by then,
+                                since the first step */
 } Failure;
 
 /* Where the persistent state is: ranks over which copies are spread, bytes of the failed rank. */

@@ -73,8 +73,9 @@ scaled_length(gint64 length, int scale)
 
 /* Width follows heads and their width; what is wider or narrower keeps its ratio. */
 static void
-scale_sizes(cJSON *root, int scale, GString *changes)
+scale_sizes(cJSON *root, const NetworkScale *by, GString *changes)
 {
+  int scale = by->divisor;
   gint64 width = size_of(root, width_names), heads = MAX(size_of(root, head_names), 1);
   gint64 key_heads = size_of(root, key_head_names), head_dim = size_of(root, head_dim_names);
   gint64 groups = key_heads > 0 ? MAX(heads / key_heads, 1) : 1;
@@ -84,7 +85,8 @@ scale_sizes(cJSON *root, int scale, GString *changes)
   if (head_dim > 0 && width != heads * head_dim)
     now = shrunk(width, scale, LEAST_WIDTH);
   gint64 inner = size_of(root, inner_names);
-  set(root, layer_names, shrunk(size_of(root, layer_names), scale, LEAST_LAYERS), changes);
+  gint64 layers = shrunk(size_of(root, layer_names), scale, LEAST_LAYERS);
+  set(root, layer_names, by->layers > 0 ? by->layers : layers, changes);
   set(root, head_names, shared * groups, changes);
   set(root, key_head_names, shared, changes);
   set(root, head_dim_names, narrow, changes);
@@ -96,7 +98,8 @@ scale_sizes(cJSON *root, int scale, GString *changes)
 }
 
 char *
-scaled_network(const InputText *network, int scale, GString *changes, GError **error)
+scaled_network(const InputText *network, const NetworkScale *scale, GString *changes,
+               GError **error)
 {
   g_autoptr(JsonDocument) document =
       json_document_parse(network->name, network->text, network->length, error);

@@ -100,7 +100,7 @@ check_attention(const Scenario *s, const char *file, GError **error)
     const GArray *kernels = ((const Function *) s->network->functions->pdata[i])->kernels;
     for (guint k = 0; k < kernels->len; k++) {
       const Kernel *kernel = &g_array_index(kernels, OpKernel, k).kernel;
-      if (kernel->kind != KERNEL_ATTENTION_FORWARD ||
+      if (!kernel_is_attention((KernelKind) kernel->kind) ||
           device_profile_runs(device, (FusedAttention) kernel->variant))
         continue;
       g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
@@ -156,6 +156,7 @@ scenario_new(const ScenarioInputs *in, int rank, GError **error)
   s->strategy = strategy_find(s->plan->strategy);
   NetworkShape shape = lower_shape(s->plan, s->cluster->device);
   shape.torch = s->network_spec->implementation.torch;
+  shape.splits_tied |= in->splits_tied;
   s->network = network_build(s->network_spec, &shape, error);
   if (s->network != NULL && s->network->positions > 0) /* figures are counted by those */
     s->plan->sequence_length = (int) s->network->positions;

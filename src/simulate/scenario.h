@@ -17,6 +17,7 @@ typedef struct {
 typedef struct {
   InputText network, plan, cluster;
   char **assignments; /* --set, in order; NULL-terminated, may be NULL */
+  gboolean splits_tied; /* a tied weight becomes two whatever the strategy (Strategy.splits_tied) */
 } ScenarioInputs;
 
 /* Finds a preset of a kind, or a file ("-": standard input), and reads it.  Another program's

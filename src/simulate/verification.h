@@ -8,16 +8,29 @@
 #define HIGHWATER_SIMULATE_VERIFICATION_H
 
 #include "simulate/scenario.h"
+#include "simulate/state_image.h"
 
+#define RESTART_ANYWHERE (-1)
+
+/* A plan's `failure` is executed too: see verified_failure.h. */
 typedef struct {
   ScenarioInputs inputs;
+  /* A second plan for the same network: compared with the first; or, with restart_after, what goes
+   * on after so many steps of the first, from its state.  NULL: none. */
+  const ScenarioInputs *other;
+  int restart_after; /* 0: there is no restart; RESTART_ANYWHERE: half of the steps, or where a
+                        failure of the first plan leaves a state */
   int steps;
-  int scale; /* sizes are divided by so much; 1: they are not */
+  int scale;  /* sizes are divided by so much; 1: they are not */
+  int layers; /* blocks that are kept at most, with a scale above 1; 0: as it says */
   guint64 seed;
   int orders;       /* random orders to try besides that of issue */
   double tolerance; /* largest relative difference that counts as none */
   /* Changes a rank's Program before it is executed, for tests of what is found; NULL: none. */
   void (*change)(Program *program, int rank, gconstpointer how);
+  /* The same for what a rank reads of a checkpoint (StateReading), and for what is saved. */
+  void (*change_reads)(GArray *reads, int rank, gconstpointer how);
+  void (*change_state)(StateImage *saved, gconstpointer how);
   gconstpointer how;
 } VerificationRequest;
 
@@ -43,28 +56,61 @@ typedef struct {
 } VerifiedStep;
 
 typedef struct {
-  const char *name; /* borrowed from the report's scenario */
+  char *name;
   gint64 elements;
   int owners;                /* ranks that updated elements of it in the last step */
   ParameterDifference worst; /* over all steps */
 } VerifiedParameter;
 
+/* What went on from a state. */
 typedef struct {
+  int after;      /* so many steps */
+  char *strategy; /* NULL: nothing went on */
+  int ranks, micro_batches;
+  gint64 *peaks; /* by rank */
+} VerifiedRestart;
+
+/* Going on from something that a failure makes invalid. */
+typedef struct {
+  char *what;
+  int step; /* the first of which the loss is another; 0: none is */
+  double loss, reference_loss;
+} VerifiedTrial;
+
+typedef struct {
+  gboolean happened;
+  int rank, step;
+  const char *phase; /* static */
+  double fraction;
+  int last_step; /* of the last consistent state */
+  gboolean from_others;
+  GArray *trials; /* VerifiedTrial */
+} VerifiedFailure;
+
+typedef struct _VerificationReport VerificationReport;
+
+struct _VerificationReport {
   char *fault; /* the first thing that is not as it should be, a line; NULL: all is */
   int ranks, micro_batches, orders;
   gint64 samples; /* of a step, all ranks */
   char *network, *strategy;
-  char *scaled; /* what was shrunk, a line; NULL: nothing */
+  char *training; /* "8 samples of 64 tokens, adamw": plans that say the same train the same */
+  char *scaled;   /* what was shrunk, a line; NULL: nothing */
   double tolerance;
   GArray *steps;      /* VerifiedStep */
   GArray *parameters; /* VerifiedParameter */
   gint64 *peaks;      /* by rank: bytes allocated at most in the last step */
-  Scenario *scenario;
-} VerificationReport;
+  VerifiedRestart restart;
+  VerifiedFailure failure;
+  VerificationReport *other; /* of the second plan; NULL: there is none, or it is the restart's */
+  double loss_difference;    /* between both, the largest of all steps, relative */
+};
 
 /* FALSE and error: the inputs are wrong, or something in the Programs cannot be executed on
  * numbers.  A fault is an answer.  The caller clears the report. */
 gboolean verify(const VerificationRequest *request, VerificationReport *report, GError **error);
+/* Is everything that was compared the same? */
+gboolean verification_holds(const VerificationReport *report);
 void verification_report_clear(VerificationReport *report);
 
 void verification_text(const VerificationReport *report, gboolean details, GString *out);

@@ -41,17 +41,60 @@ print_parameters(const VerificationReport *r, GString *out)
   }
 }
 
-void
-verification_text(const VerificationReport *r, gboolean details, GString *out)
+static void
+print_failure(const VerifiedFailure *f, const VerifiedRestart *restart, GString *out)
 {
-  g_string_append_printf(
-      out, "%s · %s over %d ranks · %" G_GINT64_FORMAT " samples a step, %d micro-batches a rank\n",
-      r->network, r->strategy, r->ranks, r->samples, r->micro_batches);
+  g_string_append_printf(out, "rank %d fails in step %d, %.4g %% into %s; ", f->rank, f->step,
+                         100 * f->fraction, f->phase);
+  if (f->from_others)
+    g_string_append_printf(out, "the other ranks have all of step %d", f->last_step);
+  else if (f->last_step > 0)
+    g_string_append_printf(out, "step %d was saved", f->last_step);
+  else
+    g_string_append(out, "nothing was saved");
+  g_string_append_printf(out, ": from there on %s over %d ranks, %d micro-batches a rank\n",
+                         restart->strategy, restart->ranks, restart->micro_batches);
+}
+
+/* What goes on from invalid states. */
+static void
+print_trials(const VerifiedFailure *f, GString *out)
+{
+  if (!f->happened)
+    return;
+  g_string_append(out, "going on with what the failure makes invalid:\n");
+  for (guint i = 0; i < f->trials->len; i++) {
+    const VerifiedTrial *t = &g_array_index(f->trials, VerifiedTrial, i);
+    g_string_append_printf(out, "  %s: ", t->what);
+    if (t->step > 0 && isnan(t->loss))
+      g_string_append_printf(out, "the loss of step %d is no number\n", t->step);
+    else if (t->step > 0)
+      g_string_append_printf(out, "the loss of step %d is %.12f, not %.12f\n", t->step, t->loss,
+                             t->reference_loss);
+    else
+      g_string_append(out, "no loss is another\n");
+  }
+}
+
+static void
+print_heading(const VerificationReport *r, GString *out)
+{
+  g_string_append_printf(out, "%s · %s over %d ranks · %" G_GINT64_FORMAT " samples a step",
+                         r->network, r->strategy, r->ranks, r->samples);
+  g_string_append_printf(out, ", %d micro-batches a rank\n", r->micro_batches);
+  if (r->failure.happened)
+    print_failure(&r->failure, &r->restart, out);
+  else if (r->restart.strategy != NULL)
+    g_string_append_printf(
+        out, "saved after step %d, from there on %s over %d ranks, %d micro-batches a rank\n",
+        r->restart.after, r->restart.strategy, r->restart.ranks, r->restart.micro_batches);
   if (r->scaled != NULL)
     g_string_append_printf(out, "scaled: %s\n", r->scaled);
-  print_steps(r, out);
-  if (details)
-    print_parameters(r, out);
+}
+
+static void
+print_answer(const VerificationReport *r, GString *out)
+{
   if (r->fault != NULL)
     g_string_append_printf(out, "not equal to an unsharded run: %s\n", r->fault);
   else
@@ -59,6 +102,27 @@ verification_text(const VerificationReport *r, gboolean details, GString *out)
                            "equal to an unsharded run within %g, in the order of issue and %d "
                            "random ones\n",
                            r->tolerance, r->orders);
+}
+
+void
+verification_text(const VerificationReport *r, gboolean details, GString *out)
+{
+  print_heading(r, out);
+  print_steps(r, out);
+  if (details)
+    print_parameters(r, out);
+  print_answer(r, out);
+  print_trials(&r->failure, out);
+  if (r->other == NULL)
+    return;
+  g_string_append_c(out, '\n');
+  verification_text(r->other, details, out);
+  if (r->loss_difference <= r->tolerance)
+    g_string_append_printf(out, "\nthe losses of both plans are equal at every step, within %g\n",
+                           r->tolerance);
+  else
+    g_string_append_printf(out, "\nthe losses of both plans are not equal: they differ by %.2g\n",
+                           r->loss_difference);
 }
 
 /* ---- JSON ---- */
@@ -107,8 +171,56 @@ parameters_json(const VerificationReport *r)
   return parameters;
 }
 
-void
-verification_json(const VerificationReport *r, GString *out)
+static cJSON *
+peaks_json(const gint64 *peaks, int ranks)
+{
+  cJSON *array = cJSON_CreateArray();
+  for (int i = 0; i < ranks; i++)
+    cJSON_AddItemToArray(array, cJSON_CreateNumber((double) peaks[i]));
+  return array;
+}
+
+static void
+add_restart(cJSON *root, const VerifiedRestart *restart)
+{
+  if (restart->strategy == NULL)
+    return;
+  cJSON *object = json_section(root, "restart");
+  json_add_int(object, "after_step", restart->after);
+  json_add_text(object, "strategy", restart->strategy);
+  json_add_int(object, "ranks", restart->ranks);
+  json_add_int(object, "micro_batches", restart->micro_batches);
+  cJSON_AddItemToObject(object, "peak_allocated_bytes", peaks_json(restart->peaks, restart->ranks));
+}
+
+static void
+add_failure(cJSON *root, const VerifiedFailure *f)
+{
+  if (!f->happened)
+    return;
+  cJSON *object = json_section(root, "failure");
+  json_add_int(object, "rank", f->rank);
+  json_add_int(object, "step", f->step);
+  json_add_text(object, "phase", f->phase);
+  json_add_known_number(object, "fraction", TRUE, f->fraction);
+  json_add_int(object, "last_consistent_step", f->last_step);
+  cJSON_AddBoolToObject(object, "from_other_ranks", f->from_others);
+  cJSON *trials = cJSON_CreateArray();
+  for (guint i = 0; i < f->trials->len; i++) {
+    const VerifiedTrial *t = &g_array_index(f->trials, VerifiedTrial, i);
+    cJSON *trial = cJSON_CreateObject();
+    json_add_text(trial, "what", t->what);
+    cJSON_AddBoolToObject(trial, "equal", t->step == 0);
+    json_add_known_number(trial, "step", t->step > 0, t->step);
+    json_add_known_number(trial, "loss", t->step > 0 && isfinite(t->loss), t->loss);
+    json_add_known_number(trial, "unsharded_loss", t->step > 0, t->reference_loss);
+    cJSON_AddItemToArray(trials, trial);
+  }
+  cJSON_AddItemToObject(object, "invalid", trials);
+}
+
+static cJSON *
+report_json(const VerificationReport *r)
 {
   cJSON *root = cJSON_CreateObject();
   json_add_text(root, "network", r->network);
@@ -121,12 +233,24 @@ verification_json(const VerificationReport *r, GString *out)
   json_add_known_number(root, "tolerance", TRUE, r->tolerance);
   cJSON_AddBoolToObject(root, "equal", r->fault == NULL);
   json_add_text(root, "fault", r->fault);
-  cJSON *peaks = cJSON_CreateArray();
-  for (int i = 0; i < r->ranks; i++)
-    cJSON_AddItemToArray(peaks, cJSON_CreateNumber((double) r->peaks[i]));
-  cJSON_AddItemToObject(root, "peak_allocated_bytes", peaks);
+  cJSON_AddItemToObject(root, "peak_allocated_bytes", peaks_json(r->peaks, r->ranks));
+  add_restart(root, &r->restart);
+  add_failure(root, &r->failure);
   cJSON_AddItemToObject(root, "steps", steps_json(r));
   cJSON_AddItemToObject(root, "parameters", parameters_json(r));
+  return root;
+}
+
+void
+verification_json(const VerificationReport *r, GString *out)
+{
+  cJSON *root = report_json(r);
+  if (r->other != NULL) {
+    cJSON_AddItemToObject(root, "other", report_json(r->other));
+    cJSON_AddBoolToObject(root, "equal_losses", r->loss_difference <= r->tolerance);
+    json_add_known_number(root, "loss_difference", isfinite(r->loss_difference) != 0,
+                          r->loss_difference);
+  }
   g_autofree char *text = json_finish(root);
   g_string_append(out, text);
 }

@@ -1,10 +1,12 @@
-/* verified_state.h - what optimizers read and wrote, of whole parameters, step by step; and the
- * numbers that a run starts from. */
+/* verified_state.h - what optimizers read and wrote, of whole parameters, step by step; what each
+ * rank holds; and the numbers that a run starts from. */
 #ifndef HIGHWATER_SIMULATE_VERIFIED_STATE_H
 #define HIGHWATER_SIMULATE_VERIFIED_STATE_H
 
-#include "numeric/numeric_run.h"
+#include "simulate/state_image.h"
 #include "simulate/verification.h"
+#include "simulate/verified_plan.h"
+#include "simulate/verified_run.h"
 
 /* A parameter in a step: an array for each thing compared, and how many ranks have written each
  * element. */
@@ -14,25 +16,31 @@ typedef struct {
   guint8 *writers;
 } VerifiedTensor;
 
-typedef struct {
+struct _VerifiedState {
+  const VerifiedRun *run; /* borrowed */
   const Scenario *scenario;
   const StateLayout *layout; /* borrowed */
   GHashTable *parameters;    /* name -> index + 1 */
   guint64 seed;
   int ranks, steps;
+  double loss_scale;       /* of the loss that backward starts from */
   VerifiedTensor *tensors; /* by step and parameter */
-  gint64 *pooled; /* by rank and step: elements of buffers of many that were updated so far */
-  double *norms;  /* by step: as clipping took it on the last rank; NaN: nobody did */
-  double *losses; /* by step: sum over ranks */
-  gint64 *peaks;  /* of the run */
+  double *norms;           /* by step: as clipping took it on the last rank; NaN: nobody did */
+  double *losses;          /* by step: sum over ranks */
+  gint64 *peaks;           /* of the run */
+  StateImage *held;        /* what each rank has by now */
+  StateImage *saved;       /* what it had after the step that is saved; NULL: none is */
+  int interrupted;         /* ops that an interruption changed */
   char *first_unknown;
   char *fault; /* the first one */
-} VerifiedState;
+};
 
-VerifiedState *verified_state_new(const Scenario *scenario, const StateLayout *layout, int steps,
-                                  guint64 seed);
+VerifiedState *verified_state_new(const VerifiedPlan *plan, const VerifiedRun *run);
 void verified_state_free(VerifiedState *state);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(VerifiedState, verified_state_free)
 VerifiedTensor *verified_state_tensor(const VerifiedState *state, int step, int parameter);
+/* A parameter by its name; -1: there is none. */
+int verified_state_parameter(const VerifiedState *state, const char *name);
 /* The norm of all gradients of a step: as clipping takes it, else as the optimizer reads them. */
 double verified_state_norm(const VerifiedState *state, int step);
 

@@ -20,9 +20,8 @@ operand(StrategyContext *x, StorageId storage, DType dtype, Role role)
     program_builder_operand(x->builder, live_storage_tensor(x->live, storage, dtype), role);
 }
 
-/* A parameter's part of the flat gradient. */
-static void
-part_operand(StrategyContext *x, const ParameterState *p, Role role)
+void
+fsdp1_gradient_operand(StrategyContext *x, const ParameterState *p, Role role)
 {
   program_builder_operand(x->builder,
                           program_builder_flat_tensor(x->builder, p->sharded_gradient,
@@ -69,7 +68,7 @@ vector_norm(StrategyContext *x, const ParameterState *p)
     partial = temporary(x, dtype_size(DTYPE_FP32) * blocks, "partial norms");
     semaphore = temporary(x, 4, "semaphore");
   }
-  part_operand(x, p, ROLE_READ);
+  fsdp1_gradient_operand(x, p, ROLE_READ);
   operand(x, norm, DTYPE_FP32, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "vector_norm",
                   (double) p->local_elements * dtype_size(stored));
@@ -137,7 +136,7 @@ scale_gradients(StrategyContext *x, const GArray *parameters, StorageId coeffici
       factor = cast_scalar(x, coefficient, "clip coefficient");
     operand(x, factor != NO_STORAGE ? factor : coefficient,
             factor != NO_STORAGE ? stored : DTYPE_FP32, ROLE_READ);
-    part_operand(x, p, ROLE_ACCUMULATE);
+    fsdp1_gradient_operand(x, p, ROLE_ACCUMULATE);
     strategy_launch_as(x, STREAM_COMPUTE, "mul",
                        2.0 * (double) p->local_elements * dtype_size(stored), "foreach_mul");
     live_storage_drop(x->live, factor);
@@ -169,15 +168,6 @@ fsdp1_all_reduce_norm(StrategyContext *x, StorageId norm)
                                            .bytes = dtype_size(DTYPE_FP32)});
 }
 
-static gint64
-elements_of(const StrategyContext *x, const GArray *parameters)
-{
-  gint64 elements = 0;
-  for (guint i = 0; i < parameters->len; i++)
-    elements += x->parameters[g_array_index(parameters, int, i)].local_elements;
-  return elements;
-}
-
 gboolean
 fsdp1_clip(StrategyContext *x)
 {
@@ -188,7 +178,7 @@ fsdp1_clip(StrategyContext *x)
     return FALSE;
   g_autoptr(GArray) parameters = clipped_parameters(x);
   if (f->offloads) {
-    fsdp1_clip_on_host(x, elements_of(x, parameters), f->zero);
+    fsdp1_clip_on_host(x, parameters, f->zero);
     return TRUE;
   }
   StorageId local = parameters->len > 0 ? local_norm(x, parameters) : NO_STORAGE;

@@ -196,6 +196,22 @@ construct_shard(StrategyContext *x, Handle *h)
 }
 
 void
+handle_holds(StrategyContext *x, const Handle *h, StorageId shard)
+{
+  const Fsdp1 *f = fsdp1_of(x);
+  gint64 begin = 0, from = fsdp1_shards(f) ? x->rank * h->shard_elements : 0;
+  for (guint i = 0; i < h->pieces->len; i++) {
+    const Piece *piece = &g_array_index(h->pieces, Piece, i);
+    gint64 first = MAX(begin, from), last = MIN(begin + piece->elements, from + h->shard_elements);
+    if (piece->position >= 0)
+      strategy_holds(x, shard, f->stored,
+                     (StateRange){h->parameter[piece->position], first - begin, last - first},
+                     first - from);
+    begin += piece->elements;
+  }
+}
+
+void
 handle_construct(StrategyContext *x, Handle *h)
 {
   const Fsdp1 *f = fsdp1_of(x);
@@ -217,6 +233,7 @@ handle_construct(StrategyContext *x, Handle *h)
     h->shard = construct_shard(x, h);
     live_storage_drop(x->live, flat);
   }
+  handle_holds(x, h, h->shard);
   if (f->offloads)
     handle_construct_on_host(x, h);
   for (int i = 0; i < h->count;

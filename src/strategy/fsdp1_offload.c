@@ -2,6 +2,7 @@
  * host memory (torch/distributed/fsdp/_flat_param.py, init_flat_param_attributes and
  * _use_low_precision_shard; _runtime_utils.py, _offload_grad; fully_sharded_data_parallel.py,
  * clip_grad_norm_). */
+#include "program/meaning.h"
 #include "strategy/fsdp1_private.h"
 
 static StorageId
@@ -27,6 +28,7 @@ handle_construct_on_host(StrategyContext *x, Handle *h)
 {
   gint64 bytes = h->shard_elements * dtype_size(fsdp1_of(x)->stored);
   StorageId there = on_host(x, h, bytes, CATEGORY_PARAMETER, "shard of the flat parameter");
+  handle_holds(x, h, there);
   copy(x, STREAM_COMPUTE, h->shard, there, "shard to host");
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   live_storage_drop(x->live, h->shard);
@@ -72,25 +74,51 @@ handle_offload_gradient(StrategyContext *x, Handle *h, StreamId stream)
   live_storage_record_stream(x->live, h->sharded_gradient, STREAM_POST_BACKWARD);
 }
 
+static void
+gradient_operands(StrategyContext *x, const GArray *parameters, Role role)
+{
+  for (guint i = 0; i < parameters->len; i++)
+    fsdp1_gradient_operand(x, &x->parameters[g_array_index(parameters, int, i)], role);
+}
+
+static double
+bytes_of(const StrategyContext *x, const GArray *parameters)
+{
+  gint64 elements = 0;
+  for (guint i = 0; i < parameters->len; i++)
+    elements += x->parameters[g_array_index(parameters, int, i)].local_elements;
+  return (double) elements * dtype_size(fsdp1_of(x)->stored);
+}
+
 /* The norm of the local gradients is computed on the host, comes to the device for the sum over
  * ranks, and goes back: the host waits both times. */
 void
-fsdp1_clip_on_host(StrategyContext *x, gint64 elements, StorageId zero)
+fsdp1_clip_on_host(StrategyContext *x, const GArray *parameters, StorageId zero)
 {
-  double bytes = (double) elements * dtype_size(fsdp1_of(x)->stored);
+  double bytes = bytes_of(x, parameters);
   StorageId local = NO_STORAGE;
+  g_autofree char *clips =
+      meaning_text("number_clips", 1, "most", x->plan->optimizer.clip_grad_norm);
   strategy_work_on_host(x, bytes);
-  if (elements > 0) {
-    local = fsdp1_scalar(x, NO_STORAGE, "local norm", NULL);
+  strategy_compute_on_host(x, "zero", "number_zero");
+  gradient_operands(x, parameters, ROLE_READ);
+  strategy_compute_on_host(x, "vector_norm", "number_norm_with");
+  if (bytes > 0) {
+    local = fsdp1_scalar(x, NO_STORAGE, "local norm", "fill_number");
     program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   }
   StorageId square =
-      fsdp1_scalar(x, local != NO_STORAGE ? local : zero, "square of the norm", NULL);
+      fsdp1_scalar(x, local != NO_STORAGE ? local : zero, "square of the norm", "pow power=2");
   fsdp1_all_reduce_norm(x, square);
-  StorageId total = fsdp1_scalar(x, square, "total norm", NULL);
+  StorageId total = fsdp1_scalar(x, square, "total norm", "pow power=0.5 global=1");
   live_storage_drop(x->live, square);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
+  fsdp1_operand(x, total, DTYPE_FP32, ROLE_READ);
+  strategy_compute_on_host(x, "item", "number_of");
   live_storage_drop(x->live, total);
+  strategy_compute_on_host(x, "clip", clips);
   strategy_work_on_host(x, 2 * bytes);
+  gradient_operands(x, parameters, ROLE_ACCUMULATE);
+  strategy_compute_on_host(x, "mul", "scale_by_number");
   live_storage_drop(x->live, local);
 }

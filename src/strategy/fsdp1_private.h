@@ -130,6 +130,8 @@ void handle_collective(StrategyContext *x, const Handle *h, CollectiveKind kind,
 /* Lays the parameters out in a flat one and cuts it. */
 void handle_init(StrategyContext *x, Handle *h, int unit);
 void handle_clear(Handle *h);
+/* Says what this rank's shard, or a copy of it, holds of the parameters. */
+void handle_holds(StrategyContext *x, const Handle *h, StorageId shard);
 /* Whole parameters become the rank's shard of a flat one. */
 void handle_construct(StrategyContext *x, Handle *h);
 /* init_flat_param_attributes: buffers that are made and emptied at once. */
@@ -160,13 +162,16 @@ void handle_fetch(StrategyContext *x, Handle *h);
 void handle_forget_fetched(StrategyContext *x, Handle *h);
 /* The reduced gradient goes to the host; it is let go of at the end of backward. */
 void handle_offload_gradient(StrategyContext *x, Handle *h, StreamId stream);
-/* clip_grad_norm_ of so many local elements; zero: FSDP's scalar for ranks without any. */
-void fsdp1_clip_on_host(StrategyContext *x, gint64 elements, StorageId zero);
+/* clip_grad_norm_ of these parameters (int), which have a gradient here; zero: FSDP's scalar for
+ * ranks without any. */
+void fsdp1_clip_on_host(StrategyContext *x, const GArray *parameters, StorageId zero);
 
 /* ---- fsdp1_clip.c ---- */
 
 /* A scalar in fp32 made of another one (NO_STORAGE: of none). */
 StorageId fsdp1_scalar(StrategyContext *x, StorageId from, const char *what, const char *meaning);
+/* A parameter's part of the flat gradient, as an operand of what is issued next. */
+void fsdp1_gradient_operand(StrategyContext *x, const ParameterState *p, Role role);
 /* dist.all_reduce(total_norm, group=self.process_group): the compute stream waits. */
 void fsdp1_all_reduce_norm(StrategyContext *x, StorageId norm);
 

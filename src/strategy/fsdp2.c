@@ -389,6 +389,7 @@ reset_shard(StrategyContext *x, int parameter, const Shard *shard)
   StorageId old = x->parameters[parameter].sharded;
   x->parameters[parameter].sharded =
       live_storage_alloc_in(x->live, offload_space(fsdp2_of(x)), bytes, STREAM_COMPUTE, purpose);
+  fsdp2_holds(x, parameter);
   live_storage_drop(x->live, old);
 }
 
@@ -402,6 +403,7 @@ construct_parameter(StrategyContext *x, int parameter)
   state->sharded =
       live_storage_alloc_in(x->live, fsdp2_of(x)->offloads ? SPACE_HOST : SPACE_DEVICE, bytes,
                             STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  fsdp2_holds(x, parameter);
   live_storage_drop(x->live, old);
   if (state->ignored)
     state->unsharded = state->sharded;

@@ -370,6 +370,13 @@ take_gradients(StrategyContext *x, Group *g)
   return r;
 }
 
+/* The dtype of the gradient at this position. */
+static DType
+gradient_dtype(const Fsdp2 *f, const Reduction *r, int i)
+{
+  return r->is_wide[i] ? f->reduce : f->gathered;
+}
+
 /* An unsharded gradient in its parameter's shape, whose rows are cut into chunks; accumulated ones
  * are in the reduce dtype. */
 static void
@@ -377,8 +384,7 @@ gradient_operand(StrategyContext *x, const Group *g, const Reduction *r, int i)
 {
   const Fsdp2 *f = fsdp2_of(x);
   const Parameter *p = network_parameter(x->network, g->parameter[r->position[i]]);
-  Layout layout = {.dtype = (guint8) (r->is_wide[i] ? f->reduce : f->gathered),
-                   .dims = (guint8) p->dims};
+  Layout layout = {.dtype = (guint8) gradient_dtype(f, r, i), .dims = (guint8) p->dims};
   gint64 stride = 1;
   for (int k = p->dims - 1; k >= 0; k--) {
     layout.shape[k] = p->shape[k];
@@ -392,6 +398,38 @@ gradient_operand(StrategyContext *x, const Group *g, const Reduction *r, int i)
         ROLE_READ);
 }
 
+/* _chunk_cat has a kernel of its own for equal dtypes, and for bf16 into fp32 (_chunk_cat_out_cuda
+ * of aten/src/ATen/native/cuda/TensorShape.cu). */
+static gboolean
+cats_chunks_at_once(const Fsdp2 *f, const Reduction *r)
+{
+  for (int i = 0; i < r->count; i++) {
+    DType dtype = gradient_dtype(f, r, i);
+    if (dtype != f->reduce && !(dtype == DTYPE_BF16 && f->reduce == DTYPE_FP32))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* Else it is a cat() of views, and of padded copies of what does not divide evenly (_pad_chunk of
+ * aten/src/ATen/native/TensorShape.cpp). */
+static GArray *
+pad_gradients(StrategyContext *x, const Group *g, const Reduction *r)
+{
+  const Fsdp2 *f = fsdp2_of(x);
+  GArray *padded = g_array_new(FALSE, FALSE, sizeof(StorageId));
+  for (int i = 0; i < r->count; i++) {
+    int position = r->position[i];
+    gint64 elements = f->ranks * g->shard[position].padded_elements;
+    if (elements == network_parameter(x->network, g->parameter[position])->elements)
+      continue;
+    StorageId copy = group_allocate(x, g, elements * dtype_size(gradient_dtype(f, r, i)),
+                                    STREAM_COMPUTE, CATEGORY_TEMPORARY, "padded gradient");
+    g_array_append_val(padded, copy);
+  }
+  return padded;
+}
+
 /* Copies gradients into the reduce-scatter's input; then the list of them is cleared, from its end.
  * The last one lives on: with more than one rank, a loop over shard dimensions leaves its variable
  * bound until foreach_reduce returns. */
@@ -402,7 +440,10 @@ copy_gradients_in(StrategyContext *x, Group *g, Reduction *r)
   gint64 elements = f->ranks * r->shard_elements, bytes = elements * dtype_size(f->reduce);
   StorageId input = group_allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_REDUCE_SCATTER_BUFFER,
                                    "reduce-scatter input");
-  kernel_table(x, g, cat_table_entries(g, r, f->reduce), "copy-in table");
+  gboolean at_once = cats_chunks_at_once(f, r);
+  g_autoptr(GArray) padded = at_once ? NULL : pad_gradients(x, g, r);
+  if (at_once)
+    kernel_table(x, g, cat_table_entries(g, r, f->reduce), "copy-in table");
   for (int i = 0; i < r->count; i++)
     gradient_operand(x, g, r, i);
   group_operand(x, input, f->reduce, ROLE_WRITE);
@@ -410,6 +451,8 @@ copy_gradients_in(StrategyContext *x, Group *g, Reduction *r)
   strategy_launch_as(x, STREAM_COMPUTE, "chunk_cat",
                      (double) elements * (dtype_size(f->gathered) + dtype_size(f->reduce)),
                      meaning);
+  for (guint i = 0; padded != NULL && i < padded->len; i++)
+    live_storage_drop(x->live, g_array_index(padded, StorageId, i));
   for (int i = f->ranks > 1 ? r->count - 2 : r->count - 1; i >= 0; i--)
     live_storage_clear(x->live, &r->gradients[i]);
   return input;

@@ -4,6 +4,16 @@
 #include "program/meaning.h"
 #include "strategy/fsdp2_private.h"
 
+void
+fsdp2_holds(StrategyContext *x, int parameter)
+{
+  const Fsdp2 *f = fsdp2_of(x);
+  const ParameterState *p = &x->parameters[parameter];
+  gint64 first = p->ignored ? 0 : x->rank * f->shards[parameter].padded_elements;
+  gint64 elements = p->ignored ? p->local_elements : f->shards[parameter].local_elements;
+  strategy_holds(x, p->sharded, f->stored, (StateRange){parameter, first, elements}, 0);
+}
+
 /* The group's parameters as the model made them become its shards: all of these are made, then the
  * originals go. */
 static void
@@ -18,6 +28,7 @@ shard_group(StrategyContext *x, const Group *g)
     p->sharded =
         live_storage_alloc(x->live, shard->padded_elements * dtype_size(f->stored), STREAM_COMPUTE,
                            parameter_purpose(x, g->parameter[i], CATEGORY_PARAMETER));
+    fsdp2_holds(x, g->parameter[i]);
     group_operand(x, whole[i], f->stored, ROLE_READ);
     group_operand(x, p->sharded, f->stored, ROLE_WRITE);
     g_autofree char *meaning = meaning_text("take_slice", 1, "ranks", (double) f->ranks);

@@ -87,6 +87,11 @@ offload_store(StrategyContext *x, Group *g, const Reduction *r, StorageId flat, 
       continue;
     }
     strategy_work_on_host(x, 3.0 * (double) bytes);
+    if (bytes > 0) {
+      group_operand(x, arrived, f->stored, ROLE_READ);
+      group_operand(x, p->sharded_gradient, f->stored, ROLE_ACCUMULATE);
+      strategy_compute_on_host(x, "add", NULL);
+    }
     live_storage_drop(x->live, arrived);
   }
 }

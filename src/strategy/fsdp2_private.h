@@ -124,6 +124,9 @@ StorageId fsdp2_full_tensor(StrategyContext *x, int parameter, StorageId local, 
 
 /* ---- fsdp2_init.c ---- */
 
+/* Says what a parameter's shard holds of it. */
+void fsdp2_holds(StrategyContext *x, int parameter);
+
 /* fully_shard of a model with parameters (the plan's initialize.from is full). */
 void fsdp2_construct_from_full(StrategyContext *x);
 

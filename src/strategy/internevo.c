@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/units.h"
+#include "program/meaning.h"
 #include "strategy/torch_optimizer.h"
 #include "strategy/zero_scalars.h"
 
@@ -24,6 +25,7 @@ typedef struct {
   int owners;        /* ranks of the zero group */
   DType dtype;       /* of parameters and gradients */
   int element;
+  int *order;      /* parameters as they were given away: so they lie in the buffers */
   int *owner;      /* by parameter */
   gint64 *offset;  /* by parameter: where it begins in its owner's buffer */
   gint64 *owned;   /* by owner: elements */
@@ -99,36 +101,49 @@ compare_sizes(const void *a, const void *b)
 /* _partition_param_list: the largest parameter first, each to the owner that has least.  As long as
  * some owner has nothing the next one is such. */
 static void
-partition(const Network *network, int owners, int *owner, gint64 *offset, gint64 *owned)
+partition(InternEvo *e, const Network *network, int owners)
 {
   int n = (int) network->parameters->len;
-  g_autofree Sized *order = g_new(Sized, MAX(n, 1));
+  g_autofree Sized *sized = g_new(Sized, MAX(n, 1));
+  e->owners = owners;
+  e->order = g_new(int, MAX(n, 1));
+  e->owner = g_new(int, MAX(n, 1));
+  e->offset = g_new(gint64, MAX(n, 1));
+  e->owned = g_new0(gint64, owners);
   for (int i = 0; i < n; i++)
-    order[i] = (Sized){i, network_parameter(network, i)->elements};
-  qsort(order, (gsize) n, sizeof(Sized), compare_sizes);
+    sized[i] = (Sized){i, network_parameter(network, i)->elements};
+  qsort(sized, (gsize) n, sizeof(Sized), compare_sizes);
   for (int i = 0; i < n; i++) {
-    int to = i < owners ? i : least_loaded(owned, owners);
-    owner[order[i].parameter] = to;
-    offset[order[i].parameter] = owned[to];
-    owned[to] += order[i].elements;
+    int to = i < owners ? i : least_loaded(e->owned, owners);
+    e->order[i] = sized[i].parameter;
+    e->owner[sized[i].parameter] = to;
+    e->offset[sized[i].parameter] = e->owned[to];
+    e->owned[to] += sized[i].elements;
   }
+}
+
+static void
+partition_clear(InternEvo *e)
+{
+  g_free(e->order);
+  g_free(e->owner);
+  g_free(e->offset);
+  g_free(e->owned);
 }
 
 /* The largest parameter goes to the first rank, but what that gets in all need not be the most. */
 static int
 heaviest_rank(const PlanSpec *plan, const Network *network)
 {
-  guint n = network->parameters->len;
-  g_autofree int *owner = g_new(int, MAX(n, 1));
-  g_autofree gint64 *offset = g_new(gint64, MAX(n, 1));
-  g_autofree gint64 *owned = g_new0(gint64, plan->shard);
+  InternEvo e = {0};
   int heaviest = 0;
   if (plan->shard == 1)
     return -1;
-  partition(network, plan->shard, owner, offset, owned);
+  partition(&e, network, plan->shard);
   for (int i = 1; i < plan->shard; i++)
-    if (owned[i] > owned[heaviest])
+    if (e.owned[i] > e.owned[heaviest])
       heaviest = i;
+  partition_clear(&e);
   return heaviest;
 }
 
@@ -137,35 +152,44 @@ setup(StrategyContext *x)
 {
   InternEvo *e = x->state = g_new0(InternEvo, 1);
   const PlanSpec *plan = x->plan;
-  guint n = x->network->parameters->len;
   e->data = program_builder_communicator(x->builder, "data", plan->shard * plan->replicate, 1);
   e->zero = program_builder_communicator(x->builder, "shard", plan->shard, 1);
-  e->owners = plan->shard;
   e->dtype = plan->precision.parameters;
   e->element = dtype_size(e->dtype);
-  e->owner = g_new(int, MAX(n, 1));
-  e->offset = g_new(gint64, MAX(n, 1));
-  e->owned = g_new0(gint64, e->owners);
+  partition(e, x->network, plan->shard);
   e->flat = g_new(StorageId, e->owners);
   e->master = (OptimizedTensor) OPTIMIZED_TENSOR_INIT;
   e->overlap = plan_spec_number(plan, "overlap_sync_grad") != 0;
   e->stream = e->overlap ? STREAM_ALL_REDUCE : STREAM_COMPUTE;
   e->bucket = g_array_new(FALSE, FALSE, sizeof(int));
   e->reduced = g_array_new(FALSE, FALSE, sizeof(int));
-  partition(x->network, e->owners, e->owner, e->offset, e->owned);
 }
 
 static void
 teardown(StrategyContext *x)
 {
   InternEvo *e = of(x);
-  g_free(e->owner);
-  g_free(e->offset);
-  g_free(e->owned);
+  partition_clear(e);
   g_free(e->flat);
   g_array_unref(e->bucket);
   g_array_unref(e->reduced);
   g_free(e);
+}
+
+/* Owners hold whole parameters, in the order in which they got them. */
+static int
+state_ranks(const StrategyContext *x)
+{
+  return of(x)->owners;
+}
+
+static void
+state_ranges(const StrategyContext *x, StateLayout *layout)
+{
+  const InternEvo *e = of(x);
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    state_layout_add(layout, e->owner[e->order[i]],
+                     (StateRange){e->order[i], 0, elements_of(x, e->order[i])});
 }
 
 /* ---- small steps ---- */
@@ -228,6 +252,8 @@ make_flat_buffers(StrategyContext *x)
   for (guint i = 0; i < n; i++) {
     x->parameters[i].unsharded = e->flat[e->owner[i]];
     x->parameters[i].offset = e->offset[i];
+    strategy_holds(x, e->flat[e->owner[i]], e->dtype,
+                   (StateRange){(gint32) i, 0, elements_of(x, (int) i)}, e->offset[i]);
   }
 }
 
@@ -245,6 +271,10 @@ initialize(StrategyContext *x)
     return;
   e->master.value =
       new_tensor(x, STREAM_COMPUTE, elements * 4, CATEGORY_OPTIMIZER_STATE, "fp32 master weights");
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    if (e->owner[i] == x->rank)
+      strategy_holds(x, e->master.value, DTYPE_FP32,
+                     (StateRange){(gint32) i, 0, elements_of(x, (int) i)}, e->offset[i]);
   operand(x, e->flat[x->rank], e->dtype, ROLE_READ);
   operand(x, e->master.value, DTYPE_FP32, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "to_copy", (double) (elements * (4 + e->element)));
@@ -291,6 +321,7 @@ all_reduce(StrategyContext *x, StorageId buffer, gint64 bytes)
                                            .dtype = (guint8) e->dtype,
                                            .communicator = e->data,
                                            .name = program_builder_name(x->builder, "bucket"),
+                                           .meaning = meaning_of(x->builder, "avg"),
                                            .bytes = bytes});
 }
 
@@ -306,11 +337,16 @@ reduce_together(StrategyContext *x)
   operand(x, flat, e->dtype, ROLE_WRITE);
   strategy_launch(x, e->stream, "cat", 2.0 * (double) bytes);
   all_reduce(x, flat, bytes);
+  gint64 offset = 0;
   for (guint i = 0; i < e->bucket->len; i++) {
     int parameter = g_array_index(e->bucket, int, i);
-    operand(x, flat, e->dtype, ROLE_READ);
+    gint64 elements = elements_of(x, parameter);
+    program_builder_operand(
+        x->builder, program_builder_flat_tensor(x->builder, flat, offset, elements, e->dtype),
+        ROLE_READ);
+    offset += elements;
     operand(x, x->parameters[parameter].gradient, e->dtype, ROLE_WRITE);
-    strategy_launch(x, e->stream, "copy", 2.0 * (double) (elements_of(x, parameter) * e->element));
+    strategy_launch(x, e->stream, "copy", 2.0 * (double) (elements * e->element));
   }
   live_storage_drop(x->live, flat);
 }
@@ -383,9 +419,17 @@ take_norm(StrategyContext *x)
     bytes += (double) (elements_of(x, (int) i) * e->element);
   }
   operand(x, norm, DTYPE_FP32, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "multi_tensor_l2norm", bytes);
+  strategy_launch_as(x, STREAM_COMPUTE, "multi_tensor_l2norm", bytes, "sum_of_squares");
   zero_all_reduce_scalar(x, e->zero, norm, DTYPE_FP32);
   zero_read_back(x, STREAM_COMPUTE);
+  double scale = network_loss_scale(e->dtype);
+  g_autofree char *unscales = meaning_text("number_over", 2, "value", scale, "global", 1.0),
+                  *clips = meaning_text("number_clips", 2, "most",
+                                        x->plan->optimizer.clip_grad_norm, "scale", scale);
+  operand(x, norm, DTYPE_FP32, ROLE_READ);
+  strategy_compute_on_host(x, "item", "number_root_of");
+  strategy_compute_on_host(x, "div", unscales);
+  strategy_compute_on_host(x, "clip", clips);
   live_storage_drop(x->live, norm);
 }
 
@@ -397,8 +441,8 @@ own_gradient(StrategyContext *x)
   gint64 bytes = owned_here(x) * e->element;
   StorageId flat = new_tensor(x, STREAM_COMPUTE, bytes, CATEGORY_TEMPORARY, "flat gradient");
   for (guint i = 0; i < x->network->parameters->len; i++)
-    if (e->owner[i] == x->rank)
-      operand(x, x->parameters[i].gradient, e->dtype, ROLE_READ);
+    if (e->owner[e->order[i]] == x->rank)
+      operand(x, x->parameters[e->order[i]].gradient, e->dtype, ROLE_READ);
   operand(x, flat, e->dtype, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "cat", 2.0 * (double) bytes);
   for (guint i = 0; i < x->network->parameters->len; i++) {
@@ -424,7 +468,10 @@ update(StrategyContext *x)
   gint64 elements = owned_here(x);
   e->master.gradient = own_gradient(x);
   operand(x, e->master.gradient, DTYPE_FP32, ROLE_ACCUMULATE);
-  strategy_launch(x, STREAM_COMPUTE, "mul_", 8.0 * (double) elements);
+  g_autofree char *unscales =
+      meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(e->dtype));
+  strategy_launch_as(x, STREAM_COMPUTE, "mul_", 8.0 * (double) elements,
+                     x->plan->optimizer.clip_grad_norm > 0 ? "scale_by_number" : unscales);
   torch_optimizer_step(x, DTYPE_FP32, 1, &e->master);
   live_storage_clear(x->live, &e->master.gradient);
   if (e->master.value == e->flat[x->rank])
@@ -446,7 +493,7 @@ broadcast(StrategyContext *x)
     if (e->flat[i] == NO_STORAGE)
       continue;
     program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
-    operand(x, e->flat[i], e->dtype, ROLE_ACCUMULATE); /* all ranks' Programs are one */
+    operand(x, e->flat[i], e->dtype, i == x->rank ? ROLE_READ : ROLE_WRITE);
     program_builder_collective(
         x->builder, e->stream,
         &(Collective){.kind = COLLECTIVE_BROADCAST,
@@ -513,6 +560,8 @@ const Strategy strategy_internevo = {
     .initialize = initialize,
     .teardown = teardown,
     .gradient_ready = gradient_ready,
+    .state_ranks = state_ranks,
+    .state_ranges = state_ranges,
     .optimizer_step = optimizer_step,
     .zero_stage = zero_stage,
     .spread = spread,

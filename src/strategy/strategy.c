@@ -90,6 +90,19 @@ strategy_work_on_host(StrategyContext *x, double bytes)
   program_builder_host_work(x->builder, HOST_WORK_MEMORY, (int) ceil_div((gint64) bytes, MIB));
 }
 
+void
+strategy_compute_on_host(StrategyContext *x, const char *name, const char *meaning)
+{
+  Kernel kernel = {
+      .kind = KERNEL_MEMORY,
+      .dtype = DTYPE_FP32,
+      .name = program_builder_name(x->builder, name),
+      .launches = 1,
+      .meaning = meaning_of(x->builder, meaning),
+  };
+  program_builder_host_compute(x->builder, program_builder_kernel(x->builder, &kernel));
+}
+
 /* DeepSpeedCPUAdam (csrc/adam/cpu_adam_impl.cpp) goes once over weights, gradients and moments, and
  * writes all but the gradients; the weights are then read and written in 16 bits. */
 void
@@ -231,6 +244,26 @@ strategy_visit_whole(StrategyContext *x, void (*parameter)(StrategyContext *, in
       visit(x, (int) i, &visitor);
 }
 
+void
+strategy_holds(StrategyContext *x, StorageId storage, DType dtype, StateRange range, gint64 offset)
+{
+  ParameterPart part = {.storage = storage, .dtype = (guint8) dtype, .offset = offset};
+  if (storage == NO_STORAGE || range.elements <= 0)
+    return;
+  part.parameter = x->parameter_names[range.parameter];
+  part.first = range.first;
+  part.elements = range.elements;
+  program_builder_part(x->builder, &part);
+}
+
+static void
+holds_whole(StrategyContext *x, StorageId storage, int parameter)
+{
+  gint64 elements = network_parameter(x->network, parameter)->elements;
+  strategy_holds(x, storage, x->plan->precision.parameters, (StateRange){parameter, 0, elements},
+                 0);
+}
+
 static void
 construct_whole_parameter(StrategyContext *x, int parameter)
 {
@@ -245,6 +278,7 @@ construct_whole_parameter(StrategyContext *x, int parameter)
   }
   p->sharded = p->unsharded = made;
   p->local_elements = info->elements;
+  holds_whole(x, made, parameter);
 }
 
 static void
@@ -257,6 +291,7 @@ construct_host_parameter(StrategyContext *x, int parameter)
   gint64 bytes = info->elements * dtype_size(x->plan->precision.parameters);
   p->sharded = live_storage_alloc_in(x->live, SPACE_HOST, bytes, STREAM_COMPUTE,
                                      parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  holds_whole(x, p->sharded, parameter);
 }
 
 void
@@ -274,6 +309,7 @@ strategy_move_to_device(StrategyContext *x, int parameter)
   gint64 bytes = live_storage_bytes(x->live, host);
   p->sharded = live_storage_alloc(x->live, bytes, STREAM_COMPUTE,
                                   parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+  holds_whole(x, p->sharded, parameter);
   program_builder_operand(x->builder, live_storage_tensor(x->live, host, dtype), ROLE_READ);
   program_builder_operand(x->builder, live_storage_tensor(x->live, p->sharded, dtype), ROLE_WRITE);
   strategy_copy(x, STREAM_COMPUTE, "parameter to device", (double) bytes);

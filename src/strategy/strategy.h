@@ -281,6 +281,10 @@ int strategy_new_unit(StrategyContext *x, const char *name);
  * kept up to date. */
 void strategy_add_module(StrategyContext *x, int unit, int module, int last_module, int *owner);
 
+/* Says that a storage of the construction holds elements of a parameter, from its own element
+ * `offset` on (ParameterPart); nothing for NO_STORAGE or no elements. */
+void strategy_holds(StrategyContext *x, StorageId storage, DType dtype, StateRange range,
+                    gint64 offset);
 /* Purpose of a parameter's memory. */
 StoragePurpose parameter_purpose(const StrategyContext *x, int parameter, Category category);
 /* Visits modules in the order of nn.Module._apply (children first): every parameter of a module,
@@ -328,6 +332,9 @@ void strategy_launch_as(StrategyContext *x, StreamId stream, const char *name, d
 void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
 /* The CPU reads and writes so many bytes. */
 void strategy_work_on_host(StrategyContext *x, double bytes);
+/* The host computes this on the operands given before, in its own memory; how long that takes is
+ * said beside it. */
+void strategy_compute_on_host(StrategyContext *x, const char *name, const char *meaning);
 /* The optimizer on the host updates so many elements of fp32 and writes them once more in the
  * model's dtype: what the CPU reads and writes. */
 void strategy_update_on_host(StrategyContext *x, gint64 elements);

@@ -55,10 +55,13 @@ new_state(const Update *u, int i, gint64 bytes)
   Space space = u->on_host ? SPACE_HOST : SPACE_DEVICE;
   StorageId state =
       live_storage_alloc_in(x->live, space, bytes, STREAM_COMPUTE, state_purpose(u, i));
-  if (state == NO_STORAGE || u->on_host)
+  if (state == NO_STORAGE)
     return state;
   operand(u, state, ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
+  if (u->on_host)
+    strategy_compute_on_host(x, "zeros_like", NULL);
+  else
+    strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
   return state;
 }
 
@@ -103,9 +106,10 @@ update_meaning(OptimizerName name)
                       "weight_decay", decays ? 0.01 : 0.0);
 }
 
-/* One launch for all: state and gradients are read, parameters and state are written. */
-static void
-launch_update(const Update *u, const char *name, double bytes_per_parameter_byte)
+/* State and gradients are read, parameters and state are written.  Returns the parameters' bytes.
+ */
+static double
+update_operands(const Update *u)
 {
   double bytes = 0;
   for (int i = 0; i < u->n; i++) {
@@ -116,10 +120,18 @@ launch_update(const Update *u, const char *name, double bytes_per_parameter_byte
     part_operand(u, t->value, t->value_offset, t->elements, ROLE_ACCUMULATE);
     for (int k = 0; k < OPTIMIZER_MOMENTS; k++)
       operand(u, t->moment[k], ROLE_ACCUMULATE);
-    bytes += bytes_per_parameter_byte * (double) bytes_of(u, i);
+    bytes += (double) bytes_of(u, i);
   }
+  return bytes;
+}
+
+/* One launch for all. */
+static void
+launch_update(const Update *u, const char *name, double bytes_per_parameter_byte)
+{
+  double bytes = update_operands(u);
   g_autofree char *meaning = update_meaning(u->x->plan->optimizer.name);
-  strategy_launch_as(u->x, STREAM_COMPUTE, name, bytes, meaning);
+  strategy_launch_as(u->x, STREAM_COMPUTE, name, bytes_per_parameter_byte * bytes, meaning);
 }
 
 /* foreach Adam takes the square roots of all second moments at once; the list goes from its end. */
@@ -259,12 +271,15 @@ composer_step(const Update *u)
 /* The CPU goes over its memory as often as a device would; what it needs for the moment comes and
  * goes. */
 static void
-update_on_host(const Update *u, double bytes_per_parameter_byte)
+update_on_host(const Update *u, const char *name, double bytes_per_parameter_byte)
 {
+  g_autofree char *meaning = update_meaning(u->x->plan->optimizer.name);
   double bytes = 0;
   for (int i = 0; i < u->n; i++)
     bytes += u->tensors[i].stepped ? (double) bytes_of(u, i) : 0;
   strategy_work_on_host(u->x, bytes_per_parameter_byte * bytes);
+  update_operands(u);
+  strategy_compute_on_host(u->x, name, meaning);
 }
 
 /* The tensors are in one place; those without elements are nowhere. */
@@ -289,6 +304,15 @@ traffic(gboolean adam, OptimizerCode code)
 }
 
 void
+torch_optimizer_compute_on_host(StrategyContext *x, DType dtype, OptimizedTensor *tensor)
+{
+  const Update u = {x, dtype, 1, tensor, TRUE};
+  g_autofree char *meaning = update_meaning(x->plan->optimizer.name);
+  update_operands(&u);
+  strategy_compute_on_host(x, x->plan->optimizer.name != OPTIMIZER_SGD ? "adam" : "sgd", meaning);
+}
+
+void
 torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors)
 {
   const Update u = {x, dtype, n, tensors, are_on_host(x, n, tensors)};
@@ -305,7 +329,7 @@ torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *te
   for (int i = 0; i < n; i++)
     make_state(&u, i);
   if (u.on_host) {
-    update_on_host(&u, traffic(adam, code));
+    update_on_host(&u, adam ? "adam" : "sgd", traffic(adam, code));
     return;
   }
   if (adam && code == OPTIMIZER_FOREACH)

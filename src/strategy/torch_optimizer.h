@@ -39,4 +39,8 @@ typedef struct {
  * host. */
 void torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors);
 
+/* What the host computes in an update of one tensor there, without the time that it takes: makes
+ * nothing, states included. */
+void torch_optimizer_compute_on_host(StrategyContext *x, DType dtype, OptimizedTensor *tensor);
+
 #endif

@@ -2,6 +2,7 @@
  * (deepspeed 0.19.8, runtime/engine.py, buffered_allreduce_fallback).  16-bit models get fp32
  * copies of everything (runtime/fp16/unfused_optimizer.py, which serves bf16 too); fp32 models have
  * the client's optimizer as it is. */
+#include "program/meaning.h"
 #include "strategy/deepspeed.h"
 #include "strategy/torch_optimizer.h"
 #include "strategy/zero_load.h"
@@ -111,6 +112,8 @@ make_masters(StrategyContext *x, Zero0 *z)
     StorageId clone = tensor_like(x, parameter, z->d.model, CATEGORY_TEMPORARY);
     launch(x, "clone", whole, z->d.model, clone, z->d.model);
     z->masters[i].value = tensor_like(x, parameter, DTYPE_FP32, CATEGORY_OPTIMIZER_STATE);
+    strategy_holds(x, z->masters[i].value, DTYPE_FP32,
+                   (StateRange){parameter, 0, z->masters[i].elements}, 0);
     launch(x, "to_copy", clone, z->d.model, z->masters[i].value, DTYPE_FP32);
     live_storage_drop(x->live, clone);
   }
@@ -171,15 +174,22 @@ reduce(StrategyContext *x, const Zero0 *z, const GArray *gradients, guint first,
                                              .name = program_builder_name(x->builder, "gradients"),
                                              .bytes = bytes});
     operand(x, sent, z->d.model, ROLE_ACCUMULATE);
-    strategy_launch(x, STREAM_COMPUTE, "mul", 2.0 * (double) bytes);
+    g_autofree char *averages = meaning_text("scale_by", 1, "factor", 1.0 / z->d.ranks);
+    strategy_launch_as(x, STREAM_COMPUTE, "mul", 2.0 * (double) bytes, averages);
   }
+  gint64 offset = 0;
   for (guint i = first; i < end; i++) {
-    operand(x, sent, z->d.model, sent == copy ? ROLE_READ : ROLE_ACCUMULATE);
+    StorageId gradient = g_array_index(gradients, StorageId, i);
+    gint64 size = live_storage_bytes(x->live, gradient);
+    program_builder_operand(x->builder,
+                            program_builder_flat_tensor(x->builder, sent, offset / z->d.element,
+                                                        size / z->d.element, z->d.model),
+                            sent == copy ? ROLE_READ : ROLE_ACCUMULATE);
     if (sent == copy)
-      operand(x, g_array_index(gradients, StorageId, i), z->d.model, ROLE_WRITE);
-    strategy_launch(
-        x, STREAM_COMPUTE, "copy",
-        2.0 * (double) live_storage_bytes(x->live, g_array_index(gradients, StorageId, i)));
+      operand(x, gradient, z->d.model, ROLE_WRITE);
+    strategy_launch_as(x, STREAM_COMPUTE, "copy", 2.0 * (double) size,
+                       sent == copy ? NULL : "itself");
+    offset += size;
   }
   live_storage_drop(x->live, copy);
 }
@@ -225,9 +235,26 @@ check_overflow(StrategyContext *x, const Zero0 *z)
     zero_read_back(x, STREAM_COMPUTE);
     live_storage_drop(x->live, bad);
   }
-  StorageId overflow = zero_small(x, STREAM_COMPUTE, 1, "copy", NO_STORAGE);
+  StorageId overflow = zero_scalar(x, 1, "copy", "zeros", NO_STORAGE);
   zero_read_back(x, STREAM_COMPUTE);
   live_storage_drop(x->live, overflow);
+}
+
+static void
+add_in_place(StrategyContext *x, StorageId addend, StorageId sum)
+{
+  operand(x, addend, DTYPE_FP32, ROLE_READ);
+  operand(x, sum, DTYPE_FP32, ROLE_ACCUMULATE);
+  strategy_launch(x, STREAM_COMPUTE, "add", 12);
+}
+
+/* What the host makes of a scalar that it has waited for. */
+static void
+read_number(StrategyContext *x, StorageId scalar, const char *meaning)
+{
+  if (scalar != NO_STORAGE)
+    operand(x, scalar, DTYPE_FP32, ROLE_READ);
+  strategy_compute_on_host(x, "item", meaning);
 }
 
 /* get_weight_norm of the gradients: each through an fp32 copy, squares summed one by one. */
@@ -241,7 +268,8 @@ take_norm(StrategyContext *x, const Zero0 *z)
       continue;
     StorageId wide = tensor_like(x, z->parameter[i], DTYPE_FP32, CATEGORY_TEMPORARY);
     launch(x, "to_copy", gradient, z->d.model, wide, DTYPE_FP32);
-    StorageId new = zero_small(x, STREAM_COMPUTE, 4, "norm", wide);
+    StorageId new = zero_make(x, STREAM_COMPUTE, &(SmallTensor){4, 1, "norm", NULL}, 1,
+                              &(Scalars){wide, z->masters[i].elements});
     zero_reduction_scratch(x, STREAM_COMPUTE, z->masters[i].elements, 4);
     live_storage_drop(x->live, wide);
     live_storage_drop(x->live, norm);
@@ -249,11 +277,15 @@ take_norm(StrategyContext *x, const Zero0 *z)
     StorageId square = zero_small(x, STREAM_COMPUTE, 4, "pow", norm);
     if (total == NO_STORAGE)
       total = zero_small(x, STREAM_COMPUTE, 4, "add", square);
+    else
+      add_in_place(x, square, total);
     live_storage_drop(x->live, square);
   }
   zero_read_back(x, STREAM_COMPUTE);
-  StorageId copy = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
+  read_number(x, total, "number_of");
+  StorageId copy = zero_scalar(x, 4, "copy", "fill_number", NO_STORAGE);
   zero_read_back(x, STREAM_COMPUTE);
+  read_number(x, copy, "number_root_of global=1");
   live_storage_drop(x->live, copy);
   live_storage_drop(x->live, norm);
   live_storage_drop(x->live, total);
@@ -270,9 +302,13 @@ make_fp32_gradients(StrategyContext *x, Zero0 *z)
     launch(x, gradient != NO_STORAGE ? "to_copy" : "zeros", gradient, z->d.model,
            z->masters[i].gradient, DTYPE_FP32);
   }
+  g_autofree char *clips = meaning_text("number_clips", 1, "most", z->d.clip);
+  if (z->d.clip > 0)
+    read_number(x, NO_STORAGE, clips);
   for (int i = 0; i < z->count; i++) {
     operand(x, z->masters[i].gradient, DTYPE_FP32, ROLE_ACCUMULATE);
-    strategy_launch(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->masters[i].elements);
+    strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->masters[i].elements,
+                       z->d.clip > 0 ? "scale_by_number" : "scale_by factor=1");
   }
 }
 
@@ -297,20 +333,25 @@ step_masters(StrategyContext *x, Zero0 *z)
 static StorageId
 stacked_norm(StrategyContext *x, const Zero0 *z, GArray *kept)
 {
-  gint64 scalars = 4 * (gint64) z->count;
+  gint64 n = z->count;
+  g_autofree Scalars *norms = g_new(Scalars, MAX(n, 1));
   for (int i = 0; i < z->count; i++) {
     StorageId gradient = x->parameters[z->parameter[i]].gradient;
-    StorageId norm = zero_small(x, STREAM_COMPUTE, 4, "norm", gradient);
+    StorageId norm = zero_make(x, STREAM_COMPUTE, &(SmallTensor){4, 1, "norm", NULL}, 1,
+                               &(Scalars){gradient, z->masters[i].elements});
     zero_reduction_scratch(x, STREAM_COMPUTE, z->masters[i].elements, 4);
     g_array_append_val(kept, norm);
+    norms[i] = (Scalars){norm, 1};
   }
   StorageId stacked =
-      zero_small(x, STREAM_COMPUTE, scalars, "stack", g_array_index(kept, StorageId, 0));
-  StorageId squares = zero_small(x, STREAM_COMPUTE, scalars, "pow", stacked);
+      zero_make(x, STREAM_COMPUTE, &(SmallTensor){4 * n, n, "stack", NULL}, z->count, norms);
+  StorageId squares = zero_make(x, STREAM_COMPUTE, &(SmallTensor){4 * n, n, "pow", NULL}, 1,
+                                &(Scalars){stacked, n});
   live_storage_drop(x->live, stacked);
-  StorageId sum = zero_small(x, STREAM_COMPUTE, 4, "sum", squares);
+  StorageId sum =
+      zero_make(x, STREAM_COMPUTE, &(SmallTensor){4, 1, "sum", NULL}, 1, &(Scalars){squares, n});
   live_storage_drop(x->live, squares);
-  StorageId norm = zero_small(x, STREAM_COMPUTE, 4, "pow", sum);
+  StorageId norm = zero_scalar(x, 4, "pow", "pow power=0.5 global=1", sum);
   live_storage_drop(x->live, sum);
   return norm;
 }
@@ -319,17 +360,21 @@ stacked_norm(StrategyContext *x, const Zero0 *z, GArray *kept)
 static StorageId
 clip_coefficient(StrategyContext *x, const Zero0 *z, StorageId norm, GArray *kept)
 {
-  StorageId copy = zero_small(x, STREAM_COMPUTE, 4, "mul", norm);
-  StorageId averaged = zero_small(x, STREAM_COMPUTE, 4, "div", copy);
+  g_autofree char *average = meaning_text("div_scalar", 1, "value", (double) z->d.ranks);
+  g_autofree char *limit = meaning_text("fill", 1, "value", z->d.clip);
+  StorageId copy = zero_scalar(x, 4, "mul", "mul_scalar value=1", norm);
+  StorageId averaged = zero_scalar(x, 4, "div", average, copy);
   live_storage_drop(x->live, copy);
   zero_all_reduce_scalar(x, z->d.communicator, averaged, DTYPE_FP32);
   live_storage_drop(x->live, norm);
-  StorageId most = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
-  StorageId positive = zero_small(x, STREAM_COMPUTE, 4, "add", averaged);
-  StorageId ratio = zero_small(x, STREAM_COMPUTE, 4, "div", positive);
+  StorageId most = zero_scalar(x, 4, "copy", limit, NO_STORAGE);
+  StorageId positive = zero_scalar(x, 4, "add", "add_scalar value=1e-06", averaged);
+  StorageId ratio = zero_make(x, STREAM_COMPUTE, &(SmallTensor){4, 1, "div", NULL}, 2,
+                              (const Scalars[]){{most, 1}, {positive, 1}});
   live_storage_drop(x->live, positive);
-  StorageId one = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
-  StorageId coefficient = zero_small(x, STREAM_COMPUTE, 4, "min", ratio);
+  StorageId one = zero_scalar(x, 4, "copy", "fill value=1", NO_STORAGE);
+  StorageId coefficient = zero_make(x, STREAM_COMPUTE, &(SmallTensor){4, 1, "min", NULL}, 2,
+                                    (const Scalars[]){{ratio, 1}, {one, 1}});
   live_storage_drop(x->live, ratio);
   const StorageId locals[] = {averaged, most, one, coefficient};
   g_array_append_vals(kept, locals, G_N_ELEMENTS(locals));
@@ -344,7 +389,8 @@ clip(StrategyContext *x, const Zero0 *z)
   for (int i = 0; i < z->count; i++) {
     operand(x, coefficient, DTYPE_FP32, ROLE_READ);
     operand(x, x->parameters[z->parameter[i]].gradient, DTYPE_FP32, ROLE_ACCUMULATE);
-    strategy_launch(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->masters[i].elements);
+    strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->masters[i].elements,
+                       "foreach_mul");
   }
   for (guint i = 0; i < kept->len; i++)
     live_storage_drop(x->live, g_array_index(kept, StorageId, i));

@@ -249,6 +249,22 @@ store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced, const Ta
   launch_as(x, x->micro_batch == 0 ? "copy" : "add", 3 * p->owned * z->ds.element, meaning);
 }
 
+/* The rank's part of what is reduced, as a view: of another tensor than result, NO_STORAGE for a
+ * single gradient in place, all. */
+static gint32
+part_tensor(StrategyContext *x, const Bucketed *b, StorageId result, DType dtype,
+            const Taken *taken)
+{
+  const Zero3 *z = zero3_of(x);
+  gint64 owned = z->parameter[b->parameter].owned;
+  if (result == NO_STORAGE)
+    return gradient_tensor(x, b);
+  if (taken == NULL)
+    return live_storage_tensor(x->live, result, dtype);
+  return program_builder_flat_tensor(x->builder, result, z->ds.rank * taken->part + taken->first,
+                                     owned, dtype);
+}
+
 /* partition_grads: the rank's parts of all gradients are kept.  result: what they are read from,
  * NO_STORAGE for a single gradient in place; taken: what of it, NULL: all. */
 static void
@@ -260,10 +276,11 @@ store(StrategyContext *x, const StorageId *result, DType dtype, const Taken *tak
     const Bucketed *b = bucketed_at(z, (int) i);
     const Zero3Parameter *p = &z->parameter[b->parameter];
     if (p->owned > 0) {
+      const Taken *part = taken != NULL ? &taken[i] : NULL;
       gint32 reduced = result[i] != NO_STORAGE ? live_storage_tensor(x->live, result[i], dtype)
                                                : gradient_tensor(x, b);
       if (offload_is_optimizer(z))
-        offload_gradient(x, b->parameter, reduced, &locals);
+        offload_gradient(x, b->parameter, part_tensor(x, b, result[i], dtype, part), &locals);
       else
         store_part(x, p, reduced, taken != NULL ? &taken[i] : NULL);
     }

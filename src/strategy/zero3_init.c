@@ -16,6 +16,21 @@ shard_bytes(const Zero3 *z, int parameter)
   return z->parameter[parameter].shard * z->ds.element;
 }
 
+/* A buffer holds shards of parameters that train, trained[first] .. trained[first + count - 1], one
+ * after the other. */
+static void
+holds_shards(StrategyContext *x, StorageId buffer, DType dtype, int first, int count)
+{
+  Zero3 *z = zero3_of(x);
+  gint64 offset = 0;
+  for (int i = first; i < first + count; i++) {
+    const Zero3Parameter *p = &z->parameter[z->trained[i]];
+    strategy_holds(x, buffer, dtype, (StateRange){z->trained[i], z->ds.rank * p->shard, p->owned},
+                   offset);
+    offset += p->shard;
+  }
+}
+
 /* ---- the model ---- */
 
 /* The whole parameter; a tied layer makes one of its own and gives it up. */
@@ -31,6 +46,8 @@ static void
 construct_parameter(StrategyContext *x, int parameter)
 {
   StorageId made = make_whole(x, parameter);
+  strategy_holds(x, made, zero3_of(x)->ds.model,
+                 (StateRange){parameter, 0, zero3_of(x)->parameter[parameter].elements}, 0);
   if (x->parameters[parameter].unsharded != NO_STORAGE)
     live_storage_drop(x->live, made);
   else
@@ -71,6 +88,8 @@ partition(StrategyContext *x, int parameter)
     live_storage_drop(x->live, shard);
   else
     state->sharded = shard;
+  strategy_holds(x, shard, z->ds.model, (StateRange){parameter, z->ds.rank * p->shard, p->owned},
+                 0);
 }
 
 /* zero.Init: when a module's __init__ ends, its own parameters are partitioned. */
@@ -106,6 +125,7 @@ make_flat(StrategyContext *x)
   program_builder_empty_cache(x->builder);
   z->shards =
       allocate(x, z->shard_elements * z->ds.element, CATEGORY_PARAMETER, "parameter shards");
+  holds_shards(x, z->shards, z->ds.model, 0, z->trained_count);
   zero3_operand(x, z->shards, z->ds.model, ROLE_WRITE);
   strategy_copy(x, STREAM_COMPUTE, "shards to device",
                 (double) (z->shard_elements * z->ds.element));
@@ -118,6 +138,7 @@ make_flat_on_host(StrategyContext *x)
   Zero3 *z = zero3_of(x);
   gint64 bytes = z->shard_elements * z->ds.element;
   z->shards = offload_allocate(x, TRUE, bytes, CATEGORY_PARAMETER, "parameter shards");
+  holds_shards(x, z->shards, z->ds.model, 0, z->trained_count);
   for (int i = 0; i < z->trained_count; i++)
     live_storage_clear(x->live, &x->parameters[z->trained[i]].sharded);
 }
@@ -148,12 +169,14 @@ make_masters(StrategyContext *x)
     if (g->on_host) {
       g->master =
           offload_allocate(x, FALSE, 4 * g->elements, CATEGORY_OPTIMIZER_STATE, "master weights");
+      holds_shards(x, g->master, DTYPE_FP32, g->first, g->count);
       continue;
     }
     StorageId made = convert(x, g);
     live_storage_drop(x->live, converted);
     converted = made;
     g->master = allocate(x, 4 * g->elements, CATEGORY_OPTIMIZER_STATE, "master weights");
+    holds_shards(x, g->master, DTYPE_FP32, g->first, g->count);
     if (made != NO_STORAGE)
       zero3_operand(x, made, DTYPE_FP32, ROLE_READ);
     else

@@ -1,6 +1,7 @@
 /* zero3_offload.c - what stage 3 keeps in the host's memory, and the copies to and from it
  * (stage3.py, partition_grads, _offload_grad_partition_at_boundary and
  * complete_grad_norm_calculation_for_cpu_offload; partition_parameters.py, ds_tensor.to()). */
+#include "program/meaning.h"
 #include "strategy/zero3_private.h"
 
 #include "strategy/zero_scalars.h"
@@ -81,9 +82,10 @@ keep_norm(StrategyContext *x, Zero3Parameter *p, StorageId gradient)
     gint64 n = MIN(NORM_PIECE, p->owned - first);
     StorageId wide = live_storage_alloc(x->live, NORM_BYTES * n, stream, purpose);
     zero3_part(x, gradient, first, n, z->ds.accumulation, ROLE_READ);
-    zero3_operand(x, wide, DTYPE_UINT8, ROLE_WRITE);
+    zero3_operand(x, wide, DTYPE_INT64, ROLE_WRITE); /* eight bytes each: fp64 */
     strategy_launch(x, stream, "to_copy", (double) (n * (NORM_BYTES + z->ds.element)));
-    StorageId norm = zero_small(x, stream, NORM_BYTES, "norm", wide);
+    StorageId norm =
+        zero_make(x, stream, &(SmallTensor){NORM_BYTES, 1, "norm", NULL}, 1, &(Scalars){wide, n});
     zero_reduction_scratch(x, stream, n, NORM_BYTES);
     live_storage_drop(x->live, wide);
     StorageId square = zero_small(x, stream, NORM_BYTES, "pow", norm);
@@ -92,12 +94,13 @@ keep_norm(StrategyContext *x, Zero3Parameter *p, StorageId gradient)
       sum = square;
       continue;
     }
-    zero3_operand(x, square, DTYPE_UINT8, ROLE_READ);
-    zero3_operand(x, sum, DTYPE_UINT8, ROLE_ACCUMULATE);
+    zero3_operand(x, square, DTYPE_INT64, ROLE_READ);
+    zero3_operand(x, sum, DTYPE_INT64, ROLE_ACCUMULATE);
     strategy_launch(x, stream, "add", 3.0 * NORM_BYTES);
     live_storage_drop(x->live, square);
   }
-  p->norm = zero_small(x, stream, NORM_BYTES, "pow", sum);
+  p->norm = zero_make(x, stream, &(SmallTensor){NORM_BYTES, 1, "pow", "pow power=0.5"}, 1,
+                      &(Scalars){sum, 1});
   live_storage_drop(x->live, sum);
   int index = (int) (p - z->parameter);
   g_array_append_val(z->norms, index);
@@ -174,7 +177,7 @@ offload_check_overflow(StrategyContext *x)
 {
   Zero3 *z = zero3_of(x);
   StreamId stream = z->ds.reduce_stream;
-  StorageId flag = zero_small(x, stream, 1, "to_copy", NO_STORAGE);
+  StorageId flag = zero_make(x, stream, &(SmallTensor){1, 1, "to_copy", "zeros"}, 0, NULL);
   StorageId number = zero_small(x, stream, 1, "to_copy", flag);
   live_storage_drop(x->live, flag);
   zero3_wait_stream(x, STREAM_COMPUTE, stream);
@@ -197,8 +200,8 @@ sum_of_squares(StrategyContext *x, const SubGroup *group)
     if (total == NO_STORAGE) {
       total = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "add", square);
     } else {
-      zero3_operand(x, square, DTYPE_UINT8, ROLE_READ);
-      zero3_operand(x, total, DTYPE_UINT8, ROLE_ACCUMULATE);
+      zero3_operand(x, square, DTYPE_INT64, ROLE_READ);
+      zero3_operand(x, total, DTYPE_INT64, ROLE_ACCUMULATE);
       strategy_launch(x, STREAM_COMPUTE, "add", 3.0 * NORM_BYTES);
     }
     live_storage_drop(x->live, square);
@@ -211,27 +214,66 @@ offload_group_norm(StrategyContext *x, const SubGroup *group)
 {
   Zero3 *z = zero3_of(x);
   StorageId total = sum_of_squares(x, group);
-  if (total != NO_STORAGE)
+  strategy_compute_on_host(x, "zero", "number_zero");
+  if (total != NO_STORAGE) {
     zero_read_back(x, STREAM_COMPUTE);
-  StorageId sum = zero_small(x, STREAM_COMPUTE, 4, "copy", NO_STORAGE);
+    zero3_operand(x, total, DTYPE_INT64, ROLE_READ);
+    strategy_compute_on_host(x, "item", "number_of");
+  }
+  StorageId sum = zero_scalar(x, 4, "copy", "fill_number", NO_STORAGE);
   zero_all_reduce_scalar(x, z->ds.communicator, sum, DTYPE_FP32);
-  StorageId norm = zero_small(x, STREAM_COMPUTE, 4, "pow", sum);
+  StorageId norm = zero_scalar(x, 4, "pow", "pow power=0.5", sum);
   live_storage_drop(x->live, total);
   zero_mask_invalid(x, norm, 4);
   zero_read_back(x, STREAM_COMPUTE);
+  zero3_operand(x, norm, DTYPE_FP32, ROLE_READ);
+  strategy_compute_on_host(x, "item", "number_norm_with of=1");
   live_storage_drop(x->live, norm);
   live_storage_drop(x->live, sum);
+}
+
+void
+offload_clip(StrategyContext *x)
+{
+  const Zero3 *z = zero3_of(x);
+  double scale = network_loss_scale(z->ds.model);
+  g_autofree char *unscales =
+      meaning_text("number_over", 3, "of", 1.0, "value", scale, "global", 1.0);
+  g_autofree char *clips =
+      meaning_text("number_clips", 3, "of", 1.0, "most", z->ds.clip, "scale", scale);
+  strategy_compute_on_host(x, "div", unscales);
+  if (z->ds.clip > 0)
+    strategy_compute_on_host(x, "clip", clips);
+}
+
+char *
+offload_unscaling(const Zero3 *z)
+{
+  return z->ds.clip > 0
+             ? g_strdup("scale_by_number of=1")
+             : meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(z->ds.model));
 }
 
 /* DeepSpeedCPUAdam's moments are pageable, and made in the first step. */
 void
 offload_update(StrategyContext *x, SubGroup *group)
 {
-  for (int i = 0; i < optimizer_moments(x->plan) && !group->optimized.made; i++)
-    group->optimized.moment[i] = offload_allocate(x, FALSE, 4 * group->elements,
-                                                  CATEGORY_OPTIMIZER_STATE, "optimizer state");
-  group->optimized.made = TRUE;
+  g_autofree char *unscales = offload_unscaling(zero3_of(x));
+  OptimizedTensor *t = &group->optimized;
+  for (int i = 0; i < optimizer_moments(x->plan) && !t->made; i++) {
+    t->moment[i] = offload_allocate(x, FALSE, 4 * group->elements, CATEGORY_OPTIMIZER_STATE,
+                                    "optimizer state");
+    zero3_operand(x, t->moment[i], DTYPE_FP32, ROLE_WRITE);
+    strategy_compute_on_host(x, "zeros_like", NULL);
+  }
+  t->made = TRUE;
+  t->value = group->master;
+  t->gradient = group->gradient;
+  t->stepped = TRUE;
   strategy_update_on_host(x, group->elements);
+  zero3_operand(x, group->gradient, DTYPE_FP32, ROLE_ACCUMULATE);
+  strategy_compute_on_host(x, "mul", unscales);
+  torch_optimizer_compute_on_host(x, DTYPE_FP32, t);
 }
 
 void

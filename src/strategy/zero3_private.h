@@ -219,6 +219,10 @@ void offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGra
 void offload_check_overflow(StrategyContext *x);
 /* The norm of a sub-group's gradients: the host reads it. */
 void offload_group_norm(StrategyContext *x, const SubGroup *group);
+/* What the host makes of the norms of all sub-groups: what gradients are multiplied by. */
+void offload_clip(StrategyContext *x);
+/* What that product means; caller frees. */
+char *offload_unscaling(const Zero3 *z);
 /* The optimizer's step on a sub-group that is there. */
 void offload_update(StrategyContext *x, SubGroup *group);
 void offload_forget_norms(StrategyContext *x);

@@ -17,18 +17,21 @@ test_gradients(StrategyContext *x, gboolean takes_absolute)
   Zero3 *z = zero3_of(x);
   StreamId stream = z->ds.reduce_stream;
   StorageId absolute = NO_STORAGE;
+  gint64 n = z->shard_elements, bytes = n * dtype_size(z->ds.accumulation);
+  const Scalars gradients = {z->gradients, n};
   if (takes_absolute)
-    absolute = zero_small(x, stream, z->shard_elements * dtype_size(z->ds.accumulation), "abs",
-                          z->gradients);
-  StorageId bad = zero_small(x, stream, z->shard_elements, takes_absolute ? "eq" : "ne",
-                             takes_absolute ? absolute : z->gradients);
+    absolute = zero_make(x, stream, &(SmallTensor){bytes, n, "abs", NULL}, 1, &gradients);
+  const Scalars tested = {takes_absolute ? absolute : z->gradients, n};
+  const SmallTensor flags = {n, n, takes_absolute ? "eq" : "ne",
+                             takes_absolute ? "is_infinite" : "is_nan"};
+  StorageId bad = zero_make(x, stream, &flags, 1, &tested);
   live_storage_drop(x->live, absolute);
-  StorageId any = zero_small(x, stream, 1, "any", bad);
+  StorageId any = zero_make(x, stream, &(SmallTensor){1, 1, "any", NULL}, 1, &(Scalars){bad, n});
   zero_reduction_scratch(x, stream, z->shard_elements, 1);
   live_storage_drop(x->live, bad);
   zero3_operand(x, any, DTYPE_BOOL, ROLE_READ);
   zero3_operand(x, z->overflow, DTYPE_BOOL, ROLE_ACCUMULATE);
-  strategy_launch(x, stream, "logical_or", 3);
+  strategy_launch_as(x, stream, "logical_or", 3, "add");
   live_storage_drop(x->live, any);
 }
 
@@ -148,7 +151,7 @@ combine(StrategyContext *x, const StorageId *norms, int n)
   StorageId norm = zero_make(x, STREAM_COMPUTE, &(SmallTensor){NORM_BYTES, 1, "norm", NULL}, 1,
                              &(Scalars){stack, n});
   StorageId error = zero_scalar(x, NORM_BYTES, "full", "fill value=-1", NO_STORAGE);
-  StorageId result = made_of(x, &(SmallTensor){NORM_BYTES, 1, "where", "where global=1"}, 3,
+  StorageId result = made_of(x, &(SmallTensor){NORM_BYTES, 1, "where", "where"}, 3,
                              (StorageId[]){any, error, norm});
   live_storage_drop(x->live, error);
   live_storage_drop(x->live, stack);
@@ -195,13 +198,11 @@ fp32_gradient(StrategyContext *x, const SubGroup *group)
   return gradient;
 }
 
-/* Division by the loss scale, or its product: one but for fp16, where nobody says it. */
-static const char *
-by_loss_scale(const Zero3 *z, gboolean times)
+/* Division by the loss scale, or multiplication with it: formula. */
+static char *
+by_loss_scale(const Zero3 *z, const char *formula)
 {
-  if (z->ds.model == DTYPE_FP16)
-    return times ? "mul_scalar" : "div_scalar";
-  return times ? "mul_scalar value=1" : "div_scalar value=1";
+  return meaning_text(formula, 1, "value", network_loss_scale(z->ds.model));
 }
 
 /* unscale_and_clip_grads: ((norm / scale + 1e-6) / clip).clamp(min=1) * scale, and its inverse.
@@ -213,18 +214,19 @@ unscale(StrategyContext *x, const SubGroup *group, StorageId gradient, StorageId
   StorageId scale = NO_STORAGE, inverse = NO_STORAGE, clamped = NO_STORAGE;
   if (z->ds.clip > 0 && norm != NO_STORAGE) {
     g_autofree char *over = meaning_text("div_scalar", 1, "value", z->ds.clip);
-    StorageId unscaled = zero_scalar(x, NORM_BYTES, "div", by_loss_scale(z, FALSE), norm);
+    g_autofree char *divides = by_loss_scale(z, "div_scalar"),
+                    *multiplies = by_loss_scale(z, "mul_scalar");
+    StorageId unscaled = zero_scalar(x, NORM_BYTES, "div", divides, norm);
     StorageId sum = turn_into(x, NORM_BYTES, "add", "add_scalar value=1e-06", unscaled);
     StorageId quotient = turn_into(x, NORM_BYTES, "div", over, sum);
     clamped = turn_into(x, NORM_BYTES, "clamp", "clamp least=1", quotient);
-    scale = zero_scalar(x, NORM_BYTES, "mul", by_loss_scale(z, TRUE), clamped);
+    scale = zero_scalar(x, NORM_BYTES, "mul", multiplies, clamped);
     StorageId reciprocal = zero_scalar(x, NORM_BYTES, "reciprocal", "pow power=-1", scale);
     inverse = turn_into(x, NORM_BYTES, "mul", "mul_scalar value=1", reciprocal);
     zero3_operand(x, inverse, DTYPE_INT64, ROLE_READ);
   }
   gboolean clips = inverse != NO_STORAGE;
-  g_autofree char *unscales =
-      z->ds.model == DTYPE_FP16 ? NULL : meaning_text("scale_by", 1, "factor", 1.0);
+  g_autofree char *unscales = offload_unscaling(z);
   zero3_operand(x, gradient, DTYPE_FP32, ROLE_ACCUMULATE);
   strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) group->elements,
                      clips ? "foreach_mul" : unscales);
@@ -240,8 +242,12 @@ step_store_weights(StrategyContext *x, const SubGroup *group)
   Zero3 *z = zero3_of(x);
   gint64 bytes = group->elements * z->ds.element;
   gboolean to_host = offload_is_parameters(z);
-  if (group->on_host && to_host)
+  if (group->on_host && to_host) {
+    zero3_operand(x, group->master, DTYPE_FP32, ROLE_READ);
+    zero3_part(x, z->shards, group->first_element, group->elements, z->ds.model, ROLE_WRITE);
+    strategy_compute_on_host(x, "copy", NULL);
     return;
+  }
   zero3_operand(x, group->master, DTYPE_FP32, ROLE_READ);
   zero3_part(x, z->shards, group->first_element, group->elements, z->ds.model, ROLE_WRITE);
   if (group->on_host || to_host)
@@ -292,8 +298,10 @@ step_offloaded(StrategyContext *x)
   Zero3 *z = zero3_of(x);
   if (z->ds.model == DTYPE_FP16)
     offload_check_overflow(x);
+  strategy_compute_on_host(x, "zero", "number_zero of=1");
   for (int i = 0; i < z->groups; i++)
     offload_group_norm(x, &z->group[i]);
+  offload_clip(x);
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], NO_STORAGE);
   offload_forget_norms(x);
@@ -312,7 +320,9 @@ step_on_device(StrategyContext *x)
   for (int i = 0; i < z->groups; i++)
     norms[i] = group_norm(x, &z->group[i]);
   StorageId norm = combine(x, norms, z->groups);
-  z->norm = zero_scalar(x, NORM_BYTES, "div", by_loss_scale(z, FALSE), norm);
+  g_autofree char *unscaled =
+      meaning_text("div_scalar", 2, "value", network_loss_scale(z->ds.model), "global", 1.0);
+  z->norm = zero_scalar(x, NORM_BYTES, "div", unscaled, norm);
   live_storage_set_purpose(x->live, z->norm, zero_norm_purpose(x));
   for (int i = 0; i < z->groups; i++)
     update_group(x, &z->group[i], norm);

@@ -120,6 +120,28 @@ zero_flat_heaviest_rank(const ZeroFlat *flat, const Network *network)
   return heaviest;
 }
 
+void
+zero_flat_holds(const ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d)
+{
+  for (int k = 0; k < flat->count; k++) {
+    int parameter = flat->order[k];
+    gint64 elements = network_parameter(x->network, parameter)->elements;
+    strategy_holds(x, flat->storage, d->model, (StateRange){parameter, 0, elements},
+                   flat->offset[parameter]);
+  }
+}
+
+void
+zero_flat_partition_holds(const ZeroFlat *flat, StrategyContext *x, StorageId copy, DType dtype)
+{
+  for (guint i = 0; i < flat->own->len; i++) {
+    int parameter = g_array_index(flat->own, int, i);
+    FlatSlice own = zero_flat_own_slice(flat, x->network, parameter, 0);
+    strategy_holds(x, copy, dtype, (StateRange){parameter, own.first, own.elements},
+                   flat->offset[parameter] + own.first - flat->first);
+  }
+}
+
 /* ---- flattening ---- */
 
 static StorageId
@@ -213,6 +235,7 @@ zero_flat_flatten(ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d,
     flatten_on_device(flat, x, d);
   else
     flatten_on_host(flat, x, d);
+  zero_flat_holds(flat, x, d);
   for (int k = 0; k < flat->count; k++) {
     int parameter = flat->order[k];
     ParameterState *p = &x->parameters[parameter];

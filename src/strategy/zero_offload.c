@@ -5,6 +5,7 @@
  * leave it right after their reduction. */
 #include "strategy/zero_offload.h"
 
+#include "program/meaning.h"
 #include "strategy/zero_reduce.h"
 #include "strategy/zero_scalars.h"
 
@@ -59,6 +60,7 @@ zero_offload_initialize(StrategyContext *x, Zero *z)
   strategy_launch(x, STREAM_COMPUTE, "clone", 2.0 * (double) half);
   z->master.value =
       on_host(x, z, elements * FP32_BYTES, CATEGORY_OPTIMIZER_STATE, "fp32 master partition");
+  zero_flat_partition_holds(&z->flat, x, z->master.value, DTYPE_FP32);
   zero_operand(x, clone, 0, elements, z->d.model, ROLE_READ);
   zero_operand(x, z->master.value, 0, elements, DTYPE_FP32, ROLE_WRITE);
   copy(x, z, STREAM_COMPUTE, "to_host", half);
@@ -131,13 +133,12 @@ static void
 keep_norm(StrategyContext *x, Zero *z, const View *v)
 {
   StreamId stream = z->d.reduce_stream;
-  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1, program_builder_name(x->builder, "to_copy")};
-  StorageId wide = live_storage_alloc(x->live, v->elements * NORM_BYTES, stream, purpose);
-  zero_operand(x, v->storage, v->offset, v->elements, v->dtype, ROLE_READ);
-  zero_operand(x, wide, 0, v->elements * NORM_BYTES, DTYPE_UINT8, ROLE_WRITE);
-  strategy_launch(x, stream, "to_copy",
-                  (double) (v->elements * (NORM_BYTES + dtype_size(v->dtype))));
-  StorageId norm = zero_small(x, stream, NORM_BYTES, "norm", wide);
+  gint32 view =
+      program_builder_flat_tensor(x->builder, v->storage, v->offset, v->elements, v->dtype);
+  StorageId wide = zero_widened(x, stream, v->elements, NORM_BYTES, view,
+                                (double) (v->elements * dtype_size(v->dtype)));
+  StorageId norm = zero_make(x, stream, &(SmallTensor){NORM_BYTES, 1, "norm", NULL}, 1,
+                             &(Scalars){wide, v->elements});
   zero_reduction_scratch(x, stream, v->elements, NORM_BYTES);
   live_storage_drop(x->live, wide);
   live_storage_set_purpose(x->live, norm, zero_norm_purpose(x));
@@ -208,12 +209,45 @@ zero_offload_gradient(StrategyContext *x, Zero *z, int parameter)
 
 /* A scalar that the host makes, all ranks reduce, and the host reads. */
 static void
-agree(StrategyContext *x, const Zero *z, DType dtype)
+agree(StrategyContext *x, const Zero *z, DType dtype, const char *meaning)
 {
-  StorageId scalar = zero_small(x, STREAM_COMPUTE, dtype_size(dtype), "copy", NO_STORAGE);
+  StorageId scalar = zero_scalar(x, dtype_size(dtype), "copy", meaning, NO_STORAGE);
   zero_all_reduce_scalar(x, z->d.communicator, scalar, dtype);
   zero_read_back(x, STREAM_COMPUTE);
+  if (dtype == DTYPE_FP32) {
+    zero_operand(x, scalar, 0, 1, dtype, ROLE_READ);
+    strategy_compute_on_host(x, "item", "number_root_of");
+  }
   live_storage_drop(x->live, scalar);
+}
+
+/* The norm over all ranks, of all norms of slices: the host asks for each. */
+static void
+take_norm(StrategyContext *x, const Zero *z)
+{
+  g_autofree char *unscales =
+      meaning_text("number_over", 2, "value", network_loss_scale(z->d.model), "global", 1.0);
+  strategy_compute_on_host(x, "zero", "number_zero");
+  for (guint i = 0; i < z->norms->len; i++) { /* .item() of each */
+    zero_read_back(x, STREAM_COMPUTE);
+    zero_operand(x, g_array_index(z->norms, StorageId, i), 0, 1, DTYPE_INT64, ROLE_READ);
+    strategy_compute_on_host(x, "item", "number_norm_with");
+  }
+  agree(x, z, DTYPE_FP32, "fill_number power=2");
+  strategy_compute_on_host(x, "div", unscales);
+}
+
+/* unscale_and_clip_grads, in the host's memory. */
+static void
+clip_on_host(StrategyContext *x, const Zero *z)
+{
+  double scale = network_loss_scale(z->d.model);
+  g_autofree char *clips = meaning_text("number_clips", 2, "most", z->d.clip, "scale", scale);
+  g_autofree char *unscales = meaning_text("scale_by", 1, "factor", 1 / scale);
+  if (z->d.clip > 0)
+    strategy_compute_on_host(x, "clip", clips);
+  zero_operand(x, z->master.gradient, 0, z->flat.partition, DTYPE_FP32, ROLE_ACCUMULATE);
+  strategy_compute_on_host(x, "mul", z->d.clip > 0 ? "scale_by_number" : unscales);
 }
 
 /* Adam's two moments, on the host from the first step on. */
@@ -223,9 +257,25 @@ make_states(StrategyContext *x, Zero *z)
   if (z->master.made)
     return;
   z->master.made = TRUE;
-  for (int k = 0; k < optimizer_moments(x->plan); k++)
+  for (int k = 0; k < optimizer_moments(x->plan); k++) {
     z->master.moment[k] =
         on_host(x, z, z->flat.partition * FP32_BYTES, CATEGORY_OPTIMIZER_STATE, "optimizer state");
+    zero_operand(x, z->master.moment[k], 0, z->flat.partition, DTYPE_FP32, ROLE_WRITE);
+    strategy_compute_on_host(x, "zeros_like", NULL);
+  }
+}
+
+/* The partition's update, and its copy in the model's dtype for the way back. */
+static void
+update_on_host(StrategyContext *x, Zero *z)
+{
+  gint64 elements = z->flat.partition;
+  make_states(x, z);
+  strategy_update_on_host(x, elements);
+  torch_optimizer_compute_on_host(x, DTYPE_FP32, &z->master);
+  zero_operand(x, z->master.value, 0, elements, DTYPE_FP32, ROLE_READ);
+  zero_operand(x, z->host_parameters, 0, elements, z->d.model, ROLE_WRITE);
+  strategy_compute_on_host(x, "to_copy", NULL);
 }
 
 void
@@ -234,13 +284,11 @@ zero_offload_step(StrategyContext *x, Zero *z)
   gint64 half = z->flat.partition * z->d.element;
   program_builder_stream_sync(x->builder, z->d.reduce_stream);
   if (z->d.checks_overflow)
-    agree(x, z, DTYPE_UINT8);
-  for (guint i = 0; i < z->norms->len; i++) /* .item() of each */
-    zero_read_back(x, STREAM_COMPUTE);
-  agree(x, z, DTYPE_FP32);
+    agree(x, z, DTYPE_UINT8, "zeros");
+  take_norm(x, z);
+  clip_on_host(x, z);
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, 1);
-  make_states(x, z);
-  strategy_update_on_host(x, z->flat.partition);
+  update_on_host(x, z);
   zero_operand(x, z->host_parameters, 0, z->flat.partition, z->d.model, ROLE_READ);
   program_builder_operand(x->builder, zero_flat_partition_tensor(&z->flat, x, &z->d), ROLE_WRITE);
   copy(x, z, STREAM_COMPUTE, "to_device", half);

@@ -112,18 +112,27 @@ typedef struct {
   DType dtype;
 } Sent;
 
+typedef struct {
+  CollectiveKind kind;
+  int root; /* who gets it, of a reduce */
+} Reduction;
+
 static void
-issue(StrategyContext *x, Zero *z, CollectiveKind kind, const Sent *sent)
+issue(StrategyContext *x, Zero *z, Reduction reduction, const Sent *sent)
 {
   if (z->d.ranks == 1)
     return;
+  g_autofree char *meaning = reduction.kind == COLLECTIVE_REDUCE
+                                 ? meaning_text("sum", 1, "root", (double) reduction.root)
+                                 : NULL;
   program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
   zero_operand(x, sent->storage, sent->offset, sent->elements, sent->dtype, ROLE_ACCUMULATE);
   program_builder_collective(x->builder, z->d.reduce_stream,
-                             &(Collective){.kind = (guint8) kind,
+                             &(Collective){.kind = (guint8) reduction.kind,
                                            .dtype = (guint8) sent->dtype,
                                            .communicator = z->d.communicator,
                                            .name = program_builder_name(x->builder, "gradients"),
+                                           .meaning = meaning_of(x->builder, meaning),
                                            .bytes = sent->elements * dtype_size(sent->dtype)});
 }
 
@@ -144,7 +153,7 @@ convert(StrategyContext *x, const Zero *z, const char *name, const Sent *from, c
 /* Reduces in the model's dtype: through a copy when gradients wait in another one.  The copy is
  * what comes back, and the caller's; else NO_STORAGE. */
 static StorageId
-reduce_in_model_dtype(StrategyContext *x, Zero *z, CollectiveKind kind, Sent *sent)
+reduce_in_model_dtype(StrategyContext *x, Zero *z, Reduction reduction, Sent *sent)
 {
   StorageId cast = NO_STORAGE;
   Sent waiting = *sent;
@@ -155,7 +164,7 @@ reduce_in_model_dtype(StrategyContext *x, Zero *z, CollectiveKind kind, Sent *se
     *sent = (Sent){cast, 0, waiting.elements, z->d.model};
     convert(x, z, "to_copy", &waiting, sent);
   }
-  issue(x, z, kind, sent);
+  issue(x, z, reduction, sent);
   if (cast != NO_STORAGE)
     convert(x, z, "copy", sent, &waiting);
   return cast;
@@ -234,7 +243,7 @@ send(StrategyContext *x, Zero *z, CollectiveKind kind, const Part *parts, guint 
   }
   if (!z->d.contiguous_gradients)
     scale(x, z, sent.storage, elements, "div");
-  StorageId cast = reduce_in_model_dtype(x, z, kind, &sent);
+  StorageId cast = reduce_in_model_dtype(x, z, (Reduction){kind, parts[0].owner}, &sent);
   if (cast != NO_STORAGE) /* what was flattened has served: the 16-bit copy is what came back */
     live_storage_clear(x->live, &copy);
   for (guint i = 0; i < n; i++) {
@@ -329,7 +338,7 @@ static void
 reduce_in_place(StrategyContext *x, Zero *z)
 {
   Sent all = {bucket_storage(x, z), 0, z->filled, z->waiting};
-  StorageId cast = reduce_in_model_dtype(x, z, COLLECTIVE_ALL_REDUCE, &all);
+  StorageId cast = reduce_in_model_dtype(x, z, (Reduction){COLLECTIVE_ALL_REDUCE, -1}, &all);
   if (z->d.ranks > 1)
     scale(x, z, bucket_storage(x, z), z->filled, "mul");
   gint64 offset = 0;

@@ -171,6 +171,8 @@ move_parameter(StrategyContext *x, int parameter, StorageId bucket, gint64 offse
   live_storage_drop(x->live, p->sharded);
   p->sharded = p->unsharded = bucket;
   p->offset = offset;
+  strategy_holds(x, bucket, x->plan->precision.parameters, (StateRange){parameter, 0, elements},
+                 offset);
 }
 
 /* _build_param_buckets: a rank without parameters has a bucket of one zero, in fp32. */
@@ -203,7 +205,9 @@ update_own(StrategyContext *x, ZeroRedundancy *z)
     OptimizedTensor *t = &z->tensors[i];
     const ParameterState *p = &x->parameters[t->parameter];
     t->value = p->sharded;
+    t->value_offset = p->offset;
     t->gradient = p->gradient;
+    t->gradient_offset = p->gradient_offset;
     t->elements = p->local_elements;
     t->stepped = p->has_gradient;
   }

@@ -75,10 +75,12 @@ zero_make_master(StrategyContext *x, Zero *z)
   z->master.value = clone;
   z->master.elements = elements;
   z->master.stepped = TRUE;
+  if (casts)
+    z->master.value =
+        new_partition(x, z, DTYPE_FP32, CATEGORY_OPTIMIZER_STATE, "fp32 master partition");
+  zero_flat_partition_holds(&z->flat, x, z->master.value, DTYPE_FP32);
   if (!casts)
     return;
-  z->master.value =
-      new_partition(x, z, DTYPE_FP32, CATEGORY_OPTIMIZER_STATE, "fp32 master partition");
   zero_operand(x, clone, 0, elements, z->d.model, ROLE_READ);
   zero_operand(x, z->master.value, 0, elements, DTYPE_FP32, ROLE_WRITE);
   strategy_launch(x, STREAM_COMPUTE, "to_copy", (double) (elements * (4 + z->d.element)));

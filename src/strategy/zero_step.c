@@ -162,7 +162,7 @@ combine(StrategyContext *x, StorageId norm)
   StorageId infinity = zero_scalar(x, 4, "full_like", "fill value=inf", NO_STORAGE);
   const Scalars choice[] = {{combined, 1}, {invalid, 1}, {infinity, 1}};
   StorageId result =
-      zero_make(x, STREAM_COMPUTE, &(SmallTensor){4, 1, "where", "unless global=1"}, 3, choice);
+      zero_make(x, STREAM_COMPUTE, &(SmallTensor){4, 1, "where", "unless"}, 3, choice);
   live_storage_drop(x->live, infinity);
   live_storage_drop(x->live, combined);
   live_storage_drop(x->live, invalid);
@@ -185,11 +185,11 @@ zero_norm_purpose(const StrategyContext *x)
                           program_builder_name(x->builder, "global gradient norm")};
 }
 
-/* Division by the loss scale, which is one unless gradients are fp16: then nobody says it. */
-static const char *
-unscaled_meaning(const Zero *z)
+/* Division by the loss scale, or multiplication with it: formula. */
+static char *
+by_loss_scale(const Zero *z, const char *formula)
 {
-  return z->d.model == DTYPE_FP16 ? "div_scalar" : "div_scalar value=1";
+  return meaning_text(formula, 1, "value", network_loss_scale(z->d.model));
 }
 
 /* The scaled norm, which is the caller's; the unscaled one replaces the engine's, whose old one is
@@ -202,7 +202,9 @@ global_norm(StrategyContext *x, Zero *z, StorageId *old)
   live_storage_drop(x->live, group);
   zero_test_norm(x, total);
   *old = z->global_norm;
-  z->global_norm = zero_scalar(x, 4, "div", unscaled_meaning(z), total);
+  g_autofree char *unscaled =
+      meaning_text("div_scalar", 2, "value", network_loss_scale(z->d.model), "global", 1.0);
+  z->global_norm = zero_scalar(x, 4, "div", unscaled, total);
   live_storage_set_purpose(x->live, z->global_norm, zero_norm_purpose(x));
   return total;
 }
@@ -270,9 +272,10 @@ clip_factor(StrategyContext *x, const Zero *z, StorageId total)
 {
   static const char *const steps[] = {"div", "add", "div", "clamp", "mul"};
   g_autofree char *over = meaning_text("div_scalar", 1, "value", z->d.clip);
-  const char *scale = unscaled_meaning(z);
-  const char *const meanings[] = {scale, "add_scalar value=1e-06", over, "clamp least=1",
-                                  z->d.model == DTYPE_FP16 ? "mul_scalar" : "mul_scalar value=1"};
+  g_autofree char *unscales = by_loss_scale(z, "div_scalar"),
+                  *scales = by_loss_scale(z, "mul_scalar");
+  const char *const meanings[] = {unscales, "add_scalar value=1e-06", over, "clamp least=1",
+                                  scales};
   ClipFactor f = {NO_STORAGE, NO_STORAGE, NO_STORAGE, NO_STORAGE};
   zero_test_norm(x, total);
   for (guint i = 0; i < G_N_ELEMENTS(steps); i++) {
@@ -300,8 +303,10 @@ unscale_and_clip(StrategyContext *x, const Zero *z, StorageId gradient, StorageI
     zero_operand(x, f.factor, 0, 1, DTYPE_FP32, ROLE_READ);
   }
   zero_operand(x, gradient, 0, z->flat.partition, DTYPE_FP32, ROLE_ACCUMULATE);
+  g_autofree char *unscales =
+      meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(z->d.model));
   strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->flat.partition,
-                     z->d.clip > 0 ? "foreach_mul" : NULL);
+                     z->d.clip > 0 ? "foreach_mul" : unscales);
   live_storage_drop(x->live, f.inverse);
   live_storage_drop(x->live, f.factor);
   live_storage_drop(x->live, f.clamped);

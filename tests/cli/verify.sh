@@ -7,6 +7,9 @@ ok "what was shrunk is printed" prints "num_hidden_layers 32 -> 2, num_attention
 ok "so is the sequence" prints "batch.sequence_length 8192 -> 8"
 ok "the answer says what was tried" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 random ones"
 
+answers "transformers' code is verified too" 0 verify mistral-7b --plan fsdp2 --scale 64 --orders 2 --steps 2
+ok "with its window" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 random ones"
+
 answers "details name every parameter" 0 verify tiny --plan ddp --scale 16 --steps 1 --details
 ok "with its owners" grep -q '^layers.1.feed_forward.w2.weight .* 8 ' out
 
@@ -21,8 +24,37 @@ ok "again" cmp -s first out
 run verify tiny --plan hsdp --scale 16 --steps 1 --seed 8
 ok "another one gives others" sh -c '! cmp -s first out'
 
+answers "two plans are compared" 0 verify tiny --plan fsdp2 --plan ddp --scale 16 --set batch.sequence_length=64 --steps 2
+ok "with each other too" prints "the losses of both plans are equal at every step"
+answers "the same in JSON" 0 verify tiny --set-b fsdp.blocks_per_group=2 --scale 16 --steps 1 --json
+ok "has both" grep -q '"equal_losses":.*true' out
+refuses "another global batch" "samples in a step of all ranks: 8 in A (fsdp2), 4 in B (fsdp2)" verify tiny --scale 16 --set-b mesh.shard=4
+refuses "three plans" "at most two plans" verify tiny --plan fsdp2 --plan ddp --plan zero1
+
+answers "training goes on under another plan" 0 verify tiny --restart zero2 --restart-after 2 --scale 16
+ok "which is said" prints "saved after step 2, from there on zero2 over 8 ranks, 1 micro-batches a rank"
+answers "or with other groups" 0 verify tiny --scale 16 --steps 2 --restart-after 1 --set-b mesh.shard=3 --set-a mesh.shard=6 --set-b accumulation.steps=2 --json
+ok "which JSON says" grep -q '"after_step":.*1' out
+refuses "a restart after the last step" "--restart-after: 3 is not in 1..2" verify tiny --restart-after 3
+refuses "a restart of two plans" "only one plan can be saved" verify tiny --plan ddp --plan ddp --restart fsdp2
+
+answers "a worker fails" 0 verify tiny --scale 16 --set failure.rank=1 --set 'failure.at=step 2 backward 0.4' --set failure.last_save=1
+ok "it is said where training goes on" prints \
+  "rank 1 fails in step 2, 40 % into backward; step 1 was saved: from there on fsdp2 over 8 ranks, 1 micro-batches a rank"
+ok "and what it must not go on with" grep -q "^  rank 1's parameters as a new process makes them: the loss of step 2 is .*, not " out
+answers "others go on" 0 verify tiny --scale 16 --set-a failure.rank=7 --set-a 'failure.at=step 1 backward 0.4' --json --restart fsdp1 \
+  --set-b mesh.shard=4 --set-b accumulation.steps=2
+ok "which JSON says" grep -q '"last_consistent_step":.*0' out
+refuses "a failure in no step of it" "step 5 is beyond the 3 steps of this run" verify tiny --set failure.rank=1 --set 'failure.at=step 5 clip 0'
+refuses "another place to go on" "no --restart-after" verify tiny --set-a failure.rank=1 --set-a 'failure.at=step 2 clip 0' --restart-after 1
+refuses "a failure of the other plan" "only the first can fail" verify tiny --set failure.rank=1 --set 'failure.at=step 2 clip 0' --restart ddp
+refuses "plans that fail and are compared" "plans that are compared do not fail" verify tiny --set-a failure.rank=1 \
+  --set-a 'failure.at=step 2 clip 0' --plan fsdp2 --plan ddp --set batch.sequence_length=64
+refuses "a failure on a device without time" "key 'failure': has no moment on device instant" verify tiny --scale 16 --cluster instant \
+  --set failure.rank=1 --set 'failure.at=step 2 clip 0'
+
 refuses "a plan without an optimizer" "optimizer.name" verify tiny --set optimizer.name=none
-refuses "code whose numbers nobody has said" "its meaning lacks a number: value" verify mistral-7b --scale 64
+refuses "code whose numbers nobody has said" "kernel topk: nobody has said what it computes" verify mixtral-8x7b --scale 64
 refuses "an optimizer on the host" "the optimizer works in the host's memory" verify tiny --scale 16 --set fsdp.cpu_offload=true
 refuses "compiled blocks" "key 'compile'" verify tiny --plan fsdp2 --set compile=per_block
 refuses "a scale that is none" "--scale: 0 is not in 1..65536" verify tiny --scale 0

@@ -1,0 +1,132 @@
+/* verified_comparison.c - what ranks computed beside what the unsharded run did: how far apart, and
+ * the first thing that is not the same. */
+#include "simulate/verified_comparison.h"
+
+#include <math.h>
+
+static const char *const compared_names[COMPARED] = {"gradient", "value", "first state",
+                                                     "second state"};
+
+static void G_GNUC_PRINTF(2, 3) fault(VerificationReport *report, const char *format, ...)
+{
+  va_list arguments;
+  if (report->fault != NULL)
+    return;
+  va_start(arguments, format);
+  report->fault = g_strdup_vprintf(format, arguments);
+  va_end(arguments);
+}
+
+/* Largest difference, relative to the largest element of the reference; NaN counts as infinite. */
+static double
+difference_of(const double *a, const double *b, gint64 n)
+{
+  double largest = 0, difference = 0;
+  for (gint64 i = 0; i < n; i++) {
+    largest = MAX(largest, fabs(b[i]));
+    double d = fabs(a[i] - b[i]);
+    if (!isfinite(d))
+      return INFINITY;
+    difference = MAX(difference, d);
+  }
+  return difference == 0 ? 0 : difference / MAX(largest, 1e-300);
+}
+
+/* The first element that differs by more than is allowed: which rank's it is. */
+static gint64
+first_different(const double *a, const double *b, gint64 n, double allowed)
+{
+  double largest = 0;
+  for (gint64 i = 0; i < n; i++)
+    largest = MAX(largest, fabs(b[i]));
+  for (gint64 i = 0; i < n; i++)
+    if (!(fabs(a[i] - b[i]) <= allowed * largest))
+      return i;
+  return 0;
+}
+
+static int
+owner_of(const StateLayout *layout, int parameter, gint64 element)
+{
+  for (int rank = 0; rank < layout->ranks; rank++) {
+    const GArray *held = g_ptr_array_index(layout->held, (guint) rank);
+    for (guint i = 0; i < held->len; i++) {
+      const StateRange *range = &g_array_index(held, StateRange, i);
+      if (range->parameter == parameter && element >= range->first &&
+          element < range->first + range->elements)
+        return rank;
+    }
+  }
+  return 0;
+}
+
+static void
+compare_parameter(VerificationReport *report, const VerifiedState *state,
+                  const VerifiedState *reference, int step, int parameter)
+{
+  const VerifiedTensor *t = verified_state_tensor(state, step, parameter),
+                       *r = verified_state_tensor(reference, step, parameter);
+  VerifiedParameter *p = &g_array_index(report->parameters, VerifiedParameter, parameter);
+  VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
+  for (int k = 0; k < COMPARED; k++) {
+    if (r->values[k] == NULL && t->values[k] == NULL)
+      continue;
+    gboolean both = r->values[k] != NULL && t->values[k] != NULL;
+    double d = both ? difference_of(t->values[k], r->values[k], p->elements) : INFINITY;
+    p->worst.difference[k] = MAX(p->worst.difference[k], d);
+    s->worst.difference[k] = MAX(s->worst.difference[k], d);
+    if (!both)
+      fault(report, "step %d: %s is not updated by %s", step, p->name,
+            t->values[k] == NULL ? "any rank" : "the reference");
+    else if (d > report->tolerance) {
+      gint64 i = first_different(t->values[k], r->values[k], p->elements, report->tolerance);
+      int owner = owner_of(state->layout, parameter, i);
+      const char *op = t->written_by[owner];
+      g_autofree char *writer = op != NULL ? g_strdup_printf("written by %s", op) : NULL;
+      fault(report,
+            "step %d, rank %d: %s of %s differs from the unsharded run's, first in element "
+            "%" G_GINT64_FORMAT ": %.9g, not %.9g; %s",
+            step, owner, compared_names[k], p->name, i, t->values[k][i], r->values[k][i],
+            state->first_unknown != NULL               ? state->first_unknown
+            : k == COMPARED_GRADIENT && writer != NULL ? writer
+                                                       : "the optimizer wrote it");
+    }
+  }
+  for (gint64 i = 0; t->writers != NULL && i < p->elements; i++)
+    if (t->writers[i] == 0) {
+      fault(report, "step %d: nobody updates element %" G_GINT64_FORMAT " of %s", step, i, p->name);
+      break;
+    }
+}
+
+static void
+compare_step(VerificationReport *report, const VerifiedState *state, const VerifiedState *reference,
+             int step)
+{
+  VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
+  s->loss = state->losses[step] / state->ranks;
+  s->reference_loss = reference->losses[step];
+  s->norm = verified_state_norm(state, step);
+  s->reference_norm = verified_state_norm(reference, step);
+  if (!(fabs(s->loss - s->reference_loss) <= report->tolerance * fabs(s->reference_loss)))
+    fault(report, "step %d: the loss is %.12g, in the unsharded run %.12g%s%s", step, s->loss,
+          s->reference_loss, state->first_unknown != NULL ? "; " : "",
+          state->first_unknown != NULL ? state->first_unknown : "");
+  if (state->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
+      !(fabs(s->norm - s->reference_norm) <= report->tolerance * s->reference_norm) &&
+      state->first_unknown == NULL)
+    fault(report, "step %d: the norm of all gradients is %.12g, in the unsharded run %.12g", step,
+          s->norm, s->reference_norm);
+  for (guint i = 0; i < report->parameters->len; i++)
+    compare_parameter(report, state, reference, step, (int) i);
+}
+
+void
+verified_compare(VerificationReport *report, const VerifiedState *state,
+                 const VerifiedState *reference)
+{
+  if (state->fault != NULL)
+    fault(report, "%s", state->fault);
+  for (int step = state->run->before + 1; step <= state->steps; step++)
+    compare_step(report, state, reference, step);
+}
