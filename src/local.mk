@@ -378,6 +378,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_creations.c \
   src/numeric/numeric_elementwise.c \
   src/numeric/numeric_flags.c \
+  src/numeric/numeric_interruption.c src/numeric/numeric_interruption.h \
   src/numeric/numeric_kernel.c src/numeric/numeric_kernel.h \
   src/numeric/numeric_losses.c \
   src/numeric/numeric_masks.c \
