@@ -204,7 +204,9 @@ static VerifiedRun
 run_of(const Work *w, int order)
 {
   const VerificationRequest *request = &w->request;
-  return (VerifiedRun){.steps = request->steps, .seed = request->seed, .order = (guint64) order};
+  return (VerifiedRun){.steps = request->steps,
+                       .seed = request->seed,
+                       .order = (guint64) (order == 0 ? 0 : order + request->skipped)};
 }
 
 static gboolean
@@ -274,7 +276,7 @@ run_orders(const Work *w, const VerifiedPlan *plan, VerificationReport *report, 
     if (!run_once(w, plan, i, report, error))
       return FALSE;
     if (report->fault != NULL && i > 0) {
-      char *in_order = g_strdup_printf("in order %d, %s", i, report->fault);
+      char *in_order = g_strdup_printf("in order %d, %s", i + w->request.skipped, report->fault);
       g_free(report->fault);
       report->fault = in_order;
     }

@@ -23,6 +23,7 @@ typedef struct {
   int steps;
   int scale; /* sizes are divided by so much; 1: they are not */
   guint64 seed;
+  int skipped;      /* orders that are left out, of those beside that of issue */
   int orders;       /* others to try besides that of issue: numeric_adversaries() first */
   double tolerance; /* largest relative difference that counts as none */
   /* Changes a rank's Program before it is executed, for tests of what is found; NULL: none. */
