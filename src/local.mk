@@ -303,6 +303,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/range_map.c src/strategy/range_map.h \
+  src/strategy/ddp_buffers.c src/strategy/ddp_buffers.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/state_dict.c src/strategy/state_dict.h \
@@ -543,6 +544,7 @@ libhighwater_a_SOURCES += \
   src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
   src/simulate/verified_failure.c src/simulate/verified_failure.h \
   src/simulate/verified_plan.c src/simulate/verified_plan.h \
+  src/simulate/verified_rounding.c src/simulate/verified_rounding.h \
   src/simulate/verified_run.c src/simulate/verified_run.h \
   src/simulate/verified_start.c src/simulate/verified_start.h \
   src/simulate/verified_state.c src/simulate/verified_state.h
@@ -585,8 +587,10 @@ libhighwater_a_SOURCES += \
   src/search/sweep_row.c src/search/sweep_row.h \
   src/search/sweep_run.c src/search/sweep_run.h \
   src/search/sweep_text.c src/search/sweep_text.h \
+  src/search/sweep_verification.c src/search/sweep_verification.h \
   src/search/trials.c src/search/trials.h \
-  src/search/vary.c src/search/vary.h
+  src/search/vary.c src/search/vary.h \
+  src/search/workers.c src/search/workers.h
 
 # calibrate
 libhighwater_a_SOURCES += \

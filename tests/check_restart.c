@@ -27,6 +27,10 @@ static const struct {
     {{DDP, REPLICAS}, {FSDP2, FOUR}, ""},
     {{NONE, ONE}, {FSDP1, THREE}, ""},
     {{ZERO1, FOUR}, {NONE, ONE}, ""},
+    {{DDP, REPLICAS " ddp.zero_redundancy_optimizer=true"}, {FSDP2, THREE}, ""},
+    {{FSDP2, TWO}, {DDP, REPLICAS " ddp.zero_redundancy_optimizer=true"}, ""},
+    {{FSDP2, THREE}, {FSDP1, TWO " fsdp.use_orig_params=false"}, ""},
+    {{ZERO3, THREE}, {FSDP2, TWO " fsdp.cpu_offload=true"}, ""},
     {{ZERO1, THREE}, {ZERO1, FOUR}, ""},
     {{ZERO1, TWO}, {ZERO2, THREE " deepspeed.round_robin_gradients=true"}, ""},
     {{ZERO2, THREE}, {ZERO3, FOUR}, ""},
@@ -34,6 +38,9 @@ static const struct {
     {{ZERO3, FOUR}, {ZERO3, THREE " deepspeed.sub_group_size=600"}, ""},
     {{ZERO3, THREE}, {FSDP2, FOUR}, ""},
     {{FSDP2, SIX}, {ZERO2, TWO}, ""},
+    {{FSDP2, "mesh.shard=8"}, {FSDP2, "mesh.shard=4 accumulation.steps=2"}, ""},
+    {{FSDP1, "accumulation.steps=8"}, {ZERO3, "mesh.shard=8"}, ""},
+    {{ZERO1, "mesh.shard=8"}, {DDP, "mesh.replicate=8"}, ""},
     {{FSDP2, THREE}, {ZERO1, TWO}, "optimizer.name=sgd"},
     {{ZERO3, TWO}, {FSDP1, THREE}, "optimizer.name=adam"},
     {{FSDP2, THREE}, {DDP, REPLICAS}, "trainable=[\"*.attention.*\"]"},
@@ -98,7 +105,7 @@ static const struct {
      "optimizer.clip_grad_norm: 1 in"},
     {{FSDP2, THREE},
      {FSDP2, THREE " trainable=[\"*.attention.*\"]"},
-     "trains tok_embeddings.weight"},
+     "only A (plan) trains tok_embeddings.weight"},
 };
 
 START_TEST(plans_that_train_something_else_are_not_compared)

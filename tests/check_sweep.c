@@ -8,6 +8,7 @@
 #include "search/sweep_evidence.h"
 #include "search/sweep_results.h"
 #include "search/sweep_run.h"
+#include "search/sweep_verification.h"
 #include "tap_main.h"
 
 /* ---- a sweep of the small network ---- */
@@ -502,6 +503,53 @@ START_TEST(two_sweeps_do_not_write_in_one_folder_at_once)
 }
 END_TEST
 
+/* ---- numbers ---- */
+
+static void
+say(SweepVariant *variant, SweepAnswer answer, const char *training, double loss)
+{
+  sweep_verification_clear(&variant->verification);
+  variant->verification.answer = answer;
+  variant->verification.training = g_strdup(training);
+  variant->verification.losses = g_array_new(FALSE, FALSE, sizeof(double));
+  g_array_append_val(variant->verification.losses, loss);
+}
+
+START_TEST(losses_are_compared_among_variants_that_train_the_same)
+{
+  vary("fsdp.blocks_per_group=1,2,4", NULL);
+  g_autoptr(Sweep) sweep = make();
+  say(sweep_variant(sweep, 0), SWEEP_EQUAL, "8 samples", 4);
+  say(sweep_variant(sweep, 1), SWEEP_EQUAL, "4 samples", 3);
+  say(sweep_variant(sweep, 2), SWEEP_EQUAL, "8 samples", 4 + 1e-12);
+  ck_assert(!sweep_verification_fails(sweep));
+  say(sweep_variant(sweep, 2), SWEEP_EQUAL, "8 samples", 4.001);
+  ck_assert(sweep_verification_fails(sweep));
+  say(sweep_variant(sweep, 2), SWEEP_EQUAL, "8 samples", NAN);
+  ck_assert(sweep_verification_fails(sweep));
+  say(sweep_variant(sweep, 2), SWEEP_DIFFERS, "2 samples", 4);
+  ck_assert(sweep_verification_fails(sweep));
+}
+END_TEST
+
+START_TEST(plans_that_differ_in_nothing_numbers_see_are_executed_once)
+{
+  vary("memory_limit=1GiB,2GiB", "fsdp.blocks_per_group=1,2");
+  g_autoptr(Sweep) sweep = make();
+  ck_assert(sweep_verify(sweep, 2, NULL, NULL));
+  const GArray *losses[4];
+  for (guint i = 0; i < 4; i++) {
+    const SweepVerification *v = &sweep_variant(sweep, i)->verification;
+    ck_assert_str_eq(sweep_verification_word(v), "equal");
+    ck_assert_int_eq(v->losses->len, SWEEP_VERIFIED_STEPS);
+    losses[i] = v->losses;
+  }
+  ck_assert_ptr_eq(losses[0], losses[2]); /* one limit with one group, and the other limit */
+  ck_assert_ptr_eq(losses[1], losses[3]);
+  ck_assert_ptr_ne(losses[0], losses[1]);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -525,6 +573,8 @@ test_suite(void)
   tcase_add_test(all, evidence_that_is_missing_is_made);
   tcase_add_test(all, another_sweep_s_folder_is_refused);
   tcase_add_test(all, two_sweeps_do_not_write_in_one_folder_at_once);
+  tcase_add_test(all, losses_are_compared_among_variants_that_train_the_same);
+  tcase_add_test(all, plans_that_differ_in_nothing_numbers_see_are_executed_once);
   suite_add_tcase(suite, all);
   return suite;
 }

@@ -76,6 +76,7 @@ CHECKS = \
   tests/check_restart \
   tests/check_restart_failures \
   tests/check_retain \
+  tests/check_rounding \
   tests/check_run_store \
   tests/check_shared_link \
   tests/check_show \
@@ -151,6 +152,7 @@ SHELL_TESTS = \
   tests/formats.sh \
   tests/layers.sh \
   tests/manual.sh \
+  tests/numeric_torch.sh \
   tests/registry.sh
 
 # Headers that several tests share, data: a release holds only what is named somewhere.
@@ -162,6 +164,7 @@ TEST_EXTRAS = \
   tests/fuzz/fuzz_config.h \
   tests/history.h \
   tests/host_order.h \
+  tests/numeric_torch.py \
   tests/op_cases.h \
   tests/paper_machine.h \
   tests/perfetto_check.py \
@@ -223,6 +226,10 @@ tests_published_score_SOURCES = \
   tests/published/score.c
 tests_published_score_LDADD = libhighwater.a $(PROGRAM_LIBS)
 
+# What shell tests run besides.
+HELPERS = tests/numeric_values
+tests_numeric_values_LDADD = libhighwater.a $(PROGRAM_LIBS)
+
 # Benchmarks: tests/bench/bench_NAME.c.
 BENCHMARKS = \
   tests/bench/bench_allocator \
@@ -261,7 +268,7 @@ CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
 tests_libtap_a_SOURCES = tests/host_order.c tests/recorded_config.c tests/recorded_run.c tests/simulation.c tests/small_network.c tests/tap_main.c tests/tap_main.h
-check_PROGRAMS = $(CHECKS) $(SCORES) $(FUZZERS)
+check_PROGRAMS = $(CHECKS) $(HELPERS) $(SCORES) $(FUZZERS)
 if HAVE_FUZZERS
 FUZZ_LDADD = libhighwater.a $(PROGRAM_LIBS) $(FUZZER_LDFLAGS)
 else

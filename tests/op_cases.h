@@ -562,6 +562,8 @@ static const Case op_cases[] = {
     ROW(CUMSUM, "a dtype that is asked for needs no cast; entries of a tile's state are smaller", 1,
         INS(PLAIN(INT32, 1, 6)), AT(.flag = TRUE), "int32[6]", "+o0:24 +t0:1023 -t0 k:cumsum", "",
         NULL, NULL),
+    ROW(LEAF, "is its input, which takes a gradient of its own", 1, INS(PLAIN(FP32, 2, 6, 4)),
+        NO_ATTRIBUTES, "fp32[6,4]", "o0=i0@0", "", NULL, NULL),
     ROW(HISTC, "counts of a bin each", 1, INS(PLAIN(INT32, 1, 12)),
         AT(.result = PLAIN(INT32, 1, 3)), "int32[3]", "+o0:12 k:histc", "", NULL, NULL),
     ROW(SORT, "a block sorts up to 4096 numbers with their positions", 1,

@@ -74,6 +74,7 @@ static const Setting fsdp2_rest[] = {
     {"fsdp.cpu_offload=true", NULL, 0, 0},
     {"fsdp.cpu_offload=true fsdp.pin_memory=false accumulation.steps=2", NULL, 0, 0},
     {"optimizer.zero_grad=end", NULL, 0, 0},
+    {"allocator.roundup_power2_divisions=4", NULL, 0, 0},
     {"phases.initialize={\"from\":\"full\",\"on\":\"cpu\"}", NULL, 0, 0},
     {KEPT("clone", "end_of_step"), NULL, 0, 0},
     {KEPT("unsharded", "end_of_backward"), NULL, 0, 0},

@@ -9,6 +9,7 @@
 #include "search/sweep_results.h"
 #include "search/sweep_run.h"
 #include "search/sweep_text.h"
+#include "search/sweep_verification.h"
 
 /* Most variants whose evidence is kept when nothing is said of it. */
 #define EVIDENCE_MOST 16
@@ -18,7 +19,7 @@ typedef struct {
   char **vary;
   char *output, *evidence, *headroom;
   int jobs;
-  gboolean json, csv, hold_global_batch;
+  gboolean json, csv, hold_global_batch, verify;
 } Options;
 
 static void
@@ -100,7 +101,7 @@ print_results(const Options *options, const Sweep *sweep)
   else
     sweep_text(sweep, out);
   fputs(out->str, stdout);
-  return sweep->fastest >= 0 ? EXIT_ANSWER_YES : EXIT_ANSWER_NO;
+  return sweep->fastest >= 0 && !sweep_verification_fails(sweep) ? EXIT_ANSWER_YES : EXIT_ANSWER_NO;
 }
 
 static int
@@ -133,6 +134,7 @@ run_sweep(const Options *options, const SweepRequest *request, GError **error)
   const SweepWatch watch = {
       .workers = options->jobs,
       .directory = directory,
+      .verifies = options->verify,
       .has_evidence = wants_evidence(options, sweep),
       .progress = show_progress,
       .stops = watching_stops,
@@ -181,6 +183,8 @@ run(int argc, char **argv, GError **error)
        "Keep results in a folder, and go on there after an interruption", "DIR"},
       {"evidence", 0, 0, G_OPTION_ARG_STRING, &options.evidence,
        "Keep the run of each variant, too: auto (of up to 16), all, none", "WHICH"},
+      {"verify", 0, 0, G_OPTION_ARG_NONE, &options.verify,
+       "Execute each variant's schedule on numbers, on a scaled network", NULL},
       {"jobs", 0, 0, G_OPTION_ARG_INT, &options.jobs, "Threads (as many as there are cores)", "N"},
       {.long_name = NULL},
   };
@@ -199,7 +203,7 @@ const Command command_sweep = {
         "NETWORK --vary K=V,... [--vary K=V,...]... [--plan P] [--cluster C] [--set K=V]... "
         "[--steps N] [--rank R] [--all-ranks] [--memory-limit SIZE] [--hold-global-batch] "
         "[--headroom 10%|4GiB] "
-        "[--json | --csv] [--output DIR] [--evidence WHICH] [--jobs N]",
+        "[--json | --csv] [--output DIR] [--evidence WHICH] [--verify] [--jobs N]",
     .summary = "Try many variants of a plan: which fit, which is fastest, what each costs",
     .run = run,
 };

@@ -162,7 +162,7 @@ static double
 rate_at_length(const AttentionRate *rate, const Kernel *kernel)
 {
   double length = (double) MAX(kernel->n, 1);
-  gboolean forward = kernel->kind == KERNEL_ATTENTION_FORWARD;
+  gboolean forward = !kernel_is_attention_backward((KernelKind) kernel->kind);
   double most = forward ? rate->forward_flops : rate->backward_flops;
   double half = forward ? rate->forward_half_tokens : rate->backward_half_tokens;
   return most * length / (length + half);
@@ -199,6 +199,8 @@ static double (*const work_ns[KERNEL_KIND_COUNT])(const KernelModel *, const Ker
     [KERNEL_GEMM] = gemm_ns,
     [KERNEL_ATTENTION_FORWARD] = attention_ns,
     [KERNEL_ATTENTION_BACKWARD] = attention_ns,
+    [KERNEL_WHOLE_ATTENTION_FORWARD] = attention_ns,
+    [KERNEL_WHOLE_ATTENTION_BACKWARD] = attention_ns,
     [KERNEL_OPTIMIZER] = plain_ns,
     [KERNEL_COPY] = copy_ns,
 };

@@ -74,12 +74,29 @@ pack_saved(Tape *t, gint32 node, const OpRun *run, gboolean outputs)
   }
 }
 
+/* The node of a leaf, which holds it. */
+static gint32
+record_leaf(Tape *t, const OpRun *run)
+{
+  Leaf leaf = {run->buffer[BUFFER_IN], NO_TENSOR};
+  gint32 index = new_node(t, NODE_LEAF);
+  Node *node = node_at(t, index);
+  node->op = run->op;
+  node->place = run->place;
+  node->number = (gint32) t->leaves->len;
+  tape_hold(t, &leaf.tensor);
+  g_array_append_val(t->leaves, leaf);
+  return index;
+}
+
 gint32
 autograd_record(Tape *t, const OpRun *run)
 {
   const Op *op = run->op;
   if (!op->node || t->x->no_grad)
     return -1;
+  if (op->info->is_leaf)
+    return t->recomputing == NULL ? record_leaf(t, run) : -1;
   gint32 index = -1;
   if (t->recomputing == NULL) { /* the graph of a recomputation only serves to deliver tensors */
     index = new_node(t, NODE_OP);
@@ -202,7 +219,8 @@ edges_of(const Tape *t, const Node *node, int *n)
 static gint64
 priority(const Tape *t, gint32 node)
 {
-  return node_at(t, node)->kind == NODE_ACCUMULATE_GRAD ? G_MAXINT32 : node;
+  NodeKind kind = (NodeKind) node_at(t, node)->kind;
+  return kind == NODE_ACCUMULATE_GRAD || kind == NODE_LEAF ? G_MAXINT32 : node;
 }
 
 static void
@@ -278,7 +296,7 @@ incoming_info(Tape *t, const Node *node, int input, ValueInfo *info)
     input = node->edge[0].input;
     node = node_at(t, node->edge[0].node);
   }
-  if (node->kind == NODE_OP) {
+  if (node->kind == NODE_OP || node->kind == NODE_LEAF) {
     const Function *f = network_function(t->network, node->place.function);
     *info = g_array_index(f->values, ValueInfo, node->op->out[input]);
     return TRUE;
@@ -444,6 +462,26 @@ accumulate(Tape *t, Node *node)
     t->strategy->gradient_ready(t->x, node->number);
 }
 
+/* A leaf keeps what comes to it. */
+static void
+keep_gradient(Tape *t, Node *node)
+{
+  Leaf *leaf = &g_array_index(t->leaves, Leaf, node->number);
+  leaf->gradient = node->incoming[0];
+  node->has_incoming[0] = FALSE;
+}
+
+void
+tape_forget_leaves(Tape *t)
+{
+  for (guint i = 0; i < t->leaves->len; i++) {
+    Leaf *leaf = &g_array_index(t->leaves, Leaf, i);
+    tape_drop(t, &leaf->gradient);
+    tape_drop(t, &leaf->tensor);
+  }
+  g_array_set_size(t->leaves, 0);
+}
+
 /* A node that only marks a place: gradients go on as they are. */
 static void
 pass_on(Tape *t, Node *node)
@@ -587,6 +625,9 @@ run_node(Tape *t, gint32 index)
     break;
   case NODE_ACCUMULATE_GRAD:
     accumulate(t, node);
+    break;
+  case NODE_LEAF:
+    keep_gradient(t, node);
     break;
   case NODE_POST_BACKWARD:
     t->strategy->after_backward(t->x, node->number);

@@ -141,6 +141,7 @@ backward(StepWalk *w, TensorRef loss)
   if (w->strategy->after_graph != NULL)
     w->strategy->after_graph(x);
   retain_loss(x, loss.storage);
+  tape_forget_leaves(w->tape);
   for (int i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, losses[i].storage);
   strategy_release_retained(x, w->strategy, RETAIN_END_OF_BACKWARD);

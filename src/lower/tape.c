@@ -46,6 +46,7 @@ new_tape(StrategyContext *context, const Strategy *strategy, const Network *netw
   t->hooks = g_array_new(FALSE, FALSE, sizeof(PreHook));
   t->frames = g_ptr_array_new();
   t->calls = g_ptr_array_new_with_free_func(compiled_call_free);
+  t->leaves = g_array_new(FALSE, FALSE, sizeof(Leaf));
   compiled_make_ids(t);
   t->ready = g_array_new(FALSE, FALSE, sizeof(gint32));
   t->casts = g_array_new(FALSE, FALSE, sizeof(CachedCast));
@@ -99,6 +100,7 @@ tape_free(Tape *t)
   g_array_unref(t->hooks);
   g_ptr_array_unref(t->frames);
   g_ptr_array_unref(t->calls);
+  g_array_unref(t->leaves);
   g_ptr_array_unref(t->compiled_ids);
   g_array_unref(t->ready);
   g_array_unref(t->casts);
@@ -182,12 +184,24 @@ keep_cast(Tape *t, const OpRun *run)
   g_array_append_val(t->casts, cast);
 }
 
+/* Do nodes keep tensors?  Those of a checkpointed region keep promises, and without a graph there is
+ * none. */
+static gboolean
+nodes_hold(const Tape *t)
+{
+  return !t->x->no_grad && (t->recording == NULL || t->recomputing != NULL);
+}
+
 /* An op that has nothing to do: its output is its input, or a cast that exists already. */
 static gboolean
 is_done_already(Tape *t, OpRun *run)
 {
   if (run->op->info == op_info(OP_TO_CACHED))
     return find_cast(t, run);
+  if (run->op->info == op_info(OP_HELD)) {
+    run->buffer[BUFFER_OUT] = NO_TENSOR;
+    return !nodes_hold(t);
+  }
   if (run->op->info != op_info(OP_TO_IF_NEEDED) ||
       run->buffer[BUFFER_IN].dtype != run->info[BUFFER_OUT].dtype)
     return FALSE;

@@ -32,5 +32,8 @@ void tape_before_step(Tape *tape);
 /* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a
  * reference of which goes with its first node. */
 void tape_backward(Tape *tape, TensorRef loss, TensorRef ones);
+/* The loss lets go of its graph, which is the last to hold what forward() made and gave gradients.
+ */
+void tape_forget_leaves(Tape *tape);
 
 #endif

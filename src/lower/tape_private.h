@@ -21,6 +21,7 @@ typedef struct {
 typedef enum {
   NODE_OP,
   NODE_ACCUMULATE_GRAD,
+  NODE_LEAF, /* the same of a tensor that forward() made and nothing but the graph keeps */
   NODE_POST_BACKWARD,
   NODE_FLATTEN, /* all gradients of a flat parameter; VIEW nodes of its parameters follow it */
   NODE_PARAMETER_VIEW, /* keeps the gradient of one of them until then */
@@ -42,8 +43,9 @@ typedef struct {
   guint8 edges;
   guint8 saves;
   guint8 stream; /* StreamId: where its inputs are joined and it runs */
-  gint32 number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN,
-                    frame of a REGION, module of a MODULE_ node, call of a COMPILED */
+  gint32
+      number; /* parameter of an ACCUMULATE_GRAD or VIEW, unit of a POST_BACKWARD or FLATTEN,
+                 frame of a REGION, leaf of a LEAF, module of a MODULE_ node, call of a COMPILED */
   const Op *op;
   Place place;
   gint32 first_saved;  /* into Tape.saved */
@@ -53,6 +55,11 @@ typedef struct {
   TensorRef incoming[OP_OUTPUTS];
   guint8 has_incoming[OP_OUTPUTS];
 } Node;
+
+/* A tensor that a LEAF node keeps, and its gradient, which may be NO_TENSOR. */
+typedef struct {
+  TensorRef tensor, gradient;
+} Leaf;
 
 /* What a function gave back; NO_TENSOR where there is none. */
 typedef struct {
@@ -120,6 +127,7 @@ struct _Tape {
   GArray *hooks;           /* PreHook */
   GPtrArray *frames;       /* CheckpointFrame * (NULL when dead) */
   GPtrArray *calls;        /* CompiledCall *: of the current graph */
+  GArray *leaves;          /* Leaf: of the current graph */
   GPtrArray *compiled_ids; /* by compiled block: compiled.c's */
   GArray *ready;           /* gint32: heap of nodes, highest number first */
   GArray *casts;           /* CachedCast: of the autocast region that is open */

@@ -30,8 +30,8 @@ write_recipes(OpCase *c, Op *op)
   gboolean wanted = FALSE;
   for (int i = 0; i < c->ins; i++)
     wanted |= recipe_wants(c, i);
-  op->node = wanted && c->info->backward != NULL;
-  if (!op->node)
+  op->node = (wanted && c->info->backward != NULL) || c->info->is_leaf;
+  if (!op->node || c->info->is_leaf)
     return;
   choose_saved(c);
   op->saves = (guint8) c->saves;

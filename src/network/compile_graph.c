@@ -9,7 +9,7 @@
 
 /* Ops that Inductor calls a library for (torch/_inductor/lowering.py, fallbacks and templates). */
 static const gboolean is_library[OP_COUNT] = {
-    [OP_MM] = TRUE,        [OP_ADDMM] = TRUE,
+    [OP_MM] = TRUE,        [OP_MM_UNCOUNTED] = TRUE, [OP_ADDMM] = TRUE,
     [OP_BMM] = TRUE,       [OP_ZERO3_LINEAR] = TRUE,
     [OP_EMBEDDING] = TRUE, [OP_FLASH_ATTENTION] = TRUE,
     [OP_CUMSUM] = TRUE,    [OP_EFFICIENT_ATTENTION] = TRUE,

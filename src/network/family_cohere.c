@@ -34,6 +34,7 @@ read_windows(Decoder *d, NetworkSpec *spec)
 static void
 read(Decoder *d, NetworkSpec *spec)
 {
+  d->logits_factor = network_spec_double(spec, "logit_scale", 0.0625);
   if (strcmp(spec->family, "cohere2") == 0)
     read_windows(d, spec);
   else if (network_spec_bool(spec, "use_qk_norm", FALSE))

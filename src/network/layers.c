@@ -222,6 +222,12 @@ autocast(Builder *b, Val x)
   return shaped(b, OP_TO_CACHED, x, info);
 }
 
+Val
+autocast_wide(Builder *b, Val x)
+{
+  return builder_shape(b)->precision.autocast ? to(b, x, DTYPE_FP32) : x;
+}
+
 /* x as a matrix [rows, width]. */
 static Val
 flatten_rows(Builder *b, Val x)
@@ -243,23 +249,29 @@ unflatten_rows(Builder *b, Val y, ValueInfo x, OpId op)
   return shaped(b, op, y, x);
 }
 
+/* t, view, mm, _unsafe_view; of a matrix t, mm. */
+static Val
+product_by(Builder *b, OpId mm, Val x, Val weight)
+{
+  Val w = autocast(b, weight);
+  x = autocast(b, x);
+  ValueInfo shape = builder_info(b, x);
+  w = transpose(b, w);
+  if (shape.dims == 2)
+    return builder_op(b, mm, NULL, 2, (Val[]){x, w});
+  x = flatten_rows(b, x);
+  Val y = builder_op(b, mm, NULL, 2, (Val[]){x, w});
+  return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
+}
+
 Val
 linear_by(Builder *b, Val x, Val weight, Val bias)
 {
   gboolean has_bias = bias.slot != NO_VAL.slot;
   if (builder_shape(b)->zero3_linear)
     return builder_op(b, OP_ZERO3_LINEAR, NULL, has_bias ? 3 : 2, (Val[]){x, weight, bias});
-  if (!has_bias) { /* t, view, mm, _unsafe_view; of a matrix t, mm */
-    Val w = autocast(b, weight);
-    x = autocast(b, x);
-    ValueInfo shape = builder_info(b, x);
-    w = transpose(b, w);
-    if (shape.dims == 2)
-      return builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
-    x = flatten_rows(b, x);
-    Val y = builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
-    return unflatten_rows(b, y, shape, OP_UNSAFE_VIEW);
-  }
+  if (!has_bias)
+    return product_by(b, OP_MM, x, weight);
   Val c = autocast(b, bias); /* view, t, addmm, view */
   Val w = autocast(b, weight);
   x = autocast(b, x);
@@ -289,6 +301,15 @@ linear(Builder *b, Val x, Linear parameters)
 {
   return parameters.adapter > 0 ? lora_linear(b, x, parameters, call_linear)
                                 : call_linear(b, x, parameters);
+}
+
+Val
+linear_uncounted(Builder *b, Val x, Linear parameters)
+{
+  Val weight = builder_weight(b, parameters.weight);
+  x = call_module(b, parameter_module(b, parameters.weight), x);
+  return builder_leave(b, builder_shape(b)->zero3_linear ? linear_by(b, x, weight, NO_VAL)
+                                                         : product_by(b, OP_MM_UNCOUNTED, x, weight));
 }
 
 static Val
@@ -418,7 +439,9 @@ Val
 layer_norm(Builder *b, Val x, int gain)
 {
   x = call_module(b, parameter_module(b, gain), x);
-  Val w = builder_weight(b, gain), c = builder_weight(b, gain + 1);
+  Val c = autocast_wide(b, builder_weight(b, gain + 1));
+  Val w = autocast_wide(b, builder_weight(b, gain));
+  x = autocast_wide(b, x);
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
 }
 
@@ -426,7 +449,8 @@ Val
 layer_norm_unbiased(Builder *b, Val x, int gain)
 {
   x = call_module(b, parameter_module(b, gain), x);
-  Val w = builder_weight(b, gain);
+  Val w = autocast_wide(b, builder_weight(b, gain));
+  x = autocast_wide(b, x);
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
 }
 

@@ -100,6 +100,9 @@ int define_norm(Builder *b, const char *name, const char *type, gint64 width, gb
 Val linear_by(Builder *b, Val x, Val weight, Val bias);
 /* nn.Linear as a module call.  Under autocast operands are cast first: bias, weight, input. */
 Val linear(Builder *b, Val x, Linear parameters);
+/* The same, of a layer without bias and adapter, whose product selective checkpointing does not
+ * count. */
+Val linear_uncounted(Builder *b, Val x, Linear parameters);
 /* x @ weight.T, and then the bias is added: transformers' FalconLinear, also of a linear layer.
  * Under autocast the transposed weight is cast at each use. */
 Val linear_apart(Builder *b, Val x, Linear parameters);
@@ -172,6 +175,8 @@ Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *c
 /* Under autocast, an operand of an op that runs in a 16-bit dtype; the last operand is cast first.
  */
 Val autocast_operand(Builder *b, Val x);
+/* Under autocast, an operand of an op that runs in fp32 (softmax, norms, losses). */
+Val autocast_wide(Builder *b, Val x);
 /* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed), or one head of the second
  * for all of the first: operands whose memory has batch and heads apart are copied.  what: name of
  * the product, or NULL. */

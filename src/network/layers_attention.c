@@ -348,8 +348,11 @@ autocast_operand(Builder *b, Val x)
 }
 
 static Val
-run(Builder *b, Val q, Val k, Val v, const Attention *how)
+run(Builder *b, Val q, Val k, Val v, const Attention *asked)
 {
+  Attention cast = *asked, *how = &cast;
+  if (is_there(how->bias))
+    how->bias = autocast_operand(b, (Val){how->bias.slot, FALSE});
   v = autocast_operand(b, v);
   k = autocast_operand(b, k);
   q = autocast_operand(b, q);

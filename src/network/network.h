@@ -30,7 +30,9 @@ typedef struct {
 typedef struct {
   char *name;
   int module;
+  DType dtype;
   gint64 bytes;
+  gboolean unregistered; /* an attribute that the first forward() makes */
 } Buffer;
 
 /* A module that has a parameter of another one too.  module -1: the parameter's own uses it twice,
@@ -137,11 +139,12 @@ typedef struct {
   /* Parameters are views of flat tensors: fills in the number of each one's; NULL: they are tensors
    * of their own. */
   void (*flat_tensors)(const PlanSpec *plan, const Network *network, int *tensor);
-  const PlanSpec *plan;    /* for that.  Borrowed */
-  gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
-  gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
-  gboolean casts_inputs;   /* hooks give floating inputs of blocks the weights' dtype */
-  gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
+  const PlanSpec *plan;       /* for that.  Borrowed */
+  gboolean clones_outputs;    /* the training loop gets copies of what the model gives back */
+  gboolean splits_tied;       /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean casts_inputs;      /* hooks give floating inputs of blocks the weights' dtype */
+  gboolean casts_root_inputs; /* those of the model alone get it */
+  gboolean evaluation;        /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;
@@ -184,6 +187,7 @@ struct _Network {
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */
   gint64 positions;       /* of a sample, where the config and not the plan says how many; else 0 */
+  int stacks;             /* of blocks that see sequences of their own; 0: one */
   int mixtures;           /* of experts */
   gint64 idle_parameters; /* elements that no token meets but those sent to their expert */
   /* a model's parameters are usually counted as another class than is trained has them; 0: as it is

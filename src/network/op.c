@@ -208,15 +208,15 @@ backward_sum(OpCase *c)
 static void
 backward_cat(OpCase *c)
 {
-  gint64 offset = 0;
+  gint64 first = 0;
   int dim = c->in[0].dims - 1;
   for (int d = 0; d < c->in[0].dims; d++)
     if (c->in[0].shape[d] != c->out[0].shape[d])
       dim = d;
   for (int i = 0; i < c->ins; i++) {
-    recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    c->grad[i].dtype = c->out[0].dtype;       /* the widest operand's */
-    offset += c->in[i].shape[dim] * c->out[0].stride[dim];
+    recipe_view(c, i, first, ORDER_SAME, dim); /* narrow */
+    c->grad[i].dtype = c->out[0].dtype;        /* the widest operand's */
+    first += c->in[i].shape[dim];
   }
 }
 
@@ -275,7 +275,7 @@ static void
 backward_stack(OpCase *c)
 {
   for (int i = 0; i < c->ins; i++)
-    recipe_view(c, i, i, ORDER_SAME, 0);
+    recipe_view(c, i, i, ORDER_SAME, c->out[0].dims - 1);
 }
 
 static void
@@ -552,6 +552,9 @@ static const OpInfo ops[OP_COUNT] = {
     /* matmuls */
     [OP_MM] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
                .forward = forward_mm, .backward = backward_mm, .kind = KIND_MM},
+    /* not one of the products that selective checkpointing counts */
+    [OP_MM_UNCOUNTED] = {"mm", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_mm,
+                         .forward = forward_mm, .backward = backward_mm, .kind = KIND_MATMUL},
     [OP_ADDMM] = {"addmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
                   .forward = forward_addmm, .backward = backward_addmm, .kind = KIND_MATMUL},
     [OP_BADDBMM] = {"baddbmm", SAVES(FOR_GRAD_OF(2, I1), FOR_GRAD_OF(1, I2)), .shape = shape_mm,
@@ -622,6 +625,11 @@ static const OpInfo ops[OP_COUNT] = {
 
     /* no gradient */
     [OP_BUFFER] = {"buffer", .shape = shape_result, .forward = forward_nothing},
+    /* x.requires_grad_(): its gradient stays with it */
+    [OP_LEAF] = {"leaf", .is_leaf = TRUE, .shape = shape_first, .forward = forward_alias},
+    /* what a node keeps of its input whose graph will not be run: itself, or nothing where nodes
+       keep nothing */
+    [OP_HELD] = {"held", .shape = shape_result, .forward = forward_alias},
     [OP_CREATE] = {"create", .shape = shape_result, .forward = forward_create},
     [OP_CUMSUM] = {"cumsum", .shape = shape_cumsum, .forward = forward_cumsum},
     [OP_HISTC] = {"histc", .shape = shape_result, .forward = forward_outputs},

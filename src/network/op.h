@@ -65,6 +65,7 @@
   X(DROPOUT)                                                                                       \
   /* matmuls */                                                                                    \
   X(MM)                                                                                            \
+  X(MM_UNCOUNTED)                                                                                  \
   X(ADDMM)                                                                                         \
   X(BADDBMM)                                                                                       \
   X(BMM)                                                                                           \
@@ -90,7 +91,9 @@
   X(EFFICIENT_ATTENTION)                                                                           \
   /* no gradient */                                                                                \
   X(CREATE)                                                                                        \
+  X(LEAF)                                                                                          \
   X(BUFFER)                                                                                        \
+  X(HELD)                                                                                          \
   X(CUMSUM)                                                                                        \
   X(HISTC)                                                                                         \
   X(SORT)                                                                                          \
@@ -299,11 +302,13 @@ struct _OpInfo {
   int save_count;
   guint8 for_backward;      /* bit i: output i is not made where autograd records nothing */
   gboolean saves_late;      /* inputs are saved after the op has run: a Python autograd.Function */
+  gboolean is_leaf;         /* its output has a node of its own, which keeps the gradient */
   void (*save)(OpCase *c);  /* chooses what is saved in place of `saves`; NULL: those */
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */
-  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept() */
+  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept(); MATMUL: every
+                                                                     product but the mm it counts */
 };
 
 /* Does selective_op checkpointing keep the outputs of this call?  mms counts the calls of mm in the

@@ -21,10 +21,28 @@ key_length(const OpCase *c)
   return c->at.keys > 0 ? c->at.keys : c->at.length;
 }
 
+static gboolean
+is_whole(const OpCase *c)
+{
+  return c->ins > 3 || c->at.whole;
+}
+
+static KernelKind
+forward_kind(const OpCase *c)
+{
+  return is_whole(c) ? KERNEL_WHOLE_ATTENTION_FORWARD : KERNEL_ATTENTION_FORWARD;
+}
+
+static KernelKind
+backward_kind(const OpCase *c)
+{
+  return is_whole(c) ? KERNEL_WHOLE_ATTENTION_BACKWARD : KERNEL_ATTENTION_BACKWARD;
+}
+
 static double
 forward_flops(const OpCase *c)
 {
-  return (c->ins > 3 || c->at.whole ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
+  return (is_whole(c) ? 4.0 : 2.0) * (double) c->at.batch * (double) c->at.heads *
          (double) c->at.length * (double) key_length(c) * 0.5 *
          (double) (c->at.head_dim + value_head_dim(c));
 }
@@ -178,7 +196,7 @@ forward_flash_attention(OpCase *c)
     recipe_out(c, 3, "unused");
   }
   attention_means(c, "flash_attention", ALL_WANTED);
-  recipe_launch(c, "flash_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
+  recipe_launch(c, "flash_attention", forward_kind(c), forward_flops(c),
                 "i0 i1 i2 >o0 >o1 >o2 >o3");
   if (splits > 1) {
     recipe_release(c, lse_parts);
@@ -208,7 +226,7 @@ backward_flash_attention(OpCase *c)
     recipe_release(c, dk);
   }
   attention_means(c, "flash_attention_backward", wanted_gradients(c));
-  recipe_launch(c, "flash_attention_backward", KERNEL_ATTENTION_BACKWARD, 2.5 * forward_flops(c),
+  recipe_launch(c, "flash_attention_backward", backward_kind(c), 2.5 * forward_flops(c),
                 "g0 i0 i1 i2 o0 o1 >d0 >d1 >d2");
   recipe_release(c, dq);
   recipe_release(c, row_sums);
@@ -244,8 +262,7 @@ forward_efficient_attention(OpCase *c)
   if (half && MAX(c->at.head_dim, value_head_dim(c)) > WIDEST_IN_REGISTERS)
     accumulator = recipe_temp(c, 4 * value_elements(&c->out[0]), "output accumulator");
   attention_means(c, "efficient_attention", ALL_WANTED);
-  recipe_launch(c, "efficient_attention", KERNEL_ATTENTION_FORWARD, forward_flops(c),
-                "i0 i1 i2 i3 >o0 >o1");
+  recipe_launch(c, "efficient_attention", forward_kind(c), forward_flops(c), "i0 i1 i2 i3 >o0 >o1");
   if (accumulator != 0)
     recipe_release(c, accumulator);
 }
@@ -321,8 +338,8 @@ backward_efficient_attention(OpCase *c)
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
   attention_means(c, "efficient_attention_backward", wanted_gradients(c));
-  recipe_launch(c, "efficient_attention_backward", KERNEL_ATTENTION_BACKWARD,
-                2.5 * forward_flops(c), "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
+  recipe_launch(c, "efficient_attention_backward", backward_kind(c), 2.5 * forward_flops(c),
+                "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
   recipe_release(c, delta);
   recipe_release(c, workspace);
   recipe_release_unwanted(c, 3, unwanted);

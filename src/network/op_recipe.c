@@ -235,13 +235,13 @@ recipe_pass(OpCase *c, int i)
 }
 
 void
-recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index)
+recipe_view(OpCase *c, int i, gint64 first, GradOrder order, int index)
 {
   if (!recipe_wants(c, i))
     return;
   OpStep *step = add_step(c, STEP_VIEW, BUFFER_GRAD + i);
   step->source = BUFFER_INCOMING;
-  step->bytes = offset;
+  step->bytes = first;
   step->order = (guint8) order;
   step->index = index;
   note_grad(c, i, &c->in[i]);
@@ -377,7 +377,7 @@ recipe_launch(OpCase *c, const char *name, KernelKind kind, double flops, const 
       .name = name,
       .kernel = {.kind = (guint8) kind, .dtype = c->in[0].dtype, .launches = 1, .flops = flops},
   };
-  if (kind == KERNEL_ATTENTION_FORWARD || kind == KERNEL_ATTENTION_BACKWARD) {
+  if (kernel_is_attention(kind)) {
     kernel.kernel.variant = c->at.variant;
     kernel.kernel.m = c->at.batch * c->at.heads;
     kernel.kernel.n = c->at.length;

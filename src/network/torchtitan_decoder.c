@@ -120,8 +120,13 @@ attention_forward(Builder *b, const Torchtitan *m, const TorchtitanBlock *p, Val
   Val q = transpose(b, qkv[0]);
   Val k = transpose(b, qkv[1]);
   Val v = transpose(b, qkv[2]);
-  Val o = let(b, "o", attention(b, q, k, v, &call));
-  return builder_leave(b, linear(b, merge_heads(b, contiguous(b, transpose(b, o))), p->o));
+  Val o = attention(b, q, k, v, &call);
+  if (!m->style.output_late)
+    o = let(b, "o", o);
+  o = contiguous(b, transpose(b, o));
+  if (m->style.output_late)
+    o = let(b, "o", o);
+  return builder_leave(b, linear(b, merge_heads(b, o), p->o));
 }
 
 static Val

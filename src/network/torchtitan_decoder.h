@@ -23,6 +23,7 @@ typedef struct {
   } rotation;
   gboolean rotates_alike; /* implementation.rope and kv_heads change nothing: they are Llama's */
   gboolean norms_first;   /* norms are defined before the feed-forward */
+  gboolean output_late;   /* attention's output has a name only when it is contiguous */
   const char *const *without; /* fields that are refused when they are true; NULL: none */
   const char *stream;     /* what a block calls what it adds to: NULL: a name of its own, "h" */
   gint64 head_dim;        /* 0: hidden_size / num_attention_heads */

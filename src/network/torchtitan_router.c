@@ -13,6 +13,13 @@ chosen(Builder *b, const char *name, gint64 tokens, gint64 columns, DType dtype)
   return let(b, name, create(b, name, value_shape(dtype, 2, tokens, columns)));
 }
 
+/* What a node of the choice keeps of x: for as long as this name is there. */
+static Val
+held(Builder *b, Val x)
+{
+  return shaped(b, OP_HELD, (Val){x.slot, FALSE}, builder_info(b, x));
+}
+
 /* _get_node_limited_routing_scores: scores of experts in the best groups.  Of the nodes of the
  * choice, topk's keeps its indices until the scores of groups go; masked_fill's keeps the mask,
  * which so becomes the caller's. */
@@ -20,22 +27,22 @@ static void
 limit_groups(Builder *b, const TorchtitanMoe *m, gint64 tokens)
 {
   enum { BEST_OF_GROUP = 2 };
-  gint64 groups = m->style.groups, used = m->style.groups_used;
+  gint64 groups = m->style.groups, used = m->style.groups_used, best = groups * BEST_OF_GROUP;
   Val results[2];
   builder_enter(b, 0, NULL, NULL);
-  Val best = chosen(b, "top2_scores_in_group", tokens, groups * BEST_OF_GROUP, DTYPE_FP32);
-  let(b, "_", builder_share(b, best));
-  chosen(b, "indices of topk", tokens, groups * BEST_OF_GROUP, DTYPE_INT64);
+  chosen(b, "top2_scores_in_group", tokens, best, DTYPE_FP32);
+  let(b, "topk's indices", held(b, chosen(b, "_", tokens, best, DTYPE_INT64)));
   chosen(b, "group_scores", tokens, groups, DTYPE_FP32);
   Val values = create(b, "scores of groups", value_shape(DTYPE_FP32, 2, tokens, used));
-  let(b, "_", values);
   chosen(b, "group_idx", tokens, used, DTYPE_INT64);
-  results[1] = create(b, "group_mask", value_shape(DTYPE_BOOL, 2, tokens, groups));
+  let(b, "_", values);
+  Val mask = chosen(b, "group_mask", tokens, groups, DTYPE_BOOL);
   results[0] =
       create(b, "scores_for_choice", value_shape(DTYPE_FP32, 2, tokens, m->style.experts));
+  results[1] = held(b, mask);
   builder_leave_with(b, 2, results);
   let(b, "scores_for_choice", results[0]);
-  let(b, "mask of masked_fill", results[1]);
+  let(b, "masked_fill's mask", results[1]);
 }
 
 static Val
@@ -69,7 +76,8 @@ torchtitan_route(Builder *b, const TorchtitanMoe *m, Val x)
 {
   x = call_module(b, m->router, x);
   gint64 tokens = builder_info(b, x).shape[0];
-  Val logits = let(b, "scores", linear(b, x, m->gate));
+  /* per_op_sac_force_recompute_mm_shapes_by_fqns has moe.router.gate by default (job_config.py) */
+  Val logits = let(b, "scores", linear_uncounted(b, x, m->gate));
   OpId score = m->style.softmax_scores ? OP_SOFTMAX : OP_SIGMOID;
   Val scores = let(b, "scores", unary(b, score, to(b, logits, DTYPE_FP32)));
   Val experts = choose(b, m, tokens);

@@ -56,6 +56,14 @@ encoder_target_length(const NetworkShape *shape)
   return shape->target_length > 0 ? shape->target_length : shape->sequence_length;
 }
 
+gboolean
+encoder_is_checkpointed(const NetworkShape *shape)
+{
+  const CheckpointSpec *how = shape->plan != NULL ? &shape->plan->checkpointing : NULL;
+  return how != NULL && how->policy != CHECKPOINT_NONE && how->around == AROUND_MODULE &&
+         !shape->evaluation;
+}
+
 void
 encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels)
 {
@@ -143,7 +151,7 @@ eager(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
   if (how->wide_softmax)
     w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), dtype));
   else
-    w = let(b, "attn_weights", unary(b, OP_SOFTMAX, w));
+    w = let(b, "attn_weights", unary(b, OP_SOFTMAX, autocast_wide(b, w)));
   w = let(b, "attn_weights", dropout(b, how->dropout, w));
   return transformers_eager_output(b, w, qkv[2], weights);
 }

@@ -22,6 +22,8 @@ void encoder_check(NetworkSpec *spec, const NetworkShape *shape);
 gint64 encoder_length(NetworkSpec *spec, const NetworkShape *shape, const char *names, gint64 most);
 /* How long what the decoder gets is. */
 gint64 encoder_target_length(const NetworkShape *shape);
+/* Does transformers' own gradient checkpointing train these blocks? */
+gboolean encoder_is_checkpointed(const NetworkShape *shape);
 /* Patches of an image: they are whole and tensors can hold them. */
 void encoder_check_image(NetworkSpec *spec, gint64 image, gint64 patch, gint64 channels);
 /* Refuses another class in "architectures" than this one; or than any of these, which end with

@@ -213,5 +213,6 @@ seq2seq_figures(Builder *b, const Seq2Seq *m)
 {
   Network *network = builder_network(b);
   network->vocabulary = m->vocabulary;
+  network->stacks = SEQ2SEQ_STACKS;
   network->hidden = network->attention_width = m->width;
 }

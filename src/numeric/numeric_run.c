@@ -127,7 +127,8 @@ meet(Run *run, int rank, int stream, GError **error)
   gboolean lost = is_lost(r, task, stream);
   r->interrupted += lost;
   if (fault == NULL && !lost)
-    fault = numeric_collective(r->program, collective, members, n);
+    fault = numeric_collective(&(CollectiveCall){r->program, collective, r->config->rounds},
+                               members, n);
   if (fault != NULL) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s of %s over %s: %s",
                 program_collective_name((CollectiveKind) collective->kind),

@@ -78,6 +78,7 @@ typedef struct {
   guint64 order;                           /* 0: that of issue; else one that delays somebody, or a random one */
   gint64 micro_batch;                      /* samples */
   int micro_batches;                       /* a step, of a rank */
+  gint64 samples_before;                   /* of the step, before the first rank's */
   int steps;                               /* to execute, at most; 0: all that the Programs have */
   int steps_before;                        /* of the training, before the Programs' first */
   int updates_before;                      /* the same as the optimizer counts them */

@@ -6,16 +6,18 @@
 
 /* ---- rounding ---- */
 
-/* To a significand of so many bits, with a smallest exponent below which all have the same unit. */
+/* To a significand of so many bits, with a smallest exponent below which all have the same unit;
+ * what is beyond the largest number becomes infinite. */
 static double
-round_bits(double value, int bits, int least_exponent)
+round_bits(double value, int bits, int least_exponent, double largest)
 {
   int exponent;
   if (value == 0 || !isfinite(value))
     return value;
   frexp(value, &exponent);
   int unit = MAX(exponent, least_exponent) - bits;
-  return ldexp(nearbyint(ldexp(value, -unit)), unit);
+  double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
+  return fabs(rounded) > largest ? copysign(INFINITY, value) : rounded;
 }
 
 double
@@ -26,11 +28,27 @@ numeric_round(double value, DType dtype)
   case DTYPE_COMPLEX64:
     return (double) (float) value;
   case DTYPE_BF16:
-    return round_bits(value, 8, -125);
+    return round_bits(value, 8, -125, 0x1.FEp127);
   case DTYPE_FP16:
-    return round_bits(value, 11, -13);
+    return round_bits(value, 11, -13, 65504);
   default:
     return value;
+  }
+}
+
+double
+numeric_roundoff(DType dtype)
+{
+  switch (dtype) {
+  case DTYPE_FP32:
+  case DTYPE_COMPLEX64:
+    return 0x1p-24;
+  case DTYPE_BF16:
+    return 0x1p-8;
+  case DTYPE_FP16:
+    return 0x1p-11;
+  default:
+    return 0;
   }
 }
 

@@ -227,6 +227,10 @@ typedef struct {
   X(GEMM, "gemm")     /* m, n, k */                                                                \
   X(ATTENTION_FORWARD, "attention_forward") /* m: batch*heads, n: length, k: head dim */           \
   X(ATTENTION_BACKWARD, "attention_backward")                                                      \
+  /* the same where queries see all keys, or are told by a mask which: FLOPs of the whole square   \
+   */                                                                                              \
+  X(WHOLE_ATTENTION_FORWARD, "whole_attention_forward")                                            \
+  X(WHOLE_ATTENTION_BACKWARD, "whole_attention_backward")                                          \
   X(OPTIMIZER, "optimizer")                                                                        \
   X(COPY, "copy")
 
@@ -236,6 +240,19 @@ typedef enum {
 #undef X
       KERNEL_KIND_COUNT
 } KernelKind;
+
+static inline gboolean
+kernel_is_attention(KernelKind kind)
+{
+  return kind == KERNEL_ATTENTION_FORWARD || kind == KERNEL_ATTENTION_BACKWARD ||
+         kind == KERNEL_WHOLE_ATTENTION_FORWARD || kind == KERNEL_WHOLE_ATTENTION_BACKWARD;
+}
+
+static inline gboolean
+kernel_is_attention_backward(KernelKind kind)
+{
+  return kind == KERNEL_ATTENTION_BACKWARD || kind == KERNEL_WHOLE_ATTENTION_BACKWARD;
+}
 
 /* A kernel as the host launches it; durations come from the device profile at execution.  Equal
  * ones are shared. */

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "search/sweep_facts.h"
+#include "search/sweep_verification.h"
 
 static void
 variant_clear(gpointer data)
@@ -13,6 +14,7 @@ variant_clear(gpointer data)
   g_free(variant->label);
   g_ptr_array_unref(variant->owned);
   outcome_clear(&variant->outcome);
+  sweep_verification_clear(&variant->verification);
 }
 
 void

@@ -16,6 +16,18 @@ typedef struct {
   Headroom headroom;          /* that the fastest has to leave */
 } SweepRequest;
 
+/* A variant's schedule on numbers (sweep_verification.h). */
+typedef enum { SWEEP_NOT_ASKED, SWEEP_EQUAL, SWEEP_DIFFERS, SWEEP_NOT_EXECUTED } SweepAnswer;
+
+typedef struct {
+  SweepAnswer answer;
+  char *reason;   /* what differs, or why it was not executed; NULL: nothing */
+  char *training; /* what it trains: variants that say the same come to the same losses */
+  char *scaled;   /* what the network was made smaller to; NULL: nothing */
+  char *json;     /* all of the answer */
+  GArray *losses; /* double, by step; NULL: it was not executed */
+} SweepVerification;
+
 typedef struct {
   char *label;         /* see vary_label() */
   GPtrArray *owned;    /* char *: the assignments, NULL at the end */
@@ -25,6 +37,7 @@ typedef struct {
   gboolean is_kept;   /* stands in results.jsonl */
   gboolean is_pareto; /* of those that fit none needs less memory without more time */
   Outcome outcome;
+  SweepVerification verification;
 } SweepVariant;
 
 /* What a reader of the results wants to know to be the same. */
@@ -42,6 +55,7 @@ typedef struct {
   gint64 least_global_batch; /* over the variants: tokens a step */
   gint64 most_global_batch;
   Headroom headroom;
+  gboolean is_verified; /* it was asked for what variants' verifications say */
   int fastest; /* position of the variant that fits and is fastest, or -1; see sweep_judge() */
 } Sweep;
 

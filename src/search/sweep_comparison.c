@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "search/sweep_evidence.h"
 #include "search/sweep_text.h"
+#include "search/sweep_verification.h"
 
 /* A table of the comparison: a title, its columns, and a row of each variant that was run. */
 typedef struct {
@@ -160,6 +161,19 @@ print_members(const SweepDirectory *directory, const Sweep *sweep, GString *out)
   }
 }
 
+static void
+print_verification(const Sweep *sweep, GString *out)
+{
+  if (!sweep->is_verified)
+    return;
+  g_string_append(out, "\nSchedules on numbers\n");
+  for (guint i = 0; i < sweep->variants->len; i++) {
+    const SweepVariant *variant = sweep_variant(sweep, i);
+    const char *word = sweep_verification_word(&variant->verification);
+    g_string_append_printf(out, "  %s: %s\n", variant->label, word != NULL ? word : "refused");
+  }
+}
+
 void
 sweep_comparison(const SweepDirectory *directory, const Sweep *sweep, GString *out)
 {
@@ -167,5 +181,6 @@ sweep_comparison(const SweepDirectory *directory, const Sweep *sweep, GString *o
   for (guint i = 0; i < G_N_ELEMENTS(sections); i++)
     print_section(&sections[i], sweep, out);
   print_equivalence(directory, sweep, out);
+  print_verification(sweep, out);
   print_members(directory, sweep, out);
 }

@@ -32,7 +32,9 @@ remove_beside(const char *folder)
       g_unlink(file);
   }
   g_autofree char *equivalence = g_build_filename(folder, EVIDENCE_EQUIVALENCE, NULL);
+  g_autofree char *verification = g_build_filename(folder, EVIDENCE_VERIFICATION, NULL);
   g_unlink(equivalence);
+  g_unlink(verification);
 }
 
 static gboolean
@@ -88,6 +90,13 @@ write_equivalence(const char *folder, const RunRequest *request, GError **error)
     g_string_append_printf(text, "not checked: %s\n", reason->message);
   }
   return output_file_write(file, text->str, text->len, error);
+}
+
+gboolean
+sweep_evidence_write_verification(const char *folder, const char *json, GError **error)
+{
+  g_autofree char *file = g_build_filename(folder, EVIDENCE_VERIFICATION, NULL);
+  return !sweep_evidence_is_there(folder) || output_file_write(file, json, strlen(json), error);
 }
 
 gboolean

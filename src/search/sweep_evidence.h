@@ -7,6 +7,12 @@
 /* Beside the RUN's files and the tables of run_tables.h. */
 #define EVIDENCE_EQUIVALENCE "equivalence.txt"
 
+/* The same of sweep_verification.h, where that was asked for. */
+#define EVIDENCE_VERIFICATION "verification.json"
+
+/* Writes it into the folder of a variant; nothing where there is none. */
+gboolean sweep_evidence_write_verification(const char *folder, const char *json, GError **error);
+
 /* Writes the folder: a RUN, beside it every table of the run that is not of one module, and whether
  * each gradient is reduced and each parameter updated once.  A folder that an interrupted sweep
  * left is replaced.  FALSE and error when something cannot be written. */

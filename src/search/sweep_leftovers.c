@@ -17,9 +17,10 @@
 
 static const char *const sweep_files[] = {SWEEP_DESCRIPTION, SWEEP_LINES,      SWEEP_CSV,
                                           SWEEP_TABLE,       SWEEP_COMPARISON, NULL};
-static const char *const run_files[] = {RUN_RECORDING, RUN_INFO, RUN_TIMELINE, RUN_REPORT,
-                                        RUN_NETWORK,   RUN_PLAN, RUN_CLUSTER,  EVIDENCE_EQUIVALENCE,
-                                        NULL};
+static const char *const run_files[] = {
+    RUN_RECORDING,         RUN_INFO, RUN_TIMELINE, RUN_REPORT,
+    RUN_NETWORK,           RUN_PLAN, RUN_CLUSTER,  EVIDENCE_EQUIVALENCE,
+    EVIDENCE_VERIFICATION, NULL};
 
 /* The name that a temporary one was to get; NULL: it is none.  Caller frees. */
 static char *

@@ -6,6 +6,18 @@
 #include "base/json_output.h"
 #include "report/table_text.h"
 #include "search/sweep_row.h"
+#include "search/sweep_verification.h"
+
+/* What numbers say of a variant. */
+static void
+add_verification(cJSON *row, const SweepVerification *v)
+{
+  json_add_text(row, "verified", sweep_verification_word(v));
+  json_add_text(row, "verified_reason", v->reason);
+  cJSON *losses = cJSON_AddArrayToObject(row, "verified_losses");
+  for (guint i = 0; v->losses != NULL && i < v->losses->len; i++)
+    cJSON_AddItemToArray(losses, cJSON_CreateNumber(g_array_index(v->losses, double, i)));
+}
 
 /* A row with what the others make of it. */
 static cJSON *
@@ -14,6 +26,8 @@ judged_row(const Sweep *sweep, guint i)
   cJSON *row = sweep_row(sweep, i);
   json_add_int(row, "pareto", sweep_variant(sweep, i)->is_pareto);
   json_add_int(row, "fastest", (int) i == sweep->fastest);
+  if (sweep->is_verified)
+    add_verification(row, &sweep_variant(sweep, i)->verification);
   return row;
 }
 
@@ -77,6 +91,11 @@ append_csv_row(const Sweep *sweep, guint i, GString *out)
     append_csv(out, text);
     g_string_append_c(out, ',');
   }
+  if (sweep->is_verified) {
+    g_autofree char *word = cell_text(row, "verified");
+    append_csv(out, word);
+    g_string_append_c(out, ',');
+  }
   for (guint k = 0; k < sweep->vary->axes->len; k++) {
     append_csv(out, vary_value(sweep->vary, i, k));
     g_string_append_c(out, k + 1 < sweep->vary->axes->len ? ',' : '\n');
@@ -99,6 +118,8 @@ sweep_results_csv(const Sweep *sweep, GString *out)
 {
   for (const SweepColumn *column = sweep_columns; column->key != NULL; column++)
     g_string_append_printf(out, "%s%s", column == sweep_columns ? "" : ",", column->key);
+  if (sweep->is_verified)
+    g_string_append(out, ",verified");
   append_keys(sweep, ",", out);
   g_string_append_c(out, '\n');
   for (guint i = 0; i < sweep->variants->len; i++)

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "search/sweep_evidence.h"
+#include "search/sweep_verification.h"
 
 typedef struct {
   Sweep *sweep;
@@ -151,6 +152,33 @@ try_all(SweepRun *run)
                      &watch);
 }
 
+/* ---- numbers ---- */
+
+static void
+write_verifications(SweepRun *run)
+{
+  for (guint i = 0; i < run->sweep->variants->len; i++) {
+    const SweepVariant *variant = sweep_variant(run->sweep, i);
+    GError *error = NULL;
+    if (variant->verification.json == NULL)
+      continue;
+    g_autofree char *folder = sweep_directory_variant(run->watch->directory, variant);
+    if (!sweep_evidence_write_verification(folder, variant->verification.json, &error))
+      keep_error(run, error);
+  }
+}
+
+/* FALSE: it was stopped. */
+static gboolean
+verify_all(SweepRun *run)
+{
+  if (!sweep_verify(run->sweep, run->watch->workers, must_stop, run))
+    return FALSE;
+  if (run->watch->has_evidence)
+    write_verifications(run);
+  return TRUE;
+}
+
 gboolean
 sweep_run(Sweep *sweep, const SweepRequest *request, const SweepWatch *watch, gboolean *is_complete,
           GError **error)
@@ -168,6 +196,8 @@ sweep_run(Sweep *sweep, const SweepRequest *request, const SweepWatch *watch, gb
   try_all(&run);
   *is_complete = run.progress.done == run.progress.all;
   sweep_judge(sweep);
+  if (*is_complete && watch->verifies)
+    *is_complete = verify_all(&run);
   gboolean is_written = run.error == NULL;
   if (!is_written)
     g_propagate_error(error, run.error);

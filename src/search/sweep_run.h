@@ -17,6 +17,7 @@ typedef struct {
 typedef struct {
   int workers;               /* 0: as many as the machine has cores */
   SweepDirectory *directory; /* to keep results in */
+  gboolean verifies;         /* executes the variants' schedules on numbers, too */
   gboolean has_evidence;     /* each variant's, too: needs a directory */
   void (*progress)(const SweepProgress *progress, gpointer user); /* after each variant */
   gboolean (*stops)(gpointer user); /* TRUE: no further variant is begun */

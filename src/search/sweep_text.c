@@ -6,6 +6,7 @@
 
 #include "base/text_table.h"
 #include "base/units.h"
+#include "search/sweep_verification.h"
 
 /* Reasons that are written under the table; all are in results.csv. */
 #define MOST_REASONS 20
@@ -69,6 +70,7 @@ enum {
   CELL_HIDDEN,
   CELL_COLLECTIVES,
   CELL_STARTUP,
+  CELL_VERIFIED, /* only where it was asked for */
   CELL_COUNT
 };
 
@@ -85,6 +87,7 @@ static const char *const heads[CELL_COUNT] = {
     [CELL_HIDDEN] = "hidden",
     [CELL_COLLECTIVES] = "collectives",
     [CELL_STARTUP] = "startup",
+    [CELL_VERIFIED] = "on numbers",
 };
 
 static char *
@@ -120,6 +123,7 @@ fill_cells(const Sweep *sweep, guint i, char **cells)
   const Outcome *outcome = &variant->outcome;
   cells[CELL_MARK] = g_strdup((int) i == sweep->fastest ? "*" : variant->is_pareto ? "+" : "");
   cells[CELL_VERDICT] = verdict_words(outcome);
+  cells[CELL_VERIFIED] = g_strdup(sweep_verification_word(&variant->verification));
   if (outcome->refusal != NULL)
     return;
   cells[CELL_ALLOCATED] = format_bytes(outcome->peak_allocated);
@@ -130,6 +134,12 @@ fill_cells(const Sweep *sweep, guint i, char **cells)
     fill_times(outcome, cells);
 }
 
+static guint
+cells_of(const Sweep *sweep)
+{
+  return sweep->is_verified ? CELL_COUNT : CELL_VERIFIED;
+}
+
 static void
 add_row(const Sweep *sweep, guint i, TextTable *table)
 {
@@ -138,7 +148,7 @@ add_row(const Sweep *sweep, guint i, TextTable *table)
   for (guint k = 0; k < keys; k++)
     cells[k] = g_strndup(vary_value(sweep->vary, i, k), VALUE_WIDTH);
   fill_cells(sweep, i, cells + keys);
-  for (guint k = 0; k < keys + CELL_COUNT; k++)
+  for (guint k = 0; k < keys + cells_of(sweep); k++)
     if (cells[k] == NULL)
       cells[k] = g_strdup("-");
   text_table_row_array(table, (const char *const *) cells);
@@ -148,7 +158,7 @@ static void
 print_table(const Sweep *sweep, GString *out)
 {
   guint keys = sweep->vary->axes->len;
-  g_autofree char *columns = g_strnfill(keys + CELL_COUNT, 'r');
+  g_autofree char *columns = g_strnfill(keys + cells_of(sweep), 'r');
   g_autofree const char **head = g_new0(const char *, keys + CELL_COUNT + 1);
   columns[keys + CELL_MARK] = columns[keys + CELL_VERDICT] = 'l';
   for (guint k = 0; k < keys; k++) {
@@ -156,7 +166,7 @@ print_table(const Sweep *sweep, GString *out)
     const char *dot = strrchr(key, '.');
     head[k] = dot != NULL ? dot + 1 : key;
   }
-  for (guint k = 0; k < CELL_COUNT; k++)
+  for (guint k = 0; k < cells_of(sweep); k++)
     head[keys + k] = heads[k];
   g_autoptr(TextTable) table = text_table_new(columns);
   text_table_row_array(table, head);
@@ -225,6 +235,15 @@ print_reasons(const Sweep *sweep, GString *out)
     g_string_append_printf(out, "and %u more for reasons that --csv gives\n", all - written);
 }
 
+static void
+print_numbers(const Sweep *sweep, GString *out)
+{
+  if (!sweep->is_verified)
+    return;
+  g_string_append_c(out, '\n');
+  sweep_verification_text(sweep, out);
+}
+
 void
 sweep_text(const Sweep *sweep, GString *out)
 {
@@ -234,4 +253,5 @@ sweep_text(const Sweep *sweep, GString *out)
   g_string_append_c(out, '\n');
   print_best(sweep, out);
   print_reasons(sweep, out);
+  print_numbers(sweep, out);
 }

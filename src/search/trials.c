@@ -1,20 +1,22 @@
 /* trials.c - many plans tried, on as many cores as there are. */
 #include "search/trials.h"
 
-/* How long to wait for a trial before asking whether to stop, microseconds. */
-#define PATIENCE 100000
+#include "search/workers.h"
 
 typedef struct {
   const RunRequest *base;
   const TrialWatch *watch;
-  GAsyncQueue *done; /* Trial *; the run itself where a trial was not begun */
-  gint stopped;      /* atomic */
+  Trial *trials;
 } TrialRun;
 
+/* A simulation has nothing that changes outside of its own values, so that threads share only the
+ * inputs. */
 static void
-try_trial(TrialRun *run, Trial *trial)
+try_trial(guint i, gpointer user)
 {
+  const TrialRun *run = user;
   const TrialWatch *watch = run->watch;
+  Trial *trial = &run->trials[i];
   const RunRequest *base = trial->request != NULL ? trial->request : run->base;
   RunResult result = {0};
   candidate_try(base, trial->assignments, &trial->outcome, watch->ran != NULL ? &result : NULL);
@@ -23,52 +25,31 @@ try_trial(TrialRun *run, Trial *trial)
   run_result_clear(&result);
 }
 
-/* A simulation has nothing that changes outside of its own values, so that threads share only the
- * inputs. */
 static void
-work_on(gpointer data, gpointer user)
+finish_trial(guint i, gpointer user)
 {
-  TrialRun *run = user;
-  gboolean begins = !g_atomic_int_get(&run->stopped);
-  if (begins)
-    try_trial(run, data);
-  g_async_queue_push(run->done, begins ? data : run);
+  const TrialRun *run = user;
+  if (run->watch->done != NULL)
+    run->watch->done(&run->trials[i], run->watch->user);
 }
 
-/* Waits for the next one; asks meanwhile whether to stop. */
-static gpointer
-next_done(TrialRun *run)
+static gboolean
+must_stop(gpointer user)
 {
-  const TrialWatch *watch = run->watch;
-  for (;;) {
-    if (watch->stops != NULL && watch->stops(watch->user))
-      g_atomic_int_set(&run->stopped, TRUE);
-    gpointer done = g_async_queue_timeout_pop(run->done, PATIENCE);
-    if (done != NULL)
-      return done;
-  }
+  const TrialRun *run = user;
+  return run->watch->stops != NULL && run->watch->stops(run->watch->user);
 }
 
 guint
 trials_run_watched(const RunRequest *base, Trial *trials, guint count, const TrialWatch *watch)
 {
-  TrialRun run = {.base = base, .watch = watch, .done = g_async_queue_new()};
-  int threads = watch->workers > 0 ? watch->workers : (int) g_get_num_processors();
-  GThreadPool *pool = g_thread_pool_new(work_on, &run, threads, FALSE, NULL);
-  guint finished = 0;
-  for (guint i = 0; i < count; i++)
-    g_thread_pool_push(pool, &trials[i], NULL);
-  for (guint i = 0; i < count; i++) {
-    gpointer done = next_done(&run);
-    if (done == &run)
-      continue;
-    finished++;
-    if (watch->done != NULL)
-      watch->done(done, watch->user);
-  }
-  g_thread_pool_free(pool, FALSE, TRUE);
-  g_async_queue_unref(run.done);
-  return finished;
+  TrialRun run = {.base = base, .watch = watch, .trials = trials};
+  const Workers workers = {.workers = watch->workers,
+                           .work = try_trial,
+                           .done = finish_trial,
+                           .stops = must_stop,
+                           .user = &run};
+  return workers_run(count, &workers);
 }
 
 void

@@ -15,21 +15,6 @@ typedef struct {
   double once, again;
 } StepFlops;
 
-/* Attention counts its whole square, as in the convention of network_model_flops_per_token(): its
- * kernels do the causal half, and in backward compute the scores again. */
-static double
-counted_flops(const Kernel *kernel)
-{
-  switch (kernel->kind) {
-  case KERNEL_ATTENTION_FORWARD:
-    return 2 * kernel->flops;
-  case KERNEL_ATTENTION_BACKWARD:
-    return 2 * kernel->flops * 4 / 5;
-  default:
-    return kernel->flops;
-  }
-}
-
 static StepFlops
 step_flops(const Program *program)
 {
@@ -47,7 +32,7 @@ step_flops(const Program *program)
       recompute = recompute == depth ? 0 : recompute;
       depth--;
     } else if (op->kind == PROGRAM_LAUNCH) {
-      double counted = counted_flops(&g_array_index(program->kernels, Kernel, op->a));
+      double counted = network_counted_flops(&g_array_index(program->kernels, Kernel, op->a));
       *(recompute > 0 ? &flops.again : &flops.once) += counted;
     }
   }

@@ -6,12 +6,18 @@
 
 #define SCALE_MOST 65536
 
-/* Divides the sizes in a config.json by `scale`: layers, heads, their width, hidden and
- * intermediate width, vocabulary, positions.  None falls below what keeps the structure: two
- * layers, as many query heads for each key head as before, a head of eight numbers.  What was
+typedef struct {
+  int divisor;
+  int layers; /* as many at most, whatever the divisor; 0: as the divisor says */
+} NetworkScale;
+
+/* Divides the sizes in a config.json by the divisor: layers, heads, their width, hidden and
+ * intermediate width, vocabulary, positions, windows.  None falls below what keeps the structure:
+ * two layers, as many query heads for each key head as before, a head of eight numbers.  What was
  * changed is appended to `changes` ("hidden_size 4096 -> 32, ...").  FALSE and error: the network
  * has no such sizes. */
-char *scaled_network(const InputText *network, int scale, GString *changes, GError **error);
+char *scaled_network(const InputText *network, const NetworkScale *scale, GString *changes,
+                     GError **error);
 /* A length that goes with it. */
 gint64 scaled_length(gint64 length, int scale);
 

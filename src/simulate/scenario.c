@@ -100,7 +100,7 @@ check_attention(const Scenario *s, const char *file, GError **error)
     const GArray *kernels = ((const Function *) s->network->functions->pdata[i])->kernels;
     for (guint k = 0; k < kernels->len; k++) {
       const Kernel *kernel = &g_array_index(kernels, OpKernel, k).kernel;
-      if (kernel->kind != KERNEL_ATTENTION_FORWARD ||
+      if (!kernel_is_attention((KernelKind) kernel->kind) ||
           device_profile_runs(device, (FusedAttention) kernel->variant))
         continue;
       g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,

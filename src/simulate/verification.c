@@ -8,6 +8,7 @@
 #include "simulate/scaled_network.h"
 #include "simulate/verified_comparison.h"
 #include "simulate/verified_failure.h"
+#include "simulate/verified_rounding.h"
 
 typedef struct {
   VerificationRequest request; /* with the steps and the restart that it comes to */
@@ -62,7 +63,8 @@ scale(Work *w, int sides, GString *changes, GError **error)
 {
   if (w->request.scale <= 1)
     return TRUE;
-  w->network = scaled_network(&w->inputs[0].network, w->request.scale, changes, error);
+  const NetworkScale by = {w->request.scale, w->request.layers};
+  w->network = scaled_network(&w->inputs[0].network, &by, changes, error);
   if (w->network == NULL)
     return FALSE;
   for (int side = 0; side < sides; side++) {
@@ -94,6 +96,9 @@ check_failure(Work *w, GError **error)
   if (request->restart_after > 0)
     return plan_spec_refuse(plan, error, "failure",
                             "says itself where it goes on (last_save): no --restart-after");
+  if (request->rounds)
+    return plan_spec_refuse(plan, error, "failure",
+                            "is executed in fp64 only: no --precision plan");
   if (plan->failure.step > request->steps)
     return plan_spec_refuse(plan, error, "failure.at", "step %d is beyond the %d steps of this run",
                             plan->failure.step, request->steps);
@@ -165,8 +170,10 @@ begin_report(VerificationReport *report, const VerificationRequest *request,
                                  .strategy = g_strdup(s->plan->strategy),
                                  .scaled = scaled[0] != '\0' ? g_strdup(scaled) : NULL,
                                  .tolerance = request->tolerance,
+                                 .rounded = request->rounds,
                                  .orders = request->orders,
                                  .samples = verified_plan_samples(plan),
+                                 .training = verified_plan_training(plan),
                                  .peaks = g_new0(gint64, plan->ranks),
                                  .steps = g_array_new(FALSE, TRUE, sizeof(VerifiedStep)),
                                  .parameters = g_array_new(FALSE, TRUE, sizeof(VerifiedParameter))};
@@ -191,6 +198,7 @@ verification_report_clear(VerificationReport *report)
   g_clear_pointer(&report->fault, g_free);
   g_clear_pointer(&report->network, g_free);
   g_clear_pointer(&report->strategy, g_free);
+  g_clear_pointer(&report->training, g_free);
   g_clear_pointer(&report->scaled, g_free);
   g_clear_pointer(&report->peaks, g_free);
   verified_failure_clear(&report->failure);
@@ -206,7 +214,30 @@ run_of(const Work *w, int order)
   const VerificationRequest *request = &w->request;
   return (VerifiedRun){.steps = request->steps,
                        .seed = request->seed,
-                       .order = (guint64) (order == 0 ? 0 : order + request->skipped)};
+                       .order = (guint64) (order == 0 ? 0 : order + request->skipped),
+                       .starts_rounded = request->rounds,
+                       .starts_as = w->plan->scenario->plan->precision.parameters};
+}
+
+/* In the plan's dtypes. */
+static gboolean
+run_rounded(const Work *w, const VerifiedPlan *plan, VerificationReport *report, GError **error)
+{
+  VerifiedRun run = run_of(w, 0);
+  run.rounds = TRUE;
+  g_autoptr(VerifiedRounding) rounding =
+      verified_rounding_new(&w->inputs[plan == w->other], plan, &run, error);
+  for (int i = 0; rounding != NULL && i <= w->request.orders && report->fault == NULL; i++) {
+    VerifiedRun once = run;
+    once.order = run_of(w, i).order;
+    g_autoptr(VerifiedState) state = verified_run(plan, &once, error);
+    if (state == NULL)
+      return FALSE;
+    verified_rounding_compare(rounding, state, report);
+    verified_compare(report, state, w->reference);
+    verified_keep_peaks(state, i, report->peaks);
+  }
+  return rounding != NULL;
 }
 
 static gboolean
@@ -272,6 +303,8 @@ run_once(const Work *w, const VerifiedPlan *plan, int order, VerificationReport 
 static gboolean
 run_orders(const Work *w, const VerifiedPlan *plan, VerificationReport *report, GError **error)
 {
+  if (w->request.rounds)
+    return run_rounded(w, plan, report, error);
   for (int i = 0; i <= w->request.orders && report->fault == NULL; i++) {
     if (!run_once(w, plan, i, report, error))
       return FALSE;
@@ -315,7 +348,8 @@ verification_holds(const VerificationReport *report)
 {
   return report->fault == NULL &&
          (report->other == NULL ||
-          (report->other->fault == NULL && report->loss_difference <= report->tolerance));
+          (report->other->fault == NULL &&
+           (report->rounded || report->loss_difference <= report->tolerance)));
 }
 
 /* ---- all ---- */

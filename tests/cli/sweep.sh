@@ -143,6 +143,22 @@ echo results >lines/results.jsonl
 refuses "results of something else are left alone" "is not a folder written by" \
   sweep tiny --vary fsdp.blocks_per_group=1,2 --output lines
 
+# Numbers: the schedules of all variants, executed.
+answers "variants are executed on numbers" 0 sweep tiny --vary fsdp.blocks_per_group=1,2,0 --verify --output numbers
+ok "which says what they ran on" prints "Executed on numbers, 2 steps, beside unsharded runs; scaled: num_attention_heads 4 -> 2"
+ok "and that losses are equal" prints "The 3 variants with 8 samples of 8 tokens of tiny, adamw clipped at 1 come to equal losses, within 1e-09"
+ok "the evidence has each answer" grep -q '"equal":.*true' numbers/variants/2/verification.json
+ok "so has the comparison" grep -q '^  1: equal$' numbers/comparison.txt
+answers "the folder is the same without it" 0 sweep tiny --vary fsdp.blocks_per_group=1,2,0 --output numbers --csv
+ok "and nobody is asked" sh -c '! grep -q verified out'
+answers "what is too much work is not executed" 0 sweep tiny --vary mesh.shard=4,512 --verify --csv
+ok "in a column" grep -q ',not executed,512$' out
+answers "why says the row" 0 sweep tiny --vary mesh.shard=4,512 --verify --json
+ok "of JSON" prints '"verified_reason":"512 micro-batches of all ranks in a step are more than the 256 that are tried"'
+answers "what cannot be executed is said" 0 sweep tiny --vary compile=none,per_block --verify
+ok "with the reason" grep -q "^per_block: not executed: .*key .compile.: verify cannot look into compiled kernels" out
+ok "variants with another batch are not compared" sh -c '! grep -q "come to" out'
+
 # A signal: what has begun is brought to an end, lines are whole, and the rest follows later.
 for signal in INT TERM; do
   case $signal in INT) expected=130 ;; TERM) expected=143 ;; esac
