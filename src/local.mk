@@ -303,6 +303,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/range_map.c src/strategy/range_map.h \
+  src/strategy/ddp_buffers.c src/strategy/ddp_buffers.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/state_dict.c src/strategy/state_dict.h \
@@ -382,6 +383,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_norms.c \
   src/numeric/numeric_numbers.c \
   src/numeric/numeric_optimizers.c \
+  src/numeric/numeric_order.c src/numeric/numeric_order.h \
   src/numeric/numeric_random.c src/numeric/numeric_random.h \
   src/numeric/numeric_rank.c src/numeric/numeric_rank.h \
   src/numeric/numeric_reductions.c \

@@ -184,7 +184,7 @@ run(int argc, char **argv, GError **error)
       {"scale", 0, 0, G_OPTION_ARG_INT, &options.scale, "Divide the network's sizes by so much (1)",
        "S"},
       {"orders", 0, 0, G_OPTION_ARG_INT, &options.orders,
-       "Random orders to try besides that of issue (0)", "N"},
+       "Orders to try besides that of issue (0)", "N"},
       {"seed", 0, 0, G_OPTION_ARG_INT64, &options.seed, "Of parameters and tokens (1)", "N"},
       {"precision", 0, 0, G_OPTION_ARG_STRING, &options.precision,
        "Arithmetic in fp64, or rounded to the plan's dtypes: plan (fp64)", "PRECISION"},

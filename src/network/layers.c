@@ -222,6 +222,12 @@ autocast(Builder *b, Val x)
   return shaped(b, OP_TO_CACHED, x, info);
 }
 
+Val
+autocast_wide(Builder *b, Val x)
+{
+  return builder_shape(b)->precision.autocast ? to(b, x, DTYPE_FP32) : x;
+}
+
 /* x as a matrix [rows, width]. */
 static Val
 flatten_rows(Builder *b, Val x)
@@ -433,7 +439,9 @@ Val
 layer_norm(Builder *b, Val x, int gain)
 {
   x = call_module(b, parameter_module(b, gain), x);
-  Val w = builder_weight(b, gain), c = builder_weight(b, gain + 1);
+  Val c = autocast_wide(b, builder_weight(b, gain + 1));
+  Val w = autocast_wide(b, builder_weight(b, gain));
+  x = autocast_wide(b, x);
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
 }
 
@@ -441,7 +449,8 @@ Val
 layer_norm_unbiased(Builder *b, Val x, int gain)
 {
   x = call_module(b, parameter_module(b, gain), x);
-  Val w = builder_weight(b, gain);
+  Val w = autocast_wide(b, builder_weight(b, gain));
+  x = autocast_wide(b, x);
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
 }
 

@@ -309,7 +309,7 @@ run_orders(const Work *w, const VerifiedPlan *plan, VerificationReport *report, 
     if (!run_once(w, plan, i, report, error))
       return FALSE;
     if (report->fault != NULL && i > 0) {
-      char *in_order = g_strdup_printf("in random order %d, %s", i, report->fault);
+      char *in_order = g_strdup_printf("in order %d, %s", i, report->fault);
       g_free(report->fault);
       report->fault = in_order;
     }

@@ -122,7 +122,7 @@ print_answer(const VerificationReport *r, GString *out)
   else
     g_string_append_printf(out,
                            "equal to an unsharded run within %g, in the order of issue and %d "
-                           "random ones\n",
+                           "others\n",
                            r->tolerance, r->orders);
 }
 
@@ -268,7 +268,7 @@ report_json(const VerificationReport *r)
   json_add_int(root, "ranks", r->ranks);
   json_add_int(root, "micro_batches", r->micro_batches);
   json_add_int(root, "samples", r->samples);
-  json_add_int(root, "random_orders", r->orders);
+  json_add_int(root, "orders", r->orders);
   json_add_text(root, "precision", r->rounded ? "plan" : "fp64");
   json_add_known_number(root, "tolerance", TRUE, r->tolerance);
   cJSON_AddBoolToObject(root, "equal", r->fault == NULL);

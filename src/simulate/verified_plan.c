@@ -26,6 +26,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
     return plan_spec_refuse(plan, error, "optimizer.implementation",
                             "verify does not know the loops of small ops that composer updates by");
+  if (plan->phases.load.given)
+    return plan_spec_refuse(plan, error, "phases.load",
+                            "nobody has said which numbers are in that checkpoint: verify "
+                            "--restart goes on from one");
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile", "verify cannot look into compiled kernels");
   return TRUE;
