@@ -224,6 +224,7 @@ libhighwater_a_SOURCES += \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
   src/network/layers_lora.c src/network/layers_lora.h \
+  src/network/layers_norm.c \
   src/network/layers_rope.c \
   src/network/layers_views.c \
   src/network/moe.c src/network/moe.h \

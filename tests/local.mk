@@ -86,6 +86,7 @@ CHECKS = \
   tests/check_strides \
   tests/check_sweep \
   tests/check_throughput_timer \
+  tests/check_torchtitan \
   tests/check_trace_order \
   tests/check_trainable \
   tests/check_trials \

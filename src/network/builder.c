@@ -261,6 +261,7 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
   int module = g_array_index(b->open_modules, int, b->open_modules->len - 1);
   Module *owner = &g_array_index(b->network->modules, Module, module);
   Parameter p = {
+      .shard_of = -1,
       .name = *owner->path != '\0' ? g_strconcat(owner->path, ".", name, NULL) : g_strdup(name),
       .module = module,
       .dims = dims,
@@ -292,6 +293,12 @@ builder_train_like(Builder *b, int parameter, int other)
 {
   Parameter *p = &g_array_index(b->network->parameters, Parameter, parameter);
   p->trainable = p->requires_grad = network_parameter(b->network, other)->trainable;
+}
+
+void
+builder_tie_shards(Builder *b, int parameter, int other)
+{
+  g_array_index(b->network->parameters, Parameter, parameter).shard_of = other;
 }
 
 void

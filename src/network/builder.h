@@ -54,6 +54,9 @@ int builder_parameter(Builder *b, const char *name, int dims, ...);
 void builder_freeze(Builder *b, int parameter);
 /* It trains if `other` does: patterns saw one weight before it was split (fully_shard). */
 void builder_train_like(Builder *b, int parameter, int other);
+/* The model ties a weight that was split again, once it is sharded: the two have one sharded part,
+ * one gradient and one optimizer state, which are `other`'s. */
+void builder_tie_shards(Builder *b, int parameter, int other);
 /* The open module has that parameter of another one too. */
 void builder_tie(Builder *b, int parameter);
 /* A registered buffer of the open module. */

@@ -22,6 +22,7 @@ typedef struct {
   gint64 elements;
   gboolean adapter;       /* was added to the finished model */
   gboolean trainable;     /* requires a gradient */
+  int shard_of;           /* the parameter whose sharded part is this one's too, or -1 */
   gboolean requires_grad; /* what ops see does: it, or the flat tensor that it is a view of */
 } Parameter;
 
@@ -214,6 +215,8 @@ gint64 network_positions(const Network *network);
 gint64 network_parameter_count(const Network *network);
 /* As a model's parameters are usually counted (base_parameters). */
 gint64 network_usual_count(const Network *network);
+/* Has a tied weight become two that stay so? */
+gboolean network_splits_weight(const Network *network);
 gint64 network_trainable_count(const Network *network);
 /* Tensors, not elements. */
 int network_trainable_tensors(const Network *network);

@@ -307,8 +307,13 @@ struct _OpInfo {
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */
-  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept(); MATMUL: every
-                                                                     product but the mm it counts */
+  enum {
+    KIND_OTHER,
+    KIND_ATTENTION,
+    KIND_MM,
+    KIND_MATMUL
+  } kind; /* for op_is_kept(); MATMUL: every
+             product but the mm it counts */
 };
 
 /* Does selective_op checkpointing keep the outputs of this call?  mms counts the calls of mm in the

@@ -25,7 +25,7 @@ static void
 define_buffer(Builder *b, const char *name, gint64 experts)
 {
   g_autofree char *path = builder_path(b, name);
-  builder_buffer(b, path, dtype_size(DTYPE_FP32) * experts);
+  builder_buffer(b, path, DTYPE_FP32, experts);
 }
 
 /* The plan's moe.experts. */
@@ -57,8 +57,7 @@ torchtitan_moe_define(Builder *b, const MoeStyle *s)
   m.reorderer = builder_module(b, "reorderer", "TokenReorderer");
   builder_module_end(b);
   if (s->shared_ffn > 0)
-    m.shared =
-        torchtitan_feed_forward_define(b, "shared_experts", s->hidden, s->shared_ffn, FALSE);
+    m.shared = torchtitan_feed_forward_define(b, "shared_experts", s->hidden, s->shared_ffn, FALSE);
   define_buffer(b, "expert_bias", s->experts);
   define_buffer(b, "tokens_per_expert", s->experts);
   builder_module_end(b);
@@ -78,7 +77,8 @@ torchtitan_feed_forward(Builder *b, const TorchtitanFeedForward *p, Val x)
   return builder_leave(b, linear(b, binary(b, OP_MUL, gate, up), p->down));
 }
 
-/* ---- experts: rows of each padded to a multiple of the alignment (indices_padding_wrapper) ---- */
+/* ---- experts: rows of each padded to a multiple of the alignment (indices_padding_wrapper) ----
+ */
 
 /* A tensor of int64, one for each expert, that takes the place of x. */
 static Val
@@ -120,8 +120,8 @@ permute_indices(Builder *b, Val counts, gint64 padded, Val out[2])
   sizes = let(b, "m_sizes", narrow);
   let(b, "m_offsets", running_sums(b, sizes, FALSE));
   let(b, "write_offsets", numbers(b, "write offsets", n));
-  out[0] = let(b, "permuted_indices", create(b, "permuted indices",
-                                             value_shape(DTYPE_INT32, 1, padded)));
+  out[0] = let(b, "permuted_indices",
+               create(b, "permuted indices", value_shape(DTYPE_INT32, 1, padded)));
   Val results[3] = {out[0], sizes, create(b, "offsets", value_shape(DTYPE_INT32, 1, n))};
   builder_leave_with(b, 3, results);
   out[0] = let(b, "permuted_indices", results[0]);
@@ -140,10 +140,10 @@ permute(Builder *b, Val x, Val counts, Val out[3])
   Val made[2];
   builder_enter(b, 2, (const char *const[]){"x", "num_tokens_per_expert"}, (Val[]){x, counts});
   permute_indices(b, (Val){counts.slot, FALSE}, padded, made);
-  OpAttributes at = {.result = info};
+  OpAttributes at = {.result = info, .key = "dim"}; /* the first */
   at.result.shape[0]++;
-  Val zeros = create(b, "a row of zeros",
-                     value_shape((DType) info.dtype, 2, (gint64) 1, info.shape[1]));
+  Val zeros =
+      create(b, "a row of zeros", value_shape((DType) info.dtype, 2, (gint64) 1, info.shape[1]));
   Val both = let(b, "x", builder_op(b, OP_CAT, &at, 2, (Val[]){{x.slot, FALSE}, zeros}));
   Val results[3] = {let(b, "x", binary(b, OP_INDEX, both, made[0])), made[0], made[1]};
   builder_leave_with(b, 3, results);
@@ -251,7 +251,8 @@ combine(Builder *b, const TorchtitanMoe *m, Val routed, Val indices, Val weights
   rows = let(b, name, builder_op(b, OP_INDEX_PUT, NULL, 3, (Val[]){rows, indices, routed}));
   rows = let(b, name, view(b, rows, 3, tokens, k, hidden));
   weights = view(b, weights, 3, tokens, (gint64) 1, k);
-  Val wide = to(b, rows, DTYPE_FP32);
+  Val wide = autocast_operand(b, to(b, rows, DTYPE_FP32)); /* the last operand is cast first */
+  weights = autocast_operand(b, weights);
   Val sum = to(b, builder_op(b, OP_BMM, NULL, 2, (Val[]){weights, wide}), dtype);
   return let(b, "out_experts", view(b, sum, 2, tokens, hidden));
 }

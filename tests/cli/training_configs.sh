@@ -180,6 +180,17 @@ ok "every third block" plan_has activation_checkpointing.policy=every_n activati
 ok "replicas that share nothing" import torchtitan_replicas
 ok "are DDP under autocast" plan_has strategy=ddp mesh.replicate=2 precision.autocast=true
 ok "a compiled loss alone compiles no block" says 'compile.components: ["loss"]'
+ok "a mixture of experts" import torchtitan_deepseek
+ok "is sharded, recomputes blocks to their end, and accumulates" plan_has strategy=fsdp2 mesh.shard=32 batch.micro_batch=4 accumulation.steps=2 \
+  activation_checkpointing.policy=selective_op activation_checkpointing.early_stop=false
+ok "no key of it is unknown" sh -c '! grep -q "not known to highwater" out'
+ok "with torchtitan's default named" says "activation_checkpointing.early_stop: false - torchtitan's default"
+ok "and the experts' load" says "debug.moe_force_load_balance: true (line 71) - experts have the same load"
+refuses_text "other products that are recomputed" "line 3: key 'activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns': only moe.router.gate" <<'EOF'
+[activation_checkpoint]
+mode = "selective"
+per_op_sac_force_recompute_mm_shapes_by_fqns = ["feed_forward.w1"]
+EOF
 for degree in tensor pipeline context; do
   printf '[parallelism]\n%s_parallel_degree = 2\n' $degree >refused
   refuses "$degree parallelism" "line 2: key 'parallelism.${degree}_parallel_degree': $degree parallelism is not supported" import plan refused
