@@ -304,6 +304,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/range_map.c src/strategy/range_map.h \
+  src/strategy/ddp_buffers.c src/strategy/ddp_buffers.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/state_dict.c src/strategy/state_dict.h \
@@ -383,6 +384,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_norms.c \
   src/numeric/numeric_numbers.c \
   src/numeric/numeric_optimizers.c \
+  src/numeric/numeric_order.c src/numeric/numeric_order.h \
   src/numeric/numeric_random.c src/numeric/numeric_random.h \
   src/numeric/numeric_rank.c src/numeric/numeric_rank.h \
   src/numeric/numeric_reductions.c \
@@ -543,6 +545,7 @@ libhighwater_a_SOURCES += \
   src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
   src/simulate/verified_failure.c src/simulate/verified_failure.h \
   src/simulate/verified_plan.c src/simulate/verified_plan.h \
+  src/simulate/verified_rounding.c src/simulate/verified_rounding.h \
   src/simulate/verified_run.c src/simulate/verified_run.h \
   src/simulate/verified_start.c src/simulate/verified_start.h \
   src/simulate/verified_state.c src/simulate/verified_state.h

@@ -76,6 +76,7 @@ CHECKS = \
   tests/check_restart \
   tests/check_restart_failures \
   tests/check_retain \
+  tests/check_rounding \
   tests/check_run_store \
   tests/check_shared_link \
   tests/check_show \

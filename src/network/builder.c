@@ -308,12 +308,27 @@ builder_tie(Builder *b, int parameter)
   g_array_append_val(b->network->ties, tie);
 }
 
-void
-builder_buffer(Builder *b, const char *name, gint64 bytes)
+static void
+add_buffer(Builder *b, Buffer buffer)
 {
-  int module = g_array_index(b->open_modules, int, b->open_modules->len - 1);
-  Buffer buffer = {.name = g_strdup(name), .module = module, .bytes = bytes};
+  buffer.module = g_array_index(b->open_modules, int, b->open_modules->len - 1);
   g_array_append_val(b->network->buffers, buffer);
+}
+
+void
+builder_buffer(Builder *b, const char *name, DType dtype, gint64 elements)
+{
+  add_buffer(
+      b, (Buffer){.name = g_strdup(name), .dtype = dtype, .bytes = elements * dtype_size(dtype)});
+}
+
+void
+builder_attribute(Builder *b, const char *name, DType dtype, gint64 elements)
+{
+  add_buffer(b, (Buffer){.name = g_strdup(name),
+                         .dtype = dtype,
+                         .bytes = elements * dtype_size(dtype),
+                         .unregistered = TRUE});
 }
 
 /* How many blocks the open module has already. */

@@ -60,7 +60,9 @@ void builder_tie_shards(Builder *b, int parameter, int other);
 /* The open module has that parameter of another one too. */
 void builder_tie(Builder *b, int parameter);
 /* A registered buffer of the open module. */
-void builder_buffer(Builder *b, const char *name, gint64 bytes);
+void builder_buffer(Builder *b, const char *name, DType dtype, gint64 elements);
+/* The same of a tensor that becomes an attribute of the module in its first forward(). */
+void builder_attribute(Builder *b, const char *name, DType dtype, gint64 elements);
 /* Is the open module a block's? */
 gboolean builder_in_block(const Builder *b);
 /* The path that a child of the open module would have.  Caller frees. */

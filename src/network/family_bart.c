@@ -47,8 +47,7 @@ define_modules(Builder *b, Bart *m)
   builder_tie(b, m->shared);
   builder_module_end(b);
   m->head = (Linear){.weight = m->shared, .bias = -1, .module = module};
-  builder_buffer(b, "final_logits_bias",
-                 s->vocabulary * dtype_size(builder_shape(b)->precision.stored));
+  builder_buffer(b, "final_logits_bias", builder_shape(b)->precision.stored, s->vocabulary);
 }
 
 /* ---- forward() ---- */

@@ -45,8 +45,8 @@ define_embeddings(Builder *b, Bert *m)
   if (m->roberta)
     m->position_weight =
         encoder_define_embedding(b, "position_embeddings", m->positions, m->hidden);
-  builder_buffer(b, "position_ids", 8 * m->positions);
-  builder_buffer(b, "token_type_ids", 8 * m->positions);
+  builder_buffer(b, "position_ids", DTYPE_INT64, m->positions);
+  builder_buffer(b, "token_type_ids", DTYPE_INT64, m->positions);
   builder_module_end(b);
 }
 

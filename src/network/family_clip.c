@@ -77,7 +77,7 @@ define_text(Builder *b, Clip *m)
   t->embeddings = builder_module(b, "embeddings", "CLIPTextEmbeddings");
   m->words = encoder_define_embedding(b, "token_embedding", m->vocabulary, t->width);
   t->positions = encoder_define_embedding(b, "position_embedding", m->positions, t->width);
-  builder_buffer(b, "text_model.position_ids", 8 * m->positions);
+  builder_buffer(b, "text_model.position_ids", DTYPE_INT64, m->positions);
   builder_module_end(b);
   define_encoder(b, m, t);
   m->final_norm = define_norm(b, "final_layer_norm", "LayerNorm", t->width, TRUE);
@@ -95,7 +95,7 @@ define_image(Builder *b, Clip *m)
       b, "patch_embedding", t->width, m->channels, 2,
       &(Convolution){.kernel = m->patch, .stride = m->patch, .bias = -1, .transposed = TRUE});
   t->positions = encoder_define_embedding(b, "position_embedding", t->length, t->width);
-  builder_buffer(b, "vision_model.position_ids", 8 * t->length);
+  builder_buffer(b, "vision_model.position_ids", DTYPE_INT64, t->length);
   builder_module_end(b);
   m->first_norm = define_norm(b, "pre_layrnorm", "LayerNorm", t->width, TRUE);
   define_encoder(b, m, t);

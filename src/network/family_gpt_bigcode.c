@@ -22,7 +22,7 @@ static void
 define_last(Builder *b, Classic *m)
 {
   classic_define_last_norm(b, m, "ln_f");
-  builder_buffer(b, "transformer.bias", m->positions * m->positions);
+  builder_buffer(b, "transformer.bias", DTYPE_BOOL, m->positions * m->positions);
 }
 
 /* c_attn(x) in heads: one of keys and values after those of queries, or a triple for each. */

@@ -13,7 +13,8 @@ define_block(Builder *b, Classic *m, ClassicBlock *p, int block)
   p->norm1 = define_norm(b, "ln_1", "LayerNorm", hidden, TRUE);
   p->attention = builder_module(b, "attn", "GPTNeoAttention");
   p->inner = builder_module(b, "attention", "GPTNeoSelfAttention");
-  builder_buffer(b, "bias", m->positions * m->positions); /* the mask, global or local */
+  builder_buffer(b, "bias", DTYPE_BOOL,
+                 m->positions * m->positions); /* the mask, global or local */
   p->k = define_linear(b, "k_proj", hidden, hidden, FALSE);
   p->v = define_linear(b, "v_proj", hidden, hidden, FALSE);
   p->q = define_linear(b, "q_proj", hidden, hidden, FALSE);

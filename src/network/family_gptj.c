@@ -29,7 +29,8 @@ define_last(Builder *b, Classic *m)
 {
   classic_define_last_norm(b, m, "ln_f");
   m->lm.rotary_module = builder_module(b, "rotary_emb", "GPTJRotaryEmbedding");
-  builder_buffer(b, "transformer.rotary_emb.embed_positions", 4 * m->positions * m->lm.rotary.dim);
+  builder_buffer(b, "transformer.rotary_emb.embed_positions", DTYPE_FP32,
+                 m->positions * m->lm.rotary.dim);
   builder_module_end(b);
 }
 

@@ -222,6 +222,12 @@ autocast(Builder *b, Val x)
   return shaped(b, OP_TO_CACHED, x, info);
 }
 
+Val
+autocast_wide(Builder *b, Val x)
+{
+  return builder_shape(b)->precision.autocast ? to(b, x, DTYPE_FP32) : x;
+}
+
 /* x as a matrix [rows, width]. */
 static Val
 flatten_rows(Builder *b, Val x)

@@ -12,7 +12,7 @@ define_router(Builder *b, Moe *m)
   m->router_bias = s->router_bias ? builder_parameter(b, "bias", 1, s->experts) : -1;
   if (s->correction_bias) {
     g_autofree char *name = builder_path(b, "e_score_correction_bias");
-    builder_buffer(b, name, 4 * s->experts);
+    builder_buffer(b, name, DTYPE_FP32, s->experts);
   }
   builder_module_end(b);
 }

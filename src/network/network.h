@@ -31,7 +31,9 @@ typedef struct {
 typedef struct {
   char *name;
   int module;
+  DType dtype;
   gint64 bytes;
+  gboolean unregistered; /* an attribute that the first forward() makes */
 } Buffer;
 
 /* A module that has a parameter of another one too.  module -1: the parameter's own uses it twice,
@@ -138,11 +140,12 @@ typedef struct {
   /* Parameters are views of flat tensors: fills in the number of each one's; NULL: they are tensors
    * of their own. */
   void (*flat_tensors)(const PlanSpec *plan, const Network *network, int *tensor);
-  const PlanSpec *plan;    /* for that.  Borrowed */
-  gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
-  gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
-  gboolean casts_inputs;   /* hooks give floating inputs of blocks the weights' dtype */
-  gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
+  const PlanSpec *plan;       /* for that.  Borrowed */
+  gboolean clones_outputs;    /* the training loop gets copies of what the model gives back */
+  gboolean splits_tied;       /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean casts_inputs;      /* hooks give floating inputs of blocks the weights' dtype */
+  gboolean casts_root_inputs; /* those of the model alone get it */
+  gboolean evaluation;        /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;

@@ -241,6 +241,7 @@ typedef struct {
   gboolean whole;  /* a query sees all of them, not those before it alone */
   gint64 window;   /* of those before it so many; 0: all */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
+  double dropout;  /* of probabilities; 0: none */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
   const char *what;    /* name of the output, static text */

@@ -21,7 +21,7 @@ define_parameters(const Ops *ops, const OpsModule *m)
   for (guint i = 0; i < m->buffers->len; i++) {
     const OpsBuffer *buffer = &g_array_index(m->buffers, OpsBuffer, i);
     g_autofree char *path = builder_path(ops->b, buffer->name);
-    builder_buffer(ops->b, path, buffer->bytes);
+    builder_buffer(ops->b, path, DTYPE_UINT8, buffer->bytes);
   }
 }
 

@@ -25,7 +25,7 @@ static void
 define_buffer(Builder *b, const char *name, gint64 experts)
 {
   g_autofree char *path = builder_path(b, name);
-  builder_buffer(b, path, dtype_size(DTYPE_FP32) * experts);
+  builder_buffer(b, path, DTYPE_FP32, experts);
 }
 
 /* The plan's moe.experts. */

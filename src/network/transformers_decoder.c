@@ -153,7 +153,7 @@ define_embedding(Builder *b, Decoder *d)
   lm->embedding_module = builder_module(b, name, "ScaledWordEmbedding");
   lm->embedding_weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
   g_autofree char *buffer = g_strdup_printf("model.%s.embed_scale", name);
-  builder_buffer(b, buffer, dtype_size(DTYPE_FP32));
+  builder_buffer(b, buffer, DTYPE_FP32, 1);
   builder_module_end(b);
 }
 

@@ -106,11 +106,11 @@ transformers_define_rotary(Builder *b, CausalLm *lm)
     g_autofree char *now = g_strdup_printf("model.rotary_emb.%sinv_freq", prefixes[i]);
     g_autofree char *original =
         g_strdup_printf("model.rotary_emb.%soriginal_inv_freq", prefixes[i]);
-    builder_buffer(b, now, 4 * (rotary_dim(lm) / 2));
-    builder_buffer(b, original, 4 * (rotary_dim(lm) / 2));
+    builder_buffer(b, now, DTYPE_FP32, rotary_dim(lm) / 2);
+    builder_buffer(b, original, DTYPE_FP32, rotary_dim(lm) / 2);
   }
   if (lm->rotary.update == FREQUENCIES_LONG) /* an attribute that the first forward() makes */
-    builder_buffer(b, "model.rotary_emb.long_inv_freq", 4 * (rotary_dim(lm) / 2));
+    builder_attribute(b, "model.rotary_emb.long_inv_freq", DTYPE_FP32, rotary_dim(lm) / 2);
   builder_module_end(b);
 }
 

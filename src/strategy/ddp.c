@@ -2,6 +2,7 @@
  * buckets (torch/csrc/distributed/c10d/reducer.cpp). */
 #include "base/units.h"
 #include "program/meaning.h"
+#include "strategy/ddp_buffers.h"
 #include "strategy/strategy.h"
 #include "strategy/zero_redundancy.h"
 
@@ -48,6 +49,7 @@ typedef struct {
   StorageId used_map;    /* local_used_map_dev_ */
   gint32 map_reduced;    /* event, or -1 */
   ZeroRedundancy *zero;  /* NULL: a plain optimizer */
+  gboolean trains_apart; /* the last forward was one without synchronization */
 } Ddp;
 
 static gboolean
@@ -313,10 +315,12 @@ static void
 begin_forward(StrategyContext *x)
 {
   Ddp *d = x->state;
+  if (!x->no_grad && !d->rebuilt && !d->finds_unused && d->ready_order->len > 0)
+    rebuild(x);
+  if (!d->trains_apart)
+    ddp_buffers_broadcast(x, d->communicator);
   if (x->no_grad)
     return;
-  if (!d->rebuilt && !d->finds_unused && d->ready_order->len > 0)
-    rebuild(x);
   d->next_bucket = 0;
   for (guint i = 0; i < d->buckets->len; i++)
     g_array_index(d->buckets, Bucket, i).ready = 0;
@@ -325,7 +329,8 @@ begin_forward(StrategyContext *x)
 static void
 end_forward(StrategyContext *x)
 {
-  const Ddp *d = x->state;
+  Ddp *d = x->state;
+  d->trains_apart = x->no_grad || !x->synchronize;
   if (d->finds_unused && x->synchronize && !x->no_grad)
     program_builder_host_work(x->builder, HOST_WORK_OP_FORWARD, d->search);
 }
@@ -446,6 +451,14 @@ zero_stage(StrategyContext *x)
   return ((Ddp *) x->state)->zero != NULL && x->plan->replicate > 1 ? 1 : 0;
 }
 
+/* ZeroRedundancyOptimizer keeps the states of each parameter on one rank. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  gboolean partitions = plan_spec_number(x->plan, "zero_redundancy_optimizer") != 0;
+  return (StateSpread){1, partitions ? x->plan->replicate : 1};
+}
+
 static int
 heaviest_rank(const PlanSpec *plan, const Network *network)
 {
@@ -465,7 +478,9 @@ expected(StrategyContext *x)
       .elements_all_reduced = (network_trainable_count(x->network) + map) *
                               (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .elements_broadcast =
-          d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0,
+          ddp_buffers_elements(x->network) *
+              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1) +
+          (d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0),
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
   };
 }
@@ -487,6 +502,7 @@ const Strategy strategy_ddp = {
     .end_backward = end_backward,
     .update = update,
     .zero_stage = zero_stage,
+    .spread = spread,
     .heaviest_rank = heaviest_rank,
     .expected = expected,
     .saves_states = TRUE,

@@ -507,6 +507,7 @@ const Strategy strategy_fsdp1 = {
     .section = &fsdp_section,
     .keeps_gradients = keeps_gradients,
     .reentrant_outside = TRUE,
+    .casts_root_inputs = TRUE,
     .accept = fsdp1_accept,
     .setup = setup,
     .construct = construct,

@@ -182,8 +182,7 @@ construct_buffers(StrategyContext *x, int module)
       continue;
     StoragePurpose purpose = {CATEGORY_OTHER, module,
                               program_builder_name(x->builder, buffer->name)};
-    live_storage_alloc(x->live, buffer->bytes, STREAM_COMPUTE,
-                       purpose); /* lives as long as the model */
+    x->buffers[i] = live_storage_alloc(x->live, buffer->bytes, STREAM_COMPUTE, purpose);
   }
 }
 
