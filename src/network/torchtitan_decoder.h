@@ -32,6 +32,11 @@ typedef struct {
   void (*read)(Torchtitan *m, NetworkSpec *spec);
 } TorchtitanStyle;
 
+/* What Qwen3 without and with mixtures have in common. */
+#define TORCHTITAN_QWEN3                                                                           \
+  .qk_norm = TRUE, .rotation = TORCHTITAN_ROTATE_TOGETHER, .rotates_alike = TRUE,                  \
+  .output_late = TRUE, .ties_again = TRUE, .stream = "x"
+
 /* Parameters (by index) and modules of a block. */
 typedef struct {
   Linear q, k, v, o;
