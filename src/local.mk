@@ -58,13 +58,9 @@ FAMILIES = \
   src/network/family_clip.c \
   src/network/family_t5.c \
   src/network/family_whisper.c \
-  src/network/family_granitemoe.c \
-  src/network/family_mixtral.c \
   src/network/family_olmoe.c \
   src/network/family_qwen2_moe.c \
   src/network/family_qwen3_moe.c \
-  src/network/family_bert.c \
-  src/network/family_vit.c \
   src/network/family_blocks.c \
   src/network/family_ops.c
 

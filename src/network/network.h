@@ -58,7 +58,7 @@ typedef enum {
   STATEMENT_OP,          /* a: index into ops */
   STATEMENT_DROP,        /* a: slot whose last Python reference goes */
   STATEMENT_ENTER,       /* a: module; arguments in, new slots out: the module is called */
-  STATEMENT_EXIT,        /* a: module; in[0]: its output */
+  STATEMENT_EXIT,        /* a: module; in: its outputs */
   STATEMENT_CALL,        /* a: function; b: module (a block); in: arguments, out: results */
   STATEMENT_KEEP,        /* in[0]: the training loop keeps it, and lets go of what it kept before */
   STATEMENT_FORWARD_END, /* the root module's hooks are done */
