@@ -223,6 +223,7 @@ libhighwater_a_SOURCES += \
   src/network/layers_norm.c \
   src/network/layers_rope.c \
   src/network/layers_views.c \
+  src/network/model_call.c src/network/model_call.h \
   src/network/moe.c src/network/moe.h \
   src/network/moe_decoder.c src/network/moe_decoder.h \
   src/network/moe_balance.c src/network/moe_balance.h \
@@ -281,6 +282,7 @@ libhighwater_a_SOURCES += \
 # strategy
 libhighwater_a_SOURCES += \
   src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
+  src/strategy/ddp_buffers.c src/strategy/ddp_buffers.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
   src/strategy/fsdp1_accept.c \
   src/strategy/fsdp1_clip.c \
@@ -372,6 +374,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_creations.c \
   src/numeric/numeric_elementwise.c \
   src/numeric/numeric_flags.c \
+  src/numeric/numeric_interruption.c src/numeric/numeric_interruption.h \
   src/numeric/numeric_kernel.c src/numeric/numeric_kernel.h \
   src/numeric/numeric_losses.c \
   src/numeric/numeric_masks.c \
