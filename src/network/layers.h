@@ -158,8 +158,8 @@ typedef struct {
   AttentionCode code; /* as asked for; what runs follows from dtypes and heads */
   gint64 heads, kv_heads;
   double dropout; /* of its probabilities */
-  Val mask;      /* explicit mask, or NO_VAL */
-  gint64 window; /* so many positions are seen, if it is not 0: flash-attn's window_size */
+  Val mask;       /* explicit mask, or NO_VAL */
+  gint64 window;  /* so many positions are seen, if it is not 0: flash-attn's window_size */
 } AttentionCall;
 Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
 /* The same between any two sequences, [batch, heads, length, head_dim] each: queries see all keys,
