@@ -203,7 +203,6 @@ context_clear(StrategyContext *x)
   g_ptr_array_unref(x->retained);
   g_free(x->parameters);
   g_free(x->parameter_names);
-  g_free(x->buffers);
 }
 
 /* ---- layouts ---- */
