@@ -202,6 +202,7 @@ context_clear(StrategyContext *x)
   g_array_unref(x->unit_ends);
   g_ptr_array_unref(x->retained);
   g_free(x->parameters);
+  g_free(x->buffers);
   g_free(x->parameter_names);
 }
 
