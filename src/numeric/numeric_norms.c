@@ -76,8 +76,8 @@ static gboolean
 read_backward(KernelCall *c, gboolean centred, NormBackward *n)
 {
   int has = (int) numeric_number_or(c, "has", centred ? HAS_ALL : HAS_ALL & ~HAS_DBIAS);
-  int reads = 0, writes = 0;
-  *n = (NormBackward){.g = numeric_read(c, reads++), .x = numeric_read(c, reads++)};
+  int reads = 2, writes = 0;
+  *n = (NormBackward){.g = numeric_read(c, 0), .x = numeric_read(c, 1)};
   if (has & HAS_GAIN)
     n->gain = numeric_read(c, reads++);
   if (centred)

@@ -115,7 +115,7 @@ print_answer(const VerificationReport *r, GString *out)
   else if (r->rounded)
     g_string_append_printf(out,
                            "gradients differ from those of the ranks alone by what rounding "
-                           "explains, in the order of issue and %d random ones\n",
+                           "explains, in the order of issue and %d others\n",
                            r->orders);
   else if (r->fault != NULL)
     g_string_append_printf(out, "not equal to an unsharded run: %s\n", r->fault);

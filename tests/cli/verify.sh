@@ -20,7 +20,7 @@ answers "the part of a head that is rotated keeps its pairs" 0 verify rotated.js
 ok "in heads of ten numbers" prints "hidden_size 160 -> 20"
 
 answers "in the plan's dtypes rounding explains what differs" 0 verify tiny --plan fsdp2 --scale 16 --set mesh.shard=2 --steps 2 --precision plan
-ok "by so much" prints "gradients differ from those of the ranks alone by what rounding explains, in the order of issue and 0 random ones"
+ok "by so much" prints "gradients differ from those of the ranks alone by what rounding explains, in the order of issue and 0 others"
 answers "as JSON too" 0 verify tiny --plan zero2 --scale 16 --set mesh.shard=2 --steps 1 --precision plan --json
 ok "with how much of the bound is used" grep -q '"used":' out
 
