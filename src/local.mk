@@ -224,6 +224,7 @@ libhighwater_a_SOURCES += \
   src/network/layers.c src/network/layers.h \
   src/network/layers_attention.c \
   src/network/layers_lora.c src/network/layers_lora.h \
+  src/network/layers_norm.c \
   src/network/layers_rope.c \
   src/network/layers_views.c \
   src/network/model_call.c src/network/model_call.h \
@@ -285,7 +286,6 @@ libhighwater_a_SOURCES += \
 # strategy
 libhighwater_a_SOURCES += \
   src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
-  src/strategy/ddp_buffers.c src/strategy/ddp_buffers.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
   src/strategy/fsdp1_accept.c \
   src/strategy/fsdp1_clip.c \
@@ -305,6 +305,7 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \
   src/strategy/range_map.c src/strategy/range_map.h \
+  src/strategy/ddp_buffers.c src/strategy/ddp_buffers.h \
   src/strategy/retain.c src/strategy/retain.h \
   src/strategy/shard.c src/strategy/shard.h \
   src/strategy/state_dict.c src/strategy/state_dict.h \
@@ -384,6 +385,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_norms.c \
   src/numeric/numeric_numbers.c \
   src/numeric/numeric_optimizers.c \
+  src/numeric/numeric_order.c src/numeric/numeric_order.h \
   src/numeric/numeric_random.c src/numeric/numeric_random.h \
   src/numeric/numeric_rank.c src/numeric/numeric_rank.h \
   src/numeric/numeric_reductions.c \
@@ -544,6 +546,7 @@ libhighwater_a_SOURCES += \
   src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
   src/simulate/verified_failure.c src/simulate/verified_failure.h \
   src/simulate/verified_plan.c src/simulate/verified_plan.h \
+  src/simulate/verified_rounding.c src/simulate/verified_rounding.h \
   src/simulate/verified_run.c src/simulate/verified_run.h \
   src/simulate/verified_start.c src/simulate/verified_start.h \
   src/simulate/verified_state.c src/simulate/verified_state.h

@@ -7,6 +7,7 @@
 
 #include "network/network_flops.h"
 #include "simulation.h"
+#include "small_network.h"
 #include "tap_main.h"
 
 /* All networks are 256 wide, with 4 heads and 1000 words. */
@@ -233,6 +234,57 @@ START_TEST(peaks_are_those_of_pytorch)
 }
 END_TEST
 
+/* ---- the same under strategies but FSDP2, on two ranks ---- */
+
+#define FIELDS(type, more)                                                                         \
+  "'model_type': '" type "', 'num_hidden_layers': 2, 'hidden_size': 256, 'intermediate_size': "    \
+  "128, 'num_attention_heads': 4, 'vocab_size': 1000, " more
+#define MIXTRAL_FIELDS                                                                             \
+  FIELDS("mixtral", "'num_key_value_heads': 2, 'num_local_experts': 4, 'num_experts_per_tok': 2")
+#define OLMOE_FIELDS FIELDS("olmoe", "'num_experts': 16, 'num_experts_per_tok': 2")
+
+static const struct {
+  SmallNetwork network;
+  const char *set[7];
+} elsewhere[] = {
+    {{"mixtral, ddp under autocast",
+      MIXTRAL_FIELDS,
+      FALSE,
+      FALSE,
+      1694976,
+      {{102670336, 119537664}, {119518720, 132120576}}},
+     {"strategy=ddp", "mesh.shard=1", "mesh.replicate=2", "precision.autocast=true", NULL}},
+    {{"mixtral, ddp in two micro-batches",
+      MIXTRAL_FIELDS,
+      FALSE,
+      FALSE,
+      1694976,
+      {{118538240, 125829120}, {132108800, 140509184}}},
+     {"strategy=ddp", "mesh.shard=1", "mesh.replicate=2", "precision.compute=fp32",
+      "accumulation.steps=2", "accumulation.sync_every_step=false", NULL}},
+    {{"mixtral, fsdp1",
+      MIXTRAL_FIELDS,
+      FALSE,
+      FALSE,
+      1694976,
+      {{88488448, 153092096}, {97168384, 161480704}}},
+     {"strategy=fsdp1", NULL}},
+    {{"olmoe, fsdp1 in two micro-batches",
+      OLMOE_FIELDS,
+      FALSE,
+      FALSE,
+      4192512,
+      {{111056384, 201326592}, {127836160, 207618048}}},
+     {"strategy=fsdp1", "optimizer.clip_grad_norm=1", "accumulation.steps=2",
+      "accumulation.sync_every_step=false", NULL}},
+};
+
+START_TEST(peaks_under_other_strategies_are_those_of_pytorch)
+{
+  small_network_expect_with(&elsewhere[_i].network, elsewhere[_i].set);
+}
+END_TEST
+
 /* transformers' loop over 4 experts that have 256 tokens each; its second step is not recorded,
  * since a stand-in device finds no tokens. */
 START_TEST(the_first_step_of_a_loop_over_experts_has_pytorchs_peak)
@@ -391,6 +443,8 @@ test_suite(void)
   tcase_add_loop_test(tests, a_mixtures_parameters_are_those_of_transformers_in_its_order, 0,
                       G_N_ELEMENTS(blocks));
   tcase_add_loop_test(tests, peaks_are_those_of_pytorch, 0, G_N_ELEMENTS(runs));
+  tcase_add_loop_test(tests, peaks_under_other_strategies_are_those_of_pytorch, 0,
+                      G_N_ELEMENTS(elsewhere));
   tcase_add_test(tests, the_first_step_of_a_loop_over_experts_has_pytorchs_peak);
   tcase_add_test(tests, experts_are_gathered_as_a_group_of_their_own);
   tcase_add_loop_test(tests, the_busiest_expert_of_a_loop_has_so_many_times_the_mean, 0,

@@ -75,7 +75,7 @@ run(Bench *b, const char *meaning, const char *operands)
   kernel.meaning = kernel.name + 1;
   KernelCall call = {.program = b->program,
                      .kernel = &kernel,
-                     .place = {.step = 1, .samples = 1, .module = -1},
+                     .place = {.step = 1, .update = 1, .samples = 1, .module = -1},
                      .operand = operand};
   for (const char *p = operands; *p != '\0'; p++) {
     if (*p == ' ')
@@ -467,6 +467,8 @@ START_TEST(numbers_are_rounded_to_the_nearest_of_their_dtype)
   ck_assert_double_eq(numeric_round(0x1.8p-24, DTYPE_FP16), 0x1p-23);
   ck_assert_double_eq(numeric_round(1 + 0x1p-24, DTYPE_FP32), 1);
   ck_assert_double_eq(numeric_round(7, DTYPE_INT64), 7);
+  ck_assert_double_eq(numeric_round(65519, DTYPE_FP16), 65504);
+  ck_assert_double_eq(numeric_round(65520, DTYPE_FP16), INFINITY);
 }
 END_TEST
 
@@ -530,7 +532,8 @@ START_TEST(an_average_divides_by_the_members)
   CollectiveMember members[] = {member(&t[0], 1, 2, ROLE_ACCUMULATE),
                                 member(&t[1], 5, 2, ROLE_ACCUMULATE)};
   Collective all_reduce = {.kind = COLLECTIVE_ALL_REDUCE, .meaning = 1};
-  ck_assert_ptr_null(numeric_collective(program, &all_reduce, members, 2));
+  ck_assert_ptr_null(
+      numeric_collective(&(CollectiveCall){program, &all_reduce, FALSE}, members, 2));
   for (int i = 0; i < 2; i++) {
     ck_assert_double_eq(t[i].data[0], 3);
     ck_assert_double_eq(t[i].data[1], 4);
@@ -546,10 +549,35 @@ START_TEST(a_gather_in_place_takes_each_members_own_part)
   CollectiveMember members[] = {member(&t[0], 1, 4, ROLE_ACCUMULATE),
                                 member(&t[1], 5, 4, ROLE_ACCUMULATE)};
   Collective gather = {.kind = COLLECTIVE_ALL_GATHER};
-  ck_assert_ptr_null(numeric_collective(program, &gather, members, 2));
+  ck_assert_ptr_null(numeric_collective(&(CollectiveCall){program, &gather, FALSE}, members, 2));
   const double expected[] = {1, 2, 7, 8};
   for (int i = 0; i < 2; i++) {
     for (int k = 0; k < 4; k++)
+      ck_assert_double_eq(t[i].data[k], expected[k]);
+    g_free(t[i].data);
+  }
+}
+END_TEST
+
+/* bf16 has 8 bits of significand.  Part k of three is begun by member k + 1 and ended by member k:
+ * 2^-8 + 2^-8 = 2^-7, and 1 more is 1 + 2^-7; but 1 + 2^-8 is 1 again. */
+START_TEST(a_ring_rounds_each_addition)
+{
+  g_autoptr(Program) program = program_new();
+  NumericTensor t[3];
+  CollectiveMember members[3];
+  for (int i = 0; i < 3; i++) {
+    members[i] = member(&t[i], 0, 3, ROLE_ACCUMULATE);
+    t[i].dtype = DTYPE_BF16;
+    for (int k = 0; k < 3; k++)
+      t[i].data[k] = i == 0 ? 1 : 0x1p-8;
+  }
+  Collective all_reduce = {.kind = COLLECTIVE_ALL_REDUCE};
+  ck_assert_ptr_null(
+      numeric_collective(&(CollectiveCall){program, &all_reduce, TRUE}, members, 3));
+  const double expected[] = {1 + 0x1p-7, 1, 1};
+  for (int i = 0; i < 3; i++) {
+    for (int k = 0; k < 3; k++)
       ck_assert_double_eq(t[i].data[k], expected[k]);
     g_free(t[i].data);
   }
@@ -580,6 +608,7 @@ test_suite(void)
   tcase_add_test(rest, random_numbers_depend_on_their_place_alone);
   tcase_add_test(rest, an_average_divides_by_the_members);
   tcase_add_test(rest, a_gather_in_place_takes_each_members_own_part);
+  tcase_add_test(rest, a_ring_rounds_each_addition);
   tcase_add_test(rest, neighbours_of_a_communicator_stand_a_stride_apart);
   suite_add_tcase(suite, derivatives);
   suite_add_tcase(suite, rest);

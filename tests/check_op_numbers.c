@@ -148,12 +148,10 @@ operand_element(const Execution *x, int input, gint64 i)
 }
 
 static void
-initialize(gpointer user, int rank, const Storage *storage, const char *name, double *slots)
+initialize(gpointer user, const NumericFilling *f)
 {
-  const int size = 4;
-  (void) rank;
-  for (gint64 i = 0; name[0] == 'p' && g_ascii_isdigit(name[1]) && i < storage->bytes / size; i++)
-    slots[i * size] = operand_element(user, name[1] - '0', i);
+  for (gint64 i = 0; i < f->elements; i++)
+    f->slots[i * f->stride] = operand_element(user, f->parameter[1] - '0', f->first + i);
 }
 
 static void
@@ -187,15 +185,9 @@ static void
 updated(gpointer user, const NumericUpdate *u)
 {
   Execution *x = user;
-  if (u->name[0] == 'p' && x->gradient[u->name[1] - '0'] == NULL)
-    x->gradient[u->name[1] - '0'] =
-        g_memdup2(u->gradient, sizeof(double) * (gsize) MAX(u->elements, 1));
-}
-
-static void
-initialize_part(gpointer user, int rank, const char *name, gint64 elements, int size, double *slots)
-{
-  (void) user, (void) rank, (void) name, (void) elements, (void) size, (void) slots;
+  double **gradient = &x->gradient[u->parameter[1] - '0'];
+  if (*gradient == NULL)
+    *gradient = g_memdup2(u->gradient, sizeof(double) * (gsize) MAX(u->elements, 1));
 }
 
 static gboolean
@@ -205,7 +197,12 @@ execute(const Program *program, Execution *x, GError **error)
   NumericConfig config = {.ranks = 1,
                           .programs = programs,
                           .allocator = allocator_config_default(),
-                          .hooks = {x, initialize, initialize_part, batch, loss, norm, updated},
+                          .hooks = {.user = x,
+                                    .initialize = initialize,
+                                    .batch = batch,
+                                    .loss = loss,
+                                    .norm = norm,
+                                    .updated = updated},
                           .seed = 1,
                           .micro_batch = 1,
                           .micro_batches = 1};
@@ -319,9 +316,10 @@ give_number(Model *m, const char *message)
 /* Of these nobody has said what they compute: experts' look-ups, BLOOM's and Falcon's own ops,
  * convolutions, and what is opaque or was recorded. */
 static const OpId unsaid[] = {
-    OP_COPY_SLICE, OP_DIV_IN_PLACE, OP_WHERE_NUMBER, OP_MASKED_FILL, OP_WHERE,  OP_INDEX_ONE,
-    OP_BLOOM_GELU, OP_CONVOLUTION,  OP_BADDBMM,      OP_GROUPED_MM,  OP_INDEX,  OP_GATHER,
-    OP_INDEX_ADD,  OP_TOPK,         OP_OPAQUE,       OP_RECORDED,    OP_BUFFER,
+    OP_COPY_SLICE, OP_CLAMP_BETWEEN, OP_DIV_IN_PLACE, OP_WHERE_NUMBER, OP_MASKED_FILL,
+    OP_WHERE,      OP_INDEX_ONE,     OP_BLOOM_GELU,   OP_CONVOLUTION,  OP_BADDBMM,
+    OP_GROUPED_MM, OP_INDEX,         OP_GATHER,       OP_INDEX_PUT,    OP_INDEX_ADD,
+    OP_TOPK,       OP_OPAQUE,        OP_RECORDED,     OP_BUFFER,
 };
 
 /* What attention kernels mean that do not see all before a query, and no more. */

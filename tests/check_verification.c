@@ -127,6 +127,7 @@ static const Plan plans[] = {
     {LLAMA, ZERO1, "strategy=zero2 precision.parameters=fp32 deepspeed.reduce_scatter=false"},
     {LLAMA, ZERO1, "strategy=zero3"},
     {LLAMA, ZERO1, "strategy=zero3 mesh.shard=1"},
+    {LLAMA, ZERO1, "strategy=zero3 mesh.shard=1 activation_checkpointing.policy=full"},
     {LLAMA, ZERO1, "strategy=zero3 mesh.shard=3 accumulation.steps=2"},
     {LLAMA, ZERO1, "strategy=zero3 mesh.shard=8"},
     {LLAMA, ZERO1, "strategy=zero3 deepspeed.stage3_param_persistence_threshold=0"},

@@ -77,6 +77,7 @@ CHECKS = \
   tests/check_restart \
   tests/check_restart_failures \
   tests/check_retain \
+  tests/check_rounding \
   tests/check_run_store \
   tests/check_shared_link \
   tests/check_show \
@@ -86,6 +87,7 @@ CHECKS = \
   tests/check_strides \
   tests/check_sweep \
   tests/check_throughput_timer \
+  tests/check_torchtitan \
   tests/check_trace_order \
   tests/check_trainable \
   tests/check_trials \

@@ -7,19 +7,19 @@
 #include "base/json_output.h"
 #include "simulate/verified_state.h"
 
-static Scenario *
-read_scenario(const char *network, const char *plan, GError **error)
+static VerifiedPlan *
+read_plan(const char *network, const char *plan, GError **error)
 {
   ScenarioInputs inputs = {0};
-  Scenario *scenario = NULL;
+  VerifiedPlan *read = NULL;
   if (input_text_read("network", network, &inputs.network, error) &&
       input_text_read("plan", plan, &inputs.plan, error) &&
       input_text_read("cluster", "h100-8", &inputs.cluster, error))
-    scenario = scenario_new(&inputs, 0, error);
+    read = verified_plan_new(&inputs, error);
   input_text_clear(&inputs.network);
   input_text_clear(&inputs.plan);
   input_text_clear(&inputs.cluster);
-  return scenario;
+  return read;
 }
 
 static cJSON *
@@ -31,15 +31,15 @@ numbers(const double *values, gint64 n, gint64 stride)
   return list;
 }
 
-/* What the hooks put where a parameter or a batch's tensor is. */
+/* What the hooks put where a parameter is. */
 static cJSON *
 first_values(const NumericHooks *hooks, const Parameter *p)
 {
-  const int size = 4;
-  const Storage storage = {.category = CATEGORY_PARAMETER, .bytes = p->elements * size};
-  g_autofree double *slots = g_new0(double, storage.bytes);
-  hooks->initialize(hooks->user, 0, &storage, p->name, slots);
-  return numbers(slots, p->elements, size);
+  g_autofree double *slots = g_new0(double, MAX(p->elements, 1));
+  const NumericFilling filling = {
+      .parameter = p->name, .elements = p->elements, .stride = 1, .slots = slots};
+  hooks->initialize(hooks->user, &filling);
+  return numbers(slots, p->elements, 1);
 }
 
 static cJSON *
@@ -70,63 +70,39 @@ step_values(const Scenario *s, const VerifiedState *state, const NumericHooks *h
   return object;
 }
 
-static gboolean
-execute(const Scenario *s, VerifiedState *state, int steps, GError **error)
+static char *
+values_text(const Scenario *s, VerifiedState *state)
 {
-  g_autoptr(Lowered) lowered = scenario_lower(s, 0, steps, error);
-  if (lowered == NULL)
-    return FALSE;
-  const Program *programs[] = {lowered->program};
-  NumericConfig config = {.ranks = 1,
-                          .programs = programs,
-                          .allocator = allocator_config_default(),
-                          .hooks = verified_state_hooks(state),
-                          .seed = 1,
-                          .micro_batch = s->plan->micro_batch,
-                          .micro_batches = 1};
-  NumericOutcome outcome = {0};
-  gboolean ok = numeric_run(&config, &outcome, error);
-  numeric_outcome_clear(&outcome);
-  return ok;
-}
-
-static gboolean
-print_values(const Scenario *s, int steps, GError **error)
-{
-  LowerInput input = scenario_lower_input(s);
-  StateLayout *layout = lower_state_layout(&input, error);
-  if (layout == NULL)
-    return FALSE;
-  VerifiedState *state = verified_state_new(s, layout, steps, 1);
   NumericHooks hooks = verified_state_hooks(state);
-  gboolean ok = execute(s, state, steps, error);
   cJSON *root = cJSON_CreateObject(), *list = cJSON_CreateArray();
   cJSON *first = cJSON_AddObjectToObject(root, "first_values");
   for (guint i = 0; i < s->network->parameters->len; i++) {
     const Parameter *p = network_parameter(s->network, (int) i);
     cJSON_AddItemToObject(first, p->name, first_values(&hooks, p));
   }
-  for (int step = 1; ok && step <= steps; step++)
+  for (int step = 1; step <= state->steps; step++)
     cJSON_AddItemToArray(list, step_values(s, state, &hooks, step));
   cJSON_AddItemToObject(root, "steps", list);
-  g_autofree char *text = json_finish(root);
-  if (ok)
-    fputs(text, stdout);
-  verified_state_free(state);
-  state_layout_free(layout);
-  return ok;
+  return json_finish(root);
 }
 
 int
 main(int argc, char **argv)
 {
   g_autoptr(GError) error = NULL;
+  const VerifiedRun run = {.steps = argc > 3 ? (int) g_ascii_strtoll(argv[3], NULL, 10) : 3,
+                           .seed = 1};
   if (argc < 3)
     return 2;
-  g_autoptr(Scenario) scenario = read_scenario(argv[1], argv[2], &error);
-  if (scenario != NULL &&
-      print_values(scenario, argc > 3 ? (int) g_ascii_strtoll(argv[3], NULL, 10) : 3, &error))
-    return 0;
-  fprintf(stderr, "%s\n", error->message);
-  return 2;
+  g_autoptr(VerifiedPlan) plan = read_plan(argv[1], argv[2], &error);
+  g_autoptr(VerifiedState) state = plan != NULL && verified_plan_lower(plan, run.steps, &error)
+                                       ? verified_run(plan, &run, &error)
+                                       : NULL;
+  if (state == NULL) {
+    fprintf(stderr, "%s\n", error->message);
+    return 2;
+  }
+  g_autofree char *text = values_text(plan->scenario, state);
+  fputs(text, stdout);
+  return 0;
 }

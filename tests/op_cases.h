@@ -259,8 +259,8 @@ static const Case op_cases[] = {
         "bf16[6,5]", "+o0:60 k:cat", "", "d0=view@0 d1=view@2", ""),
     ROW(CAT, "along another dimension: parts begin where its elements do", 2,
         INS(WANTS(BF16, 3, 2, 1, 4), WANTS(BF16, 3, 2, 2, 4)),
-        AT(.result = PLAIN(BF16, 3, 2, 3, 4), .size = {1}, .key = "dim", .number = 1),
-        "bf16[2,3,4]", "+o0:48 k:cat", "", "d0=view@0 d1=view@4", ""),
+        AT(.result = PLAIN(BF16, 3, 2, 3, 4), .key = "dim", .number = 1), "bf16[2,3,4]",
+        "+o0:48 k:cat", "", "d0=view@0 d1=view@4", ""),
     ROW(STACK, "gradients are every second element of the incoming one", 2,
         INS(WANTS(BF16, 2, 6, 2), WANTS(BF16, 2, 6, 2)), AT(.result = PLAIN(BF16, 3, 6, 2, 2)),
         "bf16[6,2,2]", "+o0:48 k:stack", "", "d0=view@0 d1=view@1", ""),
@@ -295,6 +295,9 @@ static const Case op_cases[] = {
     ROW(MM, "a frozen weight: its gradient is not made, the input not saved", 2,
         INS(WANTS(BF16, 2, 6, 4), PLAIN(BF16, 2, 4, 5)), NO_ATTRIBUTES, "bf16[6,5]",
         "+o0:60 k:mm cublas", "i1", "+d0:48i k:mm cublas", ""),
+    ROW(MM_UNCOUNTED, "a product like any other", 2,
+        INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 2, 4, 5)), NO_ATTRIBUTES, "bf16[6,5]",
+        "+o0:60 k:mm cublas", "i1 i0", "+d1:40i k:mm cublas +d0:48i k:mm cublas", ""),
     ROW(ZERO3_LINEAR, "input first, then weight, then the bias's column sums of the incoming", 3,
         INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 2, 5, 4), WANTS(BF16, 1, 5)), NO_ATTRIBUTES,
         "bf16[2,3,5]", "+o0:60 k:mm cublas k:add", "i2 i1 i0",
@@ -331,6 +334,10 @@ static const Case op_cases[] = {
     ROW(RMS_NORM, "saves input, weight and one fp32 a row", 2,
         INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 1, 4)), NO_ATTRIBUTES, "bf16[2,3,4] fp32[6]",
         "+o0:48 +o1:24 k:fused_rms_norm", "i0 i1 o1", "+d0:48 +d1:8 k:rms_norm_backward", ""),
+    ROW(RMS_NORM, "an input that is not row-major is copied for the time of the kernel", 2,
+        INS(VALUE(BF16, TRUE, 2, BY(6, 4), BY(10, 1)), WANTS(BF16, 1, 4)), NO_ATTRIBUTES,
+        "bf16[6,4] fp32[6]", "+t0:48 +o0:48 +o1:24 k:fused_rms_norm -t0", "i0 i1 o1",
+        "+t0:48 +d0:48 +d1:8 k:rms_norm_backward -t0", ""),
     /* 70016 rows of 64: 2188 partial sums of 128 bytes, then a column sum of them.  v = 4, so 16
      * columns of threads and 8 rows of threads (128 = 512 / 4 in all); ceil(2188 / 8) = 274 values
      * a thread; 1 block of 132 * (2048 / 128); min(2112, ceil(274 / 16) = 18) blocks share the
@@ -417,6 +424,19 @@ static const Case op_cases[] = {
     ROW(GATHER, "elements of each row are scattered back", 2,
         INS(WANTS(FP32, 2, 6, 8), PLAIN(INT64, 2, 6, 2)), NO_ATTRIBUTES, "fp32[6,2]",
         "+o0:48 k:gather", "i1", "+d0:192 k:scatter_add", ""),
+    ROW(INDEX, "indices of int32 become int64 before they are used", 2,
+        INS(WANTS(BF16, 2, 6, 4), PLAIN(INT32, 1, 10)), NO_ATTRIBUTES, "bf16[10,4]",
+        "+t0:80 +o0:80 k:index -t0", "i1",
+        "+d0:48 +t0:80 +t1:80 +t2:80 -t1 -t0 +t0:80 +t1:80 +t3:80 +t4:1 -t4 k:index_put -t3 -t1 "
+        "-t0 "
+        "-t2",
+        ""),
+    ROW(INDEX_PUT, "the first operand, whose own gradient nobody asks for, takes the rows", 3,
+        INS(PLAIN(BF16, 2, 6, 4), PLAIN(INT64, 1, 3), WANTS(BF16, 2, 3, 4)), NO_ATTRIBUTES,
+        "bf16[6,4]", "o0=i0@0 k:index_put", "i1", "+d2:24 k:index", ""),
+    ROW(INDEX_PUT, "indices of int32 become int64 before they are used", 3,
+        INS(PLAIN(BF16, 2, 6, 4), PLAIN(INT32, 1, 3), WANTS(BF16, 2, 3, 4)), NO_ATTRIBUTES,
+        "bf16[6,4]", "+t0:24 o0=i0@0 k:index_put -t0", "i1", "+t0:24 +d2:24 k:index -t0", ""),
     ROW(INDEX_ADD, "the first operand takes the rows; their gradient is a selection", 3,
         INS(WANTS(BF16, 2, 6, 4), PLAIN(INT64, 1, 3), WANTS(BF16, 2, 3, 4)), NO_ATTRIBUTES,
         "bf16[6,4]", "o0=i0@0 k:index_add", "i1 i2", "d0=g0 +d2:24 k:index_select", ""),
@@ -551,6 +571,8 @@ static const Case op_cases[] = {
     /* -- no gradient -- */
     ROW(BUFFER, "part of a tensor that is there already", 0, INS(PLAIN(FP32, 1, 1)),
         AT(.result = PLAIN(INT64, 2, 1, 4)), "int64[1,4]", "", "", NULL, NULL),
+    ROW(HELD, "a view of all of it", 1, INS(PLAIN(INT64, 2, 6, 4)),
+        AT(.result = PLAIN(INT64, 2, 6, 4)), "int64[6,4]", "o0=i0@0", "", NULL, NULL),
     ROW(CREATE, "a new tensor", 0, INS(PLAIN(FP32, 1, 1)), AT(.result = PLAIN(FP32, 2, 6, 4)),
         "fp32[6,4]", "+o0:96 k:create", "", NULL, NULL),
     /* one row of 6: cub's scan, al(8 * (1 + 32)) + 767 */

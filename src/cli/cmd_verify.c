@@ -14,6 +14,7 @@ enum { MOST_STEPS = 100, MOST_ORDERS = 1000000 };
 typedef struct {
   RunOptions run; /* its assignments are those of every plan */
   char **plans;   /* --plan: the first, and one to be compared with it */
+  char *precision;
   char *restart;  /* the plan that goes on from the first one's state */
   char **sets[2]; /* assignments of the first and of the other plan alone */
   int orders, scale, restart_after;
@@ -29,6 +30,7 @@ options_clear(Options *options)
   g_strfreev(options->sets[0]);
   g_strfreev(options->sets[1]);
   g_free(options->restart);
+  g_free(options->precision);
 }
 
 static gboolean
@@ -62,6 +64,22 @@ other_plan(const Options *options)
   if (plans > 1)
     return options->plans[1];
   return options->sets[1] != NULL ? first : NULL;
+}
+
+static gboolean
+rounds(const Options *options)
+{
+  return g_strcmp0(options->precision, "plan") == 0;
+}
+
+static gboolean
+check_precision(const Options *options, GError **error)
+{
+  if (options->precision != NULL && !rounds(options) && !g_str_equal(options->precision, "fp64"))
+    return command_refuse(&command_verify, error, "--precision: it is fp64 or plan");
+  if (rounds(options) && restarts(options))
+    return command_refuse(&command_verify, error, "--restart is executed in fp64 only");
+  return TRUE;
 }
 
 static gboolean
@@ -124,7 +142,8 @@ read_and_verify(const Options *options, const char *network, GError **error)
                                    .scale = options->scale,
                                    .seed = (guint64) options->seed,
                                    .orders = options->orders,
-                                   .tolerance = 1e-9};
+                                   .tolerance = 1e-9,
+                                   .rounds = rounds(options)};
     request.inputs.assignments = sets[0];
     other.network = run.inputs.network;
     other.cluster = run.inputs.cluster;
@@ -165,8 +184,10 @@ run(int argc, char **argv, GError **error)
       {"scale", 0, 0, G_OPTION_ARG_INT, &options.scale, "Divide the network's sizes by so much (1)",
        "S"},
       {"orders", 0, 0, G_OPTION_ARG_INT, &options.orders,
-       "Random orders to try besides that of issue (0)", "N"},
+       "Orders to try besides that of issue (0)", "N"},
       {"seed", 0, 0, G_OPTION_ARG_INT64, &options.seed, "Of parameters and tokens (1)", "N"},
+      {"precision", 0, 0, G_OPTION_ARG_STRING, &options.precision,
+       "Arithmetic in fp64, or rounded to the plan's dtypes: plan (fp64)", "PRECISION"},
       {"details", 0, 0, G_OPTION_ARG_NONE, &options.details, "A line for each parameter", NULL},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "Print JSON instead of text", NULL},
       {0},
@@ -179,7 +200,7 @@ run(int argc, char **argv, GError **error)
            check_range("--scale", options.scale, 1, SCALE_MOST, error) &&
            check_range("--orders", options.orders, 0, MOST_ORDERS, error) &&
            check_range("--seed", options.seed, 0, G_MAXINT64, error) &&
-           check_plans(&options, positionals[0], error))
+           check_precision(&options, error) && check_plans(&options, positionals[0], error))
     code = read_and_verify(&options, positionals[0], error);
   options_clear(&options);
   return code;
@@ -189,7 +210,7 @@ const Command command_verify = {
     .name = "verify",
     .arguments = "NETWORK [--plan PLAN] [--plan PLAN | --restart PLAN [--restart-after N]] "
                  "[--set KEY=VALUE] [--scale S] [--steps N] [--orders N] [--seed N] "
-                 "[--details] [--json]",
+                 "[--precision fp64|plan] [--details] [--json]",
     .summary = "Execute schedules on numbers and compare them with an unsharded run",
     .run = run,
 };

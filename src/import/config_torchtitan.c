@@ -13,16 +13,20 @@
 #define LEARNING "values of the update, not sizes"
 #define PIPELINE "of pipeline parallelism, which is off"
 #define EVALUATION "evaluation, which is no part of a step (the plan's phases.evaluate)"
+#define BALANCED "experts have the same load, as moe.load_imbalance 1 (the default) says"
 #define EIGHT_BITS "of converters, of which there are none"
 
 static void refuse_degree(ConfigReader *r, const ConfigRow *row, const char *key,
                           const cJSON *item);
+static void check_uncounted(ConfigReader *r, const ConfigRow *row, const char *key,
+                            const cJSON *item);
 
 static const ConfigRow rows[] = {
     {"job.*", config_ignore, NULL, "names and folders"},
     {"profiling.*", config_ignore, NULL, PRINTS},
     {"metrics.*", config_ignore, NULL, PRINTS},
     {"comm.*", config_ignore, NULL, "timeouts"},
+    {"debug.moe_force_load_balance", config_ignore, NULL, BALANCED},
     {"debug.*", config_ignore, NULL, "checks and random numbers"},
     {"lr_scheduler.*", config_ignore, NULL, LEARNING},
     {"checkpoint.*", config_ignore, NULL, SAVING},
@@ -68,7 +72,8 @@ static const ConfigRow rows[] = {
     {"training.gc_debug", config_ignore, NULL, "the host's garbage collection"},
     {"training.seed", config_ignore, NULL, "random numbers"},
     {"training.deterministic", config_ignore, NULL, "random numbers"},
-    {"training.debug_moe_force_load_balance", config_ignore, NULL, "of mixtures of experts"},
+    {"training.debug_moe_force_load_balance", config_ignore, NULL, BALANCED},
+    {"training.dataloader.*", config_ignore, NULL, DATA},
     {"parallelism.data_parallel_shard_degree", config_later, NULL, NULL},
     {"parallelism.data_parallel_replicate_degree", config_later, NULL, NULL},
     {"parallelism.fsdp_reshard_after_forward", config_later, NULL, NULL},
@@ -91,8 +96,8 @@ static const ConfigRow rows[] = {
     {"activation_checkpoint.mode", config_later, NULL, NULL},
     {"activation_checkpoint.selective_ac_option", config_later, NULL, NULL},
     {"activation_checkpoint.early_stop", config_later, NULL, NULL},
-    {"activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", config_ignore, NULL,
-     "of the router of experts, by default"},
+    {"activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", check_uncounted, NULL,
+     "the router of experts, as torchtitan's networks have it"},
     {"activation_checkpoint.preserve_rng_state", config_ignore, NULL, "random numbers"},
     {"activation_checkpoint.determinism_check", config_ignore, NULL, "a check"},
     {"activation_checkpoint.debug", config_ignore, NULL, "a check"},
@@ -111,6 +116,19 @@ refuse_degree(ConfigReader *r, const ConfigRow *row, const char *key, const cJSO
     config_fail(r, key, "%s is not supported: only 1 (off)", row->note);
   else
     config_ignore(r, &(ConfigRow){row->key, NULL, NULL, "1: off"}, key, item);
+}
+
+/* Products that selective checkpointing does not count: the router's alone, or none. */
+static void
+check_uncounted(ConfigReader *r, const ConfigRow *row, const char *key, const cJSON *item)
+{
+  const cJSON *name;
+  cJSON_ArrayForEach(name, item)
+  {
+    if (!cJSON_IsString(name) || !g_str_equal(name->valuestring, "moe.router.gate"))
+      config_fail(r, key, "only moe.router.gate is known of layers whose products are recomputed");
+  }
+  config_ignore(r, row, key, item);
 }
 
 /* The key in the section where it is today, else where it was. */
@@ -313,6 +331,19 @@ read_selective(ConfigReader *r)
   }
 }
 
+/* Is this a file of torchtitan's first year?  Checkpoints had PyTorch's default then. */
+static gboolean
+is_old(const ConfigReader *r)
+{
+  static const char *const keys[] = {"training.batch_size", "training.compile",
+                                     "training.data_parallel_degree",
+                                     "training.data_parallel_shard_degree"};
+  for (guint i = 0; i < G_N_ELEMENTS(keys); i++)
+    if (config_has(r, keys[i]))
+      return TRUE;
+  return FALSE;
+}
+
 static void
 read_checkpointing(ConfigReader *r)
 {
@@ -334,9 +365,13 @@ read_checkpointing(ConfigReader *r)
   }
   if (is_plain && config_has(r, option))
     config_note(r, CONFIG_IGNORED, option, "of mode selective only");
-  gboolean stops = config_bool(r, early, TRUE);
-  if (config_has(r, early) && g_strcmp0(mode, "none") != 0)
+  gboolean stops = config_bool(r, early, is_old(r));
+  if (g_strcmp0(mode, "none") == 0)
+    return;
+  if (config_has(r, early))
     config_use(r, early, "activation_checkpointing.early_stop", cJSON_CreateBool(stops), NULL);
+  config_default(r, "activation_checkpointing.early_stop", cJSON_CreateBool(stops),
+                 "torchtitan's default");
 }
 
 /* ---- optimizer, compile ---- */

@@ -253,8 +253,8 @@ put_titan_checkpointing(cJSON *root, const PlanSpec *spec)
   text(section, "mode", selective ? "selective" : c->policy == CHECKPOINT_FULL ? "full" : "none");
   if (selective)
     text(section, "selective_ac_option", c->policy == CHECKPOINT_EVERY_N ? every : "op");
-  if (checkpoint_spec_recomputes(c) && !c->early_stop)
-    truth(section, "early_stop", FALSE);
+  if (checkpoint_spec_recomputes(c))
+    truth(section, "early_stop", c->early_stop);
 }
 
 static cJSON *

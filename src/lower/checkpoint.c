@@ -144,6 +144,7 @@ kept_tensor(const Tape *t, const TensorRef *ref)
   if (!detached && !ref->is_view)
     return kept;
   kept.storage = t->x->parameters[ref->parameter].unsharded;
+  kept.offset += t->x->parameters[ref->parameter].offset;
   kept.parameter = -1;
   return kept;
 }

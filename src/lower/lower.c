@@ -47,6 +47,7 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .plan = plan,
       .splits_tied = strategy->splits_tied != NULL && strategy->splits_tied(plan),
       .casts_inputs = strategy->casts_inputs && plan_spec_has_mixed_precision(plan),
+      .casts_root_inputs = strategy->casts_root_inputs && plan_spec_has_mixed_precision(plan),
       .device = {device->sms, device->max_threads_per_sm, device->compute_capability},
   };
   if (strategy != NULL && strategy->shape != NULL)
@@ -175,6 +176,9 @@ context_init(StrategyContext *x, const LowerInput *in)
   x->unit_ends = no_units(modules);
   x->retained = g_ptr_array_new_with_free_func(retain_free);
   x->parameters = g_new(ParameterState, parameters);
+  x->buffers = g_new(StorageId, MAX(x->network->buffers->len, 1));
+  for (guint i = 0; i < x->network->buffers->len; i++)
+    x->buffers[i] = NO_STORAGE;
   for (guint i = 0; i < parameters; i++)
     x->parameters[i] = (ParameterState){.sharded = NO_STORAGE,
                                         .unsharded = NO_STORAGE,
@@ -186,9 +190,6 @@ context_init(StrategyContext *x, const LowerInput *in)
   for (guint i = 0; i < parameters; i++)
     x->parameter_names[i] =
         program_builder_name(x->builder, network_parameter(in->network, (int) i)->name);
-  x->buffers = g_new(StorageId, MAX(in->network->buffers->len, 1));
-  for (guint i = 0; i < in->network->buffers->len; i++)
-    x->buffers[i] = NO_STORAGE;
   for (guint i = 0; i < modules; i++)
     program_builder_module(x->builder, network_module(in->network, (int) i)->path);
 }

@@ -100,6 +100,8 @@ gradient_operand(StrategyContext *x, guint i, Role role)
 static gboolean
 is_stepped(const StrategyContext *x, guint i)
 {
+  if (network_parameter(x->network, (int) i)->shard_of >= 0) /* the other one is */
+    return FALSE;
   return x->parameters[i].has_gradient || gradient_of(x, i) != NO_STORAGE;
 }
 

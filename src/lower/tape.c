@@ -184,8 +184,8 @@ keep_cast(Tape *t, const OpRun *run)
   g_array_append_val(t->casts, cast);
 }
 
-/* Do nodes keep tensors?  Those of a checkpointed region keep promises, and without a graph there is
- * none. */
+/* Do nodes keep tensors?  Those of a checkpointed region keep promises, and without a graph there
+ * is none. */
 static gboolean
 nodes_hold(const Tape *t)
 {

@@ -84,6 +84,9 @@ tape_enter_module(Tape *t, int module, int n, TensorRef *args, const ValueInfo *
   if (module == 0 && s->begin_forward != NULL && t->recomputing == NULL)
     s->begin_forward(t->x);
   before_module(t, module, n, args);
+  if (module == 0 && t->network->shape.casts_root_inputs)
+    for (int i = 0; i < n; i++)
+      cast_input(t, &args[i], infos[i], module);
   int unit = unit_at(t->x->unit_begins, module);
   if (unit < 0)
     return;

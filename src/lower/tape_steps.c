@@ -184,17 +184,22 @@ view_of_incoming(const OpRun *run, const OpStep *step)
   return seen;
 }
 
-/* A second reference to the source: a view of it, or itself. */
+/* A second reference to the source. */
 static void
-alias(Tape *t, OpRun *run, const OpStep *step, gboolean is_view)
+alias(Tape *t, OpRun *run, const OpStep *step)
 {
   TensorRef ref = run->buffer[step->source];
   tape_hold(t, &ref);
-  if (is_view) {
-    ref.is_view = TRUE;
-    ref.offset += step->bytes;
-  }
   run->buffer[step->buffer] = ref;
+}
+
+/* The same, to a view of it from this element on. */
+static void
+alias_from(Tape *t, OpRun *run, const OpStep *step, gint64 offset)
+{
+  alias(t, run, step);
+  run->buffer[step->buffer].is_view = TRUE;
+  run->buffer[step->buffer].offset += offset;
 }
 
 /* The incoming gradient itself: it has the output's shape until validation. */
@@ -203,15 +208,17 @@ pass(Tape *t, OpRun *run, const OpStep *step)
 {
   ValueInfo incoming;
   buffer_info(run, step->source, &incoming);
-  alias(t, run, step, FALSE);
+  alias(t, run, step);
   set_gradient(run, step->buffer, &incoming);
 }
 
 static void
 view(Tape *t, OpRun *run, const OpStep *step)
 {
-  ValueInfo seen = view_of_incoming(run, step);
-  alias(t, run, step, TRUE);
+  ValueInfo seen = view_of_incoming(run, step), incoming;
+  buffer_info(run, step->source, &incoming);
+  alias_from(t, run, step,
+             step->order == ORDER_SAME ? step->bytes * incoming.stride[step->index] : 0);
   set_gradient(run, step->buffer, &seen);
 }
 
@@ -236,7 +243,7 @@ reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     if (contiguous)
       value_set_contiguous(&seen);
     OpStep whole = {.buffer = step->buffer, .source = step->source};
-    alias(t, run, &whole, TRUE);
+    alias_from(t, run, &whole, 0);
     set_gradient(run, step->buffer, &seen);
     return;
   }
@@ -325,7 +332,7 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     *buffer = NO_TENSOR;
     break;
   case STEP_ALIAS:
-    alias(t, run, step, TRUE);
+    alias_from(t, run, step, step->bytes);
     break;
   case STEP_VIEW:
     view(t, run, step);

@@ -261,6 +261,7 @@ builder_parameter(Builder *b, const char *name, int dims, ...)
   int module = g_array_index(b->open_modules, int, b->open_modules->len - 1);
   Module *owner = &g_array_index(b->network->modules, Module, module);
   Parameter p = {
+      .shard_of = -1,
       .name = *owner->path != '\0' ? g_strconcat(owner->path, ".", name, NULL) : g_strdup(name),
       .module = module,
       .dims = dims,
@@ -295,6 +296,12 @@ builder_train_like(Builder *b, int parameter, int other)
 }
 
 void
+builder_tie_shards(Builder *b, int parameter, int other)
+{
+  g_array_index(b->network->parameters, Parameter, parameter).shard_of = other;
+}
+
+void
 builder_tie(Builder *b, int parameter)
 {
   Tie tie = {g_array_index(b->open_modules, int, b->open_modules->len - 1), parameter};
@@ -302,23 +309,26 @@ builder_tie(Builder *b, int parameter)
 }
 
 static void
-add_buffer(Builder *b, const char *name, Buffer buffer)
+add_buffer(Builder *b, Buffer buffer)
 {
   buffer.module = g_array_index(b->open_modules, int, b->open_modules->len - 1);
-  buffer.name = g_strdup(name);
   g_array_append_val(b->network->buffers, buffer);
 }
 
 void
 builder_buffer(Builder *b, const char *name, DType dtype, gint64 elements)
 {
-  add_buffer(b, name, (Buffer){.elements = elements, .dtype = dtype});
+  add_buffer(
+      b, (Buffer){.name = g_strdup(name), .dtype = dtype, .bytes = elements * dtype_size(dtype)});
 }
 
 void
 builder_attribute(Builder *b, const char *name, DType dtype, gint64 elements)
 {
-  add_buffer(b, name, (Buffer){.elements = elements, .dtype = dtype, .attribute = TRUE});
+  add_buffer(b, (Buffer){.name = g_strdup(name),
+                         .dtype = dtype,
+                         .bytes = elements * dtype_size(dtype),
+                         .unregistered = TRUE});
 }
 
 /* How many blocks the open module has already. */

@@ -54,10 +54,14 @@ int builder_parameter(Builder *b, const char *name, int dims, ...);
 void builder_freeze(Builder *b, int parameter);
 /* It trains if `other` does: patterns saw one weight before it was split (fully_shard). */
 void builder_train_like(Builder *b, int parameter, int other);
+/* The model ties a weight that was split again, once it is sharded: the two have one sharded part,
+ * one gradient and one optimizer state, which are `other`'s. */
+void builder_tie_shards(Builder *b, int parameter, int other);
 /* The open module has that parameter of another one too. */
 void builder_tie(Builder *b, int parameter);
-/* A registered buffer of the open module; a tensor that is a mere attribute of it. */
+/* A registered buffer of the open module. */
 void builder_buffer(Builder *b, const char *name, DType dtype, gint64 elements);
+/* The same of a tensor that becomes an attribute of the module in its first forward(). */
 void builder_attribute(Builder *b, const char *name, DType dtype, gint64 elements);
 /* Is the open module a block's? */
 gboolean builder_in_block(const Builder *b);

@@ -51,6 +51,8 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
     lm->head.bias = builder_parameter(b, "bias", 1, lm->vocabulary);
   if (network->split)
     builder_train_like(b, lm->head.weight, lm->embedding_weight);
+  if (network->split && lm->ties_again)
+    builder_tie_shards(b, lm->head.weight, lm->embedding_weight);
   builder_module_end(b);
 }
 

@@ -76,6 +76,7 @@ struct _CausalLm {
   /* transformers: another forward() of the model without its output layer; NULL: none */
   Val (*model)(Builder *b, const CausalLm *lm, Val tokens);
   gboolean head_bias;     /* of the output layer */
+  gboolean ties_again;    /* a tied weight that was split for sharding is tied once more */
   gint64 embedding_width; /* of embedding and output layer; 0: hidden */
 };
 

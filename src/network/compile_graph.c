@@ -9,11 +9,17 @@
 
 /* Ops that Inductor calls a library for (torch/_inductor/lowering.py, fallbacks and templates). */
 static const gboolean is_library[OP_COUNT] = {
-    [OP_MM] = TRUE,        [OP_MM_UNCOUNTED] = TRUE, [OP_ADDMM] = TRUE,
-    [OP_BMM] = TRUE,       [OP_ZERO3_LINEAR] = TRUE,
-    [OP_EMBEDDING] = TRUE, [OP_FLASH_ATTENTION] = TRUE,
-    [OP_CUMSUM] = TRUE,    [OP_EFFICIENT_ATTENTION] = TRUE,
-    [OP_OPAQUE] = TRUE,    [OP_FUSED_CROSS_ENTROPY] = TRUE,
+    [OP_MM] = TRUE,
+    [OP_MM_UNCOUNTED] = TRUE,
+    [OP_ADDMM] = TRUE,
+    [OP_BMM] = TRUE,
+    [OP_ZERO3_LINEAR] = TRUE,
+    [OP_EMBEDDING] = TRUE,
+    [OP_FLASH_ATTENTION] = TRUE,
+    [OP_CUMSUM] = TRUE,
+    [OP_EFFICIENT_ATTENTION] = TRUE,
+    [OP_OPAQUE] = TRUE,
+    [OP_FUSED_CROSS_ENTROPY] = TRUE,
 };
 static const gboolean is_reduction[OP_COUNT] = {
     [OP_MEAN] = TRUE,    [OP_SUM] = TRUE,          [OP_RMS_NORM] = TRUE,    [OP_LAYER_NORM] = TRUE,

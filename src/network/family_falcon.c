@@ -136,7 +136,7 @@ attention_forward(Builder *b, const Falcon *f, const ClassicBlock *p, Val x, con
   AttentionCall call = {lm->impl.attention,
                         lm->heads,
                         builder_info(b, qkv[1]).shape[1],
-                        f->alibi && f->classic.attention_dropout > 0,
+                        f->alibi ? f->classic.attention_dropout : 0,
                         args[TABLE_MASK],
                         0};
   Val o = let(b, "attn_output", attention(b, qkv[0], qkv[1], qkv[2], &call));

@@ -139,8 +139,8 @@ fused_attention(Builder *b, const Mpt *m, Val qkv[3])
 {
   const CausalLm *lm = &m->lm;
   static const char *const names[] = {"query", "key", "value"};
-  AttentionCall call = {lm->impl.attention,       lm->heads, m->kv_heads,
-                        m->attention_dropout > 0, NO_VAL,    0};
+  AttentionCall call = {lm->impl.attention,   lm->heads, m->kv_heads,
+                        m->attention_dropout, NO_VAL,    0};
   gboolean native = lm->impl.kv_heads == KV_HEADS_NATIVE &&
                     lm->impl.attention != ATTENTION_TRITON &&
                     lm->impl.attention != ATTENTION_FLASH1;

@@ -50,6 +50,7 @@ static const TorchtitanStyle torchtitan_style = {
     .rotation = TORCHTITAN_ROTATE_TOGETHER,
     .rotates_alike = TRUE,
     .output_late = TRUE,
+    .ties_again = TRUE,
     .without = (const char *const[]){"attention_bias", "mlp_bias", "use_sliding_window",
                                      "output_router_logits", NULL},
     .stream = "x",

@@ -265,14 +265,15 @@ leave_attended(Builder *b, Val output, Attended *a)
   return results[0];
 }
 
-/* Zeros for an attention without a table, which want a gradient where blocks are checkpointed. */
+/* Zeros in the dtype of queries for an attention without a table, which want a gradient where
+ * blocks are checkpointed. */
 static Val
-no_bias(Builder *b, const T5 *m, Val x, gint64 queries, Val source)
+no_bias(Builder *b, const T5 *m, Val queries, Val keys)
 {
-  gint64 keys = builder_info(b, source).shape[1];
-  DType dtype = (DType) builder_info(b, x).dtype;
-  Val zeros =
-      create(b, "position bias", value_shape(dtype, 4, (gint64) 1, m->heads, queries, keys));
+  ValueInfo info = builder_info(b, queries);
+  Val zeros = create(b, "position bias",
+                     value_shape((DType) info.dtype, 4, (gint64) 1, m->heads, info.shape[2],
+                                 builder_info(b, keys).shape[2]));
   return encoder_is_checkpointed(builder_shape(b)) ? unary(b, OP_LEAF, zeros) : zeros;
 }
 
@@ -290,7 +291,7 @@ attend(Builder *b, const T5 *m, const Stack *s, const AttentionParts *p, Val x, 
   if (bias->slot == NO_VAL.slot && p->bias >= 0)
     *bias = let(b, "position_bias", compute_bias(b, m, p->bias, s->decoder, s->length));
   else if (bias->slot == NO_VAL.slot)
-    *bias = let(b, "position_bias", no_bias(b, m, x, s->length, source));
+    *bias = let(b, "position_bias", no_bias(b, m, qkv[0], qkv[1]));
   EncoderAttention how = {.code = m->attention,
                           .heads = m->heads,
                           .dropout = m->dropout,
@@ -333,6 +334,7 @@ dense(Builder *b, const T5 *m, const BlockParts *p, Val x)
     h = let(b, "hidden_states", activation_call(b, m->activation, p->activation, h));
   }
   h = let(b, "hidden_states", encoder_dropout(b, p->inner_drop, m->dropout, h));
+  h = let(b, "hidden_states", to(b, h, builder_shape(b)->precision.weights)); /* wo.weight's */
   h = let(b, "hidden_states", linear(b, h, p->down));
   return builder_leave(b, h);
 }

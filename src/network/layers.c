@@ -222,6 +222,12 @@ autocast(Builder *b, Val x)
   return shaped(b, OP_TO_CACHED, x, info);
 }
 
+Val
+autocast_wide(Builder *b, Val x)
+{
+  return builder_shape(b)->precision.autocast ? to(b, x, DTYPE_FP32) : x;
+}
+
 /* x as a matrix [rows, width]. */
 static Val
 flatten_rows(Builder *b, Val x)
@@ -302,8 +308,9 @@ linear_uncounted(Builder *b, Val x, Linear parameters)
 {
   Val weight = builder_weight(b, parameters.weight);
   x = call_module(b, parameter_module(b, parameters.weight), x);
-  return builder_leave(b, builder_shape(b)->zero3_linear ? linear_by(b, x, weight, NO_VAL)
-                                                         : product_by(b, OP_MM_UNCOUNTED, x, weight));
+  return builder_leave(b, builder_shape(b)->zero3_linear
+                              ? linear_by(b, x, weight, NO_VAL)
+                              : product_by(b, OP_MM_UNCOUNTED, x, weight));
 }
 
 static Val
@@ -414,65 +421,6 @@ define_conv1d(Builder *b, const char *name, gint64 out, gint64 in)
   builder_module_end(b);
   lora_end(b, adapter, out, in, &parameters);
   return parameters;
-}
-
-/* ---- norms ---- */
-
-int
-define_norm(Builder *b, const char *name, const char *type, gint64 width, gboolean bias)
-{
-  builder_module(b, name, type);
-  int gain = builder_parameter(b, "weight", 1, width);
-  if (bias)
-    builder_parameter(b, "bias", 1, width);
-  builder_module_end(b);
-  return gain;
-}
-
-Val
-layer_norm(Builder *b, Val x, int gain)
-{
-  x = call_module(b, parameter_module(b, gain), x);
-  Val w = builder_weight(b, gain), c = builder_weight(b, gain + 1);
-  return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
-}
-
-Val
-layer_norm_unbiased(Builder *b, Val x, int gain)
-{
-  x = call_module(b, parameter_module(b, gain), x);
-  Val w = builder_weight(b, gain);
-  return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
-}
-
-Val
-mean_square(Builder *b, Val x)
-{
-  return reduce_last(b, OP_MEAN, unary(b, OP_POW, x));
-}
-
-/* In the module's frame: x = x.float(); x = x * rsqrt(mean_square(x) + eps); return w *
- * x.to(dtype). */
-static Val
-composite_rms_norm(Builder *b, Val x, int weight)
-{
-  DType dtype = (DType) builder_info(b, x).dtype;
-  x = let(b, "x", to(b, x, DTYPE_FP32));
-  Val scale =
-      unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR, mean_square(b, x), "value", NORM_EPSILON));
-  x = let(b, "x", binary(b, OP_MUL, x, scale));
-  Val normed = to(b, x, dtype);
-  return binary(b, OP_MUL, builder_weight(b, weight), normed);
-}
-
-Val
-rms_norm(Builder *b, Val x, int weight, NormCode code)
-{
-  x = call_module(b, parameter_module(b, weight), x);
-  Val y = code == NORM_FUSED
-              ? builder_op(b, OP_RMS_NORM, NULL, 2, (Val[]){x, builder_weight(b, weight)})
-              : composite_rms_norm(b, x, weight);
-  return builder_leave(b, y);
 }
 
 /* ---- heads ---- */

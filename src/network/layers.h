@@ -157,7 +157,7 @@ Val merge_heads(Builder *b, Val x);
 typedef struct {
   AttentionCode code; /* as asked for; what runs follows from dtypes and heads */
   gint64 heads, kv_heads;
-  gboolean dropout;
+  double dropout; /* of its probabilities */
   Val mask;      /* explicit mask, or NO_VAL */
   gint64 window; /* so many positions are seen, if it is not 0: flash-attn's window_size */
 } AttentionCall;
@@ -167,13 +167,16 @@ Val attention(Builder *b, Val q, Val k, Val v, const AttentionCall *call);
 typedef struct {
   AttentionCode code;
   gint64 heads;
-  gboolean causal, dropout;
+  gboolean causal;
+  double dropout; /* of its probabilities */
   Val bias;
 } AttentionBetween;
 Val attention_between(Builder *b, Val q, Val k, Val v, const AttentionBetween *call);
 /* Under autocast, an operand of an op that runs in a 16-bit dtype; the last operand is cast first.
  */
 Val autocast_operand(Builder *b, Val x);
+/* Under autocast, an operand of an op that runs in fp32 (softmax, norms, losses). */
+Val autocast_wide(Builder *b, Val x);
 /* at::matmul of [batch, heads, n, k] and [batch, heads, k, m] (borrowed), or one head of the second
  * for all of the first: operands whose memory has batch and heads apart are copied.  what: name of
  * the product, or NULL. */

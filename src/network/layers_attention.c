@@ -69,7 +69,8 @@ attention_attributes(Builder *b, Val q, Val k, const Attention *attention, Fused
       .whole = !attention->causal,
       .head_dim = info.shape[3],
       .variant = (guint16) kernel,
-      .flag = call->dropout,
+      .flag = call->dropout > 0,
+      .dropout = call->dropout,
       .window = call->window,
   };
 }
@@ -297,7 +298,7 @@ static Val
 math(Builder *b, Val q, Val k, Val v, const Attention *attention)
 {
   const AttentionCall *call = &attention->call;
-  if (attention->between && (is_there(attention->bias) || call->dropout))
+  if (attention->between && (is_there(attention->bias) || call->dropout > 0))
     builder_fail(b,
                  "key 'implementation': composed attention, which heads of %" G_GINT64_FORMAT
                  " elements may fall back to, is not known with a bias or dropout",
@@ -347,8 +348,11 @@ autocast_operand(Builder *b, Val x)
 }
 
 static Val
-run(Builder *b, Val q, Val k, Val v, const Attention *how)
+run(Builder *b, Val q, Val k, Val v, const Attention *asked)
 {
+  Attention cast = *asked, *how = &cast;
+  if (is_there(how->bias))
+    how->bias = autocast_operand(b, (Val){how->bias.slot, FALSE});
   v = autocast_operand(b, v);
   k = autocast_operand(b, k);
   q = autocast_operand(b, q);

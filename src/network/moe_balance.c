@@ -42,9 +42,7 @@ choose(Builder *b, Val probabilities, const Sums *s)
 static void
 add_layer(Builder *b, Val logits, Sums *s)
 {
-  gboolean autocast = builder_shape(b)->precision.autocast; /* its softmax is one of fp32 */
-  logits = (Val){logits.slot, FALSE};
-  Val p = unary(b, OP_SOFTMAX, autocast ? to(b, logits, DTYPE_FP32) : logits);
+  Val p = unary(b, OP_SOFTMAX, autocast_wide(b, (Val){logits.slot, FALSE}));
   p = let(b, "routing_weights", p);
   Val experts = to(b, choose(b, p, s), DTYPE_INT32);
   Val counts = shaped(b, OP_HISTC, experts, value_shape(DTYPE_INT32, 1, s->experts));

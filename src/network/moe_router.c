@@ -41,6 +41,8 @@ softmax_then_topk(Builder *b, const Moe *m, Val x, gboolean casts_back)
 {
   Val best[2];
   x = enter(b, m, x);
+  ValueInfo rows = builder_info(b, x); /* a view of the same shape, and a node */
+  x = let(b, "hidden_states", view(b, x, 2, rows.shape[0], rows.shape[1]));
   Val logits = let(b, "router_logits", logits_of(b, m, x));
   DType dtype = (DType) builder_info(b, logits).dtype;
   Val probabilities = let(b, "router_probs", unary(b, OP_SOFTMAX, to(b, logits, DTYPE_FP32)));

@@ -43,13 +43,22 @@ network_usual_count(const Network *network)
   return network->base_parameters > 0 ? network->base_parameters : network_parameter_count(network);
 }
 
+gboolean
+network_splits_weight(const Network *network)
+{
+  for (guint i = 0; i < network->parameters->len; i++)
+    if (network_parameter(network, (int) i)->shard_of >= 0)
+      return FALSE;
+  return network->split;
+}
+
 gint64
 network_trainable_count(const Network *network)
 {
   gint64 count = 0;
   for (guint i = 0; i < network->parameters->len; i++) {
     const Parameter *p = network_parameter(network, (int) i);
-    count += p->trainable ? p->elements : 0;
+    count += p->trainable && p->shard_of < 0 ? p->elements : 0;
   }
   return count;
 }
@@ -59,7 +68,8 @@ network_trainable_tensors(const Network *network)
 {
   int count = 0;
   for (guint i = 0; i < network->parameters->len; i++)
-    count += network_parameter(network, (int) i)->trainable;
+    count += network_parameter(network, (int) i)->trainable &&
+             network_parameter(network, (int) i)->shard_of < 0;
   return count;
 }
 
@@ -73,8 +83,10 @@ gint64
 network_parameter_count(const Network *network)
 {
   gint64 count = 0;
-  for (guint i = 0; i < network->parameters->len; i++)
-    count += network_parameter(network, (int) i)->elements;
+  for (guint i = 0; i < network->parameters->len; i++) {
+    const Parameter *p = network_parameter(network, (int) i);
+    count += p->shard_of < 0 ? p->elements : 0;
+  }
   return count;
 }
 

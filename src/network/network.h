@@ -22,6 +22,7 @@ typedef struct {
   gint64 elements;
   gboolean adapter;       /* was added to the finished model */
   gboolean trainable;     /* requires a gradient */
+  int shard_of;           /* the parameter whose sharded part is this one's too, or -1 */
   gboolean requires_grad; /* what ops see does: it, or the flat tensor that it is a view of */
 } Parameter;
 
@@ -30,9 +31,9 @@ typedef struct {
 typedef struct {
   char *name;
   int module;
-  gint64 elements;
   DType dtype;
-  gboolean attribute; /* no registered one: nothing that walks over buffers finds it */
+  gint64 bytes;
+  gboolean unregistered; /* an attribute that the first forward() makes */
 } Buffer;
 
 /* A module that has a parameter of another one too.  module -1: the parameter's own uses it twice,
@@ -143,12 +144,13 @@ typedef struct {
   /* Parameters are views of flat tensors: fills in the number of each one's; NULL: they are tensors
    * of their own. */
   void (*flat_tensors)(const PlanSpec *plan, const Network *network, int *tensor);
-  const PlanSpec *plan;    /* for that.  Borrowed */
-  gboolean clones_outputs; /* the training loop gets copies of what the model gives back */
-  gboolean splits_tied;    /* a tied weight becomes two: Strategy.splits_tied */
-  gboolean casts_inputs;   /* hooks give floating inputs of blocks the weights' dtype */
-  gboolean casts_buffers;  /* floating buffers are in the weights' dtype */
-  gboolean evaluation;     /* the model is in eval(): nothing is dropped out */
+  const PlanSpec *plan;       /* for that.  Borrowed */
+  gboolean clones_outputs;    /* the training loop gets copies of what the model gives back */
+  gboolean splits_tied;       /* a tied weight becomes two: Strategy.splits_tied */
+  gboolean casts_inputs;      /* hooks give floating inputs of blocks the weights' dtype */
+  gboolean casts_root_inputs; /* those of the model alone get it */
+  gboolean casts_buffers;     /* floating buffers are in the weights' dtype */
+  gboolean evaluation;        /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */
 } NetworkShape;
@@ -218,6 +220,8 @@ gint64 network_positions(const Network *network);
 gint64 network_parameter_count(const Network *network);
 /* As a model's parameters are usually counted (base_parameters). */
 gint64 network_usual_count(const Network *network);
+/* Has a tied weight become two that stay so? */
+gboolean network_splits_weight(const Network *network);
 gint64 network_trainable_count(const Network *network);
 /* Tensors, not elements. */
 int network_trainable_tensors(const Network *network);

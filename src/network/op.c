@@ -208,15 +208,15 @@ backward_sum(OpCase *c)
 static void
 backward_cat(OpCase *c)
 {
-  gint64 offset = 0;
+  gint64 first = 0;
   int dim = c->in[0].dims - 1;
   for (int d = 0; d < c->in[0].dims; d++)
     if (c->in[0].shape[d] != c->out[0].shape[d])
       dim = d;
   for (int i = 0; i < c->ins; i++) {
-    recipe_view(c, i, offset, ORDER_SAME, 0); /* narrow */
-    c->grad[i].dtype = c->out[0].dtype;       /* the widest operand's */
-    offset += c->in[i].shape[dim] * c->out[0].stride[dim];
+    recipe_view(c, i, first, ORDER_SAME, dim); /* narrow */
+    c->grad[i].dtype = c->out[0].dtype;        /* the widest operand's */
+    first += c->in[i].shape[dim];
   }
 }
 
@@ -275,7 +275,7 @@ static void
 backward_stack(OpCase *c)
 {
   for (int i = 0; i < c->ins; i++)
-    recipe_view(c, i, i, ORDER_SAME, 0);
+    recipe_view(c, i, i, ORDER_SAME, c->out[0].dims - 1);
 }
 
 static void

@@ -241,6 +241,7 @@ typedef struct {
   gboolean whole;  /* a query sees all of them, not those before it alone */
   gint64 window;   /* of those before it so many; 0: all */
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
+  double dropout;  /* of probabilities; 0: none */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
   gboolean flag;
   const char *what;    /* name of the output, static text */
@@ -306,8 +307,13 @@ struct _OpInfo {
   void (*shape)(OpCase *c); /* fills out[] and outs */
   void (*forward)(OpCase *c);
   void (*backward)(OpCase *c); /* NULL: the op never records a node */
-  enum { KIND_OTHER, KIND_ATTENTION, KIND_MM, KIND_MATMUL } kind; /* for op_is_kept(); MATMUL: every
-                                                                     product but the mm it counts */
+  enum {
+    KIND_OTHER,
+    KIND_ATTENTION,
+    KIND_MM,
+    KIND_MATMUL
+  } kind; /* for op_is_kept(); MATMUL: every
+             product but the mm it counts */
 };
 
 /* Does selective_op checkpointing keep the outputs of this call?  mms counts the calls of mm in the

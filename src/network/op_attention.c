@@ -47,13 +47,25 @@ forward_flops(const OpCase *c)
          (double) (c->at.head_dim + value_head_dim(c));
 }
 
-/* The scale of the scores, where it is not that of the head dim (which may be padded).  What nobody
- * has said yet: dropout, queries that see all keys, other lengths or widths of values. */
-static void
-attention_means(OpCase *c, const char *formula)
+enum { ALL_WANTED = 7 };
+
+/* Which of the operands' gradients a backward kernel gives, as bits. */
+static int
+wanted_gradients(OpCase *c)
 {
-  gboolean plain = !c->at.whole && !c->at.flag && key_length(c) == c->at.length &&
-                   value_head_dim(c) == c->at.head_dim;
+  int bits = 0;
+  for (int i = 0; i < 3; i++)
+    bits |= recipe_wants(c, i) << i;
+  return bits;
+}
+
+/* The scale of the scores, where it is not that of the head dim (which may be padded).  What nobody
+ * has said yet: queries that see all keys, other lengths or widths of values. */
+static void
+attention_means(OpCase *c, const char *formula, int wanted)
+{
+  gboolean plain =
+      !c->at.whole && key_length(c) == c->at.length && value_head_dim(c) == c->at.head_dim;
   if (!plain) {
     recipe_means(c, "attention_of_another_kind", NULL, 0);
     return;
@@ -63,6 +75,10 @@ attention_means(OpCase *c, const char *formula)
     meaning_append(text, c->at.key, c->at.number);
   if (c->at.window > 0)
     meaning_append(text, "window", (double) c->at.window);
+  if (c->at.dropout > 0)
+    meaning_append(text, "dropout", c->at.dropout);
+  if (wanted != ALL_WANTED)
+    meaning_append(text, "wanted", wanted);
   recipe_means_text(c, g_strdup(text->str));
 }
 
@@ -179,7 +195,7 @@ forward_flash_attention(OpCase *c)
     recipe_out(c, 2, "rng_state");
     recipe_out(c, 3, "unused");
   }
-  attention_means(c, "flash_attention");
+  attention_means(c, "flash_attention", ALL_WANTED);
   recipe_launch(c, "flash_attention", forward_kind(c), forward_flops(c),
                 "i0 i1 i2 >o0 >o1 >o2 >o3");
   if (splits > 1) {
@@ -209,7 +225,7 @@ backward_flash_attention(OpCase *c)
     recipe_release(c, dv);
     recipe_release(c, dk);
   }
-  attention_means(c, "flash_attention_backward");
+  attention_means(c, "flash_attention_backward", wanted_gradients(c));
   recipe_launch(c, "flash_attention_backward", backward_kind(c), 2.5 * forward_flops(c),
                 "g0 i0 i1 i2 o0 o1 >d0 >d1 >d2");
   recipe_release(c, dq);
@@ -245,7 +261,7 @@ forward_efficient_attention(OpCase *c)
   recipe_out(c, 1, "logsumexp");
   if (half && MAX(c->at.head_dim, value_head_dim(c)) > WIDEST_IN_REGISTERS)
     accumulator = recipe_temp(c, 4 * value_elements(&c->out[0]), "output accumulator");
-  attention_means(c, "efficient_attention");
+  attention_means(c, "efficient_attention", ALL_WANTED);
   recipe_launch(c, "efficient_attention", forward_kind(c), forward_flops(c), "i0 i1 i2 i3 >o0 >o1");
   if (accumulator != 0)
     recipe_release(c, accumulator);
@@ -321,7 +337,7 @@ backward_efficient_attention(OpCase *c)
   recipe_grad(c, 3, ORDER_DENSE);
   int delta = efficient_delta(c);
   int workspace = recipe_temp(c, efficient_workspace(c), "efficient attention workspace");
-  attention_means(c, "efficient_attention_backward");
+  attention_means(c, "efficient_attention_backward", wanted_gradients(c));
   recipe_launch(c, "efficient_attention_backward", backward_kind(c), 2.5 * forward_flops(c),
                 "g0 i0 i1 i2 i3 o0 o1 >d0 >d1 >d2 >d3");
   recipe_release(c, delta);

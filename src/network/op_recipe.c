@@ -235,13 +235,13 @@ recipe_pass(OpCase *c, int i)
 }
 
 void
-recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index)
+recipe_view(OpCase *c, int i, gint64 first, GradOrder order, int index)
 {
   if (!recipe_wants(c, i))
     return;
   OpStep *step = add_step(c, STEP_VIEW, BUFFER_GRAD + i);
   step->source = BUFFER_INCOMING;
-  step->bytes = offset;
+  step->bytes = first;
   step->order = (guint8) order;
   step->index = index;
   note_grad(c, i, &c->in[i]);

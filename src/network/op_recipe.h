@@ -46,10 +46,11 @@ void recipe_grad_full(OpCase *c, int i);
  * that makes all of them at once, and their release; the buffers are in unwanted. */
 void recipe_grads_together(OpCase *c, int n, GradOrder order, int *unwanted);
 void recipe_release_unwanted(OpCase *c, int n, const int *unwanted);
-/* Gradient i is incoming gradient 0 itself, or a view of it (from this element on; index is
- * ORDER_SWAPPED's), or a reshape of it, or its contiguous() seen in the input's shape. */
+/* Gradient i is incoming gradient 0 itself, or a view of it (ORDER_SAME: from this place of
+ * dimension `index` on, whose stride is the gradient's; index is also ORDER_SWAPPED's), or a
+ * reshape of it, or its contiguous() seen in the input's shape. */
 void recipe_pass(OpCase *c, int i);
-void recipe_view(OpCase *c, int i, gint64 offset, GradOrder order, int index);
+void recipe_view(OpCase *c, int i, gint64 first, GradOrder order, int index);
 void recipe_reshape(OpCase *c, int i);
 void recipe_contiguous(OpCase *c, int i);
 /* Gradient i becomes the temporary, row-major or in the order (ORDER_SAME) of the old one, which

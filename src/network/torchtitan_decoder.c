@@ -221,6 +221,7 @@ read_config(Torchtitan *m, NetworkSpec *spec, const NetworkShape *shape, GError 
   m->lm.tied = network_spec_bool(spec, "tie_word_embeddings", FALSE);
   m->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
   m->norm = m->lm.impl.rms_norm == RMS_NORM_FUSED ? NORM_FUSED : NORM_COMPOSITE;
+  m->lm.ties_again = m->style.ties_again;
   m->lm.rotary.joined = m->style.rotation == TORCHTITAN_ROTATE_TOGETHER;
   causal_lm_check_matrix(spec, "intermediate_size", m->ffn, m->lm.hidden);
   check_implementation(m, spec);

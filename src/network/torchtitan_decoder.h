@@ -25,8 +25,9 @@ typedef struct {
   gboolean norms_first;   /* norms are defined before the feed-forward */
   gboolean output_late;   /* attention's output has a name only when it is contiguous */
   const char *const *without; /* fields that are refused when they are true; NULL: none */
-  const char *stream;     /* what a block calls what it adds to: NULL: a name of its own, "h" */
-  gint64 head_dim;        /* 0: hidden_size / num_attention_heads */
+  gboolean ties_again; /* init_weights() ties, after fully_shard() */
+  const char *stream;         /* what a block calls what it adds to: NULL: a name of its own, "h" */
+  gint64 head_dim;            /* 0: hidden_size / num_attention_heads */
   /* Reads fields that only this family has; NULL: none. */
   void (*read)(Torchtitan *m, NetworkSpec *spec);
 } TorchtitanStyle;

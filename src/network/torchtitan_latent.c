@@ -56,8 +56,7 @@ torchtitan_latent(Builder *b, const LatentModel *m, const TorchtitanLatent *p, V
   const LatentStyle *s = &m->style;
   Val q[2], kv[2], key[2];
   x = call_module(b, p->module, x);
-  split_last(b, queries(b, m, p, x), s->plain, (const char *const[]){"q_nope", "q_pe"},
-             q);
+  split_last(b, queries(b, m, p, x), s->plain, (const char *const[]){"q_nope", "q_pe"}, q);
   q[1] = let(b, "q_pe", rotate(b, q[1], tables[0]));
   q[0] = let(b, "q", join_last(b, q[0], q[1]));
   Val latent = let(b, "kv", linear(b, x, p->kv_a));

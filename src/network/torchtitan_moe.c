@@ -140,7 +140,7 @@ permute(Builder *b, Val x, Val counts, Val out[3])
   Val made[2];
   builder_enter(b, 2, (const char *const[]){"x", "num_tokens_per_expert"}, (Val[]){x, counts});
   permute_indices(b, (Val){counts.slot, FALSE}, padded, made);
-  OpAttributes at = {.result = info};
+  OpAttributes at = {.result = info, .key = "dim"}; /* the first */
   at.result.shape[0]++;
   Val zeros =
       create(b, "a row of zeros", value_shape((DType) info.dtype, 2, (gint64) 1, info.shape[1]));
@@ -251,7 +251,8 @@ combine(Builder *b, const TorchtitanMoe *m, Val routed, Val indices, Val weights
   rows = let(b, name, builder_op(b, OP_INDEX_PUT, NULL, 3, (Val[]){rows, indices, routed}));
   rows = let(b, name, view(b, rows, 3, tokens, k, hidden));
   weights = view(b, weights, 3, tokens, (gint64) 1, k);
-  Val wide = to(b, rows, DTYPE_FP32);
+  Val wide = autocast_operand(b, to(b, rows, DTYPE_FP32)); /* the last operand is cast first */
+  weights = autocast_operand(b, weights);
   Val sum = to(b, builder_op(b, OP_BMM, NULL, 2, (Val[]){weights, wide}), dtype);
   return let(b, "out_experts", view(b, sum, 2, tokens, hidden));
 }

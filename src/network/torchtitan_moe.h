@@ -1,5 +1,6 @@
-/* torchtitan_moe.h - feed-forwards as torchtitan writes them (models/moe of torchtitan 0.2.2): SwiGLU,
- * and mixtures of experts, whose tokens are sorted by expert and padded for one grouped product.
+/* torchtitan_moe.h - feed-forwards as torchtitan writes them (models/moe of torchtitan 0.2.2):
+ * SwiGLU, and mixtures of experts, whose tokens are sorted by expert and padded for one grouped
+ * product.
  *
  * What a config.json says of a mixture is a MoeStyle; of its functions and names none is used. */
 #ifndef HIGHWATER_NETWORK_TORCHTITAN_MOE_H

@@ -37,8 +37,7 @@ limit_groups(Builder *b, const TorchtitanMoe *m, gint64 tokens)
   chosen(b, "group_idx", tokens, used, DTYPE_INT64);
   let(b, "_", values);
   Val mask = chosen(b, "group_mask", tokens, groups, DTYPE_BOOL);
-  results[0] =
-      create(b, "scores_for_choice", value_shape(DTYPE_FP32, 2, tokens, m->style.experts));
+  results[0] = create(b, "scores_for_choice", value_shape(DTYPE_FP32, 2, tokens, m->style.experts));
   results[1] = held(b, mask);
   builder_leave_with(b, 2, results);
   let(b, "scores_for_choice", results[0]);

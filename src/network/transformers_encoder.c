@@ -151,7 +151,7 @@ eager(Builder *b, const EncoderAttention *how, const Val qkv[3], Val *weights)
   if (how->wide_softmax)
     w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), dtype));
   else
-    w = let(b, "attn_weights", unary(b, OP_SOFTMAX, w));
+    w = let(b, "attn_weights", unary(b, OP_SOFTMAX, autocast_wide(b, w)));
   w = let(b, "attn_weights", dropout(b, how->dropout, w));
   return transformers_eager_output(b, w, qkv[2], weights);
 }
@@ -162,7 +162,7 @@ fused(Builder *b, const EncoderAttention *how, const Val qkv[3])
   AttentionBetween call = {.code = how->code,
                            .heads = how->heads,
                            .causal = how->causal,
-                           .dropout = how->dropout > 0,
+                           .dropout = how->dropout,
                            .bias = how->bias};
   builder_call(b, 0, NULL);
   if (how->bias.slot != NO_VAL.slot)

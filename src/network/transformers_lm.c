@@ -105,8 +105,8 @@ static Val
 fused(Builder *b, const CausalLm *lm, gint64 kv_heads, gint64 window, const Val qkv[3], Val mask)
 {
   Val k = qkv[1], v = qkv[2];
-  AttentionCall call = {lm->impl.attention,        lm->heads, kv_heads,
-                        lm->attention_dropout > 0, mask,      window};
+  AttentionCall call = {lm->impl.attention,    lm->heads, kv_heads,
+                        lm->attention_dropout, mask,      window};
   builder_call(b, 0, NULL);
   if (mask.slot != NO_VAL.slot && kv_heads != lm->heads) {
     k = let(b, "key", repeat_heads(b, k, lm->heads, TRUE));

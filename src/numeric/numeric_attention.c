@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "numeric/numeric_kernel.h"
+#include "numeric/numeric_random.h"
 
 /* ---- softmax over the last dimension ---- */
 
@@ -97,6 +98,9 @@ typedef struct {
   gint64 batch, heads, kv_heads, length, head_dim;
   gint64 window; /* a query sees so many keys at most; 0: all before it */
   double scale;
+  double dropout;     /* of probabilities */
+  guint64 key;        /* of what is kept */
+  gint64 first_batch; /* the operands' first sample, among all of the step's */
 } Attention;
 
 /* first: the operand (among those read) that the queries are. */
@@ -121,6 +125,9 @@ read_attention(KernelCall *c, int first, gboolean biased, Attention *a)
   a->head_dim = a->q->shape[3];
   a->window = (gint64) numeric_number_or(c, "window", 0);
   a->scale = numeric_number_or(c, "scale", 1 / sqrt((double) a->head_dim));
+  a->dropout = numeric_number_or(c, "dropout", 0);
+  a->key = numeric_dropout_key(&c->place, "attention dropout");
+  a->first_batch = c->place.sample * a->batch / MAX(c->place.samples, 1);
   return TRUE;
 }
 
@@ -169,6 +176,17 @@ probabilities(const Attention *a, gint64 batch, gint64 head, gint64 query, doubl
   return most + log(sum);
 }
 
+/* What a probability of a query is multiplied by: the same whoever computes it. */
+static double
+kept(const Attention *a, gint64 row, gint64 key)
+{
+  gint64 rows = a->heads * a->length;
+  guint64 counter = (guint64) ((a->first_batch * rows + row) * a->length + key);
+  if (a->dropout == 0)
+    return 1;
+  return numeric_uniform(a->key, counter) >= a->dropout ? 1 / (1 - a->dropout) : 0;
+}
+
 static void
 forward(KernelCall *c, gboolean biased)
 {
@@ -187,7 +205,7 @@ forward(KernelCall *c, gboolean biased)
     for (gint64 d = 0; d < a.head_dim; d++) {
       double sum = 0;
       for (gint64 i = 0; i < a.length; i++)
-        sum += p[i] * v[i * a.head_dim + d];
+        sum += kept(&a, row, i) * p[i] * v[i * a.head_dim + d];
       out->data[row * a.head_dim + d] = sum;
     }
   }
@@ -206,10 +224,11 @@ add_gradients(const Attention *a, gint64 row, const double *g, double *p, double
   g_autofree double *dp = g_new(double, MAX(a->length, 1));
   probabilities(a, batch, head, row % a->length, p);
   for (gint64 i = 0; i < a->length; i++) {
+    double factor = kept(a, row, i);
     dp[i] = 0;
     for (gint64 e = 0; e < a->head_dim; e++) {
-      dp[i] += g[e] * v[i * a->head_dim + e];
-      dv[i * a->head_dim + e] += p[i] * g[e];
+      dp[i] += factor * g[e] * v[i * a->head_dim + e];
+      dv[i * a->head_dim + e] += factor * p[i] * g[e];
     }
     dot += p[i] * dp[i];
   }
@@ -230,16 +249,18 @@ backward(KernelCall *c, gboolean biased)
   const NumericTensor *g = numeric_read(c, 0);
   if (!read_attention(c, 1, biased, &a) || !numeric_same_size(c, g, a.q))
     return;
-  NumericTensor *d[3] = {numeric_written(c, 0), numeric_written(c, 1), numeric_written(c, 2)};
-  if (!numeric_same_size(c, a.q, d[0]) || !numeric_same_size(c, a.k, d[1]) ||
-      !numeric_same_size(c, a.v, d[2]))
-    return;
-  for (int i = 0; i < 3; i++)
-    memset(d[i]->data, 0, sizeof(double) * (gsize) d[i]->elements);
+  const NumericTensor *of[3] = {a.q, a.k, a.v};
+  g_autofree double *all = g_new0(double, a.q->elements + 2 * a.k->elements);
+  double *const d[3] = {all, all + a.q->elements, all + a.q->elements + a.k->elements};
   g_autofree double *p = g_new(double, MAX(a.length, 1));
   for (gint64 row = 0; row < a.batch * a.heads * a.length; row++)
-    add_gradients(&a, row, g->data + row * a.head_dim, p,
-                  (double *const[]){d[0]->data, d[1]->data, d[2]->data});
+    add_gradients(&a, row, g->data + row * a.head_dim, p, d);
+  int wanted = (int) numeric_number_or(c, "wanted", 7);
+  for (int i = 0, written = 0; i < 3; i++) {
+    NumericTensor *to = wanted >> i & 1 ? numeric_written(c, written++) : NULL;
+    if (to != NULL && numeric_same_size(c, of[i], to))
+      memcpy(to->data, d[i], sizeof(double) * (gsize) to->elements);
+  }
 }
 
 static void

@@ -48,24 +48,49 @@ pair_of(const CollectiveMember *m, int i, Pair *pair)
 
 /* ---- reductions ---- */
 
-/* Elements [first, first + elements) of all members' inputs, times a factor. */
+typedef struct {
+  double factor;   /* of the sum */
+  gboolean rounds; /* each addition rounds to the operands' dtype */
+} Reduction;
+
+/* As a ring adds up in the communicated dtype: a part of the elements for each member, which begins
+ * with the next member's and ends with its own; each number is multiplied first
+ * (ncclDevPreMulSum). */
+static void
+ring_sum(const Pair *pairs, int n, gint64 elements, double factor, double *sum)
+{
+  gint64 part = MAX((elements + n - 1) / n, 1);
+  DType dtype = pairs[0].in->dtype;
+  for (gint64 k = 0; k < elements; k++)
+    for (int i = 0; i < n; i++) {
+      const double *x = pairs[(k / part + 1 + i) % n].in->data;
+      double addend = numeric_round(x[k] * factor, dtype);
+      sum[k] = i == 0 ? addend : numeric_round(sum[k] + addend, dtype);
+    }
+}
+
+/* The first elements of all members' inputs, times a factor, added up. */
 static double *
-sum_of(const Pair *pairs, int n, gint64 first, gint64 elements, double factor)
+sum_of(const Pair *pairs, int n, gint64 elements, const Reduction *how)
 {
   double *sum = g_new0(double, MAX(elements, 1));
+  if (how->rounds) {
+    ring_sum(pairs, n, elements, how->factor, sum);
+    return sum;
+  }
   for (int i = 0; i < n; i++)
     for (gint64 k = 0; k < elements; k++)
-      sum[k] += pairs[i].in->data[first + k];
+      sum[k] += pairs[i].in->data[k];
   for (gint64 k = 0; k < elements; k++)
-    sum[k] *= factor;
+    sum[k] *= how->factor;
   return sum;
 }
 
 static char *
-all_reduce(Pair *pairs, int n, double factor)
+all_reduce(Pair *pairs, int n, const Reduction *how)
 {
   gint64 elements = pairs[0].in->elements;
-  g_autofree double *sum = sum_of(pairs, n, 0, elements, factor);
+  g_autofree double *sum = sum_of(pairs, n, elements, how);
   for (int i = 0; i < n; i++)
     memcpy(pairs[i].out->data, sum, sizeof(double) * (gsize) elements);
   return NULL;
@@ -73,23 +98,25 @@ all_reduce(Pair *pairs, int n, double factor)
 
 /* One of them gets the sum; the others keep what they have. */
 static char *
-reduce(const Program *program, const Collective *c, Pair *pairs, int n)
+reduce(const CollectiveCall *call, Pair *pairs, int n)
 {
+  const Reduction plain = {.factor = 1, .rounds = call->rounds};
   double root;
-  if (!meaning_number(program, c->meaning, "root", &root) || root < 0 || root >= n)
+  if (!meaning_number(call->program, call->collective->meaning, "root", &root) || root < 0 ||
+      root >= n)
     return g_strdup("nobody has said who gets the sum");
   gint64 elements = pairs[0].in->elements;
-  g_autofree double *sum = sum_of(pairs, n, 0, elements, 1);
+  g_autofree double *sum = sum_of(pairs, n, elements, &plain);
   memcpy(pairs[(int) root].out->data, sum, sizeof(double) * (gsize) elements);
   return NULL;
 }
 
 /* In place, a member's part of the whole is its result, and the rest is nobody's. */
 static char *
-reduce_scatter(Pair *pairs, int n, double factor)
+reduce_scatter(Pair *pairs, int n, const Reduction *how)
 {
   gint64 part = pairs[0].in->elements / n;
-  g_autofree double *sum = sum_of(pairs, n, 0, part * n, factor);
+  g_autofree double *sum = sum_of(pairs, n, part * n, how);
   for (int i = 0; i < n; i++) {
     gboolean in_place = pairs[i].in == pairs[i].out;
     if (!in_place && pairs[i].out->elements != part)
@@ -184,10 +211,11 @@ factor_of(const Program *program, const Collective *c, int n, double *factor)
 }
 
 static char *
-run_pairs(const Program *program, const Collective *c, Pair *pairs, int n)
+run_pairs(const CollectiveCall *call, Pair *pairs, int n)
 {
-  double factor;
-  char *fault = factor_of(program, c, n, &factor);
+  const Collective *c = call->collective;
+  Reduction how = {.rounds = call->rounds};
+  char *fault = factor_of(call->program, c, n, &how.factor);
   if (fault != NULL)
     return fault;
   for (int i = 1; i < n; i++)
@@ -196,13 +224,13 @@ run_pairs(const Program *program, const Collective *c, Pair *pairs, int n)
                              pairs[0].in->elements, pairs[i].in->elements);
   switch ((CollectiveKind) c->kind) {
   case COLLECTIVE_ALL_REDUCE:
-    return all_reduce(pairs, n, factor);
+    return all_reduce(pairs, n, &how);
   case COLLECTIVE_REDUCE_SCATTER:
-    return reduce_scatter(pairs, n, factor);
+    return reduce_scatter(pairs, n, &how);
   case COLLECTIVE_ALL_GATHER:
     return all_gather(pairs, n);
   case COLLECTIVE_REDUCE:
-    return reduce(program, c, pairs, n);
+    return reduce(call, pairs, n);
   default:
     return g_strdup_printf("%s is not yet executed on numbers",
                            program_collective_name((CollectiveKind) c->kind));
@@ -210,8 +238,9 @@ run_pairs(const Program *program, const Collective *c, Pair *pairs, int n)
 }
 
 char *
-numeric_collective(const Program *program, const Collective *c, CollectiveMember *members, int n)
+numeric_collective(const CollectiveCall *call, CollectiveMember *members, int n)
 {
+  const Collective *c = call->collective;
   if (c->kind == COLLECTIVE_BROADCAST)
     return broadcast_all(members, n);
   char *fault = NULL;
@@ -222,7 +251,7 @@ numeric_collective(const Program *program, const Collective *c, CollectiveMember
       if (!pair_of(&members[i], tensors, &pairs[i]))
         fault = g_strdup("members bring different numbers of tensors");
     if (fault == NULL)
-      fault = run_pairs(program, c, pairs, n);
+      fault = run_pairs(call, pairs, n);
     tensors++;
   }
   if (fault == NULL && tensors == 0)

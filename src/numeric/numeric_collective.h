@@ -14,8 +14,13 @@ typedef struct {
 int numeric_place_in(const Communicator *communicator, int rank);
 int numeric_rank_at(const Communicator *communicator, int rank, int place);
 
+typedef struct {
+  const Program *program;
+  const Collective *collective;
+  gboolean rounds; /* reductions add up as a ring does, in their operands' dtype; else exactly */
+} CollectiveCall;
+
 /* Computes on what is loaded of all members.  NULL, or why it cannot: a line; caller frees. */
-char *numeric_collective(const Program *program, const Collective *collective,
-                         CollectiveMember *members, int n);
+char *numeric_collective(const CollectiveCall *call, CollectiveMember *members, int n);
 
 #endif

@@ -210,6 +210,13 @@ run_clamp(KernelCall *c)
 
 /* ---- dropout ---- */
 
+guint64
+numeric_dropout_key(const NumericPlace *place, const char *what)
+{
+  guint64 key = numeric_key_add(numeric_key(place->seed, what), (guint64) place->step);
+  return numeric_key_add(key, (guint64) place->module);
+}
+
 /* What is kept depends on the step, the sample among all ranks' and the module: so it is the same
  * whoever computes it, and when it is computed again. */
 static void
@@ -221,8 +228,7 @@ run_dropout(KernelCall *c)
   if (!numeric_same_size(c, x, y) || !numeric_same_size(c, x, mask))
     return;
   gint64 first = c->place.sample * (x->elements / MAX(c->place.samples, 1));
-  guint64 key = numeric_key(c->place.seed, "dropout");
-  key = numeric_key_add(numeric_key_add(key, (guint64) c->place.step), (guint64) c->place.module);
+  guint64 key = numeric_dropout_key(&c->place, "dropout");
   for (gint64 i = 0; i < x->elements; i++) {
     mask->data[i] = numeric_uniform(key, (guint64) (first + i)) >= p;
     y->data[i] = x->data[i] * mask->data[i] / (1 - p);

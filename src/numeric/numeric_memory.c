@@ -40,12 +40,12 @@ struct _NumericMemory {
   Place *places;     /* by storage */
 };
 
-/* Doubles that nothing is known of. */
+/* Doubles that nothing is known of: none is written before it is looked at. */
 static Area
 new_area(NumericMemory *m, guint64 address, gint64 bytes)
 {
   gint64 chunks = ceil_div(bytes, CHUNK);
-  Area area = {address, bytes, g_new0(double, chunks *CHUNK), g_new0(guint8, chunks)};
+  Area area = {address, bytes, g_new(double, chunks *CHUNK), g_new0(guint8, chunks)};
   g_ptr_array_add(m->arrays, area.data);
   g_ptr_array_add(m->arrays, area.known);
   return area;

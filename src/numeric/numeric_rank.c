@@ -75,7 +75,7 @@ place_of(const NumericRank *r, gint32 module)
   NumericPlace place = {.rank = r->rank,
                         .step = numeric_rank_step(r),
                         .update = r->step > 0 ? c->updates_before + r->step : 0,
-                        .sample = batch * c->micro_batch,
+                        .sample = c->samples_before + batch * c->micro_batch,
                         .samples = c->micro_batch,
                         .seed = c->seed,
                         .module = module};

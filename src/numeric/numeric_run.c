@@ -4,7 +4,7 @@
 
 #include "base/units.h"
 #include "numeric/numeric_collective.h"
-#include "numeric/numeric_random.h"
+#include "numeric/numeric_order.h"
 #include "numeric/numeric_rank.h"
 
 typedef struct {
@@ -127,7 +127,8 @@ meet(Run *run, int rank, int stream, GError **error)
   gboolean lost = is_lost(r, task, stream);
   r->interrupted += lost;
   if (fault == NULL && !lost)
-    fault = numeric_collective(r->program, collective, members, n);
+    fault = numeric_collective(&(CollectiveCall){r->program, collective, r->config->rounds},
+                               members, n);
   if (fault != NULL) {
     g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT, "%s of %s over %s: %s",
                 program_collective_name((CollectiveKind) collective->kind),
@@ -192,14 +193,12 @@ hosts_reduce(Run *run, int rank)
 
 /* ---- actors: a rank's streams, then its host ---- */
 
-enum { ACTORS = STREAM_COUNT + 1 };
-
 static gboolean
 can_go_on(const Run *run, int actor)
 {
-  int rank = actor / ACTORS, part = actor % ACTORS;
+  int rank = actor / NUMERIC_PARTS, part = actor % NUMERIC_PARTS;
   const NumericRank *r = &run->ranks[rank];
-  if (part == STREAM_COUNT)
+  if (part == NUMERIC_HOST)
     return numeric_rank_can_issue(r) && (reduces_through(r) == NULL || hosts_can_reduce(run, rank));
   return numeric_rank_can_run(r, part) || can_meet(run, rank, part);
 }
@@ -207,14 +206,14 @@ can_go_on(const Run *run, int actor)
 static gboolean
 go_on(Run *run, int actor, GError **error)
 {
-  int rank = actor / ACTORS, part = actor % ACTORS;
+  int rank = actor / NUMERIC_PARTS, part = actor % NUMERIC_PARTS;
   NumericRank *r = &run->ranks[rank];
   run->clock++;
-  if (part == STREAM_COUNT && reduces_through(r) != NULL) {
+  if (part == NUMERIC_HOST && reduces_through(r) != NULL) {
     hosts_reduce(run, rank);
     return TRUE;
   }
-  if (part == STREAM_COUNT)
+  if (part == NUMERIC_HOST)
     return numeric_rank_issue(r, error);
   if (numeric_rank_can_run(r, part))
     return numeric_rank_run(r, part, error);
@@ -238,10 +237,10 @@ run_rank(Run *run, int rank, gboolean *moved, GError **error)
   gboolean runs_ahead = has_a_failure(run->config);
   for (;;) {
     int actor = -1;
-    for (int i = 0; i < ACTORS && actor < 0; i++)
-      if (can_go_on(run, rank * ACTORS + i) &&
+    for (int i = 0; i < NUMERIC_PARTS && actor < 0; i++)
+      if (can_go_on(run, rank * NUMERIC_PARTS + i) &&
           (i < STREAM_COUNT || runs_ahead || numeric_rank_is_idle(r)))
-        actor = rank * ACTORS + i;
+        actor = rank * NUMERIC_PARTS + i;
     if (actor < 0)
       return TRUE;
     *moved = TRUE;
@@ -263,32 +262,25 @@ run_in_order(Run *run, GError **error)
   return TRUE;
 }
 
-/* ---- random orders ---- */
+/* ---- other orders ---- */
 
-/* Actors have priorities, and the highest that can go on does; now and then it gets another.  So
- * one runs far ahead of the rest, until it is overtaken (Burckhardt and others, A randomized
- * scheduler with probabilistic guarantees of finding bugs, ASPLOS 2010). */
 static gboolean
-run_at_random(Run *run, GError **error)
+run_in_other_order(Run *run, GError **error)
 {
-  enum { CHANGES_ONE_IN = 48 };
-  int n = run->config->ranks * ACTORS;
-  guint64 key = numeric_key(run->config->order, "order"), counter = 0;
-  g_autofree double *priority = g_new(double, n);
-  for (int i = 0; i < n; i++)
-    priority[i] = numeric_uniform(key, counter++);
-  for (;;) {
-    int best = -1;
-    for (int i = 0; i < n; i++)
-      if ((best < 0 || priority[i] > priority[best]) && can_go_on(run, i))
-        best = i;
-    if (best < 0)
-      return TRUE;
-    if (!go_on(run, best, error))
-      return FALSE;
-    if (numeric_choice(key, counter++, CHANGES_ONE_IN) == 0)
-      priority[best] = numeric_uniform(key, counter++);
+  NumericOrder order;
+  gboolean ok = TRUE;
+  numeric_order_init(&order, run->config);
+  while (ok) {
+    int place = 0;
+    while (place < order.actors && !can_go_on(run, order.sorted[place]))
+      place++;
+    if (place == order.actors)
+      break;
+    ok = go_on(run, order.sorted[place], error);
+    numeric_order_moved(&order, place);
   }
+  numeric_order_clear(&order);
+  return ok;
 }
 
 /* ---- all ---- */
@@ -317,7 +309,7 @@ numeric_run(const NumericConfig *config, NumericOutcome *outcome, GError **error
     run.ranks[i].clock = &run.clock;
   }
   guint64 earliest = G_MAXUINT64;
-  gboolean ok = config->order == 0 ? run_in_order(&run, error) : run_at_random(&run, error);
+  gboolean ok = config->order == 0 ? run_in_order(&run, error) : run_in_other_order(&run, error);
   ok = ok && (has_a_failure(config) || check_ended(&run, error));
   for (int i = 0; i < config->ranks; i++) {
     outcome->interrupted += run.ranks[i].interrupted;

@@ -2,9 +2,9 @@
  * timed one (exec/).
  *
  * Hosts issue; streams run what they were given, one op after the other, as far as waits and
- * collectives let them.  In the order of issue everything runs as soon as it is issued; in random
- * ones any actor whose turn it may be goes on, for a while before others, so that only what the
- * Program itself orders is in order.  What is in new memory is NaN. */
+ * collectives let them.  In the order of issue everything runs as soon as it is issued; in others
+ * any actor whose turn it may be goes on, for a while before others, so that only what the Program
+ * itself orders is in order.  What is in new memory is NaN. */
 #ifndef HIGHWATER_NUMERIC_NUMERIC_RUN_H
 #define HIGHWATER_NUMERIC_NUMERIC_RUN_H
 
@@ -75,14 +75,20 @@ typedef struct {
   NumericHooks hooks;
   gboolean rounds;                         /* to the dtypes of the views */
   guint64 seed;                            /* of what is random in kernels */
-  guint64 order;                           /* 0: that of issue; else a random one of this number */
+  guint64 order;                           /* 0: that of issue; else one that delays somebody, or a random one */
   gint64 micro_batch;                      /* samples */
   int micro_batches;                       /* a step, of a rank */
+  gint64 samples_before;                   /* of the step, before the first rank's */
   int steps;                               /* to execute, at most; 0: all that the Programs have */
   int steps_before;                        /* of the training, before the Programs' first */
   int updates_before;                      /* the same as the optimizer counts them */
   const NumericInterruption *interruption; /* borrowed; NULL: none */
 } NumericConfig;
+
+/* How many orders there are, from 1 on, that delay a stream, all hosts or a rank until nothing else
+ * can go on, or let it run ahead; those after them are random.  Of the configuration only the
+ * Programs count. */
+guint64 numeric_adversaries(const NumericConfig *config);
 
 /* What became of a run. */
 typedef struct {

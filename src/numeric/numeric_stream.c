@@ -28,14 +28,6 @@ numeric_stream_push(NumericStream *stream, const NumericTask *task)
   g_array_append_vals(stream->tasks, task, 1);
 }
 
-const NumericTask *
-numeric_stream_head(const NumericStream *stream)
-{
-  return stream->done < stream->tasks->len
-             ? &g_array_index(stream->tasks, NumericTask, stream->done)
-             : NULL;
-}
-
 void
 numeric_stream_pop(NumericStream *stream)
 {

@@ -36,7 +36,13 @@ void numeric_stream_clear(NumericStream *stream);
 /* Takes the task's blocks. */
 void numeric_stream_push(NumericStream *stream, const NumericTask *task);
 /* The next task; NULL: all have run. */
-const NumericTask *numeric_stream_head(const NumericStream *stream);
+static inline const NumericTask *
+numeric_stream_head(const NumericStream *stream)
+{
+  if (stream->done == stream->tasks->len)
+    return NULL;
+  return &g_array_index(stream->tasks, NumericTask, stream->done);
+}
 /* It has run. */
 void numeric_stream_pop(NumericStream *stream);
 

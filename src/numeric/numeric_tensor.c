@@ -6,16 +6,18 @@
 
 /* ---- rounding ---- */
 
-/* To a significand of so many bits, with a smallest exponent below which all have the same unit. */
+/* To a significand of so many bits, with a smallest exponent below which all have the same unit;
+ * what is beyond the largest number becomes infinite. */
 static double
-round_bits(double value, int bits, int least_exponent)
+round_bits(double value, int bits, int least_exponent, double largest)
 {
   int exponent;
   if (value == 0 || !isfinite(value))
     return value;
   frexp(value, &exponent);
   int unit = MAX(exponent, least_exponent) - bits;
-  return ldexp(nearbyint(ldexp(value, -unit)), unit);
+  double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
+  return fabs(rounded) > largest ? copysign(INFINITY, value) : rounded;
 }
 
 double
@@ -26,11 +28,27 @@ numeric_round(double value, DType dtype)
   case DTYPE_COMPLEX64:
     return (double) (float) value;
   case DTYPE_BF16:
-    return round_bits(value, 8, -125);
+    return round_bits(value, 8, -125, 0x1.FEp127);
   case DTYPE_FP16:
-    return round_bits(value, 11, -13);
+    return round_bits(value, 11, -13, 65504);
   default:
     return value;
+  }
+}
+
+double
+numeric_roundoff(DType dtype)
+{
+  switch (dtype) {
+  case DTYPE_FP32:
+  case DTYPE_COMPLEX64:
+    return 0x1p-24;
+  case DTYPE_BF16:
+    return 0x1p-8;
+  case DTYPE_FP16:
+    return 0x1p-11;
+  default:
+    return 0;
   }
 }
 
@@ -63,6 +81,19 @@ walk_next(Walk *w)
   }
 }
 
+/* Do the elements lie one behind the other, in their own order? */
+static gboolean
+is_row_major(const Layout *layout)
+{
+  gint64 step = 1;
+  for (int i = layout->dims - 1; i >= 0; i--) {
+    if (layout->shape[i] != 1 && layout->stride[i] != step)
+      return FALSE;
+    step *= layout->shape[i];
+  }
+  return TRUE;
+}
+
 static int
 parts_of(const Layout *layout)
 {
@@ -82,6 +113,11 @@ numeric_tensor_load(NumericTensor *t, const double *slots, const Tensor *view, c
   t->elements = n * parts;
   t->data = g_new(double, MAX(t->elements, 1));
   Walk w = walk_begin(view, layout);
+  if (parts == 1 && is_row_major(layout)) {
+    for (gint64 i = 0; i < n; i++)
+      t->data[i] = slots[w.at + i * w.size];
+    return;
+  }
   for (gint64 i = 0; i < n; i++, walk_next(&w))
     for (int k = 0; k < parts; k++)
       t->data[i * parts + k] = slots[w.at + 4 * k];
@@ -93,6 +129,11 @@ numeric_tensor_store(const NumericTensor *t, double *slots, const Tensor *view,
 {
   int parts = parts_of(layout);
   Walk w = walk_begin(view, layout);
+  if (parts == 1 && !rounds && is_row_major(layout)) {
+    for (gint64 i = 0; i < t->elements; i++)
+      slots[w.at + i * w.size] = t->data[i];
+    return;
+  }
   for (gint64 i = 0; i < t->elements / parts; i++, walk_next(&w))
     for (int k = 0; k < parts; k++) {
       double value = t->data[i * parts + k];

@@ -119,6 +119,13 @@ describe_host_work(const Program *program, const ProgramOp *op, GString *out)
 }
 
 static void
+describe_communicator(const Program *program, const ProgramOp *op, GString *out)
+{
+  const Communicator *c = &g_array_index(program->communicators, Communicator, op->a);
+  g_string_append_printf(out, "over %s (%d ranks)", program_text(program, c->name), c->ranks);
+}
+
+static void
 describe_range(const Program *program, const ProgramOp *op, GString *out)
 {
   g_string_append_printf(out, "%s %s", program_value_name(VALUE_RANGE_KIND, op->b),
@@ -140,7 +147,7 @@ static void (*const describe[VALUE_KIND_COUNT])(const Program *, const ProgramOp
     [VALUE_NONE] = describe_nothing,  [VALUE_HOST_WORK] = describe_host_work,
     [VALUE_KERNEL] = describe_kernel, [VALUE_COLLECTIVE] = describe_collective,
     [VALUE_EVENT] = describe_event,   [VALUE_STORAGE] = describe_storage,
-    [VALUE_NAME] = describe_range,
+    [VALUE_NAME] = describe_range,    [VALUE_COMMUNICATOR] = describe_communicator,
 };
 
 void

@@ -273,7 +273,7 @@ run_facts(const Scenario *s, const Lowered *lowered, int rank)
   info->trainable_parameters = network_trainable_count(s->network);
   info->rank = rank;
   info->equivalent_zero_stage = lowered->zero_stage;
-  info->split_tied = s->network->split;
+  info->split_tied = network_splits_weight(s->network);
   const Program *program = lowered->program;
   double sent = program_elements_sent(program, program_step(program, program->steps - 1));
   info->elements_sent = sent / (double) info->trainable_parameters / s->plan->accumulation.steps;

@@ -26,6 +26,9 @@ static Names inner_names = {"intermediate_size", "n_inner", NULL};
 static Names head_names = {"num_attention_heads", "n_head", "n_heads", NULL};
 static Names vocabulary_names = {"vocab_size", NULL};
 static Names position_names = {"n_positions", NULL}; /* those that have a table */
+static Names rotary_names = {"rotary_dim", NULL};    /* of a head: the part that is rotated */
+static Names rotary_part_names = {"partial_rotary_factor", "rotary_pct", NULL};
+static Names window_names = {"sliding_window", "window_size", NULL};
 static Names key_head_names = {"num_key_value_heads", NULL};
 static Names head_dim_names = {"head_dim", NULL};
 
@@ -71,6 +74,17 @@ scaled_length(gint64 length, int scale)
   return shrunk(length, scale * 8, LEAST_LENGTH);
 }
 
+/* A head of which the part that is rotated has pairs. */
+static gint64
+shrunk_head(cJSON *root, gint64 head, int scale)
+{
+  const cJSON *part = find(root, rotary_part_names);
+  gint64 narrow = shrunk(head, scale, LEAST_HEAD_DIM);
+  while (part != NULL && narrow < head && (gint64) ((double) narrow * part->valuedouble) % 2 != 0)
+    narrow++;
+  return narrow;
+}
+
 /* Width follows heads and their width; what is wider or narrower keeps its ratio. */
 static void
 scale_sizes(cJSON *root, const NetworkScale *by, GString *changes)
@@ -80,7 +94,7 @@ scale_sizes(cJSON *root, const NetworkScale *by, GString *changes)
   gint64 key_heads = size_of(root, key_head_names), head_dim = size_of(root, head_dim_names);
   gint64 groups = key_heads > 0 ? MAX(heads / key_heads, 1) : 1;
   gint64 shared = shrunk(key_heads > 0 ? key_heads : heads, scale, key_heads > 0 ? 1 : 2);
-  gint64 narrow = shrunk(head_dim > 0 ? head_dim : width / heads, scale, LEAST_HEAD_DIM);
+  gint64 head = head_dim > 0 ? head_dim : width / heads, narrow = shrunk_head(root, head, scale);
   gint64 now = shared * groups * (head_dim > 0 || width % heads == 0 ? narrow : 0);
   if (head_dim > 0 && width != heads * head_dim)
     now = shrunk(width, scale, LEAST_WIDTH);
@@ -90,9 +104,12 @@ scale_sizes(cJSON *root, const NetworkScale *by, GString *changes)
   set(root, head_names, shared * groups, changes);
   set(root, key_head_names, shared, changes);
   set(root, head_dim_names, narrow, changes);
+  set(root, rotary_names, MAX(size_of(root, rotary_names) * narrow / MAX(head, 1) / 2 * 2, 2),
+      changes);
   set(root, width_names, now, changes);
   set(root, inner_names, MAX(inner * now / MAX(width, 1), LEAST_WIDTH), changes);
   set(root, position_names, scaled_length(size_of(root, position_names), scale), changes);
+  set(root, window_names, scaled_length(size_of(root, window_names), scale), changes);
   set(root, vocabulary_names, shrunk(size_of(root, vocabulary_names), scale * 16, LEAST_VOCABULARY),
       changes);
 }

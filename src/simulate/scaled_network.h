@@ -12,8 +12,8 @@ typedef struct {
 } NetworkScale;
 
 /* Divides the sizes in a config.json by the divisor: layers, heads, their width, hidden and
- * intermediate width, vocabulary, positions.  None falls below what keeps the structure: two
- * layers, as many query heads for each key head as before, a head of eight numbers.  What was
+ * intermediate width, vocabulary, positions, windows.  None falls below what keeps the structure:
+ * two layers, as many query heads for each key head as before, a head of eight numbers.  What was
  * changed is appended to `changes` ("hidden_size 4096 -> 32, ...").  FALSE and error: the network
  * has no such sizes. */
 char *scaled_network(const InputText *network, const NetworkScale *scale, GString *changes,

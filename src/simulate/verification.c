@@ -8,6 +8,7 @@
 #include "simulate/scaled_network.h"
 #include "simulate/verified_comparison.h"
 #include "simulate/verified_failure.h"
+#include "simulate/verified_rounding.h"
 
 typedef struct {
   VerificationRequest request; /* with the steps and the restart that it comes to */
@@ -95,6 +96,9 @@ check_failure(Work *w, GError **error)
   if (request->restart_after > 0)
     return plan_spec_refuse(plan, error, "failure",
                             "says itself where it goes on (last_save): no --restart-after");
+  if (request->rounds)
+    return plan_spec_refuse(plan, error, "failure",
+                            "is executed in fp64 only: no --precision plan");
   if (plan->failure.step > request->steps)
     return plan_spec_refuse(plan, error, "failure.at", "step %d is beyond the %d steps of this run",
                             plan->failure.step, request->steps);
@@ -166,6 +170,7 @@ begin_report(VerificationReport *report, const VerificationRequest *request,
                                  .strategy = g_strdup(s->plan->strategy),
                                  .scaled = scaled[0] != '\0' ? g_strdup(scaled) : NULL,
                                  .tolerance = request->tolerance,
+                                 .rounded = request->rounds,
                                  .orders = request->orders,
                                  .samples = verified_plan_samples(plan),
                                  .training = verified_plan_training(plan),
@@ -207,7 +212,32 @@ static VerifiedRun
 run_of(const Work *w, int order)
 {
   const VerificationRequest *request = &w->request;
-  return (VerifiedRun){.steps = request->steps, .seed = request->seed, .order = (guint64) order};
+  return (VerifiedRun){.steps = request->steps,
+                       .seed = request->seed,
+                       .order = (guint64) order,
+                       .starts_rounded = request->rounds,
+                       .starts_as = w->plan->scenario->plan->precision.parameters};
+}
+
+/* In the plan's dtypes. */
+static gboolean
+run_rounded(const Work *w, const VerifiedPlan *plan, VerificationReport *report, GError **error)
+{
+  VerifiedRun run = run_of(w, 0);
+  run.rounds = TRUE;
+  g_autoptr(VerifiedRounding) rounding =
+      verified_rounding_new(&w->inputs[plan == w->other], plan, &run, error);
+  for (int i = 0; rounding != NULL && i <= w->request.orders && report->fault == NULL; i++) {
+    VerifiedRun once = run;
+    once.order = (guint64) i;
+    g_autoptr(VerifiedState) state = verified_run(plan, &once, error);
+    if (state == NULL)
+      return FALSE;
+    verified_rounding_compare(rounding, state, report);
+    verified_compare(report, state, w->reference);
+    verified_keep_peaks(state, i, report->peaks);
+  }
+  return rounding != NULL;
 }
 
 static gboolean
@@ -273,11 +303,13 @@ run_once(const Work *w, const VerifiedPlan *plan, int order, VerificationReport 
 static gboolean
 run_orders(const Work *w, const VerifiedPlan *plan, VerificationReport *report, GError **error)
 {
+  if (w->request.rounds)
+    return run_rounded(w, plan, report, error);
   for (int i = 0; i <= w->request.orders && report->fault == NULL; i++) {
     if (!run_once(w, plan, i, report, error))
       return FALSE;
     if (report->fault != NULL && i > 0) {
-      char *in_order = g_strdup_printf("in random order %d, %s", i, report->fault);
+      char *in_order = g_strdup_printf("in order %d, %s", i, report->fault);
       g_free(report->fault);
       report->fault = in_order;
     }
@@ -316,7 +348,8 @@ verification_holds(const VerificationReport *report)
 {
   return report->fault == NULL &&
          (report->other == NULL ||
-          (report->other->fault == NULL && report->loss_difference <= report->tolerance));
+          (report->other->fault == NULL &&
+           (report->rounded || report->loss_difference <= report->tolerance)));
 }
 
 /* ---- all ---- */

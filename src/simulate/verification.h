@@ -24,8 +24,10 @@ typedef struct {
   int scale;  /* sizes are divided by so much; 1: they are not */
   int layers; /* blocks that are kept at most, with a scale above 1; 0: as it says */
   guint64 seed;
-  int orders;       /* random orders to try besides that of issue */
+  int orders;       /* others to try besides that of issue: numeric_adversaries() first */
   double tolerance; /* largest relative difference that counts as none */
+  gboolean rounds;  /* arithmetic in the plan's dtypes, judged by what rounding explains; else in
+                       fp64, judged by the tolerance */
   /* Changes a rank's Program before it is executed, for tests of what is found; NULL: none. */
   void (*change)(Program *program, int rank, gconstpointer how);
   /* The same for what a rank reads of a checkpoint (StateReading), and for what is saved. */
@@ -49,9 +51,18 @@ typedef struct {
   double difference[COMPARED];
 } ParameterDifference;
 
+/* Gradients in the plan's dtypes beside the mean of what ranks compute alone in the same dtypes. */
+typedef struct {
+  double loss;       /* mean of the ranks alone */
+  double difference; /* the largest, relative to the largest element of its tensor */
+  double bound;      /* the largest that rounding explains, in the same way */
+  double used;       /* the largest share of an element's own bound; more than 1 is a fault */
+} RoundingDifference;
+
 typedef struct {
   double loss, reference_loss;
   double norm, reference_norm; /* of all gradients, before they are clipped */
+  RoundingDifference rounding; /* of reports that are `rounded` */
   ParameterDifference worst;   /* over all parameters */
 } VerifiedStep;
 
@@ -97,6 +108,7 @@ struct _VerificationReport {
   char *training; /* "8 samples of 64 tokens, adamw": plans that say the same train the same */
   char *scaled;   /* what was shrunk, a line; NULL: nothing */
   double tolerance;
+  gboolean rounded;   /* in the plan's dtypes */
   GArray *steps;      /* VerifiedStep */
   GArray *parameters; /* VerifiedParameter */
   gint64 *peaks;      /* by rank: bytes allocated at most in the last step */

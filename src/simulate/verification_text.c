@@ -27,6 +27,21 @@ print_steps(const VerificationReport *r, GString *out)
   }
 }
 
+/* In the plan's dtypes: how far from fp64, how far from the ranks alone, and what explains that. */
+static void
+print_rounded_steps(const VerificationReport *r, GString *out)
+{
+  g_string_append_printf(out, "%6s  %13s  %13s  %13s  %12s  %12s  %10s  %8s\n", "step", "loss",
+                         "ranks alone", "fp64", "from fp64", "from alone", "explained", "used");
+  for (guint i = 0; i < r->steps->len; i++) {
+    const VerifiedStep *s = &g_array_index(r->steps, VerifiedStep, i);
+    g_string_append_printf(out, "%6u  %13.9f  %13.9f  %13.9f  %12.2g  %12.2g  %10.2g  %6.1f %%\n",
+                           i + 1, s->loss, s->rounding.loss, s->reference_loss,
+                           s->worst.difference[COMPARED_GRADIENT], s->rounding.difference,
+                           s->rounding.bound, 100 * s->rounding.used);
+  }
+}
+
 static void
 print_parameters(const VerificationReport *r, GString *out)
 {
@@ -95,12 +110,19 @@ print_heading(const VerificationReport *r, GString *out)
 static void
 print_answer(const VerificationReport *r, GString *out)
 {
-  if (r->fault != NULL)
+  if (r->fault != NULL && r->rounded)
+    g_string_append_printf(out, "more than rounding explains: %s\n", r->fault);
+  else if (r->rounded)
+    g_string_append_printf(out,
+                           "gradients differ from those of the ranks alone by what rounding "
+                           "explains, in the order of issue and %d random ones\n",
+                           r->orders);
+  else if (r->fault != NULL)
     g_string_append_printf(out, "not equal to an unsharded run: %s\n", r->fault);
   else
     g_string_append_printf(out,
                            "equal to an unsharded run within %g, in the order of issue and %d "
-                           "random ones\n",
+                           "others\n",
                            r->tolerance, r->orders);
 }
 
@@ -108,7 +130,10 @@ void
 verification_text(const VerificationReport *r, gboolean details, GString *out)
 {
   print_heading(r, out);
-  print_steps(r, out);
+  if (r->rounded)
+    print_rounded_steps(r, out);
+  else
+    print_steps(r, out);
   if (details)
     print_parameters(r, out);
   print_answer(r, out);
@@ -117,6 +142,8 @@ verification_text(const VerificationReport *r, gboolean details, GString *out)
     return;
   g_string_append_c(out, '\n');
   verification_text(r->other, details, out);
+  if (r->rounded)
+    return;
   if (r->loss_difference <= r->tolerance)
     g_string_append_printf(out, "\nthe losses of both plans are equal at every step, within %g\n",
                            r->tolerance);
@@ -135,6 +162,16 @@ add_difference(cJSON *object, const ParameterDifference *d)
     json_add_known_number(differences, keys[k], isfinite(d->difference[k]) != 0, d->difference[k]);
 }
 
+static void
+add_rounding(cJSON *object, const RoundingDifference *d)
+{
+  cJSON *rounding = json_section(object, "rounding");
+  json_add_known_number(rounding, "alone_loss", isfinite(d->loss) != 0, d->loss);
+  json_add_known_number(rounding, "difference", isfinite(d->difference) != 0, d->difference);
+  json_add_known_number(rounding, "bound", isfinite(d->bound) != 0, d->bound);
+  json_add_known_number(rounding, "used", isfinite(d->used) != 0, d->used);
+}
+
 static cJSON *
 steps_json(const VerificationReport *r)
 {
@@ -150,6 +187,8 @@ steps_json(const VerificationReport *r)
     json_add_known_number(step, "unsharded_gradient_norm", isfinite(s->reference_norm) != 0,
                           s->reference_norm);
     add_difference(step, &s->worst);
+    if (r->rounded)
+      add_rounding(step, &s->rounding);
     cJSON_AddItemToArray(steps, step);
   }
   return steps;
@@ -229,7 +268,8 @@ report_json(const VerificationReport *r)
   json_add_int(root, "ranks", r->ranks);
   json_add_int(root, "micro_batches", r->micro_batches);
   json_add_int(root, "samples", r->samples);
-  json_add_int(root, "random_orders", r->orders);
+  json_add_int(root, "orders", r->orders);
+  json_add_text(root, "precision", r->rounded ? "plan" : "fp64");
   json_add_known_number(root, "tolerance", TRUE, r->tolerance);
   cJSON_AddBoolToObject(root, "equal", r->fault == NULL);
   json_add_text(root, "fault", r->fault);

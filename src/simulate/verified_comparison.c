@@ -7,6 +7,19 @@
 static const char *const compared_names[COMPARED] = {"gradient", "value", "first state",
                                                      "second state"};
 
+void
+verified_fault(VerificationReport *report, const VerifiedState *state, const char *format, ...)
+{
+  va_list arguments;
+  if (report->fault != NULL)
+    return;
+  va_start(arguments, format);
+  g_autofree char *what = g_strdup_vprintf(format, arguments);
+  va_end(arguments);
+  report->fault = g_strdup_printf("%s%s%s", what, state->first_unknown != NULL ? "; " : "",
+                                  state->first_unknown != NULL ? state->first_unknown : "");
+}
+
 static void G_GNUC_PRINTF(2, 3) fault(VerificationReport *report, const char *format, ...)
 {
   va_list arguments;
@@ -15,6 +28,13 @@ static void G_GNUC_PRINTF(2, 3) fault(VerificationReport *report, const char *fo
   va_start(arguments, format);
   report->fault = g_strdup_vprintf(format, arguments);
   va_end(arguments);
+}
+
+/* In other dtypes than the reference's a difference is no fault, but what is no number is. */
+static double
+allowed_of(const VerificationReport *report)
+{
+  return report->rounded ? 1e300 : report->tolerance;
 }
 
 /* Largest difference, relative to the largest element of the reference; NaN counts as infinite. */
@@ -60,6 +80,23 @@ owner_of(const StateLayout *layout, int parameter, gint64 element)
   return 0;
 }
 
+void
+verified_fault_of_element(VerificationReport *report, const VerifiedState *state,
+                          const VerifiedTensor *t, const VerifiedElement *e)
+{
+  int owner = owner_of(state->layout, e->parameter, e->element);
+  const char *op = t->written_by[owner];
+  if (report->fault == NULL)
+    verified_fault(
+        report, state,
+        "step %d, rank %d: the gradient of %s differs from the mean of the ranks' own by "
+        "more than rounding explains, first in element %" G_GINT64_FORMAT
+        ": %.9g, not %.9g within %.2g%s%s",
+        e->step, owner, g_array_index(report->parameters, VerifiedParameter, e->parameter).name,
+        e->element, e->made, e->expected, e->allowed, op != NULL ? "; written by " : "",
+        op != NULL ? op : "");
+}
+
 static void
 compare_parameter(VerificationReport *report, const VerifiedState *state,
                   const VerifiedState *reference, int step, int parameter)
@@ -78,8 +115,8 @@ compare_parameter(VerificationReport *report, const VerifiedState *state,
     if (!both)
       fault(report, "step %d: %s is not updated by %s", step, p->name,
             t->values[k] == NULL ? "any rank" : "the reference");
-    else if (d > report->tolerance) {
-      gint64 i = first_different(t->values[k], r->values[k], p->elements, report->tolerance);
+    else if (d > allowed_of(report)) {
+      gint64 i = first_different(t->values[k], r->values[k], p->elements, allowed_of(report));
       int owner = owner_of(state->layout, parameter, i);
       const char *op = t->written_by[owner];
       g_autofree char *writer = op != NULL ? g_strdup_printf("written by %s", op) : NULL;
@@ -108,12 +145,12 @@ compare_step(VerificationReport *report, const VerifiedState *state, const Verif
   s->reference_loss = reference->losses[step];
   s->norm = verified_state_norm(state, step);
   s->reference_norm = verified_state_norm(reference, step);
-  if (!(fabs(s->loss - s->reference_loss) <= report->tolerance * fabs(s->reference_loss)))
+  if (!(fabs(s->loss - s->reference_loss) <= allowed_of(report) * fabs(s->reference_loss)))
     fault(report, "step %d: the loss is %.12g, in the unsharded run %.12g%s%s", step, s->loss,
           s->reference_loss, state->first_unknown != NULL ? "; " : "",
           state->first_unknown != NULL ? state->first_unknown : "");
   if (state->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
-      !(fabs(s->norm - s->reference_norm) <= report->tolerance * s->reference_norm) &&
+      !(fabs(s->norm - s->reference_norm) <= allowed_of(report) * s->reference_norm) &&
       state->first_unknown == NULL)
     fault(report, "step %d: the norm of all gradients is %.12g, in the unsharded run %.12g", step,
           s->norm, s->reference_norm);

@@ -8,4 +8,17 @@
 void verified_compare(VerificationReport *report, const VerifiedState *state,
                       const VerifiedState *reference);
 
+/* The first fault counts; what was unknown first is said behind it. */
+void verified_fault(VerificationReport *report, const VerifiedState *state, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
+
+/* An element of a gradient that is too far from what it should be. */
+typedef struct {
+  int step, parameter;
+  gint64 element;
+  double made, expected, allowed;
+} VerifiedElement;
+void verified_fault_of_element(VerificationReport *report, const VerifiedState *state,
+                               const VerifiedTensor *tensor, const VerifiedElement *element);
+
 #endif

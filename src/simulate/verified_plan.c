@@ -26,6 +26,10 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan->optimizer.implementation == OPTIMIZER_COMPOSER)
     return plan_spec_refuse(plan, error, "optimizer.implementation",
                             "verify does not know the loops of small ops that composer updates by");
+  if (plan->phases.load.given)
+    return plan_spec_refuse(plan, error, "phases.load",
+                            "nobody has said which numbers are in that checkpoint: verify "
+                            "--restart goes on from one");
   if (plan->compile_per_block)
     return plan_spec_refuse(plan, error, "compile", "verify cannot look into compiled kernels");
   return TRUE;
@@ -114,12 +118,10 @@ static const char *const not_taken[] = {
     "phases",    "ranks",        "failure",   "retain",
     "allocator", "compile",      NULL};
 
-/* The plan of an unsharded run over the same samples, one micro-batch after the other: the given
- * one, of which all that is about sharding has gone.  NULL and error; caller frees. */
-static char *
-reference_plan(const ScenarioInputs *in, const PlanSpec *plan, GError **error)
+/* A plan's document with all assignments. */
+static JsonDocument *
+plan_document(const ScenarioInputs *in, GError **error)
 {
-  int micro_batches = plan->shard * plan->replicate * plan->accumulation.steps;
   g_autoptr(JsonDocument) document =
       json_document_parse(in->plan.name, in->plan.text, in->plan.length, error);
   if (document == NULL)
@@ -127,6 +129,18 @@ reference_plan(const ScenarioInputs *in, const PlanSpec *plan, GError **error)
   for (char **a = in->assignments; a != NULL && *a != NULL; a++)
     if (!json_document_set(document, *a, error))
       return NULL;
+  return g_steal_pointer(&document);
+}
+
+/* The plan of an unsharded run over the same samples, one micro-batch after the other: the given
+ * one, of which all that is about sharding has gone.  NULL and error; caller frees. */
+static char *
+reference_plan(const ScenarioInputs *in, const PlanSpec *plan, GError **error)
+{
+  int micro_batches = plan->shard * plan->replicate * plan->accumulation.steps;
+  g_autoptr(JsonDocument) document = plan_document(in, error);
+  if (document == NULL)
+    return NULL;
   cJSON *root = json_document_root(document);
   for (const char *const *key = not_taken; *key != NULL; key++)
     cJSON_DeleteItemFromObjectCaseSensitive(root, *key);
@@ -140,15 +154,17 @@ reference_plan(const ScenarioInputs *in, const PlanSpec *plan, GError **error)
   return json_line(root);
 }
 
-/* A weight that is tied, and that the strategy makes two of, is two there as well. */
+/* The same inputs with another plan, whose text is freed; NULL: an error.  A weight that is tied,
+ * and that the strategy makes two of, is two there as well. */
 static Scenario *
-reference_scenario(const ScenarioInputs *given, const Scenario *of, GError **error)
+scenario_with(const ScenarioInputs *given, const Scenario *of, const char *name, char *plan,
+              GError **error)
 {
   ScenarioInputs inputs = *given;
-  g_autofree char *text = reference_plan(&inputs, of->plan, error);
+  g_autofree char *text = plan;
   if (text == NULL)
     return NULL;
-  inputs.plan.name = (char *) (gsize) "the reference's plan";
+  inputs.plan.name = (char *) (gsize) name;
   inputs.plan.text = text;
   inputs.plan.length = strlen(text);
   inputs.assignments = NULL;
@@ -161,8 +177,55 @@ verified_plan_reference(const ScenarioInputs *inputs, const VerifiedPlan *of, in
                         GError **error)
 {
   g_autoptr(VerifiedPlan) p = g_new0(VerifiedPlan, 1);
-  p->scenario = reference_scenario(inputs, of->scenario, error);
+  p->scenario = scenario_with(inputs, of->scenario, "the reference's plan",
+                              reference_plan(inputs, of->scenario->plan, error), error);
   if (p->scenario == NULL || !lower_all(p, steps, error))
+    return NULL;
+  return g_steal_pointer(&p);
+}
+
+/* ---- a rank alone ---- */
+
+/* Keys that only several ranks have. */
+static const struct {
+  const char *section, *key;
+} of_several[] = {{"optimizer", "clip_grad_norm"},
+                  {"accumulation", "all_reduce_every"},
+                  {"fsdp", "sharding_strategy"},
+                  {"deepspeed", "zero_hpz_partition_size"}};
+
+static char *
+alone_plan(const ScenarioInputs *in, int micro_batches, GError **error)
+{
+  static const char *const beside[] = {"mesh", "ranks", "failure", "phases", NULL};
+  g_autoptr(JsonDocument) document = plan_document(in, error);
+  if (document == NULL)
+    return NULL;
+  cJSON *root = json_document_root(document);
+  for (const char *const *key = beside; *key != NULL; key++)
+    cJSON_DeleteItemFromObjectCaseSensitive(root, *key);
+  for (guint i = 0; i < G_N_ELEMENTS(of_several); i++)
+    cJSON_DeleteItemFromObjectCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(root, of_several[i].section), of_several[i].key);
+  cJSON *fsdp = cJSON_GetObjectItemCaseSensitive(root, "fsdp");
+  if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(fsdp, "reshard_after_forward")))
+    cJSON_DeleteItemFromObjectCaseSensitive(fsdp, "reshard_after_forward");
+  cJSON *accumulation = json_section(root, "accumulation"), *mesh = json_section(root, "mesh");
+  cJSON_DeleteItemFromObjectCaseSensitive(accumulation, "steps");
+  cJSON_AddNumberToObject(accumulation, "steps", micro_batches);
+  cJSON_AddNumberToObject(mesh, "shard", 1);
+  cJSON_AddNumberToObject(mesh, "replicate", 1);
+  return json_line(root);
+}
+
+VerifiedPlan *
+verified_plan_alone(const ScenarioInputs *inputs, const VerifiedPlan *of, int micro_batches,
+                    GError **error)
+{
+  g_autoptr(VerifiedPlan) p = g_new0(VerifiedPlan, 1);
+  p->scenario = scenario_with(inputs, of->scenario, "the plan on one rank",
+                              alone_plan(inputs, micro_batches, error), error);
+  if (p->scenario == NULL || !lower_all(p, 1, error))
     return NULL;
   return g_steal_pointer(&p);
 }

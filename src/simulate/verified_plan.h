@@ -22,6 +22,10 @@ gboolean verified_plan_lower(VerifiedPlan *plan, int steps, GError **error);
  */
 VerifiedPlan *verified_plan_reference(const ScenarioInputs *inputs, const VerifiedPlan *of,
                                       int steps, GError **error);
+/* A plan on a mesh of one rank, which does not clip, with so many micro-batches, lowered for one
+ * step.  NULL and error when it is no plan on one rank. */
+VerifiedPlan *verified_plan_alone(const ScenarioInputs *inputs, const VerifiedPlan *of,
+                                  int micro_batches, GError **error);
 void verified_plan_free(VerifiedPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VerifiedPlan, verified_plan_free)
 

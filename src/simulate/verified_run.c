@@ -40,6 +40,8 @@ verified_run(const VerifiedPlan *plan, const VerifiedRun *run, GError **error)
                           .programs = plan->programs,
                           .allocator = allocator_config_default(),
                           .hooks = verified_state_hooks(state),
+                          .rounds = run->rounds,
+                          .samples_before = run->samples_before,
                           .seed = run->seed,
                           .order = run->order,
                           .micro_batch = spec->micro_batch,

@@ -35,6 +35,10 @@ typedef struct {
   ForgottenState forgets;
   const NumericInterruption *interruption; /* borrowed; NULL: none */
   guint64 seed, order;
+  gboolean rounds;         /* to the plan's dtypes */
+  gboolean starts_rounded; /* first values are */
+  DType starts_as;         /* ... to this dtype */
+  gint64 samples_before;   /* of each step, before the first rank's */
 } VerifiedRun;
 
 /* Executes the Programs of all ranks: as many steps as are left, at most those that the plan was

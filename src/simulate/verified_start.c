@@ -15,8 +15,19 @@ first_value(const VerifiedState *s, int parameter, gint64 element)
   const Parameter *p = network_parameter(s->scenario->network, parameter);
   double number = numeric_normal(numeric_key(s->seed, p->name), (guint64) element);
   if (p->dims > 1)
-    return number / sqrt((double) p->shape[p->dims - 1]);
-  return g_str_has_suffix(p->name, "bias") ? 0.1 * number : 1 + 0.1 * number;
+    number /= sqrt((double) p->shape[p->dims - 1]);
+  else
+    number = g_str_has_suffix(p->name, "bias") ? 0.1 * number : 1 + 0.1 * number;
+  return s->run->starts_rounded ? numeric_round(number, s->run->starts_as) : number;
+}
+
+/* The dtype of memory whose elements have so many bytes, if runs round; 1: of no memory. */
+static DType
+dtype_of(const VerifiedState *s, int bytes)
+{
+  if (!s->run->rounds || bytes == 1)
+    return DTYPE_INT64;
+  return bytes == 2 ? s->scenario->plan->precision.parameters : DTYPE_FP32;
 }
 
 /* What a rank begins with: first values, or what a checkpoint has; of more than its part of the
@@ -28,6 +39,7 @@ begin_with(const VerifiedState *s, int rank, StateRange range, double *slots, in
   gboolean is_new = forgets->values && forgets->rank == rank;
   const RestoredState *start = is_new ? NULL : s->run->start;
   const StatePart *part = NULL;
+  const DType dtype = dtype_of(s, stride);
   if (start != NULL)
     part = state_image_part(start->held, rank, range.parameter, range.first);
   if (start != NULL &&
@@ -35,9 +47,10 @@ begin_with(const VerifiedState *s, int rank, StateRange range, double *slots, in
     part = state_image_part(start->whole, 0, range.parameter, range.first);
   for (gint64 i = 0; i < range.elements; i++) {
     gint64 element = range.first + i;
-    slots[i * stride] = start == NULL  ? first_value(s, range.parameter, element)
-                        : part != NULL ? part->values[IMAGE_VALUE][element - part->range.first]
-                                       : NAN;
+    double value = start == NULL  ? first_value(s, range.parameter, element)
+                   : part != NULL ? part->values[IMAGE_VALUE][element - part->range.first]
+                                  : NAN;
+    slots[i * stride] = numeric_round(value, dtype);
   }
 }
 
@@ -105,7 +118,7 @@ batch(gpointer user, int rank, int step, const char *name, int n, gint64 bytes, 
   const ValueInfo *info = &g_array_index(inputs, ValueInfo, labels && inputs->len > 1 ? 1 : 0);
   int size = dtype_size((DType) info->dtype);
   gint64 elements = bytes / size, samples = plan->micro_batch, each = elements / samples;
-  gint64 first = ((gint64) rank * plan->accumulation.steps + n) * samples;
+  gint64 first = s->run->samples_before + ((gint64) rank * plan->accumulation.steps + n) * samples;
   guint64 key = numeric_key_add(numeric_key(s->seed, name), (guint64) step);
   for (gint64 i = 0; i < elements; i++) {
     gint64 sample = first + i / each, position = i % each;

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "program/meaning.h"
 #include "strategy/ddp_buffers.h"
+#include "strategy/strategy.h"
 #include "strategy/zero_redundancy.h"
 
 static const OptionInfo options[] = {
@@ -46,14 +47,13 @@ typedef struct {
   int *bucket_of;    /* by parameter */
   gint64 *offset_of; /* by parameter: elements into its bucket at which its gradient begins */
   DType dtype;
-  guint next_bucket;      /* buckets are reduced in order */
-  gboolean finds_unused;  /* find_unused_parameters */
-  int search;             /* ops that take the host as long as searching the graph does */
-  StorageId used_map;     /* local_used_map_dev_ */
-  gint32 map_reduced;     /* event, or -1 */
-  GArray *buffers;        /* BufferBucket: none unless they are broadcast */
-  gboolean sends_buffers; /* require_forward_param_sync */
-  ZeroRedundancy *zero;   /* NULL: a plain optimizer */
+  guint next_bucket;     /* buckets are reduced in order */
+  gboolean finds_unused; /* find_unused_parameters */
+  int search;            /* ops that take the host as long as searching the graph does */
+  StorageId used_map;    /* local_used_map_dev_ */
+  gint32 map_reduced;    /* event, or -1 */
+  ZeroRedundancy *zero;  /* NULL: a plain optimizer */
+  gboolean trains_apart; /* the last forward was one without synchronization */
 } Ddp;
 
 static gboolean
@@ -115,10 +115,6 @@ setup(StrategyContext *x)
   d->dtype = x->plan->precision.parameters;
   d->finds_unused = plan_spec_number(x->plan, "find_unused_parameters") != 0;
   d->search = search_in_ops(x);
-  d->buffers = ddp_buffer_buckets(x->network);
-  if (!plan_spec_number(x->plan, "broadcast_buffers"))
-    g_array_set_size(d->buffers, 0);
-  d->sends_buffers = TRUE;
   d->used_map = NO_STORAGE;
   d->map_reduced = -1;
   if (plan_spec_number(x->plan, "zero_redundancy_optimizer"))
@@ -132,7 +128,6 @@ teardown(StrategyContext *x)
   Ddp *d = x->state;
   g_array_unref(d->buckets);
   g_array_unref(d->ready_order);
-  g_array_unref(d->buffers);
   g_free(d->bucket_of);
   g_free(d->offset_of);
   zero_redundancy_free(d->zero);
@@ -333,9 +328,8 @@ begin_forward(StrategyContext *x)
   Ddp *d = x->state;
   if (!x->no_grad && !d->rebuilt && !d->finds_unused && d->ready_order->len > 0)
     rebuild(x);
-  if (d->sends_buffers)
-    ddp_broadcast_buffers(x, d->buffers, d->communicator);
-  d->sends_buffers = x->synchronize && !x->no_grad;
+  if (!d->trains_apart && plan_spec_number(x->plan, "broadcast_buffers"))
+    ddp_buffers_broadcast(x, d->communicator);
   if (x->no_grad)
     return;
   d->next_bucket = 0;
@@ -346,7 +340,8 @@ begin_forward(StrategyContext *x)
 static void
 end_forward(StrategyContext *x)
 {
-  const Ddp *d = x->state;
+  Ddp *d = x->state;
+  d->trains_apart = x->no_grad || !x->synchronize;
   if (d->finds_unused && x->synchronize && !x->no_grad)
     program_builder_host_work(x->builder, HOST_WORK_OP_FORWARD, d->search);
 }
@@ -467,6 +462,14 @@ zero_stage(StrategyContext *x)
   return ((Ddp *) x->state)->zero != NULL && x->plan->replicate > 1 ? 1 : 0;
 }
 
+/* ZeroRedundancyOptimizer keeps the states of each parameter on one rank. */
+static StateSpread
+spread(const StrategyContext *x)
+{
+  gboolean partitions = plan_spec_number(x->plan, "zero_redundancy_optimizer") != 0;
+  return (StateSpread){1, partitions ? x->plan->replicate : 1};
+}
+
 static int
 heaviest_rank(const PlanSpec *plan, const Network *network)
 {
@@ -476,12 +479,9 @@ heaviest_rank(const PlanSpec *plan, const Network *network)
 }
 
 static gint64
-buffer_elements(const Ddp *d)
+sent_buffers(const StrategyContext *x)
 {
-  gint64 elements = 0;
-  for (guint i = 0; i < d->buffers->len; i++)
-    elements += g_array_index(d->buffers, BufferBucket, i).elements;
-  return elements;
+  return plan_spec_number(x->plan, "broadcast_buffers") ? ddp_buffers_elements(x->network) : 0;
 }
 
 static ExpectedTotals
@@ -495,8 +495,8 @@ expected(StrategyContext *x)
       .elements_all_reduced = (network_trainable_count(x->network) + map) *
                               (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .elements_broadcast =
-          (d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0) +
-          buffer_elements(d) * (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
+          sent_buffers(x) * (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1) +
+          (d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0),
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
   };
 }
@@ -518,6 +518,7 @@ const Strategy strategy_ddp = {
     .end_backward = end_backward,
     .update = update,
     .zero_stage = zero_stage,
+    .spread = spread,
     .heaviest_rank = heaviest_rank,
     .expected = expected,
     .saves_states = TRUE,

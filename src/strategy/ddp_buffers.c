@@ -1,104 +1,130 @@
-/* ddp_buffers.c - DDP's broadcast of the model's buffers (torch/csrc/distributed/c10d/comm.cpp,
- * broadcast_coalesced). */
+/* ddp_buffers.c - buffers of one dtype are joined to buckets, broadcast, and copied back
+ * (torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced). */
 #include "strategy/ddp_buffers.h"
 
-#include "base/units.h"
+enum { IN_FLIGHT = 2, BUCKET_MIB = 250 };
 
-#define BUCKET_BYTES (250 * MIB) /* broadcast_bucket_size */
-#define IN_FLIGHT 2              /* max_in_flight */
+/* Buffers that are sent together. */
+typedef struct {
+  DType dtype;
+  gint64 bytes;
+  GArray *members; /* int: buffers */
+  StorageId flat;  /* the only member's own, or the buffers one after the other */
+  gint32 sent;     /* event */
+} Bucket;
 
-/* The bucket of that dtype which is not full yet. */
-static BufferBucket *
-open_bucket(GArray *buckets, DType dtype)
+static void
+bucket_clear(gpointer data)
 {
-  for (guint i = 0; i < buckets->len; i++) {
-    BufferBucket *bucket = &g_array_index(buckets, BufferBucket, i);
-    if (bucket->dtype == dtype && bucket->elements * dtype_size(dtype) < BUCKET_BYTES)
-      return bucket;
-  }
-  BufferBucket empty = {.dtype = dtype};
-  g_array_append_val(buckets, empty);
-  return &g_array_index(buckets, BufferBucket, buckets->len - 1);
+  g_array_unref(((Bucket *) data)->members);
 }
 
-GArray *
-ddp_buffer_buckets(const Network *network)
+static const Buffer *
+buffer_at(const StrategyContext *x, int i)
 {
-  GArray *buckets = g_array_new(FALSE, FALSE, sizeof(BufferBucket));
-  for (guint i = 0; i < network->buffers->len; i++) {
-    const Buffer *buffer = &g_array_index(network->buffers, Buffer, i);
-    if (buffer->attribute)
+  return &g_array_index(x->network->buffers, Buffer, (guint) i);
+}
+
+/* The bucket that is still open for the dtype; a full one is closed
+ * (compute_bucket_assignment_by_size of reducer.cpp). */
+static Bucket *
+open_bucket(GArray *buckets, DType dtype)
+{
+  for (guint i = buckets->len; i > 0; i--) {
+    Bucket *b = &g_array_index(buckets, Bucket, i - 1);
+    if (b->dtype == dtype && b->bytes < (gint64) BUCKET_MIB << 20)
+      return b;
+  }
+  Bucket new = {.dtype = dtype, .members = g_array_new(FALSE, FALSE, sizeof(int))};
+  g_array_append_val(buckets, new);
+  return &g_array_index(buckets, Bucket, buckets->len - 1);
+}
+
+static GArray *
+make_buckets(const StrategyContext *x)
+{
+  GArray *buckets = g_array_new(FALSE, FALSE, sizeof(Bucket));
+  g_array_set_clear_func(buckets, bucket_clear);
+  for (int i = 0; i < (int) x->network->buffers->len; i++) {
+    const Buffer *buffer = buffer_at(x, i);
+    if (buffer->unregistered)
       continue;
-    BufferBucket *bucket = open_bucket(buckets, buffer->dtype);
-    bucket->elements += buffer->elements;
-    bucket->buffers++;
+    Bucket *b = open_bucket(buckets, buffer->dtype);
+    b->bytes += buffer->bytes;
+    g_array_append_val(b->members, i);
   }
   return buckets;
 }
 
-/* What lies flat; a buffer alone is sent as it is. */
-static StorageId
-flatten(StrategyContext *x, const BufferBucket *bucket)
-{
-  if (bucket->buffers == 1)
-    return NO_STORAGE;
-  gint64 bytes = bucket->elements * dtype_size(bucket->dtype);
-  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
-                            program_builder_name(x->builder, "flat buffers")};
-  StorageId flat = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
-  program_builder_operand(x->builder, live_storage_tensor(x->live, flat, bucket->dtype),
-                          ROLE_WRITE);
-  strategy_launch(x, STREAM_COMPUTE, "flatten buffers", 2.0 * (double) bytes);
-  return flat;
-}
-
-static gint32
-send(StrategyContext *x, const BufferBucket *bucket, StorageId flat, gint32 communicator)
-{
-  ProgramBuilder *b = x->builder;
-  gint32 filled = program_builder_event(b), sent = program_builder_event(b);
-  program_builder_record(b, STREAM_COMPUTE, filled);
-  program_builder_wait(b, STREAM_ALL_REDUCE, filled);
-  program_builder_host_work(b, HOST_WORK_COLLECTIVE_CALL, 1);
-  if (flat != NO_STORAGE)
-    program_builder_operand(b, live_storage_tensor(x->live, flat, bucket->dtype),
-                            x->global_rank == 0 ? ROLE_READ : ROLE_WRITE);
-  program_builder_collective(b, STREAM_ALL_REDUCE,
-                             &(Collective){.kind = COLLECTIVE_BROADCAST,
-                                           .dtype = (guint8) bucket->dtype,
-                                           .communicator = communicator,
-                                           .name = program_builder_name(b, "buffers"),
-                                           .bytes = bucket->elements * dtype_size(bucket->dtype)});
-  program_builder_record(b, STREAM_ALL_REDUCE, sent);
-  return sent;
-}
-
-/* Copied back into the buffers, one by one. */
+/* Copies the members into the flat tensor, or back. */
 static void
-finish(StrategyContext *x, const BufferBucket *bucket, StorageId flat, gint32 sent)
+copy(StrategyContext *x, const Bucket *b, gboolean back)
 {
-  program_builder_wait(x->builder, STREAM_COMPUTE, sent);
-  if (flat == NO_STORAGE)
+  for (guint i = 0; i < b->members->len; i++)
+    program_builder_operand(
+        x->builder,
+        live_storage_tensor(x->live, x->buffers[g_array_index(b->members, int, i)], b->dtype),
+        back ? ROLE_WRITE : ROLE_READ);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, b->flat, b->dtype),
+                          back ? ROLE_READ : ROLE_WRITE);
+  strategy_launch(x, STREAM_COMPUTE, back ? "copy" : "cat", 2.0 * (double) b->bytes);
+}
+
+static void
+send(StrategyContext *x, Bucket *b, gint32 communicator)
+{
+  gint32 filled = program_builder_event(x->builder);
+  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1, program_builder_name(x->builder, "buffers")};
+  b->flat = x->buffers[g_array_index(b->members, int, 0)];
+  if (b->members->len > 1) {
+    b->flat = live_storage_alloc(x->live, b->bytes, STREAM_COMPUTE, purpose);
+    copy(x, b, FALSE);
+  }
+  b->sent = program_builder_event(x->builder);
+  program_builder_record(x->builder, STREAM_COMPUTE, filled);
+  program_builder_wait(x->builder, STREAM_ALL_REDUCE, filled);
+  program_builder_host_work(x->builder, HOST_WORK_COLLECTIVE_CALL, 1);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, b->flat, b->dtype),
+                          x->global_rank == 0 ? ROLE_READ : ROLE_WRITE);
+  program_builder_collective(x->builder, STREAM_ALL_REDUCE,
+                             &(Collective){.kind = COLLECTIVE_BROADCAST,
+                                           .dtype = (guint8) b->dtype,
+                                           .communicator = communicator,
+                                           .name = purpose.what,
+                                           .bytes = b->bytes});
+  program_builder_record(x->builder, STREAM_ALL_REDUCE, b->sent);
+}
+
+static void
+finish(StrategyContext *x, Bucket *b)
+{
+  program_builder_wait(x->builder, STREAM_COMPUTE, b->sent);
+  if (b->members->len == 1)
     return;
-  double bytes = (double) (bucket->elements * dtype_size(bucket->dtype)) / bucket->buffers;
-  for (int i = 0; i < bucket->buffers; i++)
-    strategy_launch(x, STREAM_COMPUTE, "copy", 2 * bytes);
-  live_storage_drop(x->live, flat);
+  copy(x, b, TRUE);
+  live_storage_drop(x->live, b->flat);
 }
 
 void
-ddp_broadcast_buffers(StrategyContext *x, const GArray *buckets, gint32 communicator)
+ddp_buffers_broadcast(StrategyContext *x, gint32 communicator)
 {
-  g_autofree StorageId *flat = g_new(StorageId, MAX(buckets->len, 1));
-  g_autofree gint32 *sent = g_new(gint32, MAX(buckets->len, 1));
-  guint done = 0;
-  for (guint i = 0; i < buckets->len; i++) {
-    const BufferBucket *bucket = &g_array_index(buckets, BufferBucket, i);
-    flat[i] = flatten(x, bucket);
-    sent[i] = send(x, bucket, flat[i], communicator);
-    for (; i + 1 - done >= IN_FLIGHT; done++)
-      finish(x, &g_array_index(buckets, BufferBucket, done), flat[done], sent[done]);
+  g_autoptr(GArray) buckets = make_buckets(x);
+  for (guint i = 0; i < buckets->len + IN_FLIGHT; i++) {
+    if (i >= IN_FLIGHT && i - IN_FLIGHT < buckets->len)
+      finish(x, &g_array_index(buckets, Bucket, i - IN_FLIGHT));
+    if (i < buckets->len)
+      send(x, &g_array_index(buckets, Bucket, i), communicator);
   }
-  for (; done < buckets->len; done++)
-    finish(x, &g_array_index(buckets, BufferBucket, done), flat[done], sent[done]);
+}
+
+gint64
+ddp_buffers_elements(const Network *network)
+{
+  gint64 elements = 0;
+  for (guint i = 0; i < network->buffers->len; i++) {
+    const Buffer *buffer = &g_array_index(network->buffers, Buffer, i);
+    if (!buffer->unregistered)
+      elements += buffer->bytes / dtype_size(buffer->dtype);
+  }
+  return elements;
 }

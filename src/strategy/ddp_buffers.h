@@ -1,20 +1,13 @@
-/* ddp_buffers.h - DDP's broadcast of the model's buffers before a forward
- * (DistributedDataParallel._sync_buffers). */
+/* ddp_buffers.h - DDP's broadcast_buffers: before a forward the first rank's registered buffers are
+ * sent to all. */
 #ifndef HIGHWATER_STRATEGY_DDP_BUFFERS_H
 #define HIGHWATER_STRATEGY_DDP_BUFFERS_H
 
 #include "strategy/strategy.h"
 
-/* Buffers of one dtype that lie flat for a broadcast: as many as 250 MiB hold. */
-typedef struct {
-  DType dtype;
-  gint64 elements;
-  int buffers;
-} BufferBucket;
-
-/* The buckets of a network's buffers (BufferBucket), in the order in which they are sent. */
-GArray *ddp_buffer_buckets(const Network *network);
-/* Sends them from rank 0 to all.  At most two are under way. */
-void ddp_broadcast_buffers(StrategyContext *x, const GArray *buckets, gint32 communicator);
+/* Issues it; nothing without buffers. */
+void ddp_buffers_broadcast(StrategyContext *x, gint32 communicator);
+/* Elements that it sends. */
+gint64 ddp_buffers_elements(const Network *network);
 
 #endif

@@ -67,6 +67,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
                             "fused SGD has no sharding strategy for FSDP2's DTensors: use foreach");
   if (!plan_spec_number(plan, "pin_memory") && !plan_spec_number(plan, "cpu_offload"))
     return plan_spec_refuse(plan, error, "fsdp.pin_memory", "needs \"cpu_offload\": true");
+  if (network->split && !network_splits_weight(network) && plan_spec_number(plan, "cpu_offload"))
+    return plan_spec_refuse(plan, error, "fsdp.cpu_offload",
+                            "not yet supported where a model ties its weights after fully_shard()");
   if (plan_spec_number(plan, "reshard_head") && plan_spec_number(plan, "head") == 0)
     return plan_spec_refuse(plan, error, "fsdp.reshard_head", "needs \"head\": \"own\"");
   for (guint i = 0; i < network->parameters->len; i++)
@@ -483,10 +486,27 @@ root_post_forward(StrategyContext *x, int unit)
   live_storage_clear(x->live, &f->previous_gather);
 }
 
+/* lazy_init() of the first forward finds that a weight was tied after it had been sharded, and takes
+ * the other's shard in place of its own (FSDPParam.reset_sharded_param). */
+static void
+tie_shards(StrategyContext *x)
+{
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    int other = network_parameter(x->network, (int) i)->shard_of;
+    StorageId old = x->parameters[i].sharded;
+    if (other < 0 || old == x->parameters[other].sharded)
+      continue;
+    x->parameters[i].sharded = x->parameters[other].sharded;
+    live_storage_hold(x->live, x->parameters[i].sharded);
+    live_storage_drop(x->live, old);
+  }
+}
+
 static void
 begin_forward(StrategyContext *x)
 {
   begin_micro_batch(x);
+  tie_shards(x);
   root_pre_forward(x, 0);
 }
 
@@ -679,13 +699,25 @@ ignored_bytes(const StrategyContext *x)
   return bytes;
 }
 
+/* Bytes of shards that are another parameter's. */
+static gint64
+tied_bytes(const StrategyContext *x)
+{
+  gint64 bytes = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++)
+    if (network_parameter(x->network, (int) i)->shard_of >= 0)
+      bytes += x->parameters[i].local_elements * dtype_size(fsdp2_of(x)->stored);
+  return bytes;
+}
+
 /* Tensors whose norms are summed over ranks. */
 static int
 sharded_gradients(const StrategyContext *x)
 {
   int count = 0;
   for (guint i = 0; i < x->network->parameters->len; i++)
-    count += network_parameter(x->network, (int) i)->trainable && !x->parameters[i].ignored;
+    count += network_parameter(x->network, (int) i)->trainable &&
+             network_parameter(x->network, (int) i)->shard_of < 0 && !x->parameters[i].ignored;
   return count;
 }
 
@@ -697,7 +729,7 @@ expected(StrategyContext *x)
 {
   const Fsdp2 *f = fsdp2_of(x);
   const PlanSpec *plan = x->plan;
-  ExpectedTotals total = {.parameter_bytes = ignored_bytes(x)};
+  ExpectedTotals total = {.parameter_bytes = ignored_bytes(x) - tied_bytes(x)};
   int steps = plan->accumulation.steps,
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
   gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);

@@ -474,6 +474,20 @@ issue_collective(StrategyContext *x, const Group *g, CollectiveKind kind, gint32
   program_builder_collective(x->builder, stream, &collective);
 }
 
+/* The parameter's gradient is a view of the flat one, at its offset; so is that of the one that it
+ * has its shard of. */
+static void
+show_gradient(StrategyContext *x, int parameter, StorageId flat, gint64 offset)
+{
+  int shard_of = network_parameter(x->network, parameter)->shard_of;
+  ParameterState *p = &x->parameters[parameter];
+  p->sharded_gradient = flat;
+  p->sharded_offset = offset;
+  live_storage_hold(x->live, flat);
+  if (shard_of >= 0 && x->parameters[shard_of].sharded_gradient == NO_STORAGE)
+    show_gradient(x, shard_of, flat, offset);
+}
+
 /* The reduced shard becomes (or is added to) the sharded gradient, cast to the parameters' dtype
  * first.  Takes the output; returns the flat result, still held by this frame. */
 static StorageId
@@ -504,11 +518,8 @@ store_gradient(StrategyContext *x, Group *g, const Reduction *r, StorageId outpu
   }
   gint64 offset = 0;
   for (int i = 0; i < r->count && present == NO_STORAGE; i++) {
-    ParameterState *p = &x->parameters[g->parameter[r->position[i]]];
-    p->sharded_gradient = flat; /* a view at the parameter's offset */
-    p->sharded_offset = offset;
+    show_gradient(x, g->parameter[r->position[i]], flat, offset);
     offset += g->shard[r->position[i]].padded_elements;
-    live_storage_hold(x->live, flat);
   }
   return flat;
 }

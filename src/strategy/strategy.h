@@ -78,8 +78,8 @@ struct _StrategyContext {
   ProgramBuilder *builder;
   LiveStorages *live;
   ParameterState *parameters; /* by index */
+  StorageId *buffers;         /* of Network.buffers, by index; NO_STORAGE until it is made */
   gint32 *parameter_names;    /* name ids, by index */
-  StorageId *buffers;         /* by index */
   GPtrArray *units;           /* Unit * */
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
@@ -247,6 +247,8 @@ typedef struct {
   gboolean only_replicas; /* its ranks are the mesh's replicas, and mesh.shard is 1 */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
+  /* Those of the model alone are, before its unit begins (cast_root_forward_inputs). */
+  gboolean casts_root_inputs;
   /* Parameters are computed with in the compute dtype under autocast too: the strategy has cast
    * them before. */
   gboolean casts_parameters;

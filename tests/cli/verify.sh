@@ -5,10 +5,24 @@
 answers "a large model is verified at a small size" 0 verify llama-3-8b --plan fsdp2 --scale 256 --orders 2
 ok "what was shrunk is printed" prints "num_hidden_layers 32 -> 2, num_attention_heads 32 -> 4, num_key_value_heads 8 -> 1"
 ok "so is the sequence" prints "batch.sequence_length 8192 -> 8"
-ok "the answer says what was tried" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 random ones"
+ok "the answer says what was tried" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 others"
 
 answers "transformers' code is verified too" 0 verify mistral-7b --plan fsdp2 --scale 64 --orders 2 --steps 2
-ok "with its window" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 random ones"
+ok "with its window" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 others"
+
+# Attention's fp32 path is another one, whose gradient of the keys lies transposed.
+printf '{"model_type": "llama", "hidden_size": 20, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+"vocab_size": 32}' >heads.json
+answers "heads that attention pads" 0 verify heads.json --set batch.sequence_length=8 --steps 1
+printf '{"model_type": "phi", "hidden_size": 160, "intermediate_size": 320, "num_hidden_layers": 2, "num_attention_heads": 2,
+"vocab_size": 640, "partial_rotary_factor": 0.4}' >rotated.json
+answers "the part of a head that is rotated keeps its pairs" 0 verify rotated.json --scale 16 --set batch.sequence_length=64 --steps 1
+ok "in heads of ten numbers" prints "hidden_size 160 -> 20"
+
+answers "in the plan's dtypes rounding explains what differs" 0 verify tiny --plan fsdp2 --scale 16 --set mesh.shard=2 --steps 2 --precision plan
+ok "by so much" prints "gradients differ from those of the ranks alone by what rounding explains, in the order of issue and 0 random ones"
+answers "as JSON too" 0 verify tiny --plan zero2 --scale 16 --set mesh.shard=2 --steps 1 --precision plan --json
+ok "with how much of the bound is used" grep -q '"used":' out
 
 answers "details name every parameter" 0 verify tiny --plan ddp --scale 16 --steps 1 --details
 ok "with its owners" grep -q '^layers.1.feed_forward.w2.weight .* 8 ' out
@@ -56,7 +70,10 @@ refuses "a failure on a device without time" "key 'failure': has no moment on de
 refuses "a plan without an optimizer" "optimizer.name" verify tiny --set optimizer.name=none
 refuses "code whose numbers nobody has said" "kernel topk: nobody has said what it computes" verify mixtral-8x7b --scale 64
 refuses "an optimizer on the host" "the optimizer works in the host's memory" verify tiny --scale 16 --set fsdp.cpu_offload=true
+refuses "a checkpoint of which nobody knows the numbers" "--restart goes on from one" verify tiny --set 'phases={"load":{}}'
 refuses "compiled blocks" "key 'compile'" verify tiny --plan fsdp2 --set compile=per_block
+refuses "a precision that is none" "--precision: it is fp64 or plan" verify tiny --precision fp8
+refuses "a restart in the plan's dtypes" "--restart is executed in fp64 only" verify tiny --precision plan --restart-after 1
 refuses "a scale that is none" "--scale: 0 is not in 1..65536" verify tiny --scale 0
 refuses "a network without sizes to shrink" "--scale: it names no layers and no width" verify worked-case --scale 2
 refuses "more steps than are sensible" "--steps: 101 is not in 1..100" verify tiny --steps 101

@@ -1,0 +1,299 @@
+/* verified_rounding.c - ranks alone, the mean of their gradients, and how far from it a sum in
+ * another order may be. */
+#include "simulate/verified_rounding.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "simulate/verified_comparison.h"
+
+/* Ranks compute the same losses, and their mean is taken exactly. */
+#define LOSSES_DIFFER 1e-9
+
+/* Of a parameter in a step: the mean of all ranks' gradients, and of their absolute values, those
+ * of micro-batches one by one. */
+typedef struct {
+  double *mean, *size;
+} Addends;
+
+struct _VerifiedRounding {
+  const VerifiedPlan *plan;
+  const VerifiedRun *run;
+  VerifiedPlan *alone;  /* on one rank */
+  VerifiedPlan *single; /* and with one micro-batch; NULL: it has one */
+  double roundoff;      /* of the widest rounding between them and the optimizer */
+  double roundings;     /* how many there are at most */
+  Addends *addends;     /* by step and parameter */
+  double *losses;       /* by step */
+};
+
+static guint
+parameters_of(const VerifiedRounding *r)
+{
+  return r->plan->scenario->network->parameters->len;
+}
+
+static gint64
+elements_of(const VerifiedRounding *r, guint parameter)
+{
+  return network_parameter(r->plan->scenario->network, (int) parameter)->elements;
+}
+
+static Addends *
+addends_at(const VerifiedRounding *r, int step, guint parameter)
+{
+  return &r->addends[(guint) (step - 1) * parameters_of(r) + parameter];
+}
+
+void
+verified_rounding_free(VerifiedRounding *r)
+{
+  if (r == NULL)
+    return;
+  for (guint i = 0; r->addends != NULL && i < (guint) r->run->steps * parameters_of(r); i++) {
+    g_free(r->addends[i].mean);
+    g_free(r->addends[i].size);
+  }
+  g_free(r->addends);
+  g_free(r->losses);
+  verified_plan_free(r->alone);
+  verified_plan_free(r->single);
+  g_free(r);
+}
+
+/* ---- how much is rounded ---- */
+
+static gboolean
+reduces(const Program *program, const ProgramOp *op)
+{
+  if (op->kind != PROGRAM_COLLECTIVE)
+    return FALSE;
+  guint8 kind = g_array_index(program->collectives, Collective, op->a).kind;
+  return kind == COLLECTIVE_ALL_REDUCE || kind == COLLECTIVE_REDUCE_SCATTER;
+}
+
+/* The largest of the parameters' dtype, in which gradients are kept, and of those that reductions
+ * add up in. */
+static double
+largest_roundoff(const VerifiedPlan *plan)
+{
+  double largest = numeric_roundoff(plan->scenario->plan->precision.parameters);
+  const Program *program = plan->programs[0];
+  for (guint l = 1; l < program->lists->len; l++) {
+    const OpList *list = g_ptr_array_index(program->lists, l);
+    for (guint i = 0; i < list->ops->len; i++) {
+      const ProgramOp *op = &g_array_index(list->ops, ProgramOp, i);
+      for (int k = 0; reduces(program, op) && k < op->operands; k++) {
+        gint32 layout = program_operand_tensor(program, op, k)->layout;
+        DType dtype = (DType) g_array_index(program->layouts, Layout, layout).dtype;
+        largest = MAX(largest, numeric_roundoff(dtype));
+      }
+    }
+  }
+  return largest;
+}
+
+/* N - 1 additions over ranks, twice m - 1 over micro-batches, a divisor and a cast on each side of
+ * a reduction and of a second one, the factor of clipping. */
+static double
+count_roundings(const VerifiedPlan *plan)
+{
+  return plan->ranks + 2 * plan->scenario->plan->accumulation.steps + 2;
+}
+
+/* ---- runs ---- */
+
+static gboolean
+add_run(VerifiedRounding *r, const VerifiedPlan *plan, VerifiedRun run, double share,
+        GError **error)
+{
+  g_autoptr(VerifiedState) state = verified_run(plan, &run, error);
+  gboolean sizes = plan == r->single || r->single == NULL;
+  if (state == NULL)
+    return FALSE;
+  if (plan == r->alone)
+    r->losses[run.steps] += state->losses[run.steps] * share;
+  for (guint i = 0; i < parameters_of(r); i++) {
+    const double *gradient =
+        verified_state_tensor(state, run.steps, (int) i)->values[COMPARED_GRADIENT];
+    Addends *a = addends_at(r, run.steps, i);
+    if (gradient == NULL)
+      continue;
+    if (a->mean == NULL) {
+      a->mean = g_new0(double, MAX(elements_of(r, i), 1));
+      a->size = g_new0(double, MAX(elements_of(r, i), 1));
+    }
+    for (gint64 k = 0; k < elements_of(r, i); k++) {
+      a->mean[k] += plan == r->alone ? gradient[k] * share : 0;
+      a->size[k] += sizes ? fabs(gradient[k]) * share : 0;
+    }
+  }
+  return TRUE;
+}
+
+/* All ranks alone in a step, and all their micro-batches. */
+static gboolean
+run_ranks(VerifiedRounding *r, int step, const RestoredState *start, GError **error)
+{
+  const PlanSpec *plan = r->plan->scenario->plan;
+  int ranks = r->plan->ranks, batches = plan->accumulation.steps;
+  VerifiedRun run = *r->run;
+  run.steps = step;
+  run.before = step - 1;
+  run.start = start;
+  run.order = 0;
+  for (int i = 0; i < ranks * batches; i++) {
+    run.samples_before = (gint64) i * plan->micro_batch;
+    if (i % batches == 0 && !add_run(r, r->alone, run, 1.0 / ranks, error))
+      return FALSE;
+    if (r->single != NULL && !add_run(r, r->single, run, 1.0 / (ranks * batches), error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* What the plan has after so many steps, as one rank holds it. */
+static RestoredState *
+state_after(const VerifiedRounding *r, int steps, GError **error)
+{
+  const StateReading reading = {.lost = -1};
+  VerifiedRun run = *r->run;
+  run.steps = steps;
+  run.order = 0;
+  g_autoptr(VerifiedState) state = verified_run(r->plan, &run, error);
+  return state != NULL ? restored_state_new(r->alone, state->held, &reading) : NULL;
+}
+
+static gboolean
+run_steps(VerifiedRounding *r, GError **error)
+{
+  for (int step = 1; step <= r->run->steps; step++) {
+    g_autoptr(RestoredState) start = step > 1 ? state_after(r, step - 1, error) : NULL;
+    if ((step > 1 && start == NULL) || !run_ranks(r, step, start, error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+VerifiedRounding *
+verified_rounding_new(const ScenarioInputs *inputs, const VerifiedPlan *plan,
+                      const VerifiedRun *run, GError **error)
+{
+  g_autoptr(VerifiedRounding) r = g_new0(VerifiedRounding, 1);
+  int batches = plan->scenario->plan->accumulation.steps;
+  r->plan = plan;
+  r->run = run;
+  r->roundoff = largest_roundoff(plan);
+  r->roundings = count_roundings(plan);
+  r->losses = g_new0(double, run->steps + 1);
+  r->addends = g_new0(Addends, MAX((guint) run->steps * parameters_of(r), 1));
+  r->alone = verified_plan_alone(inputs, plan, batches, error);
+  if (r->alone != NULL && batches > 1)
+    r->single = verified_plan_alone(inputs, plan, 1, error);
+  if (r->alone == NULL || (batches > 1 && r->single == NULL) || !run_steps(r, error))
+    return NULL;
+  return g_steal_pointer(&r);
+}
+
+/* ---- comparison ---- */
+
+/* Roundings of numbers that add up to one of this size are so far from it at most (Higham, Accuracy
+ * and Stability, 4.2); tiny ones are rounded to multiples of the smallest. */
+static double
+bound_of(const VerifiedRounding *r, double size)
+{
+  const double smallest = 0x1p-24; /* of fp16 */
+  double nu = r->roundings * r->roundoff;
+  gboolean half = r->roundoff == numeric_roundoff(DTYPE_FP16);
+  return nu / (1 - MIN(nu, 0.5)) * size + (half ? r->roundings * smallest : 1e-37);
+}
+
+/* What all gradients are multiplied by, and by how much of itself it may differ. */
+typedef struct {
+  double norm, norm_differs, factor, differs;
+} Clipping;
+
+static Clipping
+clipping_of(const VerifiedRounding *r, int step)
+{
+  const double most = r->plan->scenario->plan->optimizer.clip_grad_norm;
+  Clipping c = {.factor = 1};
+  double squares = 0, bounds = 0;
+  for (guint i = 0; i < parameters_of(r); i++) {
+    const Addends *a = addends_at(r, step, i);
+    for (gint64 k = 0; a->mean != NULL && k < elements_of(r, i); k++) {
+      double bound = bound_of(r, a->size[k]);
+      squares += a->mean[k] * a->mean[k];
+      bounds += bound * bound;
+    }
+  }
+  /* a norm of norms, a sum, a quotient */
+  c.norm = sqrt(squares);
+  c.norm_differs = sqrt(bounds) + 4 * r->roundoff * c.norm;
+  if (most > 0 && most < c.norm + c.norm_differs + 1e-6) {
+    c.factor = MIN(1, most / (c.norm + 1e-6));
+    c.differs = c.norm_differs / c.norm + 2 * r->roundoff;
+  }
+  return c;
+}
+
+static void
+compare_gradient(const VerifiedRounding *r, const VerifiedState *state, int step, guint i,
+                 const Clipping *clipping, VerificationReport *report)
+{
+  const VerifiedTensor *t = verified_state_tensor(state, step, (int) i);
+  const Addends *a = addends_at(r, step, i);
+  VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
+  double largest = 1e-300, most = 0, allowed = 0;
+  if (t->values[COMPARED_GRADIENT] == NULL || a->mean == NULL)
+    return;
+  for (gint64 k = 0; k < elements_of(r, i); k++) {
+    double made = t->values[COMPARED_GRADIENT][k], mean = clipping->factor * a->mean[k];
+    double bound = bound_of(r, a->size[k]);
+    bound = clipping->factor * (bound + clipping->differs * (fabs(a->mean[k]) + bound));
+    double difference = isfinite(made) ? fabs(made - mean) : INFINITY;
+    largest = MAX(largest, fabs(mean));
+    most = MAX(most, difference);
+    allowed = MAX(allowed, bound);
+    s->rounding.used = MAX(s->rounding.used, difference / bound);
+    if (!(difference <= bound))
+      verified_fault_of_element(report, state, t,
+                                &(VerifiedElement){.step = step,
+                                                   .parameter = (int) i,
+                                                   .element = k,
+                                                   .made = made,
+                                                   .expected = mean,
+                                                   .allowed = bound});
+  }
+  s->rounding.difference = MAX(s->rounding.difference, most / largest);
+  s->rounding.bound = MAX(s->rounding.bound, allowed / largest);
+}
+
+static void
+compare_step(const VerifiedRounding *r, const VerifiedState *state, int step,
+             VerificationReport *report)
+{
+  const Clipping clipping = clipping_of(r, step);
+  VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
+  double loss = state->losses[step] / state->ranks;
+  s->rounding.loss = r->losses[step];
+  if (!(fabs(loss - r->losses[step]) <= LOSSES_DIFFER * fabs(loss)))
+    verified_fault(report, state, "step %d: the loss is %.12g, of the ranks alone %.12g", step,
+                   loss, r->losses[step]);
+  if (r->plan->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
+      !(fabs(state->norms[step] - clipping.norm) <= clipping.norm_differs))
+    verified_fault(report, state,
+                   "step %d: the norm of all gradients is %.9g, of the ranks alone %.9g, and "
+                   "rounding explains %.2g",
+                   step, state->norms[step], clipping.norm, clipping.norm_differs);
+  for (guint i = 0; i < parameters_of(r); i++)
+    compare_gradient(r, state, step, i, &clipping, report);
+}
+
+void
+verified_rounding_compare(const VerifiedRounding *r, const VerifiedState *state,
+                          VerificationReport *report)
+{
+  for (int step = 1; step <= r->run->steps; step++)
+    compare_step(r, state, step, report);
+}
