@@ -486,8 +486,8 @@ root_post_forward(StrategyContext *x, int unit)
   live_storage_clear(x->live, &f->previous_gather);
 }
 
-/* lazy_init() of the first forward finds that a weight was tied after it had been sharded, and takes
- * the other's shard in place of its own (FSDPParam.reset_sharded_param). */
+/* lazy_init() of the first forward finds that a weight was tied after it had been sharded, and
+ * takes the other's shard in place of its own (FSDPParam.reset_sharded_param). */
 static void
 tie_shards(StrategyContext *x)
 {
