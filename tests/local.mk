@@ -94,6 +94,7 @@ CHECKS = \
   tests/check_training_config \
   tests/check_units \
   tests/check_verification \
+  tests/check_verification_matrix \
   tests/check_vary \
   tests/check_zero \
   tests/check_zero3
@@ -110,6 +111,11 @@ tests_check_figures_SOURCES = tests/check_figures.c tests/program_run.c tests/pr
 tests_check_plot_SOURCES = tests/check_plot.c tests/program_run.c tests/program_run.h tests/report_fixture.c tests/report_fixture.h
 tests_check_compare_SOURCES = tests/check_compare.c tests/report_fixture.c tests/report_fixture.h
 tests_check_reports_SOURCES = tests/check_reports.c tests/report_fixture.c tests/report_fixture.h
+tests_check_verification_SOURCES = tests/check_verification.c tests/verification_run.c tests/verification_run.h
+tests_check_verification_matrix_SOURCES = tests/check_verification_matrix.c tests/verification_axes.c \
+  tests/verification_axes.h tests/verification_run.c tests/verification_run.h
+tests_check_orders_SOURCES = tests/check_orders.c tests/verification_axes.c tests/verification_axes.h \
+  tests/verification_run.c tests/verification_run.h
 tests_check_restart_SOURCES = tests/check_restart.c tests/restart_run.c tests/restart_run.h
 tests_check_restart_failures_SOURCES = tests/check_restart_failures.c tests/restart_run.c tests/restart_run.h
 tests_check_run_store_SOURCES = tests/check_run_store.c tests/report_fixture.c tests/report_fixture.h
@@ -259,7 +265,7 @@ LDADD = tests/libtap.a libhighwater.a $(CHECK_LIBS) $(PROGRAM_LIBS)
 BENCH_LDADD = tests/libbench.a libhighwater.a $(PROGRAM_LIBS)
 EXTRA_LIBRARIES = tests/libbench.a
 tests_libbench_a_SOURCES = tests/bench/bench.c tests/bench/bench.h
-EXTRA_PROGRAMS = $(BENCHMARKS)
+EXTRA_PROGRAMS = $(BENCHMARKS) tests/check_orders
 CLEANFILES += $(EXTRA_PROGRAMS) $(EXTRA_LIBRARIES)
 
 check_LIBRARIES = tests/libtap.a
@@ -298,6 +304,10 @@ update-documents: all
 	  $(AM_TESTS_ENVIRONMENT) DOCUMENT_UPDATE=1 $(SHELL) $$script || exit 1; \
 	done
 
+# Takes minutes of CPU.
+check-orders: tests/check_orders
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) tests/check_orders
+
 bench: all $(BENCHMARKS)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) \
 	$(SHELL) $(top_srcdir)/tests/bench/compare.sh $(top_srcdir)/tests/bench/recorded.txt $(BENCHMARKS)
@@ -333,4 +343,4 @@ check-format:
 format:
 	cd $(top_srcdir) && find src tests -name '*.[ch]' | sort | xargs $(CLANG_FORMAT) -i
 
-.PHONY: need-check update-golden update-documents bench update-bench score update-score fuzz check-format format
+.PHONY: need-check check-orders update-golden update-documents bench update-bench score update-score fuzz check-format format

@@ -190,6 +190,9 @@ context_init(StrategyContext *x, const LowerInput *in)
   for (guint i = 0; i < parameters; i++)
     x->parameter_names[i] =
         program_builder_name(x->builder, network_parameter(in->network, (int) i)->name);
+  x->buffers = g_new(StorageId, MAX(in->network->buffers->len, 1));
+  for (guint i = 0; i < in->network->buffers->len; i++)
+    x->buffers[i] = NO_STORAGE;
   for (guint i = 0; i < modules; i++)
     program_builder_module(x->builder, network_module(in->network, (int) i)->path);
 }
@@ -202,6 +205,7 @@ context_clear(StrategyContext *x)
   g_array_unref(x->unit_ends);
   g_ptr_array_unref(x->retained);
   g_free(x->parameters);
+  g_free(x->buffers);
   g_free(x->parameter_names);
   g_free(x->buffers);
 }

@@ -32,8 +32,9 @@ typedef struct {
   char *name;
   int module;
   DType dtype;
-  gint64 bytes;
-  gboolean unregistered; /* an attribute that the first forward() makes */
+  gint64 elements;
+  gboolean attribute; /* no registered one, which the first forward() makes: nothing that walks over
+                         buffers finds it */
 } Buffer;
 
 /* A module that has a parameter of another one too.  module -1: the parameter's own uses it twice,
@@ -57,7 +58,7 @@ typedef enum {
   STATEMENT_OP,          /* a: index into ops */
   STATEMENT_DROP,        /* a: slot whose last Python reference goes */
   STATEMENT_ENTER,       /* a: module; arguments in, new slots out: the module is called */
-  STATEMENT_EXIT,        /* a: module; in[0]: its output */
+  STATEMENT_EXIT,        /* a: module; in: its outputs */
   STATEMENT_CALL,        /* a: function; b: module (a block); in: arguments, out: results */
   STATEMENT_KEEP,        /* in[0]: the training loop keeps it, and lets go of what it kept before */
   STATEMENT_FORWARD_END, /* the root module's hooks are done */

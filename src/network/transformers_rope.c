@@ -55,6 +55,9 @@ transformers_rope_read(CausalLm *lm, NetworkSpec *spec, double part)
   gboolean partial = part > 0;
   if (partial)
     part = network_spec_double(spec, factor, part);
+  else if (network_spec_double(spec, factor, 1) != 1)
+    network_spec_fail(spec, factor, "the rotation of a part of a head is not known of %s",
+                      spec->family);
   for (gsize i = 0; i < G_N_ELEMENTS(rope_fields); i++) {
     if (!json_reader_has(spec->reader, rope_fields[i]))
       continue;

@@ -214,7 +214,7 @@ run_of(const Work *w, int order)
   const VerificationRequest *request = &w->request;
   return (VerifiedRun){.steps = request->steps,
                        .seed = request->seed,
-                       .order = (guint64) order,
+                       .order = (guint64) (order == 0 ? 0 : order + request->skipped),
                        .starts_rounded = request->rounds,
                        .starts_as = w->plan->scenario->plan->precision.parameters};
 }
@@ -229,7 +229,7 @@ run_rounded(const Work *w, const VerifiedPlan *plan, VerificationReport *report,
       verified_rounding_new(&w->inputs[plan == w->other], plan, &run, error);
   for (int i = 0; rounding != NULL && i <= w->request.orders && report->fault == NULL; i++) {
     VerifiedRun once = run;
-    once.order = (guint64) i;
+    once.order = run_of(w, i).order;
     g_autoptr(VerifiedState) state = verified_run(plan, &once, error);
     if (state == NULL)
       return FALSE;
@@ -309,7 +309,7 @@ run_orders(const Work *w, const VerifiedPlan *plan, VerificationReport *report, 
     if (!run_once(w, plan, i, report, error))
       return FALSE;
     if (report->fault != NULL && i > 0) {
-      char *in_order = g_strdup_printf("in order %d, %s", i, report->fault);
+      char *in_order = g_strdup_printf("in order %d, %s", i + w->request.skipped, report->fault);
       g_free(report->fault);
       report->fault = in_order;
     }

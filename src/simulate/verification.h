@@ -24,6 +24,7 @@ typedef struct {
   int scale;  /* sizes are divided by so much; 1: they are not */
   int layers; /* blocks that are kept at most, with a scale above 1; 0: as it says */
   guint64 seed;
+  int skipped;      /* orders that are left out, of those beside that of issue */
   int orders;       /* others to try besides that of issue: numeric_adversaries() first */
   double tolerance; /* largest relative difference that counts as none */
   gboolean rounds;  /* arithmetic in the plan's dtypes, judged by what rounding explains; else in

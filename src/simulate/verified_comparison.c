@@ -136,6 +136,7 @@ compare_parameter(VerificationReport *report, const VerifiedState *state,
     }
 }
 
+/* Tensors come first: what differs there has a name, a rank and an op. */
 static void
 compare_step(VerificationReport *report, const VerifiedState *state, const VerifiedState *reference,
              int step)
@@ -145,6 +146,8 @@ compare_step(VerificationReport *report, const VerifiedState *state, const Verif
   s->reference_loss = reference->losses[step];
   s->norm = verified_state_norm(state, step);
   s->reference_norm = verified_state_norm(reference, step);
+  for (guint i = 0; i < report->parameters->len; i++)
+    compare_parameter(report, state, reference, step, (int) i);
   if (!(fabs(s->loss - s->reference_loss) <= allowed_of(report) * fabs(s->reference_loss)))
     fault(report, "step %d: the loss is %.12g, in the unsharded run %.12g%s%s", step, s->loss,
           s->reference_loss, state->first_unknown != NULL ? "; " : "",
@@ -154,8 +157,6 @@ compare_step(VerificationReport *report, const VerifiedState *state, const Verif
       state->first_unknown == NULL)
     fault(report, "step %d: the norm of all gradients is %.12g, in the unsharded run %.12g", step,
           s->norm, s->reference_norm);
-  for (guint i = 0; i < report->parameters->len; i++)
-    compare_parameter(report, state, reference, step, (int) i);
 }
 
 void

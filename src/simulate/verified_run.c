@@ -50,6 +50,7 @@ verified_run(const VerifiedPlan *plan, const VerifiedRun *run, GError **error)
                           .updates_before = run->start != NULL ? run->start->held->updates : 0,
                           .interruption = run->interruption,
                           .steps = run->steps - run->before};
+  config.allocator.roundup_power2_divisions = spec->allocator.roundup_power2_divisions;
   NumericOutcome outcome = {0};
   gboolean ok = numeric_run(&config, &outcome, error);
   state->peaks = g_steal_pointer(&outcome.peaks);

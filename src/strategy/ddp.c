@@ -3,7 +3,6 @@
 #include "base/units.h"
 #include "program/meaning.h"
 #include "strategy/ddp_buffers.h"
-#include "strategy/strategy.h"
 #include "strategy/zero_redundancy.h"
 
 static const OptionInfo options[] = {
@@ -47,13 +46,14 @@ typedef struct {
   int *bucket_of;    /* by parameter */
   gint64 *offset_of; /* by parameter: elements into its bucket at which its gradient begins */
   DType dtype;
-  guint next_bucket;     /* buckets are reduced in order */
-  gboolean finds_unused; /* find_unused_parameters */
-  int search;            /* ops that take the host as long as searching the graph does */
-  StorageId used_map;    /* local_used_map_dev_ */
-  gint32 map_reduced;    /* event, or -1 */
-  ZeroRedundancy *zero;  /* NULL: a plain optimizer */
-  gboolean trains_apart; /* the last forward was one without synchronization */
+  guint next_bucket;      /* buckets are reduced in order */
+  gboolean finds_unused;  /* find_unused_parameters */
+  int search;             /* ops that take the host as long as searching the graph does */
+  StorageId used_map;     /* local_used_map_dev_ */
+  gint32 map_reduced;     /* event, or -1 */
+  GArray *buffers;        /* BufferBucket: none unless they are broadcast */
+  gboolean sends_buffers; /* require_forward_param_sync */
+  ZeroRedundancy *zero;   /* NULL: a plain optimizer */
 } Ddp;
 
 static gboolean
@@ -115,6 +115,10 @@ setup(StrategyContext *x)
   d->dtype = x->plan->precision.parameters;
   d->finds_unused = plan_spec_number(x->plan, "find_unused_parameters") != 0;
   d->search = search_in_ops(x);
+  d->buffers = ddp_buffer_buckets(x->network);
+  if (!plan_spec_number(x->plan, "broadcast_buffers"))
+    g_array_set_size(d->buffers, 0);
+  d->sends_buffers = TRUE;
   d->used_map = NO_STORAGE;
   d->map_reduced = -1;
   if (plan_spec_number(x->plan, "zero_redundancy_optimizer"))
@@ -128,6 +132,7 @@ teardown(StrategyContext *x)
   Ddp *d = x->state;
   g_array_unref(d->buckets);
   g_array_unref(d->ready_order);
+  g_array_unref(d->buffers);
   g_free(d->bucket_of);
   g_free(d->offset_of);
   zero_redundancy_free(d->zero);
@@ -328,8 +333,9 @@ begin_forward(StrategyContext *x)
   Ddp *d = x->state;
   if (!x->no_grad && !d->rebuilt && !d->finds_unused && d->ready_order->len > 0)
     rebuild(x);
-  if (!d->trains_apart && plan_spec_number(x->plan, "broadcast_buffers"))
-    ddp_buffers_broadcast(x, d->communicator);
+  if (d->sends_buffers)
+    ddp_buffers_broadcast(x, d->buffers, d->communicator);
+  d->sends_buffers = x->synchronize && !x->no_grad;
   if (x->no_grad)
     return;
   d->next_bucket = 0;
@@ -341,7 +347,6 @@ static void
 end_forward(StrategyContext *x)
 {
   Ddp *d = x->state;
-  d->trains_apart = x->no_grad || !x->synchronize;
   if (d->finds_unused && x->synchronize && !x->no_grad)
     program_builder_host_work(x->builder, HOST_WORK_OP_FORWARD, d->search);
 }
@@ -478,12 +483,6 @@ heaviest_rank(const PlanSpec *plan, const Network *network)
   return zero_redundancy_heaviest_rank(network, plan->replicate);
 }
 
-static gint64
-sent_buffers(const StrategyContext *x)
-{
-  return plan_spec_number(x->plan, "broadcast_buffers") ? ddp_buffers_elements(x->network) : 0;
-}
-
 static ExpectedTotals
 expected(StrategyContext *x)
 {
@@ -495,8 +494,9 @@ expected(StrategyContext *x)
       .elements_all_reduced = (network_trainable_count(x->network) + map) *
                               (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .elements_broadcast =
-          sent_buffers(x) * (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1) +
-          (d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0),
+          (d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0) +
+          ddp_buffers_elements(d->buffers) *
+              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
   };
 }

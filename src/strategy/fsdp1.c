@@ -263,11 +263,11 @@ cast_buffers(StrategyContext *x)
   for (guint i = 0; i < x->network->buffers->len; i++) {
     const Buffer *buffer = &g_array_index(x->network->buffers, Buffer, i);
     DType compute = x->plan->precision.compute;
-    if (buffer->unregistered || buffer->dtype != DTYPE_FP32)
+    if (buffer->attribute || buffer->dtype != DTYPE_FP32)
       continue;
     StorageId made = strategy_make_buffer(x, (int) i, compute);
     strategy_launch(x, STREAM_COMPUTE, "to_copy",
-                    (double) (buffer->bytes + live_storage_bytes(x->live, made)));
+                    (double) (buffer->elements * (dtype_size(DTYPE_FP32) + dtype_size(compute))));
     live_storage_drop(x->live, x->buffers[i]);
     x->buffers[i] = made;
   }
@@ -532,8 +532,8 @@ const Strategy strategy_fsdp1 = {
     .section = &fsdp_section,
     .keeps_gradients = keeps_gradients,
     .reentrant_outside = TRUE,
-    .casts_parameters = TRUE,
     .casts_root_inputs = TRUE,
+    .casts_parameters = TRUE,
     .accept = fsdp1_accept,
     .setup = setup,
     .construct = construct,

@@ -179,8 +179,7 @@ strategy_make_buffer(StrategyContext *x, int index, DType dtype)
   const Buffer *buffer = &g_array_index(x->network->buffers, Buffer, (guint) index);
   StoragePurpose purpose = {CATEGORY_OTHER, buffer->module,
                             program_builder_name(x->builder, buffer->name)};
-  gint64 bytes = buffer->bytes / dtype_size(buffer->dtype) * dtype_size(dtype);
-  return live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+  return live_storage_alloc(x->live, buffer->elements * dtype_size(dtype), STREAM_COMPUTE, purpose);
 }
 
 /* They live as long as the model. */

@@ -233,10 +233,12 @@ flatten_averaged(StrategyContext *x, Zero *z)
   return flat;
 }
 
-/* The gradient in fp32.  Averaged gradients, in the model's dtype, go. */
+/* The gradient in fp32, which begins at the master's gradient_offset.  Averaged gradients, in the
+ * model's dtype, go. */
 static StorageId
 fp32_gradient(StrategyContext *x, Zero *z)
 {
+  z->master.gradient_offset = 0;
   if (zero_is_compact(z)) {
     zero_pieces_drop(x, z->averaged);
     StorageId gradient = z->compact;
@@ -245,7 +247,9 @@ fp32_gradient(StrategyContext *x, Zero *z)
   }
   GradientPiece flat = flatten_averaged(x, z);
   StorageId gradient = flat.storage;
-  if (z->d.model != DTYPE_FP32) {
+  if (z->d.model == DTYPE_FP32)
+    z->master.gradient_offset = flat.offset;
+  else {
     StoragePurpose purpose = {CATEGORY_SHARDED_GRADIENT, -1,
                               program_builder_name(x->builder, "fp32 gradient")};
     gint64 bytes = z->flat.partition * dtype_size(DTYPE_FP32);
@@ -302,7 +306,8 @@ unscale_and_clip(StrategyContext *x, const Zero *z, StorageId gradient, StorageI
     f = clip_factor(x, z, total);
     zero_operand(x, f.factor, 0, 1, DTYPE_FP32, ROLE_READ);
   }
-  zero_operand(x, gradient, 0, z->flat.partition, DTYPE_FP32, ROLE_ACCUMULATE);
+  zero_operand(x, gradient, z->master.gradient_offset, z->flat.partition, DTYPE_FP32,
+               ROLE_ACCUMULATE);
   g_autofree char *unscales =
       meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(z->d.model));
   strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->flat.partition,
