@@ -331,7 +331,7 @@ read_selective(ConfigReader *r)
   }
 }
 
-/* Is this a file of torchtitan's first year?  Checkpoints had PyTorch's default then. */
+/* Is this a file of torchtitan's first year?  Until 0.2.0 checkpoints had PyTorch's default. */
 static gboolean
 is_old(const ConfigReader *r)
 {

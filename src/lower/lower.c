@@ -176,9 +176,6 @@ context_init(StrategyContext *x, const LowerInput *in)
   x->unit_ends = no_units(modules);
   x->retained = g_ptr_array_new_with_free_func(retain_free);
   x->parameters = g_new(ParameterState, parameters);
-  x->buffers = g_new(StorageId, MAX(x->network->buffers->len, 1));
-  for (guint i = 0; i < x->network->buffers->len; i++)
-    x->buffers[i] = NO_STORAGE;
   for (guint i = 0; i < parameters; i++)
     x->parameters[i] = (ParameterState){.sharded = NO_STORAGE,
                                         .unsharded = NO_STORAGE,
@@ -207,7 +204,6 @@ context_clear(StrategyContext *x)
   g_free(x->parameters);
   g_free(x->buffers);
   g_free(x->parameter_names);
-  g_free(x->buffers);
 }
 
 /* ---- layouts ---- */

@@ -193,13 +193,21 @@ alias(Tape *t, OpRun *run, const OpStep *step)
   run->buffer[step->buffer] = ref;
 }
 
-/* The same, to a view of it from this element on. */
+/* The same, to a view of it from this element on; pairs may be seen as complex numbers, and the
+ * other way round. */
 static void
-alias_from(Tape *t, OpRun *run, const OpStep *step, gint64 offset)
+alias_from(Tape *t, OpRun *run, const OpStep *step, const ValueInfo *seen, gint64 offset)
 {
+  ValueInfo source;
+  TensorRef *ref = &run->buffer[step->buffer];
+  buffer_info(run, step->source, &source);
   alias(t, run, step);
-  run->buffer[step->buffer].is_view = TRUE;
-  run->buffer[step->buffer].offset += offset;
+  ref->is_view = TRUE;
+  if (source.dtype != DTYPE_COMPLEX64 && seen->dtype == DTYPE_COMPLEX64)
+    ref->offset /= 2;
+  else if (source.dtype == DTYPE_COMPLEX64 && seen->dtype != DTYPE_COMPLEX64)
+    ref->offset *= 2;
+  ref->offset += offset;
 }
 
 /* The incoming gradient itself: it has the output's shape until validation. */
@@ -217,7 +225,7 @@ view(Tape *t, OpRun *run, const OpStep *step)
 {
   ValueInfo seen = view_of_incoming(run, step), incoming;
   buffer_info(run, step->source, &incoming);
-  alias_from(t, run, step,
+  alias_from(t, run, step, &seen,
              step->order == ORDER_SAME ? step->bytes * incoming.stride[step->index] : 0);
   set_gradient(run, step->buffer, &seen);
 }
@@ -243,7 +251,7 @@ reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     if (contiguous)
       value_set_contiguous(&seen);
     OpStep whole = {.buffer = step->buffer, .source = step->source};
-    alias_from(t, run, &whole, 0);
+    alias_from(t, run, &whole, &seen, 0);
     set_gradient(run, step->buffer, &seen);
     return;
   }
@@ -332,7 +340,7 @@ play_step(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     *buffer = NO_TENSOR;
     break;
   case STEP_ALIAS:
-    alias_from(t, run, step, step->bytes);
+    alias_from(t, run, step, &run->info[step->buffer], step->bytes);
     break;
   case STEP_VIEW:
     view(t, run, step);
