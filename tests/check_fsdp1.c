@@ -513,6 +513,7 @@ static const struct {
     {"mesh.shard=1 mesh.replicate=2 fsdp.sharding_strategy=HYBRID_SHARD", "mesh.shard"},
     {"fsdp.blocks_per_group=2", "fsdp.blocks_per_group"},
     {"fsdp.embedding=own", "fsdp.embedding"},
+    {"fsdp.embedding=untied", "fsdp.embedding"},
     {"fsdp.head=own", "fsdp.head"},
     {"fsdp.reshard_after_forward=false", "fsdp.reshard_after_forward"},
     {"fsdp.reshard_last_block=false", "fsdp.reshard_last_block"},
@@ -523,6 +524,8 @@ static const struct {
     {"accumulation.reshard_after_backward=false", "accumulation.reshard_after_backward"},
     {"accumulation.set_last_backward=true", "accumulation.set_last_backward"},
     {"precision.output=fp32", "precision.output"},
+    {"strategy=fsdp2 fsdp.cast_buffers=true", "fsdp.cast_buffers"},
+    {"strategy=fsdp2 precision.autocast=true", "precision.autocast"},
     {"strategy=fsdp2 fsdp.backward_prefetch=post", "fsdp.backward_prefetch"},
 };
 

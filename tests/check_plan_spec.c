@@ -42,6 +42,7 @@ START_TEST(an_empty_plan_is_one_rank_with_pytorchs_defaults)
   ck_assert(!p->precision.has_output && !p->precision.autocast && !p->precision.compute_given);
   ck_assert_int_eq(p->checkpointing.policy, CHECKPOINT_NONE);
   ck_assert_int_eq(p->checkpointing.around, AROUND_MODULE);
+  ck_assert(!p->checkpointing.wrapper && p->loop == LOOP_PLAIN);
   ck_assert_int_eq(p->optimizer.name, OPTIMIZER_ADAMW);
   ck_assert_int_eq(p->optimizer.implementation, OPTIMIZER_FOREACH);
   ck_assert(p->optimizer.clip_grad_norm == 0 && p->optimizer.zero_grad == ZERO_GRAD_START);
@@ -307,7 +308,13 @@ static const struct {
      "key 'precision.parameters': 'int64' is not one of fp32, bf16, fp16"},
     {"{\"precision\": {\"autocast\": true}}",
      "key 'precision.autocast': needs 'compute' bf16 or fp16"},
+    {"{\"precision\": {\"compute\": \"bf16\", \"autocast\": true, \"output\": \"bf16\"}}",
+     "key 'precision.output': with 'autocast' only fp32, as accelerate casts"},
+    {"{\"loop\": \"trainer\"}", "key 'loop': 'trainer' is not one of plain, accelerate"},
     /* checkpointing */
+    {"{\"activation_checkpointing\": {\"wrapper\": true}}",
+     "key 'activation_checkpointing.wrapper': has a meaning only with policy full, every_n, "
+     "fraction or selective_op"},
     {"{\"activation_checkpointing\": {\"policy\": \"selective\"}}",
      "key 'activation_checkpointing.policy': 'selective' is not one of none, full, every_n, "
      "fraction, selective_op"},

@@ -22,7 +22,7 @@ answers "strategies are listed" 0 list strategy
 for name in $(sed -n 's/^const Strategy strategy_\([a-z0-9_]*\) = {$/\1/p' "$top_srcdir"/src/strategy/*.c); do
   ok "strategy $name has a line" grep -qE "^  $name +[A-Za-z0-9]" out
 done
-ok "options have what is allowed and their default" prints "fsdp.embedding: root | own (default \"root\")"
+ok "options have what is allowed and their default" prints "fsdp.embedding: root | own | untied (default \"root\")"
 answers "algorithms are listed" 0 list algorithm
 for name in ring tree nvls nvls_tree pat p2p; do
   ok "algorithm $name has a line" grep -qE "^  $name +[A-Za-z0-9]" out

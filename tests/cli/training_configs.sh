@@ -208,6 +208,31 @@ global_batch_size = 50
 EOF
 refuses_text "a key twice in TOML" "line 3: " <"$corpus/toml_twice"
 
+# ---- accelerate, as release 1.15 trains ----
+
+cat >fsdp2.yaml <<'EOF'
+distributed_type: FSDP
+mixed_precision: bf16
+num_processes: 8
+fsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_activation_checkpointing: true}
+EOF
+run import plan fsdp2.yaml -o plan.json
+ok "FSDP2 has groups for embedding and head, checkpoints around its modules, and no autocast" plan_has strategy=fsdp2 fsdp.embedding=untied \
+  fsdp.head=own fsdp.reshard_root=false activation_checkpointing.around=fsdp precision.output=bf16 precision.reduce=bf16 loop=accelerate
+sed 's/fsdp_version: 2/fsdp_version: 1/' fsdp2.yaml >fsdp1.yaml
+run import plan fsdp1.yaml -o plan.json
+ok "FSDP1 is under autocast and casts buffers, with checkpoints inside of its modules" plan_has strategy=fsdp1 precision.autocast=true \
+  precision.output=fp32 fsdp.cast_buffers=true activation_checkpointing.around=module activation_checkpointing.wrapper=true
+refuses_text "checkpoints in the host's memory" "fsdp_activation_checkpointing_offload': activations in the host's memory: not supported" <<'EOF'
+distributed_type: FSDP
+fsdp_config: {fsdp_version: 2, fsdp_activation_checkpointing: true, fsdp_activation_checkpointing_offload: true}
+EOF
+printf 'distributed_type: MULTI_GPU\nmixed_precision: fp16\nnum_processes: 2\ndynamo_mode: default\n' >ddp.yaml
+run import plan ddp.yaml -o plan.json
+ok "DDP's own first bucket, and a gradient scaler that is not simulated" plan_has strategy=ddp ddp.first_bucket_mb=1 precision.compute=fp16
+ok "which the note says" prints "the scalars of its gradient scaler are not simulated"
+ok "a key of the compiler is named" prints "dynamo_mode: default (line 4) - of the compiler"
+
 # ---- TrainingArguments ----
 
 ok "TrainingArguments with FSDP" import arguments_fsdp
@@ -244,6 +269,32 @@ EOF
 refuses_text "an optimizer in 8 bits" "'paged_adamw_8bit': its states are not simulated" <<'EOF'
 {"output_dir": "o", "optim": "paged_adamw_8bit"}
 EOF
+refuses_text "noise on embeddings, however little" "key 'neftune_noise_alpha': noise on embeddings: not supported" <<'EOF'
+{"output_dir": "o", "neftune_noise_alpha": 0.5}
+EOF
+refuses_text "smoothed labels" "key 'label_smoothing_factor': another loss" <<'EOF'
+{"output_dir": "o", "label_smoothing_factor": 0.1}
+EOF
+refuses_text "accumulation that two keys say" "num_steps': say it in gradient_accumulation_steps" <<'EOF'
+{"output_dir": "o", "accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 4}}}
+EOF
+refuses_text "batches that are split over the ranks" "accelerator_config.split_batches'" <<'EOF'
+{"output_dir": "o", "accelerator_config": {"split_batches": true}}
+EOF
+refuses_text "a file with accelerate's settings" "key 'accelerator_config': names another file" <<'EOF'
+{"output_dir": "o", "accelerator_config": "accelerator.json"}
+EOF
+cat >trainer.json <<'EOF'
+{"output_dir": "o", "bf16": true, "gradient_accumulation_steps": 2, "ddp_bucket_cap_mb": 25, "ddp_broadcast_buffers": false,
+ "neftune_noise_alpha": 0, "accelerator_config": {"split_batches": false, "gradient_accumulation_kwargs": {"sync_each_batch": true}}}
+EOF
+run import plan trainer.json -o plan.json
+ok "the Trainer's DDP searches for unused parameters, and never sees accelerate's own cap" plan_has strategy=ddp ddp.find_unused_parameters=true \
+  ddp.first_bucket_mb=1 ddp.broadcast_buffers=false accumulation.sync_every_step=true precision.autocast=true precision.output=fp32
+echo '{"output_dir": "o", "gradient_checkpointing": true, "ddp_bucket_cap_mb": 40}' >trainer.json
+run import plan trainer.json -o plan.json
+ok "not where blocks are checkpointed; another cap is the first bucket's too" \
+  sh -c 'grep -qE "\"find_unused_parameters\":[[:space:]]+false" plan.json && grep -qE "\"bucket_cap_mb\":[[:space:]]+40" plan.json && ! grep -q first_bucket plan.json'
 refuses_text "an unknown word of fsdp" "'full_shrad' is not one of full_shard" <<'EOF'
 {"output_dir": "o", "fsdp": "full_shrad auto_wrap"}
 EOF
