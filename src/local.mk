@@ -58,13 +58,9 @@ FAMILIES = \
   src/network/family_clip.c \
   src/network/family_t5.c \
   src/network/family_whisper.c \
-  src/network/family_granitemoe.c \
-  src/network/family_mixtral.c \
   src/network/family_olmoe.c \
   src/network/family_qwen2_moe.c \
   src/network/family_qwen3_moe.c \
-  src/network/family_bert.c \
-  src/network/family_vit.c \
   src/network/family_blocks.c \
   src/network/family_ops.c
 
@@ -227,6 +223,7 @@ libhighwater_a_SOURCES += \
   src/network/layers_norm.c \
   src/network/layers_rope.c \
   src/network/layers_views.c \
+  src/network/model_call.c src/network/model_call.h \
   src/network/moe.c src/network/moe.h \
   src/network/moe_decoder.c src/network/moe_decoder.h \
   src/network/moe_balance.c src/network/moe_balance.h \
@@ -285,6 +282,7 @@ libhighwater_a_SOURCES += \
 # strategy
 libhighwater_a_SOURCES += \
   src/strategy/bf16_optimizer.c src/strategy/bf16_optimizer.h \
+  src/strategy/ddp_buffers.c src/strategy/ddp_buffers.h \
   src/strategy/deepspeed.c src/strategy/deepspeed.h \
   src/strategy/fsdp1_accept.c \
   src/strategy/fsdp1_clip.c \
@@ -376,6 +374,7 @@ libhighwater_a_SOURCES += \
   src/numeric/numeric_creations.c \
   src/numeric/numeric_elementwise.c \
   src/numeric/numeric_flags.c \
+  src/numeric/numeric_interruption.c src/numeric/numeric_interruption.h \
   src/numeric/numeric_kernel.c src/numeric/numeric_kernel.h \
   src/numeric/numeric_losses.c \
   src/numeric/numeric_masks.c \

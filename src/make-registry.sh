@@ -13,7 +13,11 @@ names=
 for source; do
   name=${source##*/}
   name=${name%.c}
-  names="$names ${name#"$prefix"}"
+  name=${name#"$prefix"}
+  case " $names " in
+  *" $name "*) echo "$0: $source is listed twice" >&2 && exit 1 ;;
+  esac
+  names="$names $name"
 done
 upper=$(printf %s "$symbol" | LC_ALL=C tr a-z A-Z)
 

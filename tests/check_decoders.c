@@ -301,6 +301,27 @@ START_TEST(what_a_config_may_say_in_two_ways_means_the_same)
 }
 END_TEST
 
+/* Its projection has a key head's queries, keys and values side by side: where key heads are fewer,
+ * heads of queries are made one after the other by a copy of 2 x 256 x 256 elements in bf16, else
+ * by a view. */
+START_TEST(internlm2_copies_queries_where_key_heads_are_fewer)
+{
+  const gint64 copy = 2 * (gint64) 256 * 256 * 2;
+  gint64 bytes[2];
+  for (int i = 0; i < 2; i++) {
+    g_autofree char *network = g_strdup_printf(
+        "{'model_type': 'internlm2', 'num_hidden_layers': 1, 'hidden_size': 256, 'vocab_size': "
+        "1000, "
+        "'num_attention_heads': 4, 'num_key_value_heads': %d, 'intermediate_size': 384}",
+        4 >> i);
+    g_autoptr(Simulated) s =
+        simulation_lower(&(Simulation){network, small_network_plan, NULL, 0}, 1);
+    bytes[i] = simulated_allocations(s, 0, "clone").bytes;
+  }
+  ck_assert_int_eq(bytes[1] - bytes[0], copy);
+}
+END_TEST
+
 /* InternLM2's modules have names of their own, and one projection of [(heads + 2 kv_heads) * 64,
  * 256]. */
 START_TEST(internlm2_has_one_projection_under_its_own_names)
@@ -339,6 +360,7 @@ test_suite(void)
   tcase_add_loop_test(tcase, what_a_config_may_say_in_two_ways_means_the_same, 0,
                       G_N_ELEMENTS(same));
   tcase_add_test(tcase, internlm2_has_one_projection_under_its_own_names);
+  tcase_add_test(tcase, internlm2_copies_queries_where_key_heads_are_fewer);
   suite_add_tcase(suite, tcase);
   return suite;
 }

@@ -522,7 +522,6 @@ static const struct {
     {"fsdp.forward_prefetch=2", "fsdp.forward_prefetch"},
     {"accumulation.reshard_after_backward=false", "accumulation.reshard_after_backward"},
     {"accumulation.set_last_backward=true", "accumulation.set_last_backward"},
-    {"precision.autocast=true", "precision.autocast"},
     {"precision.output=fp32", "precision.output"},
     {"strategy=fsdp2 fsdp.backward_prefetch=post", "fsdp.backward_prefetch"},
 };

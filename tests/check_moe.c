@@ -245,7 +245,7 @@ END_TEST
 
 static const struct {
   SmallNetwork network;
-  const char *set[7];
+  const char *set[8];
 } elsewhere[] = {
     {{"mixtral, ddp under autocast",
       MIXTRAL_FIELDS,
@@ -277,6 +277,30 @@ static const struct {
       {{111056384, 201326592}, {127836160, 207618048}}},
      {"strategy=fsdp1", "optimizer.clip_grad_norm=1", "accumulation.steps=2",
       "accumulation.sync_every_step=false", NULL}},
+    {{"mixtral, ZeRO-2",
+      MIXTRAL_FIELDS,
+      FALSE,
+      FALSE,
+      1694976,
+      {{1088322560, 1105199104}, {1095603712, 1105199104}}},
+     {"strategy=zero2", "precision.parameters=bf16", "precision.reduce=bf16",
+      "optimizer.implementation=foreach", "optimizer.clip_grad_norm=1", NULL}},
+    {{"olmoe, ZeRO-1",
+      OLMOE_FIELDS,
+      FALSE,
+      FALSE,
+      4192512,
+      {{1101965824, 1130364928}, {1118736384, 2130706432}}},
+     {"strategy=zero1", "precision.parameters=bf16", "precision.reduce=bf16",
+      "optimizer.implementation=foreach", "optimizer.clip_grad_norm=1", NULL}},
+    {{"olmoe, ZeRO-3: routers give back three tensors",
+      OLMOE_FIELDS,
+      FALSE,
+      FALSE,
+      4192512,
+      {{1117789696, 1195376640}, {1132690432, 1197473792}}},
+     {"strategy=zero3", "precision.parameters=bf16", "precision.reduce=bf16",
+      "optimizer.implementation=foreach", "optimizer.clip_grad_norm=1", NULL}},
 };
 
 START_TEST(peaks_under_other_strategies_are_those_of_pytorch)
@@ -414,6 +438,10 @@ static const struct {
     {OLMOE("8", "2"), "compile=per_block", "key 'compile': mixtures of experts are not compiled"},
     {NETWORK("qwen3_moe", "2", "'mlp_only_layers': [0, 1], 'output_router_logits': true"), "",
      "key 'output_router_logits': no layer has a router"},
+    {NETWORK("mixtral", "2", "'experts_implementation': 'eager'"), "",
+     "key 'experts_implementation': is the plan's to say: moe.experts"},
+    {NETWORK("mixtral", "2", "'partial_rotary_factor': 0.5"), "",
+     "key 'partial_rotary_factor': the rotation of a part of a head is not known of mixtral"},
     {NETWORK("mixtral", "2", "'router_jitter_noise': 0.1"), "", "key 'router_jitter_noise'"},
     {NETWORK("qwen3_moe", "2", "'mlp_only_layers': 1"), "", "key 'mlp_only_layers'"},
     {DEEPSEEK("deepseek_v3", "2", "'n_group': 3"), "", "key 'n_group': 3 does not divide"},

@@ -424,6 +424,71 @@ START_TEST(sgd_adds_momentum)
 }
 END_TEST
 
+static const Case four_by_four = {
+    .inputs = 1, .outputs = 1, .input = {S(4, 4)}, .output = {S(4, 4)}, .wanted = ""};
+
+/* masking_utils.py: key <= query, and key > query - window. */
+START_TEST(a_query_sees_a_window_of_keys)
+{
+  static const double window_of_two[] = {1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1};
+  Bench b;
+  bench_init(&b, &four_by_four);
+  run(&b, "seen window=2", ">o0");
+  for (int i = 0; i < 16; i++)
+    ck_assert_double_eq(b.out[0].data[i], window_of_two[i]);
+  run(&b, "seen", ">o0");
+  ck_assert_double_eq(b.out[0].data[12], 1);
+  ck_assert_double_eq(b.out[0].data[3], 0);
+  run(&b, "seen window=2", ">i0");
+  run(&b, "lowest_unless", "i0 >o0");
+  ck_assert_double_eq(b.out[0].data[0], 0);
+  ck_assert_double_eq(b.out[0].data[8], -0x1.FFFFFEp127);
+  run(&b, "infinite_unless", "i0 >o0");
+  ck_assert_double_eq(b.out[0].data[1], -INFINITY);
+  bench_clear(&b);
+}
+END_TEST
+
+static const Case two_rows = {
+    .inputs = 2, .outputs = 2, .input = {S(2, 2), S(2)}, .output = {S(0), S(0)}, .wanted = "x"};
+
+/* torch.nn.functional.nll_loss: ignore_index is -100; the mean is over what counts. */
+START_TEST(a_target_of_minus_100_does_not_count)
+{
+  Bench b;
+  bench_init(&b, &two_rows);
+  for (int i = 0; i < 4; i++)
+    b.in[0].data[i] = -1 - i;
+  b.in[1].data[0] = 1;
+  b.in[1].data[1] = -100;
+  run(&b, "nll_loss", "i0 i1 >o0 >o1");
+  ck_assert_double_eq(b.out[0].data[0], 2);
+  ck_assert_double_eq(b.out[1].data[0], 1);
+  b.g[0].data[0] = 3;
+  run(&b, "nll_loss_backward", "g0 i1 o1 >d0");
+  ck_assert_double_eq(b.d[0].data[1], -3);
+  ck_assert_double_eq(b.d[0].data[2], 0);
+  ck_assert_double_eq(b.d[0].data[3], 0);
+  bench_clear(&b);
+}
+END_TEST
+
+static const Case two_by_three = {
+    .inputs = 1, .outputs = 1, .input = {S(2, 3)}, .output = {S(2, 4)}, .wanted = ""};
+
+START_TEST(labels_are_padded_with_what_is_said)
+{
+  Bench b;
+  bench_init(&b, &two_by_three);
+  run(&b, "constant_pad_nd value=-100", "i0 >o0");
+  ck_assert_double_eq(b.out[0].data[3], -100);
+  ck_assert_double_eq(b.out[0].data[4], b.in[0].data[3]);
+  run(&b, "constant_pad_nd", "i0 >o0");
+  ck_assert_double_eq(b.out[0].data[7], 0);
+  bench_clear(&b);
+}
+END_TEST
+
 START_TEST(memory_that_nobody_wrote_is_no_index)
 {
   Bench b;
@@ -573,8 +638,7 @@ START_TEST(a_ring_rounds_each_addition)
       t[i].data[k] = i == 0 ? 1 : 0x1p-8;
   }
   Collective all_reduce = {.kind = COLLECTIVE_ALL_REDUCE};
-  ck_assert_ptr_null(
-      numeric_collective(&(CollectiveCall){program, &all_reduce, TRUE}, members, 3));
+  ck_assert_ptr_null(numeric_collective(&(CollectiveCall){program, &all_reduce, TRUE}, members, 3));
   const double expected[] = {1 + 0x1p-7, 1, 1};
   for (int i = 0; i < 3; i++) {
     for (int k = 0; k < 3; k++)
@@ -601,6 +665,9 @@ test_suite(void)
                       (int) G_N_ELEMENTS(cases));
   tcase_add_test(rest, a_first_step_of_adamw_moves_by_the_learning_rate);
   tcase_add_test(rest, sgd_adds_momentum);
+  tcase_add_test(rest, a_query_sees_a_window_of_keys);
+  tcase_add_test(rest, a_target_of_minus_100_does_not_count);
+  tcase_add_test(rest, labels_are_padded_with_what_is_said);
   tcase_add_test(rest, memory_that_nobody_wrote_is_no_index);
   tcase_add_test(rest, an_unknown_kernel_is_named);
   tcase_add_test(rest, numbers_are_rounded_to_the_nearest_of_their_dtype);

@@ -328,6 +328,24 @@ START_TEST(an_implementation_is_an_object_that_differs_from_them)
 }
 END_TEST
 
+START_TEST(a_config_says_how_its_model_attends_unless_the_implementation_does)
+{
+  g_autoptr(NetworkSpec) eager =
+      parse_network("{\"model_type\": \"llama\", \"attn_implementation\": \"eager\"}", NULL);
+  ck_assert_int_eq(eager->implementation.attention, ATTENTION_EAGER);
+  g_autoptr(NetworkSpec) flash =
+      parse_network("{\"model_type\": \"llama\", \"implementation\": \"transformers\", "
+                    "\"_attn_implementation\": \"flash_attention_2\"}",
+                    NULL);
+  ck_assert_int_eq(flash->implementation.attention, ATTENTION_FLASH);
+  g_autoptr(NetworkSpec) ours =
+      parse_network("{\"model_type\": \"llama\", \"attn_implementation\": \"eager\", "
+                    "\"implementation\": {\"attention\": \"sdpa\"}}",
+                    NULL);
+  ck_assert_int_eq(ours->implementation.attention, ATTENTION_SDPA);
+}
+END_TEST
+
 START_TEST(fields_are_found_under_any_of_their_names)
 {
   g_autoptr(NetworkSpec) spec =
@@ -411,6 +429,12 @@ static const struct {
      "net.json: key 'peft_type': a network with adapters is not supported"},
     {"{\"model_type\": \"llama\", \"lora_alpha\": 16}",
      "net.json: key 'lora_alpha': a network with adapters is not supported"},
+    {"{\"model_type\": \"llama\", \"output_hidden_states\": true}",
+     "net.json: key 'output_hidden_states': an output that holds hidden states is not supported"},
+    {"{\"model_type\": \"llama\", \"attn_implementation\": \"flex_attention\"}",
+     "net.json: key 'attn_implementation': 'flex_attention' is not sdpa, eager, flash_attention_2 "
+     "or "
+     "flash_attention_3"},
 };
 
 START_TEST(a_network_that_cannot_be_simulated_is_refused)
@@ -521,6 +545,7 @@ test_suite(void)
   tcase_add_test(networks, a_plain_config_is_transformers_code);
   tcase_add_test(networks, an_implementation_is_a_name_with_its_defaults);
   tcase_add_test(networks, an_implementation_is_an_object_that_differs_from_them);
+  tcase_add_test(networks, a_config_says_how_its_model_attends_unless_the_implementation_does);
   tcase_add_test(networks, fields_are_found_under_any_of_their_names);
   tcase_add_test(networks, a_size_of_a_network_is_a_positive_whole_number);
   tcase_add_test(networks, our_own_format_has_no_unknown_keys);

@@ -2,6 +2,7 @@
 
 # Unit tests: tests/check_NAME.c with one `Suite *test_suite(void)`, see tap_main.h.
 CHECKS = \
+  tests/check_accelerate \
   tests/check_allocation_trace \
   tests/check_allocator_options \
   tests/check_allocator_random \

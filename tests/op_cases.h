@@ -8,13 +8,13 @@
  *   -t0             a tensor lets go
  *   o0=i0@4         output 0 is a view of input 0 from element 4 on
  *   d0=g0           gradient 0 is the incoming gradient itself
- *   d0=view@4       ... a view of it from element 4 on, with its strides; /0 with dimensions 0 and
- * 1 swapped, x broadcast, r with complex numbers as pairs d0=reshape:48   ... a view of it, or a
- * copy of 48 bytes where its order forbids one d0=contiguous:48 ... a view of it, or such a copy
- * where it is not row-major ?t0:48          a copy of g0, unless that is row-major as attention
- * kernels see it d0:=t0          gradient 0 is replaced by a row-major tensor; d0:=t0s by one in
- * its order k:mm            a kernel cublas, cublaslt  the thread's workspaces, made at their first
- * use
+ *   d0=view@4       ... a view of it from element 4 of a dimension on, with its strides; /0 with
+ * dimensions 0 and 1 swapped, x broadcast, r with complex numbers as pairs d0=reshape:48   ... a
+ * view of it, or a copy of 48 bytes where its order forbids one d0=contiguous:48 ... a view of it,
+ * or such a copy where it is not row-major ?t0:48          a copy of g0, unless that is row-major
+ * as attention kernels see it d0:=t0          gradient 0 is replaced by a row-major tensor; d0:=t0s
+ * by one in its order k:mm            a kernel cublas, cublaslt  the thread's workspaces, made at
+ * their first use
  *
  * Derivatives come in alphabetical order of the argument names, saved tensors are released inputs
  * first, then outputs, each alphabetically (rule L4 of PyTorch's generated autograd functions).  A
@@ -257,10 +257,10 @@ static const Case op_cases[] = {
     ROW(CAT, "gradients are parts of the incoming one", 2,
         INS(WANTS(BF16, 2, 6, 2), WANTS(BF16, 2, 6, 3)), AT(.result = PLAIN(BF16, 2, 6, 5)),
         "bf16[6,5]", "+o0:60 k:cat", "", "d0=view@0 d1=view@2", ""),
-    ROW(CAT, "along another dimension: parts begin where its elements do", 2,
+    ROW(CAT, "along another dimension: parts begin at its elements", 2,
         INS(WANTS(BF16, 3, 2, 1, 4), WANTS(BF16, 3, 2, 2, 4)),
         AT(.result = PLAIN(BF16, 3, 2, 3, 4), .key = "dim", .number = 1), "bf16[2,3,4]",
-        "+o0:48 k:cat", "", "d0=view@0 d1=view@4", ""),
+        "+o0:48 k:cat", "", "d0=view@0 d1=view@1", ""),
     ROW(STACK, "gradients are every second element of the incoming one", 2,
         INS(WANTS(BF16, 2, 6, 2), WANTS(BF16, 2, 6, 2)), AT(.result = PLAIN(BF16, 3, 6, 2, 2)),
         "bf16[6,2,2]", "+o0:48 k:stack", "", "d0=view@0 d1=view@1", ""),

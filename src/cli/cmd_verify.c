@@ -9,7 +9,7 @@
 #include "simulate/scaled_network.h"
 #include "simulate/verification.h"
 
-enum { MOST_STEPS = 100, MOST_ORDERS = 1000000 };
+enum { NOT_GIVEN = -1, MOST_STEPS = 100, MOST_ORDERS = 1000000 };
 
 typedef struct {
   RunOptions run; /* its assignments are those of every plan */
@@ -17,7 +17,8 @@ typedef struct {
   char *precision;
   char *restart;  /* the plan that goes on from the first one's state */
   char **sets[2]; /* assignments of the first and of the other plan alone */
-  int orders, scale, restart_after;
+  int orders, scale;
+  int restart_after; /* NOT_GIVEN: nothing was said */
   gint64 seed;
   gboolean json, details;
 } Options;
@@ -49,7 +50,7 @@ check_range(const char *option, gint64 value, gint64 least, gint64 most, GError 
 static gboolean
 restarts(const Options *options)
 {
-  return options->restart != NULL || options->restart_after != 0;
+  return options->restart != NULL || options->restart_after != NOT_GIVEN;
 }
 
 /* The other plan's name; NULL: there is none.  With assignments of its own alone it is the first
@@ -99,7 +100,7 @@ check_plans(const Options *options, const char *network, GError **error)
   if (!restarts(options))
     return TRUE;
   return check_range("--steps", options->run.steps, 2, MOST_STEPS, error) &&
-         (options->restart_after == 0 ||
+         (options->restart_after == NOT_GIVEN ||
           check_range("--restart-after", options->restart_after, 1, options->run.steps - 1, error));
 }
 
@@ -150,7 +151,7 @@ read_and_verify(const Options *options, const char *network, GError **error)
     other.assignments = sets[1];
     if (restarts(options))
       request.restart_after =
-          options->restart_after > 0 ? options->restart_after : RESTART_ANYWHERE;
+          options->restart_after != NOT_GIVEN ? options->restart_after : RESTART_ANYWHERE;
     code = verify_and_print(options, &request, error);
     g_free(sets[0]);
     g_free(sets[1]);
@@ -163,7 +164,8 @@ read_and_verify(const Options *options, const char *network, GError **error)
 static int
 run(int argc, char **argv, GError **error)
 {
-  Options options = {.run = run_options_default(), .seed = 1, .scale = 1};
+  Options options = {
+      .run = run_options_default(), .restart_after = NOT_GIVEN, .seed = 1, .scale = 1};
   options.run.steps = 3;
   const GOptionEntry entries[] = {
       {"plan", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options.plans,

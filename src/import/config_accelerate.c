@@ -28,6 +28,7 @@ static const ConfigRow rows[] = {
     {"dynamo_config.dynamo_backend", config_later, NULL, NULL},
     {"dynamo_config.dynamo_mode", config_ignore, NULL, "how kernels are tuned"},
     {"dynamo_config.*", config_ignore, NULL, "of the compiler; blocks are compiled one by one"},
+    {"dynamo_*", config_ignore, NULL, "of the compiler; blocks are compiled one by one"},
     {"use_cpu", config_refuse_on, NULL, "training on the CPU"},
     {"megatron_lm_config", config_refuse_on, NULL, "Megatron-LM"},
     {"tp_config", config_refuse_on, NULL, "tensor parallelism"},
@@ -145,7 +146,8 @@ read_precision(ConfigReader *r, Accelerate *a)
   if (a->dtype == NULL)
     config_fail(r, key, "'%.60s' is not supported, only no, bf16 and fp16", text);
   else if (!g_str_equal(a->type, "DEEPSPEED"))
-    config_use(r, key, "precision.compute", cJSON_CreateString(a->dtype), NULL);
+    config_use(r, key, "precision.compute", cJSON_CreateString(a->dtype),
+               g_str_equal(a->dtype, "fp16") ? CONFIG_NO_SCALER : NULL);
 }
 
 static void
@@ -244,6 +246,8 @@ read_plain(ConfigReader *r, const Accelerate *a)
     config_default(r, "mesh.replicate", cJSON_CreateNumber(ranks),
                    a->ranks > 0 ? "each process has a copy of the model"
                                 : "the file does not say how many processes there are");
+  if (!one)
+    config_default_ddp(r);
   if (a->dtype != NULL)
     config_default_autocast(r);
 }
@@ -396,11 +400,13 @@ default_script(ConfigReader *r, const char *type)
     config_use(r, "gradient_accumulation_steps", "accumulation.steps",
                cJSON_CreateNumber(config_int(r, "gradient_accumulation_steps", 1, 1, 1024)), NULL);
   config_default(r, "accumulation.steps", cJSON_CreateNumber(1), script);
-  const cJSON *section = cJSON_GetObjectItem(r->result->plan, "accumulation");
-  if (cJSON_GetNumberValue(cJSON_GetObjectItem(section, "steps")) > 1 &&
-      !g_str_equal(type, "DEEPSPEED"))
+  config_default_loop(r);
+  if (!g_str_equal(type, "DEEPSPEED")) {
     config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),
                    "accelerator.accumulate() runs under no_sync");
+    config_default(r, "optimizer.zero_grad", cJSON_CreateString("end"),
+                   "loops with accelerate free gradients after the optimizer's step");
+  }
   config_default(r, "activation_checkpointing.policy", cJSON_CreateString("none"),
                  "the model says it (gradient_checkpointing_enable)");
   const char *trainer = "the training script makes the optimizer (the Trainer's default)";

@@ -47,6 +47,7 @@ static const ConfigRow rows[] = {
     {"cutoff_len", config_copy, "batch.sequence_length", "the longest sequence"},
     {"ddp_find_unused_parameters", config_later, NULL, NULL},
     {"ddp_bucket_cap_mb", config_later, NULL, NULL},
+    {"ddp_broadcast_buffers", config_later, NULL, NULL},
     {"ddp_static_graph", config_later, NULL, NULL},
     {"use_cpu", config_refuse_on, NULL, "training on the CPU"},
     {"adafactor", config_refuse_on, NULL, "Adafactor"},
@@ -57,10 +58,12 @@ static const ConfigRow rows[] = {
     {"parallelism_config", config_refuse_on, NULL, "parallelism_config"},
     {"auto_find_batch_size", config_refuse_on, NULL,
      "a batch size that is found by running out of memory"},
-    {"neftune_noise_alpha", config_refuse_on, NULL, "noise on embeddings"},
+    {"neftune_noise_alpha", config_refuse_positive, NULL, "noise on embeddings"},
     {"load_in_8bit", config_refuse_on, NULL, "8-bit weights"},
     {"load_in_4bit", config_refuse_on, NULL, "4-bit weights"},
     {"use_peft", config_refuse_on, NULL, "adapters (the plan's lora says which)"},
+    {"full_determinism", config_ignore, NULL,
+     "NOT SIMULATED: deterministic kernels, which may take memory of their own"},
     {"torch_empty_cache_steps", config_ignore, NULL,
      "NOT SIMULATED: the allocator's cache is emptied every so many steps"},
     {"use_liger_kernel", config_ignore, NULL,
@@ -151,13 +154,12 @@ static const ConfigRow rows[] = {
     {"adam_beta1", config_ignore, NULL, VALUES},
     {"adam_beta2", config_ignore, NULL, VALUES},
     {"adam_epsilon", config_ignore, NULL, VALUES},
-    {"label_smoothing_factor", config_ignore, NULL, VALUES},
+    {"label_smoothing_factor", config_refuse_positive, NULL, "another loss, of smoothed labels"},
     {"average_tokens_across_devices", config_ignore, NULL, VALUES},
     {"loss_type", config_ignore, NULL, VALUES},
     {"num_train_epochs", config_ignore, NULL, LENGTH},
     {"max_steps", config_ignore, NULL, LENGTH},
     {"do_train", config_ignore, NULL, LENGTH},
-    {"full_determinism", config_ignore, NULL, LENGTH},
     {"seed", config_ignore, NULL, LENGTH},
     {"data_seed", config_ignore, NULL, LENGTH},
     {"jit_mode_eval", config_ignore, NULL, LENGTH},
@@ -176,7 +178,7 @@ static const ConfigRow rows[] = {
     {"group_by_length", config_ignore, NULL, DATA},
     {"train_sampling_strategy", config_ignore, NULL, DATA},
     {"length_column_name", config_ignore, NULL, DATA},
-    {"accelerator_config", config_ignore, NULL, DATA},
+    {"accelerator_config", config_later, NULL, NULL},
     {"dataset_name", config_ignore, NULL, DATA},
     {"dataset_mixer", config_ignore, NULL, DATA},
     {"dataset_splits", config_ignore, NULL, DATA},
@@ -188,7 +190,6 @@ static const ConfigRow rows[] = {
     {"local_rank", config_ignore, NULL, LAUNCH},
     {"ddp_backend", config_ignore, NULL, LAUNCH},
     {"ddp_timeout", config_ignore, NULL, LAUNCH},
-    {"ddp_broadcast_buffers", config_ignore, NULL, LAUNCH},
     {"no_cuda", config_ignore, NULL, LAUNCH},
     {"use_mps_device", config_ignore, NULL, LAUNCH},
     {"tpu_num_cores", config_ignore, NULL, LAUNCH},
@@ -238,7 +239,7 @@ tell_precision(ConfigReader *r, const Arguments *a, const char *ours)
     if (config_has(r, keys[i]) && g_strcmp0(a->dtype, keys[i]) != 0)
       config_note(r, CONFIG_IGNORED, keys[i], "off");
     else if (config_has(r, keys[i]) && ours != NULL)
-      config_use(r, keys[i], ours, cJSON_CreateString(keys[i]), NULL);
+      config_use(r, keys[i], ours, cJSON_CreateString(keys[i]), i == 1 ? CONFIG_NO_SCALER : NULL);
     else if (config_has(r, keys[i]))
       config_note(r, CONFIG_USED, keys[i], "precision.parameters = %s", keys[i]);
 }
@@ -461,6 +462,24 @@ read_loaded_dtype(ConfigReader *r)
     config_note(r, CONFIG_IGNORED, key, "the model's own dtype is not known here");
 }
 
+/* accelerate hands over only what differs from its defaults, a cap of 25 among them. */
+static void
+read_ddp_buckets(ConfigReader *r, gboolean one)
+{
+  int cap = config_int(r, "ddp_bucket_cap_mb", 25, 1, 1 << 20);
+  if (one || config_failed(r))
+    return;
+  if (config_has(r, "ddp_bucket_cap_mb") && cap != 25)
+    config_use(r, "ddp_bucket_cap_mb", "ddp.bucket_cap_mb", cJSON_CreateNumber(cap), NULL);
+  else if (config_has(r, "ddp_bucket_cap_mb"))
+    config_note(r, CONFIG_USED, "ddp_bucket_cap_mb", "accelerate's default, which DDP never sees");
+  config_default_ddp(r);
+  gboolean buffers = config_bool(r, "ddp_broadcast_buffers", TRUE);
+  if (config_has(r, "ddp_broadcast_buffers") && !config_failed(r))
+    config_use(r, "ddp_broadcast_buffers", "ddp.broadcast_buffers", cJSON_CreateBool(buffers),
+               NULL);
+}
+
 static void
 read_ddp(ConfigReader *r, const Arguments *a)
 {
@@ -473,9 +492,10 @@ read_ddp(ConfigReader *r, const Arguments *a)
   if (config_has(r, "ddp_find_unused_parameters") && !one)
     config_use(r, "ddp_find_unused_parameters", "ddp.find_unused_parameters",
                cJSON_CreateBool(config_bool(r, "ddp_find_unused_parameters", FALSE)), NULL);
-  if (config_has(r, "ddp_bucket_cap_mb") && !one)
-    config_use(r, "ddp_bucket_cap_mb", "ddp.bucket_cap_mb",
-               cJSON_CreateNumber(config_int(r, "ddp_bucket_cap_mb", 25, 1, 1 << 20)), NULL);
+  if (!one)
+    config_default(r, "ddp.find_unused_parameters", cJSON_CreateBool(!a->checkpoints),
+                   "the Trainer's default is whether nothing is checkpointed");
+  read_ddp_buckets(r, one);
   if (config_bool(r, "ddp_static_graph", FALSE))
     config_fail(r, "ddp_static_graph", "static graphs are not supported");
   tell_precision(r, a, "precision.compute");
@@ -534,6 +554,43 @@ read_batches(ConfigReader *r, Arguments *a)
   a->steps = MAX(batch.steps, 1);
 }
 
+static const ConfigRow accelerator_rows[] = {
+    {"split_batches", config_refuse_on, NULL, "batches that are split over the ranks"},
+    {"dispatch_batches", config_ignore, NULL, DATA},
+    {"even_batches", config_ignore, NULL, DATA},
+    {"use_seedable_sampler", config_ignore, NULL, DATA},
+    {"non_blocking", config_ignore, NULL, DATA},
+    {"use_configured_state", config_ignore, NULL, LAUNCH},
+    {"gradient_accumulation_kwargs.sync_each_batch", config_later, NULL, NULL},
+    {"gradient_accumulation_kwargs.num_steps", config_later, NULL, NULL},
+    {"gradient_accumulation_kwargs.*", config_ignore, NULL, "when the scheduler steps"},
+    {0},
+};
+
+/* AcceleratorConfig: a section, or a file that is not looked into. */
+static void
+read_accelerator(ConfigReader *r)
+{
+  const cJSON *section = config_get(r, "accelerator_config");
+  const char *sync = "gradient_accumulation_kwargs.sync_each_batch";
+  const char *steps = "gradient_accumulation_kwargs.num_steps";
+  if (config_has(r, "accelerator_config") && !cJSON_IsObject(section))
+    config_fail(r, "accelerator_config", "names another file: write its keys here");
+  if (!cJSON_IsObject(section) || config_failed(r))
+    return;
+  ConfigReader part = config_reader_part(r, "accelerator_config.", section, accelerator_rows);
+  config_reader_walk(&part);
+  gboolean each = config_bool(&part, sync, FALSE);
+  if (config_has(&part, sync))
+    config_use(&part, sync, "accumulation.sync_every_step", cJSON_CreateBool(each), NULL);
+  if (config_has(&part, steps))
+    config_fail(&part, steps, "say it in gradient_accumulation_steps, which the Trainer reads");
+  if (section->child == NULL)
+    config_note(r, CONFIG_IGNORED, "accelerator_config", "empty");
+  config_reader_end(&part);
+  g_hash_table_remove(r->left, section);
+}
+
 static void
 read_compile(ConfigReader *r)
 {
@@ -578,16 +635,17 @@ read_parallelism(ConfigReader *r, const Arguments *a)
 
 /* The Trainer accumulates under no_sync, and frees gradients after its step. */
 static void
-default_rest(ConfigReader *r, const Arguments *a)
+default_rest(ConfigReader *r)
 {
   const char *strategy = cJSON_GetStringValue(cJSON_GetObjectItem(r->result->plan, "strategy"));
   gboolean deepspeed = strategy != NULL && g_str_has_prefix(strategy, "zero");
-  if (a->steps > 1 && !deepspeed)
+  config_default_loop(r);
+  if (!deepspeed) {
     config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),
                    "the Trainer accumulates under no_sync");
-  if (!deepspeed)
     config_default(r, "optimizer.zero_grad", cJSON_CreateString("end"),
                    "the Trainer frees gradients after the optimizer's step");
+  }
   config_default(r, "precision.parameters", cJSON_CreateString("fp32"),
                  "neither bf16 nor fp16 is true");
   config_default(r, "activation_checkpointing.policy", cJSON_CreateString("none"),
@@ -606,12 +664,13 @@ read(ConfigReader *r)
     read_batches(r, &a);
     read_checkpointing(r, &a);
     read_compile(r);
+    read_accelerator(r);
   }
   if (!config_failed(r))
     read_parallelism(r, &a);
   if (!config_failed(r)) {
     tell_optimizer(r, &a);
-    default_rest(r, &a);
+    default_rest(r);
   }
   config_reader_end(r);
 }

@@ -35,7 +35,25 @@ config_default_autocast(ConfigReader *r)
   config_default(r, "precision.parameters", cJSON_CreateString("fp32"),
                  "autocast leaves parameters as the script loads them");
   config_default(r, "precision.autocast", cJSON_CreateTrue(),
-                 "mixed precision is autocast without FSDP and DeepSpeed");
+                 "accelerate wraps the model's forward() in autocast");
+  config_default(r, "precision.output", cJSON_CreateString("fp32"),
+                 "and its wrapper returns outputs in fp32");
+}
+
+void
+config_default_loop(ConfigReader *r)
+{
+  config_default(
+      r, "loop", cJSON_CreateString("accelerate"),
+      "accelerator.backward() divides a copy of each loss, by 1 too, unless DeepSpeed does");
+}
+
+void
+config_default_ddp(ConfigReader *r)
+{
+  if (!config_is_set(r, "ddp.bucket_cap_mb"))
+    config_default(r, "ddp.first_bucket_mb", cJSON_CreateNumber(1),
+                   "DDP's own where nobody gives it bucket_cap_mb");
 }
 
 /* total = micro * steps * ranks */

@@ -27,5 +27,12 @@ int config_ranks(ConfigReader *r, const char *key, int ranks);
 int config_ranks_or_usual(int ranks);
 /* Parameters and autocast of mixed precision without FSDP and DeepSpeed. */
 void config_default_autocast(ConfigReader *r);
+/* A remark on mixed precision in fp16 with accelerate, DeepSpeed's apart. */
+#define CONFIG_NO_SCALER "the scalars of its gradient scaler are not simulated"
+
+/* What accelerate's Accelerator does in a training loop, DeepSpeed's apart. */
+void config_default_loop(ConfigReader *r);
+/* What DDP's constructor does with arguments that accelerate leaves out. */
+void config_default_ddp(ConfigReader *r);
 
 #endif

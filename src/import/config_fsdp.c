@@ -24,6 +24,8 @@ static const ConfigRow rows[] = {
     {"use_orig_params", config_later, NULL, NULL},
     {"limit_all_gathers", config_later, NULL, NULL},
     {"activation_checkpointing", config_later, NULL, NULL},
+    {"activation_checkpointing_offload", config_refuse_on, NULL,
+     "activations in the host's memory"},
     {"cpu_ram_efficient_loading", config_ignore, NULL, LOADING},
     {"sync_module_states", config_ignore, NULL, LOADING},
     {"state_dict_type", config_ignore, NULL,
@@ -288,32 +290,56 @@ read_offload(ConfigReader *r, const FsdpOutside *outside)
 }
 
 static void
-read_checkpointing(ConfigReader *r, const FsdpOutside *outside)
+read_checkpointing(ConfigReader *r, const FsdpOutside *outside, int version)
 {
   const char *key = "activation_checkpointing";
   gboolean own = config_bool(r, key, FALSE);
-  if (own && outside->checkpoints)
+  if (own && outside->checkpoints) {
     config_fail(r, key, "contradicts gradient_checkpointing: only one of them can be true");
-  else if (own)
+  } else if (own) {
     config_use(r, key, "activation_checkpointing.policy", cJSON_CreateString("full"),
-               "each block, inside of FSDP, not reentrant");
-  else if (config_has(r, key))
+               "each block, not reentrant");
+    if (version == 1)
+      config_default(r, "activation_checkpointing.wrapper", cJSON_CreateTrue(),
+                     "checkpoint_wrapper, not the model's own");
+    config_default(r, "activation_checkpointing.around",
+                   cJSON_CreateString(version == 2 ? "fsdp" : "module"),
+                   version == 2 ? "accelerate wraps for checkpoints before fully_shard"
+                                : "accelerate wraps for checkpoints inside of FSDP1's modules");
+  } else if (config_has(r, key)) {
     config_note(r, CONFIG_IGNORED, key, "off");
+  }
 }
 
+/* Accelerator.prepare_model, fsdp2_prepare_model and set_mixed_precision of accelerate 1.15. */
 static void
 read_mixed_precision(ConfigReader *r, const FsdpOutside *outside, int version)
 {
   const char *why = "accelerate keeps parameters in fp32 and computes and reduces in the mixed "
-                    "precision's dtype; its autocast around forward(), which returns logits in "
-                    "fp32, is not simulated";
+                    "precision's dtype";
   if (outside->dtype == NULL)
     return;
   config_default(r, "precision.parameters", cJSON_CreateString("fp32"), why);
   config_default(r, "precision.reduce", cJSON_CreateString(outside->dtype), why);
-  if (version == 2)
+  if (version == 2) {
     config_default(r, "precision.output", cJSON_CreateString(outside->dtype),
-                   "accelerate's output_dtype under FSDP2");
+                   "accelerate's output_dtype under FSDP2, which it does not autocast");
+    return;
+  }
+  config_default(r, "fsdp.cast_buffers", cJSON_CreateTrue(), "accelerate's buffer_dtype");
+  config_default_autocast(r);
+}
+
+/* fsdp2_prepare_model of accelerate 1.15: whatever the policy wraps, embedding and head are groups
+ * of their own; root and head stay gathered. */
+static void
+default_groups2(ConfigReader *r)
+{
+  const char *why = "accelerate 1.15 wraps the embedding, and final norm with output layer";
+  config_default(r, "fsdp.embedding", cJSON_CreateString("untied"), why);
+  config_default(r, "fsdp.head", cJSON_CreateString("own"), why);
+  config_default(r, "fsdp.reshard_root", cJSON_CreateFalse(),
+                 "accelerate leaves the root to FSDP2's default");
 }
 
 void
@@ -331,10 +357,12 @@ config_read_fsdp(ConfigReader *r, const FsdpOutside *outside)
       strategy = read_strategy1(r, outside);
     lay_out_mesh(r, outside, version == 2 ? outside->strategy : strategy);
     read_groups(r, outside);
+    if (version == 2)
+      default_groups2(r);
     read_backward_prefetch(r, version);
     read_fsdp1_switches(r, version);
     read_offload(r, outside);
-    read_checkpointing(r, outside);
+    read_checkpointing(r, outside, version);
     read_mixed_precision(r, outside, version);
   }
   config_reader_end(r);

@@ -329,6 +329,15 @@ config_refuse_on(ConfigReader *r, const ConfigRow *row, const char *key, const c
 }
 
 void
+config_refuse_positive(ConfigReader *r, const ConfigRow *row, const char *key, const cJSON *item)
+{
+  if (config_number(r, key, 0) > 0)
+    config_fail(r, key, "%s: not supported", row->note);
+  else if (!config_failed(r))
+    add_note(r, CONFIG_IGNORED, key, item, g_strdup_printf("off: %s", row->note));
+}
+
+void
 config_refuse_enabled(ConfigReader *r, const ConfigRow *row, const char *key, const cJSON *item)
 {
   gboolean is_switch = g_str_has_suffix(key, ".enabled") || g_str_has_suffix(key, ".enable");

@@ -57,6 +57,9 @@ void config_later(ConfigReader *r, const ConfigRow *row, const char *key, const 
 void config_ignore(ConfigReader *r, const ConfigRow *row, const char *key, const cJSON *item);
 /* Refused where it is on: true, a number above 1, a text but "no", "none" and "disabled". */
 void config_refuse_on(ConfigReader *r, const ConfigRow *row, const char *key, const cJSON *item);
+/* Refused above zero: of keys that are an amount. */
+void config_refuse_positive(ConfigReader *r, const ConfigRow *row, const char *key,
+                            const cJSON *item);
 /* The same for a section with a key "enabled" or "enable". */
 void config_refuse_enabled(ConfigReader *r, const ConfigRow *row, const char *key,
                            const cJSON *item);

@@ -113,24 +113,36 @@ static gboolean
 is_default(const PlanSpec *spec, const char *key)
 {
   gsize length = spec->section != NULL ? strlen(spec->section->name) : 0;
-  if (g_str_equal(key, "compile"))
-    return !spec->compile_per_block;
+  const struct {
+    const char *key;
+    gboolean is_default;
+  } others[] = {{"compile", !spec->compile_per_block},
+                {"loop", spec->loop == LOOP_PLAIN},
+                {"precision.autocast", !spec->precision.autocast},
+                {"precision.output", !spec->precision.has_output}};
+  for (guint i = 0; i < G_N_ELEMENTS(others); i++)
+    if (g_str_equal(key, others[i].key))
+      return others[i].is_default;
   if (length == 0 || strncmp(key, spec->section->name, length) != 0 || key[length] != '.')
     return FALSE;
   return !plan_spec_option(spec, key + length + 1)->given;
+}
+
+static void
+leave_to_script(const cJSON *item, cJSON *script, GString *words)
+{
+  json_replace_path(script, item->string, cJSON_Duplicate(item, TRUE));
+  g_autofree char *json = json_line(item);
+  g_string_append_printf(words, "%s%s = %s", words->len > 0 ? ", " : "", item->string, json);
 }
 
 static cJSON *
 script_part(const PlanFormat *format, const PlanSpec *spec, const cJSON *values, GString *words)
 {
   cJSON *script = cJSON_CreateObject();
-  for (const cJSON *item = values->child; item != NULL; item = item->next) {
-    if (!is_of_script(format, item->string) || is_default(spec, item->string))
-      continue;
-    json_replace_path(script, item->string, cJSON_Duplicate(item, TRUE));
-    g_autofree char *json = json_line(item);
-    g_string_append_printf(words, "%s%s = %s", words->len > 0 ? ", " : "", item->string, json);
-  }
+  for (const cJSON *item = values->child; item != NULL; item = item->next)
+    if (is_of_script(format, item->string) && !is_default(spec, item->string))
+      leave_to_script(item, script, words);
   return script;
 }
 
@@ -185,6 +197,22 @@ check_again(const PlanFormat *format, const PlanSpec *spec, const char *text, co
   return FALSE;
 }
 
+/* What the other program does unless its script says otherwise: where that is not what the plan
+ * says, the script has to. */
+static void
+leave_other_defaults(const PlanFormat *format, const char *text, const cJSON *values,
+                     const PlanStrategy *strategies, cJSON *script, GString *words)
+{
+  cJSON *again = read_again(text, strategies, NULL);
+  for (const cJSON *item = values->child; again != NULL && item != NULL; item = item->next) {
+    const cJSON *other = cJSON_GetObjectItemCaseSensitive(again, item->string);
+    gboolean same = other != NULL && cJSON_Compare(item, other, TRUE);
+    if (!same && is_of_script(format, item->string))
+      leave_to_script(item, script, words);
+  }
+  cJSON_Delete(again);
+}
+
 static gboolean
 check_strategy(const PlanFormat *format, const PlanSpec *spec, GError **error)
 {
@@ -210,6 +238,8 @@ plan_export(const char *name, const PlanSpec *spec, const cJSON *document,
   cJSON *values = plan_values(spec, document);
   g_autoptr(GString) words = g_string_new(NULL);
   cJSON *script = script_part(format, spec, values, words), *root = format->write(spec, values);
+  g_autofree char *first = print(format, root, script);
+  leave_other_defaults(format, first, values, strategies, script, words);
   g_autofree char *text = print(format, root, script);
   PlanExport *export = NULL;
   if (check_again(format, spec, text, values, strategies, error)) {

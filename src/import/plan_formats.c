@@ -121,9 +121,11 @@ put_fsdp(cJSON *root, const PlanSpec *spec, const cJSON *values)
   cJSON *fsdp = cJSON_AddObjectToObject(root, "fsdp_config");
   const cJSON *blocks = cJSON_GetObjectItemCaseSensitive(values, "fsdp.blocks_per_group");
   gboolean is_new = g_str_equal(spec->strategy, "fsdp2");
-  gboolean checkpoints = spec->checkpointing.policy == CHECKPOINT_FULL &&
-                         spec->checkpointing.around == AROUND_MODULE &&
-                         spec->checkpointing.early_stop && spec->checkpointing.blocks == NULL;
+  const CheckpointSpec *checkpointing = &spec->checkpointing;
+  gboolean wrapped = is_new ? checkpointing->around == AROUND_FSDP
+                            : checkpointing->around == AROUND_MODULE && checkpointing->wrapper;
+  gboolean checkpoints = checkpointing->policy == CHECKPOINT_FULL && wrapped &&
+                         checkpointing->early_stop && checkpointing->blocks == NULL;
   number(fsdp, "fsdp_version", is_new ? 2 : 1);
   if (is_new)
     truth(fsdp, "fsdp_reshard_after_forward",
@@ -282,10 +284,27 @@ const PlanFormat plan_format_accelerate = {
     .language = CONFIG_YAML,
     .strategies = (const char *const[]){"none", "ddp", "fsdp1", "fsdp2", "zero0", "zero1", "zero2",
                                         "zero3", NULL},
-    .script =
-        (const char *const[]){"batch", "accumulation", "activation_checkpointing", "optimizer",
-                              "precision.parameters", "trainable", "lora", "phases", "retain",
-                              "allocator", "ranks", "failure", "ddp", NULL},
+    .script = (const char *const[]){"batch",
+                                    "accumulation",
+                                    "activation_checkpointing",
+                                    "optimizer",
+                                    "precision.parameters",
+                                    "precision.autocast",
+                                    "precision.output",
+                                    "fsdp.embedding",
+                                    "fsdp.head",
+                                    "fsdp.reshard_root",
+                                    "fsdp.cast_buffers",
+                                    "trainable",
+                                    "lora",
+                                    "phases",
+                                    "retain",
+                                    "allocator",
+                                    "ranks",
+                                    "failure",
+                                    "ddp",
+                                    "loop",
+                                    NULL},
     .write = write_accelerate,
 };
 
@@ -294,11 +313,12 @@ const PlanFormat plan_format_deepspeed = {
     .title = "DeepSpeed",
     .language = CONFIG_JSON,
     .strategies = (const char *const[]){"zero0", "zero1", "zero2", "zero3", NULL},
-    .script = (const char *const[]){"batch.sequence_length", "activation_checkpointing",
-                                    "optimizer.name", "optimizer.implementation",
-                                    "optimizer.zero_grad", "deepspeed.zero_init",
-                                    "accumulation.sync_every_step", "trainable", "lora", "phases",
-                                    "retain", "allocator", "ranks", "failure", "compile", NULL},
+    .script =
+        (const char *const[]){"batch.sequence_length", "activation_checkpointing", "optimizer.name",
+                              "optimizer.implementation", "optimizer.zero_grad",
+                              "deepspeed.zero_init", "accumulation.sync_every_step", "trainable",
+                              "lora", "phases", "retain", "allocator", "ranks", "failure",
+                              "compile", "loop", NULL},
     .write = write_deepspeed,
 };
 
@@ -308,6 +328,6 @@ const PlanFormat plan_format_torchtitan = {
     .language = CONFIG_TOML,
     .strategies = (const char *const[]){"none", "ddp", "fsdp2", NULL},
     .script = (const char *const[]){"trainable", "phases", "retain", "allocator", "ranks",
-                                    "failure", NULL},
+                                    "failure", "loop", NULL},
     .write = write_torchtitan,
 };

@@ -66,6 +66,7 @@ put_checkpointing(cJSON *values, const PlanSpec *s, const cJSON *document)
   if (checkpoint_spec_recomputes(c)) {
     put_text(values, "activation_checkpointing.around",
              c->around == AROUND_FSDP ? "fsdp" : "module");
+    put(values, "activation_checkpointing.wrapper", cJSON_CreateBool(c->wrapper));
     put(values, "activation_checkpointing.early_stop", cJSON_CreateBool(c->early_stop));
   }
   if (checkpoint_spec_has(c, CHECKPOINT_SELECTIVE_OP))
@@ -85,6 +86,7 @@ put_optimizer(cJSON *values, const PlanSpec *s)
                                       : cJSON_CreateNull());
   put_text(values, "optimizer.zero_grad",
            s->optimizer.zero_grad == ZERO_GRAD_END ? "end" : "start");
+  put_text(values, "loop", plan_loop_name(s->loop));
   put_text(values, "compile", s->compile_per_block ? "per_block" : "none");
 }
 

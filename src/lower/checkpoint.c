@@ -11,11 +11,19 @@ checkpoint_wants(const Tape *t, int block)
   return plan_spec_checkpoints(t->x->plan, block);
 }
 
+/* Does a block checkpoint its own forward(), or does a wrapper the call of the block? */
+static gboolean
+is_in_forward(const Tape *t)
+{
+  const CheckpointSpec *spec = &t->x->plan->checkpointing;
+  return t->network->checkpoints_forward && !spec->wrapper && spec->around != AROUND_FSDP;
+}
+
 gboolean
 checkpoint_repeats_hooks(const Tape *t)
 {
   if (t->strategy->before_module != NULL)
-    return !t->network->checkpoints_forward;
+    return !is_in_forward(t);
   return t->x->plan->checkpointing.around == AROUND_FSDP;
 }
 
@@ -36,17 +44,27 @@ checkpoint_frame_new(const Tape *t, int block, Place place, int n, const TensorR
   return frame;
 }
 
-/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs.  A
- * layer's forward() is a partial that carries all but the first as keywords: those go before. */
+/* Which input goes as the i-th one.  Layers of transformers get all but the first as keywords, in
+ * the order from the last; where the forward() is a partial that carries them, they go before it.
+ */
+static int
+input_to_drop(const Tape *t, int n, int i)
+{
+  if (!t->network->checkpoints_forward)
+    return i;
+  if (is_in_forward(t))
+    return n - 1 - i;
+  return i == 0 ? 0 : n - i;
+}
+
+/* Nobody can ask it any more: what selective_op kept goes first, then the region's inputs. */
 void
 checkpoint_frame_free(Tape *t, CheckpointFrame *frame)
 {
   for (guint i = frame->next_kept * OP_OUTPUTS; i < frame->kept->len; i++)
     tape_drop(t, &g_array_index(frame->kept, TensorRef, i));
-  for (int i = 0; i < frame->arguments; i++) {
-    int k = t->network->checkpoints_forward ? frame->arguments - 1 - i : i;
-    tape_drop(t, &frame->argument[k]);
-  }
+  for (int i = 0; i < frame->arguments; i++)
+    tape_drop(t, &frame->argument[input_to_drop(t, frame->arguments, i)]);
   g_array_unref(frame->recomputed);
   g_array_unref(frame->kept);
   g_free(frame);

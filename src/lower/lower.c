@@ -12,13 +12,15 @@ NetworkPrecision
 lower_precision(const PlanSpec *plan)
 {
   gboolean autocast = plan->precision.autocast;
+  gboolean casts = autocast && !strategy_find(plan->strategy)->casts_parameters;
   return (NetworkPrecision){
       .stored = plan->precision.parameters,
-      .weights = autocast ? plan->precision.parameters : plan->precision.compute,
+      .weights = casts ? plan->precision.parameters : plan->precision.compute,
       .matmul = plan->precision.compute,
       .autocast = autocast,
       .has_output = plan->precision.has_output,
       .output = plan->precision.output,
+      .wraps_forward = autocast && plan->precision.has_output,
   };
 }
 
@@ -33,6 +35,8 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .sequence_length = plan->sequence_length,
       .target_length = plan->target_length,
       .micro_batches = loops ? plan->accumulation.steps : 1,
+      .divides_loss = loops && plan->loop == LOOP_ACCELERATE,
+      .keeps_loss = plan->loop == LOOP_ACCELERATE,
       .loss_steps = loops                  ? 0
                     : loss == LOSS_DIVIDED ? 1
                                            : LOSS_STEPS,
@@ -172,9 +176,6 @@ context_init(StrategyContext *x, const LowerInput *in)
   x->unit_ends = no_units(modules);
   x->retained = g_ptr_array_new_with_free_func(retain_free);
   x->parameters = g_new(ParameterState, parameters);
-  x->buffers = g_new(StorageId, MAX(x->network->buffers->len, 1));
-  for (guint i = 0; i < x->network->buffers->len; i++)
-    x->buffers[i] = NO_STORAGE;
   for (guint i = 0; i < parameters; i++)
     x->parameters[i] = (ParameterState){.sharded = NO_STORAGE,
                                         .unsharded = NO_STORAGE,
@@ -186,6 +187,9 @@ context_init(StrategyContext *x, const LowerInput *in)
   for (guint i = 0; i < parameters; i++)
     x->parameter_names[i] =
         program_builder_name(x->builder, network_parameter(in->network, (int) i)->name);
+  x->buffers = g_new(StorageId, MAX(in->network->buffers->len, 1));
+  for (guint i = 0; i < in->network->buffers->len; i++)
+    x->buffers[i] = NO_STORAGE;
   for (guint i = 0; i < modules; i++)
     program_builder_module(x->builder, network_module(in->network, (int) i)->path);
 }

@@ -311,6 +311,17 @@ run_enter(Tape *t, Activation *a, const Statement *s)
 }
 
 static void
+run_exit(Tape *t, Activation *a, const Statement *s)
+{
+  TensorRef outputs[STATEMENT_SLOTS];
+  for (int i = 0; i < s->ins; i++)
+    outputs[i] = a->slots[s->in[i]];
+  tape_exit_module(t, a->place.first_module + s->a, s->ins, outputs);
+  for (int i = 0; i < s->ins; i++)
+    a->slots[s->in[i]] = outputs[i];
+}
+
+static void
 run_call(Tape *t, Activation *a, const Statement *s)
 {
   TensorRef args[STATEMENT_SLOTS];
@@ -347,7 +358,7 @@ run_statement(Tape *t, Activation *a, const Statement *s)
     run_enter(t, a, s);
     break;
   case STATEMENT_EXIT:
-    tape_exit_module(t, a->place.first_module + s->a, 1, &a->slots[s->in[0]]);
+    run_exit(t, a, s);
     break;
   case STATEMENT_CALL:
     run_call(t, a, s);

@@ -62,14 +62,15 @@ before_module(Tape *t, int module, int n, TensorRef *args)
 }
 
 static void
-after_module(Tape *t, int module, TensorRef *output)
+after_module(Tape *t, int module, int n, TensorRef *outputs)
 {
   if (t->strategy->after_module == NULL)
     return;
   program_builder_set_module(t->builder, tape_program_module(t, module));
   t->strategy->after_module(t->x, module);
-  if (t->recomputing == NULL && output->node >= 0)
-    autograd_mark(t, NODE_MODULE_BEGIN, module, 1, output);
+  for (int i = 0; i < n && t->recomputing == NULL; i++)
+    if (outputs[i].node >= 0) /* a function of its own for each */
+      autograd_mark(t, NODE_MODULE_BEGIN, module, 1, &outputs[i]);
 }
 
 /* Hooks before a module's forward(): args become what it receives, with references of their own. */
@@ -113,7 +114,7 @@ tape_exit_module(Tape *t, int module, int n, TensorRef *outputs)
 {
   if (t->x->plan->retain->len > 0)
     retain_module(t->x, module);
-  after_module(t, module, outputs);
+  after_module(t, module, n, outputs);
   int unit = unit_at(t->x->unit_ends, module);
   if (unit < 0)
     return;
@@ -173,7 +174,8 @@ call_wrapper(Tape *t, int block, Place place, int n, const TensorRef *args)
   memcpy(received, args, sizeof(TensorRef) * (gsize) n);
   before_module(t, wrapper, n, received);
   Results results = checkpoint_run(t, block, place, n, received);
-  after_module(t, wrapper, results.ref);
+  const Function *f = network_function(t->network, place.function);
+  after_module(t, wrapper, 1 + f->others - f->captured, results.ref);
   return results;
 }
 

@@ -309,26 +309,23 @@ builder_tie(Builder *b, int parameter)
 }
 
 static void
-add_buffer(Builder *b, Buffer buffer)
+add_buffer(Builder *b, const char *name, Buffer buffer)
 {
   buffer.module = g_array_index(b->open_modules, int, b->open_modules->len - 1);
+  buffer.name = g_strdup(name);
   g_array_append_val(b->network->buffers, buffer);
 }
 
 void
 builder_buffer(Builder *b, const char *name, DType dtype, gint64 elements)
 {
-  add_buffer(
-      b, (Buffer){.name = g_strdup(name), .dtype = dtype, .bytes = elements * dtype_size(dtype)});
+  add_buffer(b, name, (Buffer){.elements = elements, .dtype = dtype});
 }
 
 void
 builder_attribute(Builder *b, const char *name, DType dtype, gint64 elements)
 {
-  add_buffer(b, (Buffer){.name = g_strdup(name),
-                         .dtype = dtype,
-                         .bytes = elements * dtype_size(dtype),
-                         .unregistered = TRUE});
+  add_buffer(b, name, (Buffer){.elements = elements, .dtype = dtype, .attribute = TRUE});
 }
 
 /* How many blocks the open module has already. */

@@ -148,6 +148,8 @@ void builder_module_call_by_keyword(Builder *b, int module, Val *arg);
 void builder_module_enter(Builder *b, int module, int n, Val *args);
 /* Its forward() returned this. */
 void builder_module_exit(Builder *b, int module, Val output);
+/* The same of several. */
+void builder_module_exit_with(Builder *b, int module, int n, const Val *outputs);
 /* Whose forward() a block has: it is written for the block with its arguments as names.  Blocks of
  * one kind, of one model, whose parameters and arguments are alike share a function. */
 typedef struct {

@@ -117,7 +117,7 @@ builder_leave_with(Builder *b, int n, Val *results)
   for (guint i = 0; i < frame->locals->len; i++)
     builder_unreference(b, g_array_index(frame->locals, Local, i).slot);
   if (frame->called >= 0)
-    builder_module_exit(b, frame->called, results[0]);
+    builder_module_exit_with(b, frame->called, n, results);
   g_ptr_array_set_size(b->now.frames, (int) b->now.frames->len - 1);
   for (int i = 0; i < n; i++)
     builder_held_at(b, results[i].slot, builder_depth(b, TRUE));
@@ -168,12 +168,19 @@ builder_module_enter(Builder *b, int module, int n, Val *args)
 }
 
 void
+builder_module_exit_with(Builder *b, int module, int n, const Val *outputs)
+{
+  Statement s = {.kind = STATEMENT_EXIT, .a = module - b->now.base_module, .ins = (guint8) n};
+  g_assert(n <= STATEMENT_SLOTS);
+  for (int i = 0; i < n; i++)
+    s.in[i] = outputs[i].slot;
+  builder_add_statement(b, &s);
+}
+
+void
 builder_module_exit(Builder *b, int module, Val output)
 {
-  builder_add_statement(b, &(Statement){.kind = STATEMENT_EXIT,
-                                        .a = module - b->now.base_module,
-                                        .ins = 1,
-                                        .in = {output.slot}});
+  builder_module_exit_with(b, module, 1, &output);
 }
 
 void

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "network/model_call.h"
 
 void
 causal_lm_read(CausalLm *lm, NetworkSpec *spec, const NetworkShape *shape)
@@ -177,20 +178,6 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens, const Val *tables)
   return builder_leave(b, linear(b, lm->norm(b, lm, h), lm->head));
 }
 
-void
-causal_lm_forward_end(Builder *b, int n, Val *outputs)
-{
-  const NetworkPrecision *precision = &builder_shape(b)->precision;
-  g_autofree Val *casts = g_new(Val, (gsize) n);
-  for (int i = 0; i < n && precision->has_output; i++)
-    casts[i] = builder_share(b, to(b, (Val){outputs[i].slot, FALSE}, precision->output));
-  builder_forward_end(b);
-  for (int i = 0; i < n && precision->has_output; i++) {
-    builder_discard(b, outputs[i]);
-    outputs[i] = casts[i];
-  }
-}
-
 Val
 causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
 {
@@ -209,7 +196,6 @@ causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels)
 static void
 write_main(Builder *b, CausalLm *lm)
 {
-  const NetworkShape *shape = builder_shape(b);
   Network *network = builder_network(b);
   ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length), infos[2 + LM_TABLES];
   Val args[2 + LM_TABLES];
@@ -222,18 +208,16 @@ write_main(Builder *b, CausalLm *lm)
   builder_module_enter(b, 0, 1, &received);
   Val logits = model_forward(b, lm, (Val){received.slot, FALSE}, args + 2);
   builder_discard(b, received);
+  model_call_wrapped(b, 1, &logits);
   builder_module_exit(b, 0, logits);
-  causal_lm_forward_end(b, 1, &logits);
-  receive_outputs(b, 1, &logits);
+  model_call_end(b, 1, &logits);
   logits = let(b, "logits", logits);
   Val (*loss_of)(Builder *, const CausalLm *, Val, Val) =
       lm->loss != NULL ? lm->loss : causal_lm_loss;
-  Val loss = let(b, "loss", loss_of(b, lm, logits, args[1]));
+  Val loss = model_call_bind_loss(b, loss_of(b, lm, logits, args[1]));
   unlet(b, "logits");
-  if (shape->micro_batches > 1)
-    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
-  loss = builder_leave(b, loss);
-  builder_autocast_end(b);
+  loss = builder_leave(b, model_call_loss(b, loss));
+  model_call_autocast_end(b);
   network->main = builder_function_end(b, loss);
 }
 

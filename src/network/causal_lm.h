@@ -108,10 +108,6 @@ void causal_lm_write(Builder *b, CausalLm *lm);
 /* Tables of rotary embeddings as torchtitan makes them after construction. */
 void rope_tables(Builder *b, CausalLm *lm);
 
-/* The root's post-forward hook ends: its outputs in the dtype that mixed precision wants.  What the
- * hook's frame holds, the last all-gather, goes after the casts and before the outputs as they were
- * (FSDPState._post_forward). */
-void causal_lm_forward_end(Builder *b, int n, Val *outputs);
 /* lossf(): cross entropy of flattened logits, in fp32, in the model's dtype or in one kernel. */
 Val causal_lm_loss(Builder *b, const CausalLm *lm, Val logits, Val labels);
 /* Figures of the network for FLOP conventions. */

@@ -24,6 +24,7 @@ typedef struct {
   /* modules and parameters around the layers */
   int model, embeddings, encoder, embedding_drop, embedding_norm;
   int words, position_weight, type_weight;
+  int masked_head; /* around the head; RoBERTa has none */
   int head, head_activation, head_norm, head_transform;
   Linear head_dense, decoder;
   LayerParts *parts;
@@ -100,7 +101,7 @@ define_decoder(Builder *b, Bert *m, int bias)
 static void
 define_bert_head(Builder *b, Bert *m)
 {
-  builder_module(b, "cls", "BertOnlyMLMHead");
+  m->masked_head = builder_module(b, "cls", "BertOnlyMLMHead");
   m->head = builder_module(b, "predictions", "BertLMPredictionHead");
   int bias = builder_parameter(b, "bias", 1, m->vocabulary);
   m->head_transform = builder_module(b, "transform", "BertPredictionHeadTransform");
@@ -302,7 +303,7 @@ head_transform(Builder *b, const Bert *m, Val x)
 }
 
 static Val
-head(Builder *b, const Bert *m, Val x)
+predictions(Builder *b, const Bert *m, Val x)
 {
   x = call_module(b, m->head, x);
   if (m->roberta)
@@ -310,6 +311,15 @@ head(Builder *b, const Bert *m, Val x)
   Val h = call_module(b, m->head_transform, x);
   h = let(b, "hidden_states", builder_leave(b, head_transform(b, m, h)));
   return builder_leave(b, let(b, "hidden_states", linear(b, h, m->decoder)));
+}
+
+static Val
+head(Builder *b, const Bert *m, Val x)
+{
+  if (m->roberta)
+    return predictions(b, m, x);
+  x = call_module(b, m->masked_head, x);
+  return builder_leave(b, let(b, "prediction_scores", predictions(b, m, x)));
 }
 
 static int

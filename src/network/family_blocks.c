@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "network/family.h"
 #include "network/layers.h"
+#include "network/model_call.h"
 
 #define MOST_BLOCKS 4096
 #define MOST_OPS 256
@@ -561,18 +562,14 @@ write_main(Builder *b, const Blocks *m, const Parts *p)
   builder_module_enter(b, 0, 1, &received);
   Val out = model_forward(b, m, p, (Val){received.slot, FALSE});
   builder_discard(b, received);
+  model_call_wrapped(b, 1, &out);
   builder_module_exit(b, 0, out);
-  if (shape->precision.has_output)
-    out = to(b, out, shape->precision.output);
-  builder_forward_end(b);
-  receive_outputs(b, 1, &out);
+  model_call_end(b, 1, &out);
   out = let(b, "output", out);
-  Val loss = let(b, "loss", loss_of(b, m, out, n > 1 ? args[1] : NO_VAL));
+  Val loss = model_call_bind_loss(b, loss_of(b, m, out, n > 1 ? args[1] : NO_VAL));
   unlet(b, "output");
-  if (shape->micro_batches > 1 && !m->sum_loss)
-    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
-  loss = builder_leave(b, loss);
-  builder_autocast_end(b);
+  loss = builder_leave(b, m->sum_loss ? loss : model_call_loss(b, loss));
+  model_call_autocast_end(b);
   network->main = builder_function_end(b, loss);
 }
 

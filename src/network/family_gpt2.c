@@ -271,6 +271,7 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   if (m->lm.impl.code == CODE_TRANSFORMERS && m->lm.impl.attention == ATTENTION_EAGER)
     json_reader_fail(spec->reader, "implementation",
                      "eager attention of gpt2 is not yet supported");
+  network_spec_expect(spec, "add_cross_attention", FALSE, "true is not supported");
   read_activation(m, spec);
   check_sizes(m, spec);
   return causal_lm_check(&m->lm, m->lm.heads, spec, error);

@@ -20,8 +20,9 @@ static const DecoderStyle style = {
               [NAME_HEAD] = "output"},
     .norms = {[BEFORE_ATTENTION] = "attention_norm", [BEFORE_FEED_FORWARD] = "ffn_norm"},
     .norm = NORM_RMS,
-    .qkv = {QKV_PROJECT, QKV_THEN, QKV_HEADS, QKV_TRANSPOSE},
+    .qkv = {QKV_PROJECT, QKV_THEN, QKV_TRANSPOSE},
     .fused_qkv = TRUE,
+    .grouped_qkv = TRUE,
     .read = read,
 };
 

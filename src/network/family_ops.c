@@ -4,6 +4,7 @@
 
 #include "network/family.h"
 #include "network/layers.h"
+#include "network/model_call.h"
 #include "network/ops_play.h"
 
 /* ---- the step ---- */
@@ -40,12 +41,14 @@ write_main(const Ops *ops)
   builder_function_begin(b, "main", -1, (int) f->arguments->len, infos, args);
   Val loss;
   ops_play(ops, f, "", args, &loss);
-  if (builder_shape(b)->micro_batches > 1) {
+  if (builder_shape(b)->keeps_loss)
+    builder_keep(b, loss);
+  if (builder_shape(b)->micro_batches > 1 || builder_shape(b)->divides_loss) {
     Val divided = unary(b, OP_DIV_SCALAR, (Val){loss.slot, FALSE});
     builder_discard(b, loss);
     loss = divided;
   }
-  builder_autocast_end(b);
+  model_call_autocast_end(b);
   n->main = builder_function_end(b, loss);
 }
 

@@ -18,13 +18,8 @@ static const DecoderStyle style = {
 };
 
 static const TorchtitanStyle torchtitan_style = {
-    .qk_norm = TRUE,
-    .rotation = TORCHTITAN_ROTATE_TOGETHER,
-    .rotates_alike = TRUE,
-    .output_late = TRUE,
-    .ties_again = TRUE,
+    TORCHTITAN_QWEN3,
     .without = (const char *const[]){"attention_bias", "mlp_bias", "use_sliding_window", NULL},
-    .stream = "x",
     .head_dim = 128,
 };
 

@@ -46,14 +46,9 @@ read_torchtitan(Torchtitan *m, NetworkSpec *spec)
 }
 
 static const TorchtitanStyle torchtitan_style = {
-    .qk_norm = TRUE,
-    .rotation = TORCHTITAN_ROTATE_TOGETHER,
-    .rotates_alike = TRUE,
-    .output_late = TRUE,
-    .ties_again = TRUE,
+    TORCHTITAN_QWEN3,
     .without = (const char *const[]){"attention_bias", "mlp_bias", "use_sliding_window",
                                      "output_router_logits", NULL},
-    .stream = "x",
     .read = read_torchtitan,
 };
 

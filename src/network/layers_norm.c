@@ -22,7 +22,9 @@ Val
 layer_norm(Builder *b, Val x, int gain)
 {
   x = call_module(b, layer_module(b, gain), x);
-  Val w = builder_weight(b, gain), c = builder_weight(b, gain + 1);
+  Val c = autocast_wide(b, builder_weight(b, gain + 1));
+  Val w = autocast_wide(b, builder_weight(b, gain));
+  x = autocast_wide(b, x);
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 3, (Val[]){x, w, c}));
 }
 
@@ -30,7 +32,8 @@ Val
 layer_norm_unbiased(Builder *b, Val x, int gain)
 {
   x = call_module(b, layer_module(b, gain), x);
-  Val w = builder_weight(b, gain);
+  Val w = autocast_wide(b, builder_weight(b, gain));
+  x = autocast_wide(b, x);
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
 }
 

@@ -69,6 +69,8 @@ moe_decoder_read(Decoder *d, NetworkSpec *spec, const MoeFields *fields)
   s->activation = d->activation;
   moe_style_read(s, d->lm.hidden, d->ffn, spec, fields);
   read_balance(d, spec, fields);
+  if (json_reader_has(spec->reader, "experts_implementation"))
+    network_spec_fail(spec, "experts_implementation", "is the plan's to say: moe.experts");
 }
 
 static void

@@ -32,8 +32,9 @@ typedef struct {
   char *name;
   int module;
   DType dtype;
-  gint64 bytes;
-  gboolean unregistered; /* an attribute that the first forward() makes */
+  gint64 elements;
+  gboolean attribute; /* no registered one, which the first forward() makes: nothing that walks over
+                         buffers finds it */
 } Buffer;
 
 /* A module that has a parameter of another one too.  module -1: the parameter's own uses it twice,
@@ -57,7 +58,7 @@ typedef enum {
   STATEMENT_OP,          /* a: index into ops */
   STATEMENT_DROP,        /* a: slot whose last Python reference goes */
   STATEMENT_ENTER,       /* a: module; arguments in, new slots out: the module is called */
-  STATEMENT_EXIT,        /* a: module; in[0]: its output */
+  STATEMENT_EXIT,        /* a: module; in: its outputs */
   STATEMENT_CALL,        /* a: function; b: module (a block); in: arguments, out: results */
   STATEMENT_KEEP,        /* in[0]: the training loop keeps it, and lets go of what it kept before */
   STATEMENT_FORWARD_END, /* the root module's hooks are done */
@@ -118,6 +119,8 @@ typedef struct {
   gboolean autocast;
   gboolean has_output; /* the root casts its outputs */
   DType output;
+  gboolean wraps_forward; /* under autocast: the region is the root's forward() alone, and casts
+                             them where it ends */
 } NetworkPrecision;
 
 typedef struct _Network Network;
@@ -125,10 +128,12 @@ typedef struct _Network Network;
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
-  gint64 target_length; /* of what a decoder gets beside an encoder; 0: sequence_length */
-  int micro_batches;    /* accumulation steps: the loop divides the loss when > 1 */
-  int loss_steps;       /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
-                           divides and scales it */
+  gint64 target_length;  /* of what a decoder gets beside an encoder; 0: sequence_length */
+  int micro_batches;     /* accumulation steps: the loop divides the loss when > 1 */
+  gboolean divides_loss; /* or always */
+  gboolean keeps_loss;   /* the loop holds a loss until it has the next one */
+  int loss_steps;        /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
+                            divides and scales it */
   NetworkPrecision precision;
   const CheckpointSpec *dispatched; /* blocks that it checkpoints by op run under a Python dispatch
                                        mode; NULL: none.  Borrowed */
@@ -145,6 +150,7 @@ typedef struct {
   gboolean splits_tied;       /* a tied weight becomes two: Strategy.splits_tied */
   gboolean casts_inputs;      /* hooks give floating inputs of blocks the weights' dtype */
   gboolean casts_root_inputs; /* those of the model alone get it */
+  gboolean casts_buffers;     /* floating buffers are in the weights' dtype */
   gboolean evaluation;        /* the model is in eval(): nothing is dropped out */
   DeviceLimits device;
   int torch; /* Implementation.torch */

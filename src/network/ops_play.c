@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "network/layers.h"
+#include "network/model_call.h"
 #include "network/ops_play.h"
 
 /* A function while it is written. */
@@ -150,25 +151,20 @@ play_enter(Playing *p, guint statement, const OpsStatement *s)
     p->values[s->first_out + i] = args[i];
 }
 
-/* The root gives back what the training loop gets: cast as FSDP's output_dtype says, and copied
- * where a wrapper does that. */
+/* The root gives back what the training loop gets: cast as FSDP's output_dtype or a wrapper of
+ * forward() says, and copied where DDP does that. */
 static void
 play_root_exit(Playing *p, const OpsStatement *s)
 {
   Builder *b = p->ops->b;
-  const NetworkPrecision *precision = &builder_shape(b)->precision;
-  Val outputs[STATEMENT_SLOTS], before[STATEMENT_SLOTS];
-  for (int i = 0; i < s->ins; i++) {
-    before[i] = p->values[s->in[i].slot];
-    DType dtype = (DType) builder_info(b, before[i]).dtype;
-    gboolean cast = precision->has_output && dtype_size(dtype) <= 4 && dtype <= DTYPE_FP16;
-    outputs[i] = builder_share(b, cast ? to(b, (Val){before[i].slot, FALSE}, precision->output)
-                                       : (Val){before[i].slot, FALSE});
-  }
-  builder_forward_end(b);
+  Val outputs[STATEMENT_SLOTS];
   for (int i = 0; i < s->ins; i++)
-    builder_discard(b, (Val){before[i].slot, TRUE});
-  receive_outputs(b, s->ins, outputs);
+    outputs[i] = (Val){p->values[s->in[i].slot].slot, TRUE};
+  model_call_wrapped(b, s->ins, outputs);
+  builder_module_exit(b, 0, outputs[0]);
+  p->module = 0;
+  builder_in_module(b, 0);
+  model_call_end(b, s->ins, outputs);
   for (int i = 0; i < s->ins; i++)
     p->values[s->in[i].slot] = (Val){outputs[i].slot, TRUE};
 }
@@ -180,11 +176,13 @@ play_exit(Playing *p, guint statement, const OpsStatement *s)
   int module = find_module(p, statement, s);
   if (p->failed)
     return;
+  if (module == 0) {
+    play_root_exit(p, s);
+    return;
+  }
   builder_module_exit(b, module, p->values[s->in[0].slot]);
   p->module = MAX(network_module(builder_network(b), module)->parent, 0);
   builder_in_module(b, p->module);
-  if (module == 0)
-    play_root_exit(p, s);
 }
 
 static int block_forward(Builder *b, gconstpointer model, int block, const Val *args, Val *results);

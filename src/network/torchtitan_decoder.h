@@ -25,12 +25,17 @@ typedef struct {
   gboolean norms_first;   /* norms are defined before the feed-forward */
   gboolean output_late;   /* attention's output has a name only when it is contiguous */
   const char *const *without; /* fields that are refused when they are true; NULL: none */
-  gboolean ties_again; /* init_weights() ties, after fully_shard() */
+  gboolean ties_again;        /* init_weights() ties, after fully_shard() */
   const char *stream;         /* what a block calls what it adds to: NULL: a name of its own, "h" */
   gint64 head_dim;            /* 0: hidden_size / num_attention_heads */
   /* Reads fields that only this family has; NULL: none. */
   void (*read)(Torchtitan *m, NetworkSpec *spec);
 } TorchtitanStyle;
+
+/* What Qwen3 without and with mixtures have in common. */
+#define TORCHTITAN_QWEN3                                                                           \
+  .qk_norm = TRUE, .rotation = TORCHTITAN_ROTATE_TOGETHER, .rotates_alike = TRUE,                  \
+  .output_late = TRUE, .ties_again = TRUE, .stream = "x"
 
 /* Parameters (by index) and modules of a block. */
 typedef struct {

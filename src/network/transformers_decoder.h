@@ -68,7 +68,8 @@ typedef struct {
   /* attention */
   QkvStep qkv[QKV_STEPS];
   gboolean fused_qkv, o_first; /* one projection; o is defined before it */
-  gboolean qkv_bias, o_bias;   /* of the projections */
+  gboolean grouped_qkv;      /* of it, a key head's queries, its keys and its values lie together */
+  gboolean qkv_bias, o_bias; /* of the projections */
   enum {
     QK_NORM_NONE,
     QK_NORM_HEAD,

@@ -8,14 +8,18 @@
 /* One of queries (0), keys and values: its heads, and what it takes of a fused projection. */
 typedef struct {
   const Linear *layer;
-  const Norm *norm; /* NULL: none */
-  gint64 heads, first;
+  const Norm *norm;    /* NULL: none */
+  gint64 heads, first; /* behind the fused projection of a key head's queries, where grouped */
 } Part;
 
 static Part
 part_of(const Decoder *d, const DecoderBlock *p, int i)
 {
   gint64 q = d->lm.heads * d->lm.head_dim, kv = d->kv_heads * d->lm.head_dim;
+  if (d->style.grouped_qkv) { /* one after the other in a key head's row */
+    q = d->lm.heads / d->kv_heads * d->lm.head_dim;
+    kv = d->lm.head_dim;
+  }
   const Part parts[] = {
       {&p->q, &p->q_norm, d->lm.heads, 0},
       {&p->k, &p->k_norm, d->kv_heads, q},
@@ -24,12 +28,25 @@ part_of(const Decoder *d, const DecoderBlock *p, int i)
   return parts[i];
 }
 
+/* rows: [batch, length, key heads, elements of one]; queries become heads that lie side by side,
+ * which is a copy where there are fewer key heads. */
+static Val
+grouped_part(Builder *b, const Decoder *d, const Part *part, Val rows)
+{
+  const CausalLm *lm = &d->lm;
+  gint64 width = part->heads / d->kv_heads * lm->head_dim;
+  Val x = slice_last(b, rows, part->first, width);
+  return reshape(b, x, value_shape(lm->dtype, 4, lm->batch, lm->length, part->heads, lm->head_dim));
+}
+
 /* hidden: the module's input, or what a fused projection gave. */
 static Val
 qkv_step(Builder *b, const Decoder *d, QkvStep step, const Part *part, Val x, Val hidden)
 {
   switch (step) {
   case QKV_PROJECT:
+    if (d->style.grouped_qkv)
+      return grouped_part(b, d, part, hidden);
     return d->style.fused_qkv ? slice_last(b, hidden, part->first, part->heads * d->lm.head_dim)
                               : linear(b, hidden, *part->layer);
   case QKV_CLIP:
@@ -52,6 +69,10 @@ make_qkv(Builder *b, const Decoder *d, const DecoderBlock *p, Val x, Val out[3])
   const QkvStep *statement = d->style.qkv, *step = statement;
   if (d->style.fused_qkv)
     x = let(b, "qkv", linear(b, x, p->qkv));
+  if (d->style.grouped_qkv)
+    x = let(b, "qkv",
+            view(b, x, 4, d->lm.batch, d->lm.length, d->kv_heads,
+                 (d->lm.heads / d->kv_heads + 2) * d->lm.head_dim));
   out[0] = out[1] = out[2] = x;
   while (*statement != QKV_END) {
     for (int i = 0; i < 3; i++) {

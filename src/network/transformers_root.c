@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "network/causal_lm.h"
+#include "network/model_call.h"
 
 /* A scalar of the fake-tensor context that to_empty() runs under. */
 enum { CONSTRUCTION_SCRATCH = 4 };
@@ -12,13 +12,10 @@ enum { CONSTRUCTION_SCRATCH = 4 };
 static Val
 loss_of(Builder *b, int n, Val *results)
 {
-  int micro_batches = builder_shape(b)->micro_batches;
-  Val loss = let(b, "loss", results[0]);
+  Val loss = model_call_bind_loss(b, results[0]);
   for (int i = 1; i < n; i++)
     builder_discard(b, results[i]);
-  if (micro_batches > 1)
-    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", micro_batches));
-  return loss;
+  return model_call_loss(b, loss);
 }
 
 void
@@ -35,13 +32,13 @@ transformers_write_root(Builder *b, const TransformersRoot *root)
   for (int i = 0; i < root->inputs; i++)
     inputs[i] = (Val){received[i].slot, FALSE};
   int n = root->forward(b, root->model, inputs, results);
+  model_call_wrapped(b, n, results);
   builder_module_exit(b, 0, results[0]);
   for (int i = 0; i < root->inputs; i++)
     builder_discard(b, received[i]);
-  causal_lm_forward_end(b, n - 1, results + 1);
-  receive_outputs(b, n, results);
+  model_call_end(b, n, results);
   Val loss = builder_leave(b, loss_of(b, n, results));
-  builder_autocast_end(b);
+  model_call_autocast_end(b);
   network->main = builder_function_end(b, loss);
   network->construction_scratch = CONSTRUCTION_SCRATCH;
   network->loss_inside = TRUE;

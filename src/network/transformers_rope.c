@@ -55,6 +55,9 @@ transformers_rope_read(CausalLm *lm, NetworkSpec *spec, double part)
   gboolean partial = part > 0;
   if (partial)
     part = network_spec_double(spec, factor, part);
+  else if (network_spec_double(spec, factor, 1) != 1)
+    network_spec_fail(spec, factor, "the rotation of a part of a head is not known of %s",
+                      spec->family);
   for (gsize i = 0; i < G_N_ELEMENTS(rope_fields); i++) {
     if (!json_reader_has(spec->reader, rope_fields[i]))
       continue;
@@ -135,6 +138,20 @@ update_frequencies(Builder *b, const CausalLm *lm)
     builder_discard(b, chosen);
 }
 
+/* position_ids.float() and inv_freq.float(): the frequencies are fp32 unless FSDP has cast buffers.
+ */
+static void
+make_angles(Builder *b, const CausalLm *lm, ValueInfo angles)
+{
+  Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, lm->length)), wide = NO_VAL;
+  if (builder_shape(b)->casts_buffers)
+    wide = create(b, "frequencies", value_shape(DTYPE_FP32, 1, rotary_dim(lm) / 2));
+  let(b, "freqs", create(b, "angles", angles));
+  builder_discard(b, positions);
+  if (wide.slot != NO_VAL.slot)
+    builder_discard(b, wide);
+}
+
 /* Cosines (0) or sines of the angles, each pair's twice unless the table is halved: side by side
  * where neighbours make a pair. */
 static Val
@@ -157,9 +174,7 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
   ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, lm->rotary.halved ? d / 2 : d);
   builder_module_call(b, lm->rotary_module, 0, NULL); /* of hidden states only the dtype counts */
   update_frequencies(b, lm);
-  Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
-  let(b, "freqs", create(b, "angles", value_shape(DTYPE_FP32, 3, (gint64) 1, s, d / 2)));
-  builder_discard(b, positions);
+  make_angles(b, lm, value_shape(DTYPE_FP32, 3, (gint64) 1, s, d / 2));
   if (!lm->rotary.halved)
     let(b, "emb", create(b, "angles", wide));
   static const char *const names[] = {"cos", "sin"};
@@ -181,9 +196,7 @@ complex_forward(Builder *b, const CausalLm *lm)
   ValueInfo angles = value_shape(DTYPE_FP32, 3, (gint64) 1, s, half);
   ValueInfo table = value_shape(DTYPE_COMPLEX64, 3, (gint64) 1, s, half);
   builder_module_call(b, lm->rotary_module, 0, NULL);
-  Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, s));
-  let(b, "freqs", create(b, "angles", angles));
-  builder_discard(b, positions);
+  make_angles(b, lm, angles);
   Val ones = create(b, "ones", angles);
   let(b, "freqs_cis", create(b, "freqs_cis", table));
   builder_discard(b, ones);

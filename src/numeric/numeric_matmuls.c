@@ -20,6 +20,32 @@ check_product(KernelCall *c, const Product *p, const NumericTensor *a, const Num
   return FALSE;
 }
 
+/* [k, n] from [n, k]. */
+static double *
+transposed(const double *y, gint64 k, gint64 n)
+{
+  double *t = g_new(double, MAX(k * n, 1));
+  for (gint64 j = 0; j < n; j++)
+    for (gint64 i = 0; i < k; i++)
+      t[i * n + j] = y[j * k + i];
+  return t;
+}
+
+/* z += factor y */
+static void
+add_multiple(double *restrict z, const double *restrict y, double factor, gint64 n)
+{
+  gint64 i = 0;
+  for (; i + 4 <= n; i += 4) {
+    z[i] += factor * y[i];
+    z[i + 1] += factor * y[i + 1];
+    z[i + 2] += factor * y[i + 2];
+    z[i + 3] += factor * y[i + 3];
+  }
+  for (; i < n; i++)
+    z[i] += factor * y[i];
+}
+
 static void
 multiply(KernelCall *c, const Product *p, const NumericTensor *a, const NumericTensor *b,
          NumericTensor *out)
@@ -28,16 +54,13 @@ multiply(KernelCall *c, const Product *p, const NumericTensor *a, const NumericT
     return;
   memset(out->data, 0, sizeof(double) * (gsize) out->elements);
   gint64 ai = p->a_transposed ? 1 : p->k, ak = p->a_transposed ? p->m : 1;
-  gint64 bk = p->b_transposed ? 1 : p->n, bj = p->b_transposed ? p->k : 1;
   for (gint64 s = 0; s < p->batch; s++) {
-    const double *x = a->data + s * p->m * p->k, *y = b->data + s * p->k * p->n;
-    double *z = out->data + s * p->m * p->n;
+    const double *x = a->data + s * p->m * p->k, *given = b->data + s * p->k * p->n;
+    g_autofree double *turned = p->b_transposed ? transposed(given, p->k, p->n) : NULL;
+    const double *y = turned != NULL ? turned : given;
     for (gint64 i = 0; i < p->m; i++)
-      for (gint64 k = 0; k < p->k; k++) {
-        double factor = x[i * ai + k * ak];
-        for (gint64 j = 0; j < p->n; j++)
-          z[i * p->n + j] += factor * y[k * bk + j * bj];
-      }
+      for (gint64 k = 0; k < p->k; k++)
+        add_multiple(out->data + (s * p->m + i) * p->n, y + k * p->n, x[i * ai + k * ak], p->n);
   }
 }
 

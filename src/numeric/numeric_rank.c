@@ -1,5 +1,5 @@
 /* numeric_rank.c - a rank's host issues ops to its streams, which run them. */
-#include "numeric/numeric_rank.h"
+#include "numeric/numeric_interruption.h"
 
 #include <math.h>
 #include <string.h>
@@ -106,31 +106,10 @@ numeric_rank_can_issue(const NumericRank *r)
   return !r->ended && has_come(r, r->waits) && (!r->drains || numeric_rank_is_idle(r));
 }
 
-static gboolean
-is_work(const NumericTask *task)
-{
-  return (task->kind == TASK_KERNEL || task->kind == TASK_COLLECTIVE) && task->place.step > 0;
-}
-
-gboolean
-numeric_rank_is_after(const NumericRank *r, int stream)
-{
-  return r->works[stream] >= r->config->interruption->done[stream];
-}
-
-gboolean
-numeric_rank_has_stopped(const NumericRank *r, int stream)
-{
-  const NumericInterruption *i = r->config->interruption;
-  const NumericTask *task = numeric_stream_head(&r->streams[stream]);
-  return i != NULL && i->kind == NUMERIC_RANK_STOPS && i->rank == r->rank && task != NULL &&
-         is_work(task) && numeric_rank_is_after(r, stream);
-}
-
 void
 numeric_rank_pop(NumericRank *r, int stream)
 {
-  r->works[stream] += is_work(numeric_stream_head(&r->streams[stream]));
+  r->works[stream] += numeric_is_work(numeric_stream_head(&r->streams[stream]));
   numeric_stream_pop(&r->streams[stream]);
 }
 
@@ -138,7 +117,7 @@ gboolean
 numeric_rank_can_run(const NumericRank *r, int stream)
 {
   const NumericTask *task = numeric_stream_head(&r->streams[stream]);
-  if (task == NULL || task->kind == TASK_COLLECTIVE || numeric_rank_has_stopped(r, stream))
+  if (task == NULL || task->kind == TASK_COLLECTIVE || numeric_interruption_stops(r, stream))
     return FALSE;
   return task->kind != TASK_WAIT || has_come(r, (Moment){task->stream, task->position});
 }

@@ -46,10 +46,6 @@ int numeric_rank_step(const NumericRank *r);
 /* Can the host go on, or the stream?  A collective is asked about elsewhere: FALSE. */
 gboolean numeric_rank_can_issue(const NumericRank *r);
 gboolean numeric_rank_can_run(const NumericRank *r, int stream);
-/* Has the device come as far on this stream as the rank comes, because it stops? */
-gboolean numeric_rank_has_stopped(const NumericRank *r, int stream);
-/* Is the stream's next task one that comes after the interruption? */
-gboolean numeric_rank_is_after(const NumericRank *r, int stream);
 /* The stream's next task is done. */
 void numeric_rank_pop(NumericRank *r, int stream);
 /* Everything issued has run. */

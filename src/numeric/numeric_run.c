@@ -4,8 +4,8 @@
 
 #include "base/units.h"
 #include "numeric/numeric_collective.h"
+#include "numeric/numeric_interruption.h"
 #include "numeric/numeric_order.h"
-#include "numeric/numeric_rank.h"
 
 typedef struct {
   const NumericConfig *config;
@@ -43,7 +43,7 @@ arrived_on(const NumericRank *r, const NumericTask *task, const NumericRank *mem
 {
   for (int i = 0; i < STREAM_COUNT; i++) {
     const NumericTask *head = numeric_stream_head(&member->streams[i]);
-    if (head != NULL && !numeric_rank_has_stopped(member, i) && head->kind == TASK_COLLECTIVE &&
+    if (head != NULL && !numeric_interruption_stops(member, i) && head->kind == TASK_COLLECTIVE &&
         head->sequence == task->sequence && same_communicator(r, task, member, head))
       return i;
   }
@@ -90,18 +90,6 @@ look_for_unknown(Run *run, int rank, const Collective *c, int n, const int *stre
   }
 }
 
-/* A reduction that an interruption has taken away: what it works on stays as it is. */
-static gboolean
-is_lost(const NumericRank *r, const NumericTask *task, int stream)
-{
-  const NumericInterruption *in = r->config->interruption;
-  CollectiveKind kind = (CollectiveKind) collective_of(r, task)->kind;
-  return in != NULL && in->kind == NUMERIC_REDUCTIONS_LOST && task->place.step == in->step &&
-         task->in_backward && communicator_of(r, task)->ranks > 1 &&
-         kind != COLLECTIVE_ALL_GATHER && kind != COLLECTIVE_BROADCAST &&
-         numeric_rank_is_after(r, stream);
-}
-
 static gboolean
 meet(Run *run, int rank, int stream, GError **error)
 {
@@ -124,7 +112,7 @@ meet(Run *run, int rank, int stream, GError **error)
       fault = g_strdup_printf("rank %d issues another one", m->rank);
   }
   look_for_unknown(run, rank, collective, n, streams, members);
-  gboolean lost = is_lost(r, task, stream);
+  gboolean lost = numeric_interruption_loses(r, task, stream);
   r->interrupted += lost;
   if (fault == NULL && !lost)
     fault = numeric_collective(&(CollectiveCall){r->program, collective, r->config->rounds},
@@ -222,19 +210,13 @@ go_on(Run *run, int actor, GError **error)
 
 /* ---- the order of issue ---- */
 
-static gboolean
-has_a_failure(const NumericConfig *config)
-{
-  return config->interruption != NULL && config->interruption->kind == NUMERIC_RANK_STOPS;
-}
-
 /* A rank as far as it comes; a host issues when all that it has issued has run: or at any time,
  * where a rank stops and others come as far as they can. */
 static gboolean
 run_rank(Run *run, int rank, gboolean *moved, GError **error)
 {
   NumericRank *r = &run->ranks[rank];
-  gboolean runs_ahead = has_a_failure(run->config);
+  gboolean runs_ahead = numeric_interruption_is_failure(run->config);
   for (;;) {
     int actor = -1;
     for (int i = 0; i < NUMERIC_PARTS && actor < 0; i++)
@@ -310,7 +292,7 @@ numeric_run(const NumericConfig *config, NumericOutcome *outcome, GError **error
   }
   guint64 earliest = G_MAXUINT64;
   gboolean ok = config->order == 0 ? run_in_order(&run, error) : run_in_other_order(&run, error);
-  ok = ok && (has_a_failure(config) || check_ended(&run, error));
+  ok = ok && (numeric_interruption_is_failure(config) || check_ended(&run, error));
   for (int i = 0; i < config->ranks; i++) {
     outcome->interrupted += run.ranks[i].interrupted;
     outcome->peaks[i] = numeric_memory_peak(run.ranks[i].memory);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "numeric/numeric_rank.h"
+#include "numeric/numeric_interruption.h"
 #include "program/meaning.h"
 
 /* ---- operands ---- */
@@ -299,43 +299,6 @@ prepare(const NumericRank *r, const NumericTask *task, const NumericTensor *oper
     report_updates(r, task, operands, hooks->updating);
 }
 
-static const Storage *
-storage_of(const NumericRank *r, const NumericTask *task, int i)
-{
-  return &g_array_index(r->program->storages, Storage,
-                        program_operand_tensor(r->program, task->op, i)->storage);
-}
-
-static gboolean
-is_gradient(const Storage *storage)
-{
-  return storage->category == CATEGORY_UNSHARDED_GRADIENT ||
-         storage->category == CATEGORY_SHARDED_GRADIENT ||
-         storage->category == CATEGORY_REDUCE_SCATTER_BUFFER;
-}
-
-/* A gradient that is there already: made from none, it counts twice; what is made of it does then,
- * too. */
-static void
-stay(NumericRank *r, const NumericTask *task, NumericTensor *operands)
-{
-  const NumericInterruption *in = r->config->interruption;
-  if (in == NULL || in->kind != NUMERIC_GRADIENTS_STAY || task->place.step != in->step ||
-      numeric_rank_is_after(r, task->op->stream))
-    return;
-  for (int i = 0; i < task->op->operands; i++)
-    if (operands[i].role == ROLE_READ && is_gradient(storage_of(r, task, i)))
-      return;
-  for (int i = 0; i < task->op->operands; i++) {
-    if (operands[i].role != ROLE_WRITE ||
-        storage_of(r, task, i)->category != CATEGORY_UNSHARDED_GRADIENT)
-      continue;
-    r->interrupted++;
-    for (gint64 k = 0; k < operands[i].elements; k++)
-      operands[i].data[k] *= 2;
-  }
-}
-
 /* ---- running ---- */
 
 /* A copy between memories: what is read becomes what is written; what is longer keeps its end. From
@@ -392,7 +355,7 @@ numeric_rank_run_kernel(NumericRank *r, const NumericTask *task, GError **error)
   else if (ok) {
     prepare(r, task, operands);
     ok = numeric_kernel_run(&call, error);
-    stay(r, task, operands);
+    numeric_interruption_stay(r, task, operands);
   }
   if (ok)
     look_for_unknown(r, task, operands);

@@ -54,44 +54,40 @@ numeric_roundoff(DType dtype)
 
 /* ---- walking a view ---- */
 
-/* Where a view's elements are: calls of walk_next give the byte of one after the other. */
+/* Where a view's rows along its last dimension are: calls of walk_next give the byte at which one
+ * after the other begins. */
 typedef struct {
   const Layout *layout;
   gint64 index[TENSOR_MAX_DIMS];
-  gint64 at; /* bytes */
+  gint64 at, stride; /* bytes: where the row is, and from one of its elements to the next */
+  gint64 row, rows;  /* elements of a row; how many rows there are */
   int size;
 } Walk;
 
 static Walk
 walk_begin(const Tensor *view, const Layout *layout)
 {
-  int size = dtype_size((DType) layout->dtype);
-  return (Walk){.layout = layout, .at = view->offset * size, .size = size};
+  int size = dtype_size((DType) layout->dtype), last = layout->dims - 1;
+  Walk w = {.layout = layout, .at = view->offset * size, .row = 1, .rows = 1, .size = size};
+  for (int i = 0; i < last; i++)
+    w.rows *= layout->shape[i];
+  if (last >= 0) {
+    w.row = layout->shape[last];
+    w.stride = layout->stride[last] * size;
+  }
+  return w;
 }
 
 static void
 walk_next(Walk *w)
 {
-  for (int i = w->layout->dims - 1; i >= 0; i--) {
+  for (int i = w->layout->dims - 2; i >= 0; i--) {
     w->at += w->layout->stride[i] * w->size;
     if (++w->index[i] < w->layout->shape[i])
       return;
     w->at -= w->layout->shape[i] * w->layout->stride[i] * w->size;
     w->index[i] = 0;
   }
-}
-
-/* Do the elements lie one behind the other, in their own order? */
-static gboolean
-is_row_major(const Layout *layout)
-{
-  gint64 step = 1;
-  for (int i = layout->dims - 1; i >= 0; i--) {
-    if (layout->shape[i] != 1 && layout->stride[i] != step)
-      return FALSE;
-    step *= layout->shape[i];
-  }
-  return TRUE;
 }
 
 static int
@@ -111,16 +107,12 @@ numeric_tensor_load(NumericTensor *t, const double *slots, const Tensor *view, c
   if (parts > 1)
     t->shape[t->dims++] = parts;
   t->elements = n * parts;
-  t->data = g_new(double, MAX(t->elements, 1));
+  double *to = t->data = g_new(double, MAX(t->elements, 1));
   Walk w = walk_begin(view, layout);
-  if (parts == 1 && is_row_major(layout)) {
-    for (gint64 i = 0; i < n; i++)
-      t->data[i] = slots[w.at + i * w.size];
-    return;
-  }
-  for (gint64 i = 0; i < n; i++, walk_next(&w))
-    for (int k = 0; k < parts; k++)
-      t->data[i * parts + k] = slots[w.at + 4 * k];
+  for (gint64 row = 0; n > 0 && row < w.rows; row++, walk_next(&w))
+    for (gint64 i = 0; i < w.row; i++)
+      for (int k = 0; k < parts; k++)
+        *to++ = slots[w.at + i * w.stride + 4 * k];
 }
 
 void
@@ -128,17 +120,12 @@ numeric_tensor_store(const NumericTensor *t, double *slots, const Tensor *view,
                      const Layout *layout, gboolean rounds)
 {
   int parts = parts_of(layout);
+  const double *from = t->data;
   Walk w = walk_begin(view, layout);
-  if (parts == 1 && !rounds && is_row_major(layout)) {
-    for (gint64 i = 0; i < t->elements; i++)
-      slots[w.at + i * w.size] = t->data[i];
-    return;
-  }
-  for (gint64 i = 0; i < t->elements / parts; i++, walk_next(&w))
-    for (int k = 0; k < parts; k++) {
-      double value = t->data[i * parts + k];
-      slots[w.at + 4 * k] = rounds ? numeric_round(value, t->dtype) : value;
-    }
+  for (gint64 row = 0; t->elements > 0 && row < w.rows; row++, walk_next(&w))
+    for (gint64 i = 0; i < w.row; i++)
+      for (int k = 0; k < parts; k++, from++)
+        slots[w.at + i * w.stride + 4 * k] = rounds ? numeric_round(*from, t->dtype) : *from;
 }
 
 void

@@ -113,6 +113,7 @@ checkpoint_spec_read(JsonReader *reader, CheckpointSpec *spec)
   spec->fraction = json_reader_double(section, "fraction", 0, 0, 1);
   spec->around =
       (CheckpointAround) json_reader_enum(section, "around", around_names, AROUND_MODULE);
+  spec->wrapper = json_reader_bool(section, "wrapper", FALSE);
   spec->early_stop = json_reader_bool(section, "early_stop", TRUE);
   spec->keep = (KeptOps) json_reader_enum(section, "keep", keep_names, KEEP_ALTERNATE_MM);
   spec->blocks = read_blocks(section);
@@ -122,6 +123,8 @@ checkpoint_spec_read(JsonReader *reader, CheckpointSpec *spec)
                         "fraction");
   refuse_without_policy(section, "around",
                         !checkpoint_spec_recomputes(spec) && spec->around != AROUND_MODULE,
+                        recomputing);
+  refuse_without_policy(section, "wrapper", !checkpoint_spec_recomputes(spec) && spec->wrapper,
                         recomputing);
   refuse_without_policy(section, "early_stop",
                         !checkpoint_spec_recomputes(spec) && !spec->early_stop, recomputing);

@@ -33,6 +33,7 @@ typedef struct {
   int every;
   double fraction;
   CheckpointAround around;
+  gboolean wrapper;    /* PyTorch's checkpoint_wrapper, and not the model's own way */
   gboolean early_stop; /* a recomputation ends when backward has what it needs */
   KeptOps keep;        /* of selective_op */
   GArray *blocks;      /* BlockCheckpoints, of different blocks, by first; NULL: none */

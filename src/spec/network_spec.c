@@ -43,13 +43,22 @@ static const struct {
   const char *key;
   const char *what;
 } refused_keys[] = {
-    {"quantization_config", "a quantized network"}, {"quantization", "a quantized network"},
-    {"quant_method", "a quantized network"},        {"compression_config", "a quantized network"},
-    {"adapter_config", "a network with adapters"},  {"adapters", "a network with adapters"},
-    {"adapter", "a network with adapters"},         {"peft_config", "a network with adapters"},
-    {"peft_type", "a network with adapters"},       {"peft", "a network with adapters"},
-    {"lora_config", "a network with adapters"},     {"lora", "a network with adapters"},
-    {"lora_rank", "a network with adapters"},       {"lora_alpha", "a network with adapters"},
+    {"quantization_config", "a quantized network"},
+    {"quantization", "a quantized network"},
+    {"quant_method", "a quantized network"},
+    {"compression_config", "a quantized network"},
+    {"adapter_config", "a network with adapters"},
+    {"adapters", "a network with adapters"},
+    {"adapter", "a network with adapters"},
+    {"peft_config", "a network with adapters"},
+    {"peft_type", "a network with adapters"},
+    {"peft", "a network with adapters"},
+    {"lora_config", "a network with adapters"},
+    {"lora", "a network with adapters"},
+    {"lora_rank", "a network with adapters"},
+    {"lora_alpha", "a network with adapters"},
+    {"output_hidden_states", "an output that holds hidden states"},
+    {"output_attentions", "an output that holds attention's probabilities"},
 };
 
 const char *
@@ -127,6 +136,32 @@ refuse_misplaced(JsonReader *reader, const Implementation *implementation, gbool
     json_reader_fail(reader, "implementation", "train_metrics are llm-foundry's alone");
 }
 
+/* A config.json may say how its model attends, which our own key overrules. */
+static void
+read_attention_of_config(JsonReader *reader, Implementation *implementation)
+{
+  static const char *const keys[] = {"attn_implementation", "_attn_implementation"};
+  static const struct {
+    const char *name;
+    AttentionCode code;
+  } known[] = {{"sdpa", ATTENTION_SDPA},
+               {"eager", ATTENTION_EAGER},
+               {"flash_attention_2", ATTENTION_FLASH},
+               {"flash_attention_3", ATTENTION_FLASH3}};
+  const cJSON *own = json_reader_raw(reader, "implementation");
+  gboolean overruled = cJSON_GetObjectItemCaseSensitive(own, "attention") != NULL;
+  for (gsize i = 0; i < G_N_ELEMENTS(keys); i++) {
+    const char *value = cJSON_GetStringValue(json_reader_raw(reader, keys[i]));
+    gboolean found = value == NULL || overruled;
+    for (gsize k = 0; k < G_N_ELEMENTS(known) && !found; k++)
+      if ((found = g_str_equal(value, known[k].name)))
+        implementation->attention = known[k].code;
+    if (!found)
+      json_reader_fail(reader, keys[i],
+                       "'%.60s' is not sdpa, eager, flash_attention_2 or flash_attention_3", value);
+  }
+}
+
 /* A plain Hugging Face config.json means transformers' own code, but for MPT: its configs name
  * llm-foundry's (auto_map). */
 static Implementation
@@ -142,6 +177,8 @@ read_implementation(JsonReader *reader, const char *family)
     read_implementation_object(reader, &implementation);
   else if (value && !cJSON_IsNull(value))
     json_reader_fail(reader, "implementation", "must be a name or an object");
+  if (implementation.code == CODE_TRANSFORMERS && !json_reader_has(reader, "family"))
+    read_attention_of_config(reader, &implementation);
   refuse_misplaced(reader, &implementation, mpt);
   return implementation;
 }

@@ -29,6 +29,7 @@ static const char *const retain_until_names[] = {"end_of_forward", "end_of_backw
                                                  "end_of_run", NULL};
 static const char *const experts_names[] = {"grouped", "batched", "eager", NULL};
 static const char *const compile_names[] = {"none", "per_block", NULL};
+static const char *const loop_names[] = {"plain", "accelerate", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
 static const char *const reserved_keys[] = {"offload"};
@@ -43,6 +44,12 @@ const char *
 plan_optimizer_code_name(OptimizerCode code)
 {
   return optimizer_code_names[code];
+}
+
+const char *
+plan_loop_name(LoopCode code)
+{
+  return loop_names[code];
 }
 
 static void
@@ -124,6 +131,9 @@ read_precision(JsonReader *reader, PlanSpec *spec)
       read_dtype(section, "output", spec->precision.compute, &spec->precision.output);
   if (spec->precision.autocast && dtype_size(spec->precision.compute) != 2)
     json_reader_fail(section, "autocast", "needs 'compute' bf16 or fp16");
+  if (spec->precision.autocast && spec->precision.has_output &&
+      spec->precision.output != DTYPE_FP32)
+    json_reader_fail(section, "output", "with 'autocast' only fp32, as accelerate casts");
   json_reader_finish(section, NULL);
 }
 
@@ -354,6 +364,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   read_allocator(reader, spec);
   read_moe(reader, spec);
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
+  spec->loop = (LoopCode) json_reader_enum(reader, "loop", loop_names, LOOP_PLAIN);
   read_retain(reader, spec);
   spec->trainable = name_patterns_read(reader, "trainable");
   spec->lora = lora_spec_read(reader, spec->precision.parameters);

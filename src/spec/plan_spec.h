@@ -47,6 +47,11 @@ typedef struct {
   RetainUntil until;
 } RetainSpec;
 
+/* Whose code calls the model and backward(): a plain loop, which divides the loss by the
+ * micro-batches when there are several and lets go of it after backward(), or one with accelerate's
+ * Accelerator, which always divides a copy. */
+typedef enum { LOOP_PLAIN, LOOP_ACCELERATE } LoopCode;
+
 /* A rank that computes more slowly (or faster) than the others. */
 typedef struct {
   int rank;
@@ -97,6 +102,7 @@ typedef struct {
     double load_imbalance; /* tokens of the busiest expert over the mean, >= 1 */
   } moe;
   gboolean compile_per_block;
+  LoopCode loop;
   GPtrArray *retain; /* RetainSpec * */
   NamePatterns
       *trainable; /* parameters that require gradients; NULL: all, or with adapters those */
@@ -130,6 +136,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(PlanSpec, plan_spec_free)
 /* Names as written in plans: "adamw", "foreach". */
 const char *plan_optimizer_name(OptimizerName name);
 const char *plan_optimizer_code_name(OptimizerCode code);
+const char *plan_loop_name(LoopCode code);
 
 /* Does the plan checkpoint this block (from 0)? */
 gboolean plan_spec_checkpoints(const PlanSpec *spec, int block);

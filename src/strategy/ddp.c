@@ -3,16 +3,19 @@
 #include "base/units.h"
 #include "program/meaning.h"
 #include "strategy/ddp_buffers.h"
-#include "strategy/strategy.h"
 #include "strategy/zero_redundancy.h"
 
 static const OptionInfo options[] = {
     {"bucket_cap_mb", OPTION_INT, "25", 1, 1 << 20, NULL,
      "a bucket closes when it holds this many MiB"},
+    {"first_bucket_mb", OPTION_INT, "null", 1, 1 << 20, NULL,
+     "the first bucket's own; DDP itself takes 1 where nobody gives it bucket_cap_mb"},
     {"gradient_as_bucket_view", OPTION_BOOL, "false", 0, 0, NULL,
      "gradients are views of the buckets"},
     {"find_unused_parameters", OPTION_BOOL, "false", 0, 0, NULL,
      "each forward searches the graph for parameters without a gradient, and clones its outputs"},
+    {"broadcast_buffers", OPTION_BOOL, "true", 0, 0, NULL,
+     "forward begins with rank 0's buffers for all, after a backward that synchronized"},
     {"static_graph", OPTION_BOOL, "false", 0, 0, NULL,
      "the graph never changes: not yet supported"},
     {"zero_redundancy_optimizer", OPTION_BOOL, "false", 0, 0, NULL,
@@ -43,13 +46,14 @@ typedef struct {
   int *bucket_of;    /* by parameter */
   gint64 *offset_of; /* by parameter: elements into its bucket at which its gradient begins */
   DType dtype;
-  guint next_bucket;     /* buckets are reduced in order */
-  gboolean finds_unused; /* find_unused_parameters */
-  int search;            /* ops that take the host as long as searching the graph does */
-  StorageId used_map;    /* local_used_map_dev_ */
-  gint32 map_reduced;    /* event, or -1 */
-  ZeroRedundancy *zero;  /* NULL: a plain optimizer */
-  gboolean trains_apart; /* the last forward was one without synchronization */
+  guint next_bucket;      /* buckets are reduced in order */
+  gboolean finds_unused;  /* find_unused_parameters */
+  int search;             /* ops that take the host as long as searching the graph does */
+  StorageId used_map;     /* local_used_map_dev_ */
+  gint32 map_reduced;     /* event, or -1 */
+  GArray *buffers;        /* BufferBucket: none unless they are broadcast */
+  gboolean sends_buffers; /* require_forward_param_sync */
+  ZeroRedundancy *zero;   /* NULL: a plain optimizer */
 } Ddp;
 
 static gboolean
@@ -111,6 +115,10 @@ setup(StrategyContext *x)
   d->dtype = x->plan->precision.parameters;
   d->finds_unused = plan_spec_number(x->plan, "find_unused_parameters") != 0;
   d->search = search_in_ops(x);
+  d->buffers = ddp_buffer_buckets(x->network);
+  if (!plan_spec_number(x->plan, "broadcast_buffers"))
+    g_array_set_size(d->buffers, 0);
+  d->sends_buffers = TRUE;
   d->used_map = NO_STORAGE;
   d->map_reduced = -1;
   if (plan_spec_number(x->plan, "zero_redundancy_optimizer"))
@@ -124,6 +132,7 @@ teardown(StrategyContext *x)
   Ddp *d = x->state;
   g_array_unref(d->buckets);
   g_array_unref(d->ready_order);
+  g_array_unref(d->buffers);
   g_free(d->bucket_of);
   g_free(d->offset_of);
   zero_redundancy_free(d->zero);
@@ -149,10 +158,15 @@ allocate_buckets(StrategyContext *x)
   }
 }
 
-/* Buckets of parameters in this order; one closes when it has reached the cap
+/* Bytes at which the first bucket closes, and the others. */
+typedef struct {
+  gint64 first, others;
+} BucketCaps;
+
+/* Buckets of parameters in this order; one closes when it has reached its cap
  * (compute_bucket_assignment_by_size). */
 static void
-plan_buckets(StrategyContext *x, const GArray *order, gint64 cap)
+plan_buckets(StrategyContext *x, const GArray *order, BucketCaps caps)
 {
   Ddp *d = x->state;
   gint64 bytes = 0;
@@ -164,7 +178,7 @@ plan_buckets(StrategyContext *x, const GArray *order, gint64 cap)
     parameters++;
     d->bucket_of[p] = (int) d->buckets->len;
     d->offset_of[p] = bytes / dtype_size(d->dtype) - network_parameter(x->network, p)->elements;
-    if (bytes < cap && i + 1 < order->len)
+    if (bytes < (d->buckets->len == 0 ? caps.first : caps.others) && i + 1 < order->len)
       continue;
     add_bucket(d, bytes, parameters);
     bytes = parameters = 0;
@@ -188,10 +202,12 @@ reverse_buckets(StrategyContext *x)
     d->bucket_of[i] = (int) n - 1 - d->bucket_of[i];
 }
 
-static gint64
-bucket_cap(const StrategyContext *x)
+static BucketCaps
+bucket_caps(const StrategyContext *x)
 {
-  return plan_spec_number(x->plan, "bucket_cap_mb") * MIB;
+  gint64 usual = plan_spec_number(x->plan, "bucket_cap_mb") * MIB;
+  const OptionValue *first = plan_spec_option(x->plan, "first_bucket_mb");
+  return (BucketCaps){first->is_null ? usual : first->number * MIB, usual};
 }
 
 static void
@@ -216,7 +232,7 @@ construct(StrategyContext *x)
   for (int i = 0; i < (int) x->network->parameters->len; i++)
     if (network_parameter(x->network, i)->trainable)
       g_array_append_val(defined, i);
-  plan_buckets(x, defined, d->finds_unused ? bucket_cap(x) : G_MAXINT64);
+  plan_buckets(x, defined, d->finds_unused ? bucket_caps(x) : (BucketCaps){G_MAXINT64, G_MAXINT64});
   reverse_buckets(x);
   allocate_buckets(x);
   if (d->finds_unused)
@@ -296,7 +312,7 @@ rebuild(StrategyContext *x)
 {
   Ddp *d = x->state;
   StorageId old = g_array_index(d->buckets, Bucket, 0).storage;
-  plan_buckets(x, d->ready_order, bucket_cap(x));
+  plan_buckets(x, d->ready_order, bucket_caps(x));
   StoragePurpose purpose = {CATEGORY_TEMPORARY, -1,
                             program_builder_name(x->builder, "bucket indices")};
   StorageId indices = live_storage_alloc(
@@ -317,8 +333,9 @@ begin_forward(StrategyContext *x)
   Ddp *d = x->state;
   if (!x->no_grad && !d->rebuilt && !d->finds_unused && d->ready_order->len > 0)
     rebuild(x);
-  if (!d->trains_apart)
-    ddp_buffers_broadcast(x, d->communicator);
+  if (d->sends_buffers)
+    ddp_buffers_broadcast(x, d->buffers, d->communicator);
+  d->sends_buffers = x->synchronize && !x->no_grad;
   if (x->no_grad)
     return;
   d->next_bucket = 0;
@@ -330,7 +347,6 @@ static void
 end_forward(StrategyContext *x)
 {
   Ddp *d = x->state;
-  d->trains_apart = x->no_grad || !x->synchronize;
   if (d->finds_unused && x->synchronize && !x->no_grad)
     program_builder_host_work(x->builder, HOST_WORK_OP_FORWARD, d->search);
 }
@@ -478,9 +494,9 @@ expected(StrategyContext *x)
       .elements_all_reduced = (network_trainable_count(x->network) + map) *
                               (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .elements_broadcast =
-          ddp_buffers_elements(x->network) *
-              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1) +
-          (d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0),
+          (d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0) +
+          ddp_buffers_elements(d->buffers) *
+              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
   };
 }

@@ -35,10 +35,16 @@ flat_tensors(const PlanSpec *plan, const Network *network, int *tensor)
   }
 }
 
+static gboolean
+casts_buffers(const PlanSpec *plan)
+{
+  return plan_spec_number(plan, "cast_buffers") && dtype_size(plan->precision.compute) == 2;
+}
+
 static void
 shape(const PlanSpec *plan, NetworkShape *shape)
 {
-  (void) plan;
+  shape->casts_buffers = casts_buffers(plan);
   shape->flat_tensors = flat_tensors;
 }
 
@@ -250,11 +256,30 @@ reset_gradients(StrategyContext *x)
     handle_reset_gradient(x, &f->handles[i]);
 }
 
+/* _cast_buffers_to_dtype_and_device */
+static void
+cast_buffers(StrategyContext *x)
+{
+  for (guint i = 0; i < x->network->buffers->len; i++) {
+    const Buffer *buffer = &g_array_index(x->network->buffers, Buffer, i);
+    DType compute = x->plan->precision.compute;
+    if (buffer->attribute || buffer->dtype != DTYPE_FP32)
+      continue;
+    StorageId made = strategy_make_buffer(x, (int) i, compute);
+    strategy_launch(x, STREAM_COMPUTE, "to_copy",
+                    (double) (buffer->elements * (dtype_size(DTYPE_FP32) + dtype_size(compute))));
+    live_storage_drop(x->live, x->buffers[i]);
+    x->buffers[i] = made;
+  }
+}
+
 /* _root_pre_forward: gathers may not overtake the optimizer step. */
 static void
 begin_forward(StrategyContext *x)
 {
   Fsdp1 *f = fsdp1_of(x);
+  if (!f->initialized && casts_buffers(x->plan))
+    cast_buffers(x);
   for (int i = 0; i < f->count; i++) {
     Handle *h = &f->handles[i];
     if (!f->initialized && h->count > 0)
@@ -508,6 +533,7 @@ const Strategy strategy_fsdp1 = {
     .keeps_gradients = keeps_gradients,
     .reentrant_outside = TRUE,
     .casts_root_inputs = TRUE,
+    .casts_parameters = TRUE,
     .accept = fsdp1_accept,
     .setup = setup,
     .construct = construct,

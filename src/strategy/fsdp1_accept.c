@@ -194,10 +194,8 @@ fsdp1_accept(const PlanSpec *plan, const Network *network, GError **error)
                             "checkpoint(FSDP(block)) is reentrant and the input of block %d "
                             "requires no gradient: its parameters would get none",
                             cut_off);
-  if (plan->precision.autocast)
-    return plan_spec_refuse(plan, error, "precision.autocast",
-                            "fsdp1 casts by its mixed precision, not by autocast");
-  if (plan->precision.has_output)
-    return plan_spec_refuse(plan, error, "precision.output", "only fsdp2 casts outputs");
+  if (plan->precision.has_output && !plan->precision.autocast)
+    return plan_spec_refuse(plan, error, "precision.output",
+                            "only fsdp2 casts outputs, or a wrapper that autocasts");
   return TRUE;
 }

@@ -39,6 +39,8 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "fsdp.wrap", "only FSDP1 has it: FSDP2 groups all blocks");
   if (plan_spec_number(plan, "limit_all_gathers") == 0)
     return plan_spec_refuse(plan, error, "fsdp.limit_all_gathers", "only FSDP1 has it");
+  if (plan_spec_number(plan, "cast_buffers") != 0)
+    return plan_spec_refuse(plan, error, "fsdp.cast_buffers", "only FSDP1 has it");
   if (plan_spec_number(plan, "use_orig_params") == 0)
     return plan_spec_refuse(plan, error, "fsdp.use_orig_params",
                             "only FSDP1 has it; fsdp2 keeps the parameters");
@@ -91,7 +93,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
 static gboolean
 splits_tied(const PlanSpec *plan)
 {
-  return plan_spec_number(plan, "embedding") == 1 || plan_spec_number(plan, "head") == 1;
+  gint64 embedding = plan_spec_number(plan, "embedding");
+  return embedding == PLACE_OWN ||
+         (embedding == PLACE_ROOT && plan_spec_number(plan, "head") == PLACE_OWN);
 }
 
 /* ---- groups ---- */
@@ -110,26 +114,62 @@ add_blocks(StrategyContext *x, int per_group, int *owner)
   }
 }
 
+static gboolean
+is_tied(const Network *n)
+{
+  for (guint i = 0; i < n->ties->len; i++)
+    if (network_tie(n, (int) i)->module >= 0)
+      return TRUE;
+  return FALSE;
+}
+
+static void
+add_embedding(StrategyContext *x, int *owner)
+{
+  const GArray *modules = x->network->embedding_modules;
+  for (guint i = 0; i < modules->len; i++) {
+    int module = g_array_index(modules, int, i);
+    int unit = strategy_new_unit(x, network_module(x->network, module)->path);
+    strategy_add_module(x, unit, module, module, owner);
+  }
+}
+
+/* The final norm and the output layer; between them the embedding, whose call then begins the
+ * group's forward (fsdp2_prepare_model, accelerate 1.15). */
+static void
+add_head(StrategyContext *x, gboolean with_embedding, int *owner)
+{
+  const Network *n = x->network;
+  if (n->head_modules->len == 0)
+    return;
+  int first = g_array_index(n->head_modules, int, 0);
+  int head = strategy_new_unit(x, network_module(n, first)->path);
+  for (guint i = 0; i < n->head_modules->len; i++) {
+    int module = g_array_index(n->head_modules, int, i);
+    strategy_add_module(x, head, module, module, owner);
+    for (guint k = 0; k < n->embedding_modules->len && with_embedding && i == 0; k++) {
+      int embedding = g_array_index(n->embedding_modules, int, k);
+      strategy_add_module(x, head, embedding, embedding, owner);
+      g_array_index(x->unit_begins, int, first) = -1;
+      g_array_index(x->unit_begins, int, embedding) = k == 0 ? head : -1;
+    }
+  }
+}
+
 /* Embedding, blocks and head. */
 static void
 make_usual_units(StrategyContext *x, int *owner)
 {
-  const Network *n = x->network;
-  if (plan_spec_number(x->plan, "embedding") == 1)
-    for (guint i = 0; i < n->embedding_modules->len; i++) {
-      int module = g_array_index(n->embedding_modules, int, i);
-      strategy_add_module(x, strategy_new_unit(x, network_module(n, module)->path), module, module,
-                          owner);
-    }
+  gint64 embedding = plan_spec_number(x->plan, "embedding");
+  gboolean tied = embedding == PLACE_UNTIED && is_tied(x->network);
+  gboolean head = plan_spec_number(x->plan, "head") == PLACE_OWN;
+  if (embedding != PLACE_ROOT && !tied)
+    add_embedding(x, owner);
+  if (tied && head)
+    add_head(x, TRUE, owner);
   add_blocks(x, (int) plan_spec_number(x->plan, "blocks_per_group"), owner);
-  if (plan_spec_number(x->plan, "head") == 1 && n->head_modules->len > 0) {
-    int first = g_array_index(n->head_modules, int, 0);
-    int head = strategy_new_unit(x, network_module(n, first)->path);
-    for (guint i = 0; i < n->head_modules->len; i++) {
-      int module = g_array_index(n->head_modules, int, i);
-      strategy_add_module(x, head, module, module, owner);
-    }
-  }
+  if (!tied && head)
+    add_head(x, FALSE, owner);
 }
 
 /* Units in the order of named_modules().  The root's comes first but takes what is left. */
@@ -169,6 +209,17 @@ find_places(const Network *n, int module, Places *places)
   return next;
 }
 
+/* Which of the unit's modules, in the order of the call of fully_shard, has the parameter. */
+static int
+module_in_call(const StrategyContext *x, const Unit *unit, int parameter)
+{
+  int module = network_parameter(x->network, parameter)->module, k = 0;
+  while (k + 1 < (int) unit->modules->len &&
+         !strategy_module_contains(x->network, g_array_index(unit->modules, int, k), module))
+    k++;
+  return k;
+}
+
 static int
 compare_places(gconstpointer a, gconstpointer b, gpointer places)
 {
@@ -176,17 +227,21 @@ compare_places(gconstpointer a, gconstpointer b, gpointer places)
   return place[*(const int *) a] - place[*(const int *) b];
 }
 
-/* A group has its parameters in that order. */
+/* A group has its parameters in that order, module by module of those that were given. */
 static void
 order_parameters(StrategyContext *x)
 {
-  guint n = x->network->parameters->len;
+  int n = (int) x->network->parameters->len;
   Places places = {g_new(int, MAX(n, 1)), 0};
-  for (guint i = 0; i < n; i++)
+  for (int i = 0; i < n; i++)
     places.place[i] = -1;
   find_places(x->network, 0, &places);
   for (guint i = 0; i < x->units->len; i++) {
     const Unit *unit = g_ptr_array_index(x->units, i);
+    for (guint k = 0; k < unit->parameters->len; k++) {
+      int parameter = g_array_index(unit->parameters, int, k);
+      places.place[parameter] += n * module_in_call(x, unit, parameter);
+    }
     g_array_sort_with_data(unit->parameters, compare_places, places.place);
   }
   g_free(places.place);
@@ -431,8 +486,8 @@ root_post_forward(StrategyContext *x, int unit)
   live_storage_clear(x->live, &f->previous_gather);
 }
 
-/* lazy_init() of the first forward finds that a weight was tied after it had been sharded, and takes
- * the other's shard in place of its own (FSDPParam.reset_sharded_param). */
+/* lazy_init() of the first forward finds that a weight was tied after it had been sharded, and
+ * takes the other's shard in place of its own (FSDPParam.reset_sharded_param). */
 static void
 tie_shards(StrategyContext *x)
 {

@@ -2,6 +2,7 @@
 #include "strategy/fsdp_options.h"
 
 static const char *const places[] = {"root", "own", NULL};
+static const char *const embedding_places[] = {"root", "own", "untied", NULL};
 static const char *const sharding_strategies[] = {"FULL_SHARD",   "SHARD_GRAD_OP",       "NO_SHARD",
                                                   "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2", NULL};
 static const char *const wraps[] = {"alike", "all", NULL};
@@ -12,8 +13,9 @@ static const OptionInfo options[] = {
      "blocks in one group; 0: everything in the root's"},
     {"groups", OPTION_NAME_LISTS, "null", 0, 0, NULL,
      "groups by paths of modules: a list is one group, a name alone one for each match"},
-    {"embedding", OPTION_ENUM, "\"root\"", 0, 0, places,
-     "the embedding is in the root's group, or in its own (an output layer tied to it then isn't)"},
+    {"embedding", OPTION_ENUM, "\"root\"", 0, 0, embedding_places,
+     "the embedding is in the root's group, in its own (an output layer tied to it then isn't), or "
+     "in its own unless it is tied: then with the output layer"},
     {"head", OPTION_ENUM, "\"root\"", 0, 0, places,
      "final norm and output layer: in the root's group, or in their own"},
     {"reshard_after_forward", OPTION_BOOL_OR_INT, "null", 1, 1 << 20, NULL,
@@ -41,6 +43,8 @@ static const OptionInfo options[] = {
      "FSDP2 only: patterns of parameters that stay whole on every rank and are not reduced"},
     {"wrap", OPTION_ENUM, "\"alike\"", 0, 0, wraps,
      "FSDP1 only: of blocks of which some are checkpointed those like the first, or all"},
+    {"cast_buffers", OPTION_BOOL, "false", 0, 0, NULL,
+     "FSDP1 only: floating buffers are cast to precision.compute too (buffer_dtype)"},
     {"use_orig_params", OPTION_BOOL, "true", 0, 0, NULL,
      "FSDP1 only: the optimizer sees the parameters; false: the flat ones"},
     {"cpu_offload", OPTION_BOOL, "false", 0, 0, NULL,

@@ -12,6 +12,8 @@ typedef enum {
   HYBRID_SHARD,
   HYBRID_SHARD_ZERO2
 } ShardingStrategy;
+/* Values of "embedding"; "head" has the first two. */
+typedef enum { PLACE_ROOT, PLACE_OWN, PLACE_UNTIED } EmbeddingPlace;
 /* Values of "backward_prefetch" where it is a name (BackwardPrefetch; none is None). */
 typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } BackwardPrefetch;
 

@@ -173,16 +173,23 @@ strategy_output_requires_grad(const Network *network, int module)
   return FALSE;
 }
 
+StorageId
+strategy_make_buffer(StrategyContext *x, int index, DType dtype)
+{
+  const Buffer *buffer = &g_array_index(x->network->buffers, Buffer, (guint) index);
+  StoragePurpose purpose = {CATEGORY_OTHER, buffer->module,
+                            program_builder_name(x->builder, buffer->name)};
+  return live_storage_alloc(x->live, buffer->elements * dtype_size(dtype), STREAM_COMPUTE, purpose);
+}
+
+/* They live as long as the model. */
 static void
 construct_buffers(StrategyContext *x, int module)
 {
   for (guint i = 0; i < x->network->buffers->len; i++) {
     const Buffer *buffer = &g_array_index(x->network->buffers, Buffer, i);
-    if (buffer->module != module)
-      continue;
-    StoragePurpose purpose = {CATEGORY_OTHER, module,
-                              program_builder_name(x->builder, buffer->name)};
-    x->buffers[i] = live_storage_alloc(x->live, buffer->bytes, STREAM_COMPUTE, purpose);
+    if (buffer->module == module)
+      x->buffers[i] = strategy_make_buffer(x, (int) i, buffer->dtype);
   }
 }
 
@@ -372,9 +379,10 @@ strategy_accept_unsharded(const PlanSpec *plan, GError **error)
   if (plan->precision.reduce != plan->precision.parameters)
     return plan_spec_refuse(plan, error, "precision.reduce",
                             "strategy %s reduces in the parameters' dtype", plan->strategy);
-  if (plan->precision.has_output)
+  if (plan->precision.has_output && !plan->precision.autocast)
     return plan_spec_refuse(plan, error, "precision.output",
-                            "only FSDP's mixed precision casts outputs");
+                            "only FSDP2's mixed precision casts outputs, or a wrapper that "
+                            "autocasts");
   if (plan->checkpointing.around != AROUND_MODULE)
     return plan_spec_refuse(plan, error, "activation_checkpointing.around",
                             "strategy %s has no FSDP modules", plan->strategy);

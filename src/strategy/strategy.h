@@ -249,6 +249,9 @@ typedef struct {
   gboolean casts_inputs;
   /* Those of the model alone are, before its unit begins (cast_root_forward_inputs). */
   gboolean casts_root_inputs;
+  /* Parameters are computed with in the compute dtype under autocast too: the strategy has cast
+   * them before. */
+  gboolean casts_parameters;
   gboolean marks_inputs; /* after_backward hangs on a node at the unit's inputs */
   /* checkpoint(FSDP(block)) is the reentrant one. */
   gboolean reentrant_outside;
@@ -304,6 +307,8 @@ gboolean strategy_module_contains(const Network *network, int module, int other)
 /* The same for a model that is made on the device: adapters come when all else is there. */
 void strategy_visit_whole(StrategyContext *x, void (*parameter)(StrategyContext *, int),
                           void (*end)(StrategyContext *, int module));
+/* Memory for a buffer of the network, in that dtype. */
+StorageId strategy_make_buffer(StrategyContext *x, int index, DType dtype);
 /* The whole model on every rank, parameter by parameter. */
 void strategy_construct_whole(StrategyContext *x);
 /* The whole model in pageable memory, and a parameter's way from there to the device. */

@@ -287,7 +287,7 @@ torchtitan fsdp2
 torchtitan fsdp2-no-reshard
 torchtitan hsdp
 EOF
-for plan in fsdp1 fsdp1-hybrid; do
+for plan in fsdp1 fsdp1-hybrid fsdp2 hsdp; do
   refuses "accelerate reduces in the dtype of the computation: $plan" 'cannot say precision.reduce = "fp32" (there it is "bf16")' \
     export plan $plan --as accelerate
   answers "$plan with that dtype is exported" 0 export plan $plan --as accelerate --set precision.reduce=bf16 -o exported

@@ -69,7 +69,7 @@ refuses "a failure on a device without time" "key 'failure': has no moment on de
 
 refuses "a plan without an optimizer" "optimizer.name" verify tiny --set optimizer.name=none
 refuses "code whose numbers nobody has said" "kernel topk: nobody has said what it computes" verify mixtral-8x7b --scale 64
-refuses "an optimizer on the host" "the optimizer works in the host's memory" verify tiny --scale 16 --set fsdp.cpu_offload=true
+answers "an optimizer on the host" 0 verify tiny --scale 16 --set fsdp.cpu_offload=true
 refuses "a checkpoint of which nobody knows the numbers" "--restart goes on from one" verify tiny --set 'phases={"load":{}}'
 refuses "compiled blocks" "key 'compile'" verify tiny --plan fsdp2 --set compile=per_block
 refuses "a precision that is none" "--precision: it is fp64 or plan" verify tiny --precision fp8

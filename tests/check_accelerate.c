@@ -1,0 +1,148 @@
+/* check_accelerate.c - configurations of accelerate as users have them: a small network's steps
+ * take the memory that they took under accelerate 1.15's prepare() and backward() with
+ * PyTorch 2.11, transformers 5.24 and DeepSpeed 0.19.8, their own allocator on a stand-in device; 8
+ * ranks, optimizers fused, micro-batches of 2 x 256 tokens, labels that are the
+ * tokens, but for DeepSpeed. */
+#include "import/training_config.h"
+#include "simulation.h"
+#include "strategy/strategy.h"
+#include "tap_main.h"
+
+#include <string.h>
+
+#define NETWORK(type, more)                                                                        \
+  "{'model_type': '" type "', 'num_hidden_layers': 2, 'hidden_size': 256, "                        \
+  "'num_attention_heads': 4, 'num_key_value_heads': 2, 'intermediate_size': 384, "                 \
+  "'vocab_size': 1000" more "}"
+#define LLAMA NETWORK("llama", "")
+#define TIED NETWORK("qwen2", ", 'tie_word_embeddings': true")
+
+#define LAUNCH                                                                                     \
+  "compute_environment: LOCAL_MACHINE\ndebug: false\nmixed_precision: bf16\nnum_machines: 1\n"
+#define FSDP                                                                                       \
+  LAUNCH "num_processes: 8\ndistributed_type: FSDP\nfsdp_config:\n"                                \
+         "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_offload_params: false\n"         \
+         "  fsdp_cpu_ram_efficient_loading: true\n"
+#define FSDP1                                                                                      \
+  FSDP "  fsdp_version: 1\n  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_use_orig_params: true\n"
+#define FSDP2 FSDP "  fsdp_version: 2\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+#define DEEPSPEED                                                                                  \
+  LAUNCH "num_processes: 8\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n"                      \
+         "  gradient_accumulation_steps: 1\n  gradient_clipping: 1.0\n"                            \
+         "  offload_optimizer_device: none\n"
+#define DDP LAUNCH "num_processes: 8\ndistributed_type: MULTI_GPU\ngpu_ids: all\n"
+/* What the script says. */
+#define BATCH "batch.micro_batch=2 batch.sequence_length=256"
+#define ACCUMULATED BATCH " accumulation.steps=2 optimizer.clip_grad_norm=1"
+
+static const struct {
+  const char *name, *config, *network, *script;
+  struct {
+    gint64 allocated, reserved; /* reserved 0: it depends on how fast the device is */
+  } steps[2];
+} measured[] = {
+    {"one process",
+     LAUNCH "num_processes: 1\ndistributed_type: 'NO'\n",
+     LLAMA,
+     BATCH,
+     {{91066368, 113246208}, {106708992, 125829120}}},
+    {"DDP", DDP, LLAMA, BATCH, {{97051648, 113246208}, {112694272, 125829120}}},
+    {"DDP, two micro-batches, clipping",
+     DDP,
+     LLAMA,
+     ACCUMULATED,
+     {{106702336, 119537664}, {118683648, 130023424}}},
+    {"DDP, the model's own checkpoints",
+     DDP,
+     LLAMA,
+     BATCH " activation_checkpointing.policy=full",
+     {{97051648, 113246208}, {102464512, 119537664}}},
+    {"FSDP1",
+     FSDP1 "  fsdp_sharding_strategy: FULL_SHARD\n",
+     LLAMA,
+     BATCH,
+     {{82536448, 113246208}, {87572480, 113246208}}},
+    {"FSDP1, gathered until backward",
+     FSDP1 "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+     LLAMA,
+     BATCH,
+     {{83520512, 113246208}, {88556544, 113246208}}},
+    {"FSDP1, its checkpoints",
+     FSDP1 "  fsdp_activation_checkpointing: true\n",
+     LLAMA,
+     BATCH,
+     {{77806080, 106954752}, {79305728, 109051904}}},
+    {"FSDP1, a tied embedding, two micro-batches, clipping",
+     FSDP1,
+     TIED,
+     ACCUMULATED,
+     {{88969216, 117440512}, {90213376, 119537664}}},
+    {"FSDP2",
+     FSDP2 "  fsdp_reshard_after_forward: true\n",
+     LLAMA,
+     BATCH,
+     {{82025472, 111149056}, {86088704, 113246208}}},
+    {"FSDP2, a tied embedding", FSDP2, TIED, BATCH, {{82950144, 113246208}, {86765056, 113246208}}},
+    {"FSDP2, its checkpoints",
+     FSDP2 "  fsdp_activation_checkpointing: true\n",
+     LLAMA,
+     BATCH,
+     {{76911104, 106954752}, {78422016, 106954752}}},
+    {"FSDP2, gathered until backward, two micro-batches, clipping",
+     FSDP2 "  fsdp_reshard_after_forward: false\n",
+     LLAMA,
+     ACCUMULATED,
+     {{90054656, 115343360}, {91565568, 117440512}}},
+    {"ZeRO-2",
+     DEEPSPEED "  zero_stage: 2\n",
+     LLAMA,
+     BATCH,
+     {{1083353600, 1103101952}, {1084851712, 1105199104}}},
+    {"ZeRO-3",
+     DEEPSPEED "  zero_stage: 3\n",
+     LLAMA,
+     BATCH,
+     {{1081325056, 1128267776}, {1089649664, 1130364928}}},
+};
+
+/* What the other program's configuration says, with assignments of the script. */
+static Simulated *
+simulate(const char *config_text, const char *network, const char *script)
+{
+  const TrainingConfigSettings settings = {0};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(TrainingConfig) config =
+      training_config_read("config", config_text, strlen(config_text), &settings, &error);
+  ck_assert_msg(config != NULL, "%s", error != NULL ? error->message : "");
+  g_autofree char *plan = training_config_plan(config);
+  g_auto(GStrv) set = g_strsplit(script, " ", -1);
+  return simulation_execute(&(Simulation){network, plan, (const char *const *) set, 0}, 2,
+                            (gint64) 1 << 40);
+}
+
+START_TEST(a_configuration_of_accelerate_takes_the_memory_that_it_took)
+{
+  g_autoptr(Simulated) s = simulate(measured[_i].config, measured[_i].network, measured[_i].script);
+  for (guint i = 0; i < G_N_ELEMENTS(measured[_i].steps); i++) {
+    const StepRecord *step = &g_array_index(s->recording->steps, StepRecord, i);
+    gint64 allocated = measured[_i].steps[i].allocated, reserved = measured[_i].steps[i].reserved;
+    ck_assert_msg(step->peak_allocated == allocated,
+                  "%s, step %u: %" G_GINT64_FORMAT " bytes allocated, not %" G_GINT64_FORMAT,
+                  measured[_i].name, i + 1, step->peak_allocated, allocated);
+    ck_assert_msg(reserved == 0 || step->peak_reserved == reserved,
+                  "%s, step %u: %" G_GINT64_FORMAT " bytes reserved, not %" G_GINT64_FORMAT,
+                  measured[_i].name, i + 1, step->peak_reserved, reserved);
+  }
+}
+END_TEST
+
+Suite *
+test_suite(void)
+{
+  Suite *suite = suite_create("accelerate");
+  TCase *tcase = tcase_create("accelerate");
+  tcase_add_loop_test(tcase, a_configuration_of_accelerate_takes_the_memory_that_it_took, 0,
+                      G_N_ELEMENTS(measured));
+  suite_add_tcase(suite, tcase);
+  return suite;
+}
