@@ -249,6 +249,16 @@ store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced, const Ta
   launch_as(x, x->micro_batch == 0 ? "copy" : "add", 3 * p->owned * z->ds.element, meaning);
 }
 
+/* What parts are taken from: of the bucket, which is larger, what is filled. */
+static gint32
+reduced_tensor(StrategyContext *x, StorageId storage, DType dtype)
+{
+  const Zero3 *z = zero3_of(x);
+  if (storage == z->bucket)
+    return program_builder_flat_tensor(x->builder, storage, 0, z->bucketed_elements, dtype);
+  return live_storage_tensor(x->live, storage, dtype);
+}
+
 /* The same on its way to the host. */
 static void
 offload_part(StrategyContext *x, int parameter, gint32 reduced, HostGradients *locals,
@@ -273,8 +283,8 @@ store(StrategyContext *x, const StorageId *result, DType dtype, const Taken *tak
     const Zero3Parameter *p = &z->parameter[b->parameter];
     if (p->owned > 0) {
       const Taken *part = taken != NULL ? &taken[i] : NULL;
-      gint32 reduced = result[i] != NO_STORAGE ? live_storage_tensor(x->live, result[i], dtype)
-                                               : gradient_tensor(x, b);
+      gint32 reduced =
+          result[i] != NO_STORAGE ? reduced_tensor(x, result[i], dtype) : gradient_tensor(x, b);
       if (offload_is_optimizer(z))
         offload_part(x, b->parameter, reduced, &locals, part);
       else
@@ -384,7 +394,7 @@ all_reduce(StrategyContext *x, Results *r)
   if (z->ds.accumulation != z->ds.model) {
     Results cast = {g_array_new(FALSE, FALSE, sizeof(StorageId))};
     StorageId copy = make(x, &cast, elements * wide, "cast bucket");
-    zero3_operand(x, all, z->ds.model, ROLE_READ);
+    zero3_part(x, all, 0, elements, z->ds.model, ROLE_READ);
     zero3_operand(x, copy, z->ds.accumulation, ROLE_WRITE);
     launch(x, "to_copy", elements * (z->ds.element + wide));
     drop_results(x, r);
