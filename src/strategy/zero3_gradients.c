@@ -249,20 +249,26 @@ store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced, const Ta
   launch_as(x, x->micro_batch == 0 ? "copy" : "add", 3 * p->owned * z->ds.element, meaning);
 }
 
-/* The rank's part of what is reduced, as a view: of another tensor than result, NO_STORAGE for a
- * single gradient in place, all. */
+/* What parts are taken from: of the bucket, which is larger, what is filled. */
 static gint32
-part_tensor(StrategyContext *x, const Bucketed *b, StorageId result, DType dtype,
-            const Taken *taken)
+reduced_tensor(StrategyContext *x, StorageId storage, DType dtype)
 {
   const Zero3 *z = zero3_of(x);
-  gint64 owned = z->parameter[b->parameter].owned;
-  if (result == NO_STORAGE)
-    return gradient_tensor(x, b);
-  if (taken == NULL)
-    return live_storage_tensor(x->live, result, dtype);
-  return program_builder_flat_tensor(x->builder, result, z->ds.rank * taken->part + taken->first,
-                                     owned, dtype);
+  if (storage == z->bucket)
+    return program_builder_flat_tensor(x->builder, storage, 0, z->bucketed_elements, dtype);
+  return live_storage_tensor(x->live, storage, dtype);
+}
+
+/* The same on its way to the host. */
+static void
+offload_part(StrategyContext *x, int parameter, gint32 reduced, HostGradients *locals,
+             const Taken *taken)
+{
+  g_autofree char *takes = taken != NULL ? taken_meaning(x, "take_slice", *taken) : NULL;
+  g_autofree char *adds = taken != NULL ? taken_meaning(x, "add_slice", *taken) : NULL;
+  locals->takes = takes;
+  locals->adds = adds;
+  offload_gradient(x, parameter, reduced, locals);
 }
 
 /* partition_grads: the rank's parts of all gradients are kept.  result: what they are read from,
@@ -271,18 +277,18 @@ static void
 store(StrategyContext *x, const StorageId *result, DType dtype, const Taken *taken)
 {
   Zero3 *z = zero3_of(x);
-  HostGradients locals = {NO_STORAGE, NO_STORAGE};
+  HostGradients locals = {NO_STORAGE, NO_STORAGE, NULL, NULL};
   for (guint i = 0; i < z->bucketed->len; i++) {
     const Bucketed *b = bucketed_at(z, (int) i);
     const Zero3Parameter *p = &z->parameter[b->parameter];
     if (p->owned > 0) {
       const Taken *part = taken != NULL ? &taken[i] : NULL;
-      gint32 reduced = result[i] != NO_STORAGE ? live_storage_tensor(x->live, result[i], dtype)
-                                               : gradient_tensor(x, b);
+      gint32 reduced =
+          result[i] != NO_STORAGE ? reduced_tensor(x, result[i], dtype) : gradient_tensor(x, b);
       if (offload_is_optimizer(z))
-        offload_gradient(x, b->parameter, part_tensor(x, b, result[i], dtype, part), &locals);
+        offload_part(x, b->parameter, reduced, &locals, part);
       else
-        store_part(x, p, reduced, taken != NULL ? &taken[i] : NULL);
+        store_part(x, p, reduced, part);
     }
     drop_gradient(x, b->parameter);
     x->parameters[b->parameter].has_gradient = FALSE;
@@ -388,7 +394,7 @@ all_reduce(StrategyContext *x, Results *r)
   if (z->ds.accumulation != z->ds.model) {
     Results cast = {g_array_new(FALSE, FALSE, sizeof(StorageId))};
     StorageId copy = make(x, &cast, elements * wide, "cast bucket");
-    zero3_operand(x, all, z->ds.model, ROLE_READ);
+    zero3_part(x, all, 0, elements, z->ds.model, ROLE_READ);
     zero3_operand(x, copy, z->ds.accumulation, ROLE_WRITE);
     launch(x, "to_copy", elements * (z->ds.element + wide));
     drop_results(x, r);

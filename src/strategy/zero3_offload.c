@@ -32,9 +32,16 @@ offload_allocate(StrategyContext *x, gboolean pinned, gint64 bytes, Category cat
 
 /* A copy to pageable memory is over when the call returns. */
 static void
-copy_to_host(StrategyContext *x, StreamId stream, const char *what, gint64 bytes, gboolean pinned)
+send_gradient(StrategyContext *x, StreamId stream, gint64 bytes, gboolean pinned,
+              const char *meaning)
 {
-  strategy_copy(x, stream, what, (double) bytes);
+  Kernel kernel = {.kind = KERNEL_COPY,
+                   .dtype = DTYPE_UINT8,
+                   .name = program_builder_name(x->builder, "gradient to host"),
+                   .launches = 1,
+                   .bytes = (double) bytes,
+                   .meaning = meaning_of(x->builder, meaning)};
+  program_builder_copy(x->builder, stream, program_builder_kernel(x->builder, &kernel));
   if (!pinned)
     program_builder_stream_sync(x->builder, stream);
 }
@@ -127,7 +134,7 @@ hand_over(StrategyContext *x, int parameter, StorageId gradient)
   zero3_operand(x, wide, DTYPE_FP32, ROLE_READ);
   zero3_part(x, group->gradient, p->first - group->first_element, p->owned, DTYPE_FP32, ROLE_WRITE);
   if (group->on_host)
-    copy_to_host(x, stream, "gradient to host", 4 * p->owned, z->ds.optimizer_pinned);
+    send_gradient(x, stream, 4 * p->owned, z->ds.optimizer_pinned, NULL);
   else
     strategy_launch(x, stream, "copy", 8.0 * (double) p->owned);
   if (casts)
@@ -146,7 +153,7 @@ offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGradient
   if (x->micro_batch == 0) { /* out, and back */
     program_builder_operand(x->builder, reduced, ROLE_READ);
     zero3_part(x, z->gradients, p->first, p->owned, z->ds.accumulation, ROLE_WRITE);
-    copy_to_host(x, stream, "gradient to host", bytes, z->ds.optimizer_pinned);
+    send_gradient(x, stream, bytes, z->ds.optimizer_pinned, locals->takes);
     locals->gradient = live_storage_alloc(x->live, bytes, stream, purpose);
   } else { /* in, added to, and out */
     StorageId added = live_storage_alloc(x->live, bytes, stream, purpose);
@@ -160,10 +167,10 @@ offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGradient
   if (x->micro_batch > 0) {
     program_builder_operand(x->builder, reduced, ROLE_READ);
     zero3_operand(x, locals->gradient, z->ds.accumulation, ROLE_ACCUMULATE);
-    strategy_launch(x, stream, "add", 3.0 * (double) bytes);
+    strategy_launch_as(x, stream, "add", 3.0 * (double) bytes, locals->adds);
     zero3_operand(x, locals->gradient, z->ds.accumulation, ROLE_READ);
     zero3_part(x, z->gradients, p->first, p->owned, z->ds.accumulation, ROLE_WRITE);
-    copy_to_host(x, stream, "gradient to host", bytes, z->ds.optimizer_pinned);
+    send_gradient(x, stream, bytes, z->ds.optimizer_pinned, NULL);
   }
   if (x->last_micro_batch)
     hand_over(x, parameter, locals->gradient);

@@ -212,6 +212,8 @@ void offload_drop_shard(StrategyContext *x, StorageId copy, StreamId reader);
 /* What partition_grads' variables hold between parameters: the gradient on the device. */
 typedef struct {
   StorageId gradient, added;
+  /* what the rank takes of what was reduced, and adds: meanings, borrowed; NULL: all of it */
+  const char *takes, *adds;
 } HostGradients;
 
 /* A reduced gradient, a tensor, goes to the host, in the last micro-batch to the optimizer too. */
