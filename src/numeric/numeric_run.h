@@ -73,15 +73,15 @@ typedef struct {
   const Program *const *programs; /* by global rank; borrowed */
   AllocatorConfig allocator;
   NumericHooks hooks;
-  gboolean rounds;                         /* to the dtypes of the views */
-  guint64 seed;                            /* of what is random in kernels */
-  guint64 order;                           /* 0: that of issue; else one that delays somebody, or a random one */
-  gint64 micro_batch;                      /* samples */
-  int micro_batches;                       /* a step, of a rank */
-  gint64 samples_before;                   /* of the step, before the first rank's */
-  int steps;                               /* to execute, at most; 0: all that the Programs have */
-  int steps_before;                        /* of the training, before the Programs' first */
-  int updates_before;                      /* the same as the optimizer counts them */
+  gboolean rounds;       /* to the dtypes of the views */
+  guint64 seed;          /* of what is random in kernels */
+  guint64 order;         /* 0: that of issue; else one that delays somebody, or a random one */
+  gint64 micro_batch;    /* samples */
+  int micro_batches;     /* a step, of a rank */
+  gint64 samples_before; /* of the step, before the first rank's */
+  int steps;             /* to execute, at most; 0: all that the Programs have */
+  int steps_before;      /* of the training, before the Programs' first */
+  int updates_before;    /* the same as the optimizer counts them */
   const NumericInterruption *interruption; /* borrowed; NULL: none */
 } NumericConfig;
 

@@ -163,8 +163,8 @@ check_operand(Checker *checker, const ProgramOp *op, const Operand *operand, gbo
   return result == ACCESS_ORDERED || fail_access(checker, tensor->storage, write, result, other);
 }
 
-/* What the host computes, kernels, copies, collectives.  All reads come before all writes: an op may work in place, but not
- * live on what it writes itself. */
+/* What the host computes, kernels, copies, collectives.  All reads come before all writes: an op
+ * may work in place, but not live on what it writes itself. */
 static gboolean
 check_work(Checker *checker, const ProgramOp *op)
 {

@@ -16,7 +16,7 @@ typedef struct {
 
 typedef struct {
   InputText network, plan, cluster;
-  char **assignments; /* --set, in order; NULL-terminated, may be NULL */
+  char **assignments;   /* --set, in order; NULL-terminated, may be NULL */
   gboolean splits_tied; /* a tied weight becomes two whatever the strategy (Strategy.splits_tied) */
 } ScenarioInputs;
 
