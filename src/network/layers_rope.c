@@ -1,6 +1,7 @@
 /* layers_rope.c - rotary embeddings: the tables, and the ways in which models apply them. */
 #include "network/causal_lm.h"
 #include "network/op_recipe.h"
+#include "network/strides.h"
 
 Val
 rope_complex(Builder *b, Val x, Val table)
@@ -36,12 +37,22 @@ rotate_half(Builder *b, Val x)
   return builder_leave(b, builder_op(b, OP_CAT, &at, 2, (Val[]){negated, first}));
 }
 
+/* A table of positions, the same for all samples and heads (reshape_for_broadcast). */
+static Val
+for_all_heads(Builder *b, Val table)
+{
+  ValueInfo info = builder_info(b, table);
+  return view(b, table, 4, (gint64) 1, info.shape[0], (gint64) 1, info.shape[1]);
+}
+
 /* A table cast to x's dtype, unless a hook has already done so. */
 static Val
 table_as(Builder *b, Val table, DType dtype)
 {
-  ValueInfo info = builder_info(b, table);
+  ValueInfo from = builder_info(b, table), info = from;
   info.dtype = (guint8) dtype;
+  if (info.dtype != from.dtype) /* a copy has no gaps */
+    value_order_like(&info, 1, &from);
   return shaped(b, OP_TO_IF_NEEDED, table.temporary ? table : builder_share(b, table), info);
 }
 
@@ -52,8 +63,8 @@ rope_half(Builder *b, Val x, Val cos, Val sin)
   gint64 half = info.shape[info.dims - 1] / 2;
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
   x = (Val){x.slot, FALSE};
-  cos = let(b, "cos", table_as(b, cos, (DType) info.dtype));
-  sin = let(b, "sin", table_as(b, sin, (DType) info.dtype));
+  cos = let(b, "cos", table_as(b, for_all_heads(b, cos), (DType) info.dtype));
+  sin = let(b, "sin", table_as(b, for_all_heads(b, sin), (DType) info.dtype));
   Val first = let(b, "a", slice_last(b, x, 0, half));
   Val second = let(b, "b", slice_last(b, x, half, half));
   Val straight = binary(b, OP_MUL, x, cos);
@@ -74,6 +85,8 @@ rope_joined(Builder *b, Val qk[2], Val table)
   Val x[2];
   builder_enter(b, 3, (const char *const[]){"xq", "xk", "rope_cache"},
                 (Val[]){qk[0], qk[1], table});
+  table.temporary = FALSE;
+  table = let(b, "rope_cache", for_all_heads(b, table));
   table.temporary = FALSE;
   Val cos = let(b, "cos", table_as(b, slice_last(b, table, 0, width), (DType) info.dtype));
   Val sin = let(b, "sin", table_as(b, slice_last(b, table, width, width), (DType) info.dtype));
