@@ -45,13 +45,14 @@ for_all_heads(Builder *b, Val table)
   return view(b, table, 4, (gint64) 1, info.shape[0], (gint64) 1, info.shape[1]);
 }
 
-/* A table cast to x's dtype, unless a hook has already done so. */
+/* A table cast to x's dtype, unless a hook has already done so, of the whole table: then a part of it
+ * is a view. */
 static Val
 table_as(Builder *b, Val table, DType dtype)
 {
   ValueInfo from = builder_info(b, table), info = from;
   info.dtype = (guint8) dtype;
-  if (info.dtype != from.dtype) /* a copy has no gaps */
+  if (info.dtype != from.dtype && !builder_shape(b)->casts_inputs) /* a copy has no gaps */
     value_order_like(&info, 1, &from);
   return shaped(b, OP_TO_IF_NEEDED, table.temporary ? table : builder_share(b, table), info);
 }
