@@ -50,6 +50,9 @@ static const Architecture architectures[] = {
     {"glm", HEADS ", 'head_dim': 8"},
     {"glm4", HEADS ", 'head_dim': 8"},
     {"internlm2", HEADS},
+    {"gpt2", WIDE ", " POSITIONS}, /* attention drops out */
+    {"llama", HEADS ", 'implementation': {'code': 'torchtitan', 'rope': 'rotate_half'}"},
+    {"qwen3", HEADS ", 'head_dim': 8, 'implementation': 'torchtitan'"},
 };
 
 #define SMALL "'hidden_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 2, 'vocab_size': 19"

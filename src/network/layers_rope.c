@@ -36,13 +36,23 @@ rotate_half(Builder *b, Val x)
   return builder_leave(b, builder_op(b, OP_CAT, &at, 2, (Val[]){negated, first}));
 }
 
-/* A table cast to x's dtype, unless a hook has already done so. */
+/* A table cast to x's dtype, unless a hook has already done so: what is copied is dense. */
 static Val
 table_as(Builder *b, Val table, DType dtype)
 {
   ValueInfo info = builder_info(b, table);
+  if (info.dtype != dtype && !builder_shape(b)->casts_inputs)
+    value_set_contiguous(&info);
   info.dtype = (guint8) dtype;
   return shaped(b, OP_TO_IF_NEEDED, table.temporary ? table : builder_share(b, table), info);
+}
+
+/* A table's rows for all heads: [length, 1, width] (reshape_for_broadcast). */
+static Val
+for_heads(Builder *b, Val table)
+{
+  const ValueInfo info = builder_info(b, table);
+  return view(b, table, 3, info.shape[0], (gint64) 1, info.shape[1]);
 }
 
 Val
@@ -52,8 +62,8 @@ rope_half(Builder *b, Val x, Val cos, Val sin)
   gint64 half = info.shape[info.dims - 1] / 2;
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
   x = (Val){x.slot, FALSE};
-  cos = let(b, "cos", table_as(b, cos, (DType) info.dtype));
-  sin = let(b, "sin", table_as(b, sin, (DType) info.dtype));
+  cos = let(b, "cos", for_heads(b, table_as(b, cos, (DType) info.dtype)));
+  sin = let(b, "sin", for_heads(b, table_as(b, sin, (DType) info.dtype)));
   Val first = let(b, "a", slice_last(b, x, 0, half));
   Val second = let(b, "b", slice_last(b, x, half, half));
   Val straight = binary(b, OP_MUL, x, cos);
@@ -75,8 +85,10 @@ rope_joined(Builder *b, Val qk[2], Val table)
   builder_enter(b, 3, (const char *const[]){"xq", "xk", "rope_cache"},
                 (Val[]){qk[0], qk[1], table});
   table.temporary = FALSE;
-  Val cos = let(b, "cos", table_as(b, slice_last(b, table, 0, width), (DType) info.dtype));
-  Val sin = let(b, "sin", table_as(b, slice_last(b, table, width, width), (DType) info.dtype));
+  Val cos = table_as(b, slice_last(b, table, 0, width), (DType) info.dtype);
+  cos = let(b, "cos", for_heads(b, cos));
+  Val sin = table_as(b, slice_last(b, table, width, width), (DType) info.dtype);
+  sin = let(b, "sin", for_heads(b, sin));
   for (int i = 0; i < 2; i++) {
     x[i] = (Val){qk[i].slot, FALSE};
     Val straight = binary(b, OP_MUL, x[i], cos);
