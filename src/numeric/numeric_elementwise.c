@@ -211,9 +211,9 @@ run_clamp(KernelCall *c)
 /* ---- dropout ---- */
 
 guint64
-numeric_dropout_key(const NumericPlace *place, const char *what)
+numeric_dropout_key(const NumericPlace *place)
 {
-  guint64 key = numeric_key_add(numeric_key(place->seed, what), (guint64) place->step);
+  guint64 key = numeric_key_add(numeric_key(place->seed, "dropout"), (guint64) place->step);
   return numeric_key_add(key, (guint64) place->module);
 }
 
@@ -236,7 +236,7 @@ run_dropout(KernelCall *c)
   if (!numeric_same_size(c, x, y) || !numeric_same_size(c, x, mask))
     return;
   gint64 first = c->place.sample * (x->elements / MAX(c->place.samples, 1));
-  guint64 key = numeric_dropout_key(&c->place, "dropout");
+  guint64 key = numeric_dropout_key(&c->place);
   for (gint64 i = 0; i < x->elements; i++) {
     mask->data[i] = numeric_uniform(key, (guint64) (first + i)) >= p;
     y->data[i] = x->data[i] * kept_scale(mask->data[i], p);
