@@ -65,7 +65,8 @@ mixed_rms_norm(Builder *b, Val x, Val weight)
   DType dtype = (DType) builder_info(b, x).dtype;
   Val wide = to(b, x, DTYPE_FP32), input = {wide.slot, FALSE};
   Val square = unary(b, OP_POW, input);
-  Val scale = unary(b, OP_RSQRT, reduce_last(b, OP_MEAN, (Val){square.slot, FALSE}));
+  Val mean = reduce_last(b, OP_MEAN, (Val){square.slot, FALSE});
+  Val scale = unary_with(b, OP_RSQRT, mean, "eps", NORM_EPSILON);
   builder_discard(b, square);
   Val y = binary(b, OP_MUL, input, (Val){scale.slot, FALSE});
   y = to(b, binary(b, OP_MUL, y, weight), dtype);

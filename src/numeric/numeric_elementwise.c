@@ -153,8 +153,7 @@ power_derivative(double x, double number)
 static double
 rsqrt(double x, double number)
 {
-  (void) number;
-  return 1 / sqrt(x);
+  return 1 / sqrt(x + number);
 }
 
 /* Of the result. */
@@ -266,7 +265,7 @@ const NumericKernel numeric_elementwise[] = {
      .f = power_derivative,
      .key = "power",
      .otherwise = 2},
-    {.formula = "rsqrt", .run = numeric_apply, .f = rsqrt},
+    {.formula = "rsqrt", .run = numeric_apply, .f = rsqrt, .key = "eps", .otherwise = 0},
     {.formula = "rsqrt_backward", .run = numeric_apply_backward, .f = rsqrt_derivative},
     {.formula = "tanh", .run = numeric_apply, .f = tanh_of},
     {.formula = "tanh_backward", .run = numeric_apply_backward, .f = tanh_derivative},
