@@ -292,12 +292,15 @@ libhighwater_a_SOURCES += \
   src/strategy/fsdp1_optimizer_state.c \
   src/strategy/fsdp1_private.h \
   src/strategy/fsdp1_state.c \
+  src/strategy/fsdp2_accept.c \
+  src/strategy/fsdp2_expected.c \
   src/strategy/fsdp2_group.c \
   src/strategy/fsdp2_init.c \
   src/strategy/fsdp2_offload.c \
   src/strategy/fsdp2_prefetch.c \
   src/strategy/fsdp2_private.h \
   src/strategy/fsdp2_state.c \
+  src/strategy/fsdp2_units.c \
   src/strategy/fsdp_groups.c src/strategy/fsdp_groups.h \
   src/strategy/fsdp_ignored.c src/strategy/fsdp_ignored.h \
   src/strategy/fsdp_options.c src/strategy/fsdp_options.h \

@@ -15,7 +15,7 @@ static const NetworkShape small_shape = {
     .micro_batch = 2,
     .sequence_length = 3,
     .micro_batches = 1,
-    .precision = {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, FALSE, FALSE, DTYPE_BF16},
+    .precision = {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, FALSE, FALSE, DTYPE_BF16, FALSE},
     .device = {132, 2048, 90},
 };
 

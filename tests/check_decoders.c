@@ -225,6 +225,49 @@ START_TEST(a_small_network_takes_the_memory_that_transformers_took)
 }
 END_TEST
 
+#define GEMMA CONFIG("gemma", "2", ", 'head_dim': 64")
+#define DROPPED CONFIG("llama", "2", ", 'attention_dropout': 0.1")
+
+static const struct {
+  SmallNetwork network;
+  const char *set[3];
+} in_one_dtype[] = {
+    {{"gemma, whose scale of embeddings is no copy",
+      GEMMA,
+      FALSE,
+      FALSE,
+      1240320,
+      {{99709952, 144703488}, {106444800, 148897792}}},
+     {"precision.compute=fp32", NULL}},
+    {{"gemma in bf16, as its scale",
+      GEMMA,
+      FALSE,
+      FALSE,
+      1240320,
+      {{83569664, 113246208}, {89862656, 115343360}}},
+     {"precision.parameters=bf16", "precision.reduce=bf16", NULL}},
+    {{"llama, dropout of composed attention",
+      DROPPED,
+      FALSE,
+      FALSE,
+      1496320,
+      {{105961984, 142606336}, {114193408, 150994944}}},
+     {"precision.compute=fp32", NULL}},
+    {{"llama, the same computed again",
+      DROPPED,
+      FALSE,
+      FALSE,
+      1496320,
+      {{93836800, 136314880}, {99832832, 142606336}}},
+     {"precision.compute=fp32", "activation_checkpointing.policy=full", NULL}},
+};
+
+START_TEST(without_mixed_precision_it_takes_what_transformers_took)
+{
+  small_network_expect_with(&in_one_dtype[_i].network, in_one_dtype[_i].set);
+}
+END_TEST
+
 /* ---- fields */
 
 static const struct {
@@ -353,6 +396,8 @@ test_suite(void)
   TCase *tcase = tcase_create("measured");
   tcase_add_loop_test(tcase, a_small_network_takes_the_memory_that_transformers_took, 0,
                       G_N_ELEMENTS(measured));
+  tcase_add_loop_test(tcase, without_mixed_precision_it_takes_what_transformers_took, 0,
+                      G_N_ELEMENTS(in_one_dtype));
   suite_add_tcase(suite, tcase);
   tcase = tcase_create("fields");
   tcase_add_loop_test(tcase, a_field_that_changes_the_computation_is_honoured_or_refused_by_name, 0,

@@ -21,6 +21,7 @@ static const Architecture architectures[] = {
     {"llama", HEADS ", 'head_dim': 6"},
     {"llama", HEADS ", 'implementation': {'attention': 'eager'}, 'attention_dropout': 0.2"},
     {"llama", HEADS ", 'implementation': {'attention': 'math'}"},
+    {"llama", HEADS ", 'attention_dropout': 0.2"}, /* composed in fp32, else flash */
     {"mistral", HEADS ", 'sliding_window': 3"},
     {"mistral", HEADS ", 'sliding_window': 3, 'implementation': {'attention': 'eager'}"},
     {"mistral", HEADS ", 'sliding_window': 3, 'implementation': {'attention': 'flash'}"},
@@ -35,7 +36,7 @@ static const Architecture architectures[] = {
     {"gpt_neox", WIDE ", 'rotary_pct': 0.5"},
     {"gpt_neox", WIDE ", 'implementation': {'attention': 'eager'}"},
     {"gptj", WIDE ", 'rotary_dim': 4, 'attn_pdrop': 0"},
-    {"gpt_bigcode", WIDE ", 'attn_pdrop': 0, " POSITIONS},
+    {"gpt_bigcode", WIDE ", " POSITIONS},
     {"phi", WIDE},
     {"phi3", HEADS},
     {"olmo", HEADS ", 'clip_qkv': 0.5"},
@@ -49,6 +50,9 @@ static const Architecture architectures[] = {
     {"glm", HEADS ", 'head_dim': 8"},
     {"glm4", HEADS ", 'head_dim': 8"},
     {"internlm2", HEADS},
+    {"gpt2", WIDE ", " POSITIONS}, /* attention drops out */
+    {"llama", HEADS ", 'implementation': {'code': 'torchtitan', 'rope': 'rotate_half'}"},
+    {"qwen3", HEADS ", 'head_dim': 8, 'implementation': 'torchtitan'"},
 };
 
 #define SMALL "'hidden_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 2, 'vocab_size': 19"

@@ -172,6 +172,8 @@ static const Case op_cases[] = {
     ROW(ADD_SCALAR, "a constant changes no gradient", 1, INS(WANTS(FP32, 1, 6)), NO_ATTRIBUTES,
         "fp32[6]", "+o0:24 k:add_scalar", "", "d0=g0", ""),
     /* 6 rows of 2 fp32 are 48 bytes; other: -grad * ((self / other) / other), self: grad / other */
+    ROW(ADD_SCALAR_, "in place: the result is the operand", 1, INS(WANTS(FP32, 1, 6)),
+        AT(.key = "value", .number = 0.5), "fp32[6]", "o0=i0@0 k:add_scalar_", "", "d0=g0", ""),
     ROW(DIV_IN_PLACE, "what it divides is cloned for backward; the divisor is summed over its row",
         2, INS(WANTS(FP32, 2, 6, 2), WANTS(FP32, 2, 6, 1)), NO_ATTRIBUTES, "fp32[6,2] fp32[6,2]",
         "+o1:48 o0=i0@0 k:div", "i1 o1",

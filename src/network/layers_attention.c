@@ -320,6 +320,8 @@ math(Builder *b, Val q, Val k, Val v, const Attention *attention)
   Val key = let(b, "key_expanded", grouped ? interleave_heads(b, k, call->heads) : k);
   Val value = let(b, "value_expanded", grouped ? interleave_heads(b, v, call->heads) : v);
   Val attn = math_weights(b, query, key, attention, bias);
+  if (call->dropout > 0)
+    attn = let(b, "attn", dropout(b, call->dropout, (Val){attn.slot, FALSE}));
   Val weights = narrow
                     ? create(b, "attention weights", value_like_dtype(builder_info(b, attn), dtype))
                     : builder_share(b, attn);

@@ -58,7 +58,7 @@ composite_rms_norm(Builder *b, Val x, int weight)
 }
 
 /* rms_norm_composite (aten/src/ATen/native/layer_norm.cpp): what F.rms_norm does where input and
- * weight differ in dtype; eps is added in place. */
+ * weight differ in dtype. */
 static Val
 mixed_rms_norm(Builder *b, Val x, Val weight)
 {
@@ -66,7 +66,7 @@ mixed_rms_norm(Builder *b, Val x, Val weight)
   Val wide = to(b, x, DTYPE_FP32), input = {wide.slot, FALSE};
   Val square = unary(b, OP_POW, input);
   Val mean = reduce_last(b, OP_MEAN, (Val){square.slot, FALSE});
-  Val scale = unary_with(b, OP_RSQRT, mean, "eps", NORM_EPSILON);
+  Val scale = unary(b, OP_RSQRT, unary_with(b, OP_ADD_SCALAR_, mean, "value", NORM_EPSILON));
   builder_discard(b, square);
   Val y = binary(b, OP_MUL, input, (Val){scale.slot, FALSE});
   y = to(b, binary(b, OP_MUL, y, weight), dtype);

@@ -155,6 +155,15 @@ forward_in_place(OpCase *c)
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
+/* x.add_(number) */
+static void
+forward_add_scalar_in_place(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+  recipe_means(c, "add_scalar", c->at.key, c->at.number);
+  recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "+o0");
+}
+
 /* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
  */
 static void
@@ -484,6 +493,8 @@ static const OpInfo ops[OP_COUNT] = {
                 .backward = backward_sub},
     [OP_ADD_] = {"add_", .shape = shape_first, .forward = forward_in_place,
                  .backward = backward_pass},
+    [OP_ADD_SCALAR_] = {"add_scalar_", .shape = shape_first, .forward = forward_add_scalar_in_place,
+                        .backward = backward_pass},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,

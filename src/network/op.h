@@ -40,6 +40,7 @@
   X(EXP)                                                                                           \
   X(DIV_SCALAR)                                                                                    \
   X(DIV_IN_PLACE)                                                                                  \
+  X(ADD_SCALAR_)                                                                                   \
   X(NEG)                                                                                           \
   X(POW)                                                                                           \
   X(RSQRT)                                                                                         \

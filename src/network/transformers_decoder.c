@@ -153,7 +153,7 @@ define_embedding(Builder *b, Decoder *d)
   lm->embedding_module = builder_module(b, name, "ScaledWordEmbedding");
   lm->embedding_weight = builder_parameter(b, "weight", 2, lm->vocabulary, lm->hidden);
   g_autofree char *buffer = g_strdup_printf("model.%s.embed_scale", name);
-  builder_buffer(b, buffer, DTYPE_FP32, 1);
+  builder_buffer(b, buffer, builder_shape(b)->precision.stored, 1);
   builder_module_end(b);
 }
 
@@ -179,6 +179,22 @@ define_modules(Builder *b, Decoder *d)
 
 /* ---- around the blocks ---- */
 
+/* Times a buffer, a number in the dtype that the model was made in: a copy in the weight's first,
+ * where that is another one (transformers 5.24, GemmaTextScaledWordEmbedding.forward). */
+static Val
+scale_by_buffer(Builder *b, const CausalLm *lm, Val x)
+{
+  const NetworkShape *shape = builder_shape(b);
+  const double factor = sqrt((double) lm->hidden);
+  DType buffer = shape->casts_buffers ? shape->precision.weights : shape->precision.stored;
+  if (buffer == shape->precision.weights)
+    return unary_with(b, OP_MUL_SCALAR, x, "value", factor);
+  const Creation root = {"fill", "value", factor};
+  Val scale =
+      create_as(b, "embedding scale", value_shape(shape->precision.weights, 0), &root, NO_VAL);
+  return binary(b, OP_MUL, x, scale);
+}
+
 static Val
 embed(Builder *b, const CausalLm *lm, Val tokens)
 {
@@ -193,9 +209,7 @@ embed(Builder *b, const CausalLm *lm, Val tokens)
   tokens = call_module(b, lm->embedding_module, tokens);
   Val weight = builder_weight(b, lm->embedding_weight);
   Val x = builder_op(b, OP_EMBEDDING, NULL, 2, (Val[]){weight, tokens});
-  const Creation root = {"fill", "value", sqrt((double) lm->hidden)};
-  Val scale = create_as(b, "embedding scale", value_shape(lm->dtype, 0), &root, NO_VAL);
-  return builder_leave(b, binary(b, OP_MUL, x, scale));
+  return builder_leave(b, scale_by_buffer(b, lm, x));
 }
 
 static Val

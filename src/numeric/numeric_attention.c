@@ -126,7 +126,7 @@ read_attention(KernelCall *c, int first, gboolean biased, Attention *a)
   a->window = (gint64) numeric_number_or(c, "window", 0);
   a->scale = numeric_number_or(c, "scale", 1 / sqrt((double) a->head_dim));
   a->dropout = numeric_number_or(c, "dropout", 0);
-  a->key = numeric_dropout_key(&c->place, "attention dropout");
+  a->key = numeric_dropout_key(&c->place);
   a->first_batch = c->place.sample * a->batch / MAX(c->place.samples, 1);
   return TRUE;
 }

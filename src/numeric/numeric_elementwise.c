@@ -153,7 +153,8 @@ power_derivative(double x, double number)
 static double
 rsqrt(double x, double number)
 {
-  return 1 / sqrt(x + number);
+  (void) number;
+  return 1 / sqrt(x);
 }
 
 /* Of the result. */
@@ -210,9 +211,9 @@ run_clamp(KernelCall *c)
 /* ---- dropout ---- */
 
 guint64
-numeric_dropout_key(const NumericPlace *place, const char *what)
+numeric_dropout_key(const NumericPlace *place)
 {
-  guint64 key = numeric_key_add(numeric_key(place->seed, what), (guint64) place->step);
+  guint64 key = numeric_key_add(numeric_key(place->seed, "dropout"), (guint64) place->step);
   return numeric_key_add(key, (guint64) place->module);
 }
 
@@ -235,7 +236,7 @@ run_dropout(KernelCall *c)
   if (!numeric_same_size(c, x, y) || !numeric_same_size(c, x, mask))
     return;
   gint64 first = c->place.sample * (x->elements / MAX(c->place.samples, 1));
-  guint64 key = numeric_dropout_key(&c->place, "dropout");
+  guint64 key = numeric_dropout_key(&c->place);
   for (gint64 i = 0; i < x->elements; i++) {
     mask->data[i] = numeric_uniform(key, (guint64) (first + i)) >= p;
     y->data[i] = x->data[i] * kept_scale(mask->data[i], p);
@@ -265,7 +266,7 @@ const NumericKernel numeric_elementwise[] = {
      .f = power_derivative,
      .key = "power",
      .otherwise = 2},
-    {.formula = "rsqrt", .run = numeric_apply, .f = rsqrt, .key = "eps", .otherwise = 0},
+    {.formula = "rsqrt", .run = numeric_apply, .f = rsqrt},
     {.formula = "rsqrt_backward", .run = numeric_apply_backward, .f = rsqrt_derivative},
     {.formula = "tanh", .run = numeric_apply, .f = tanh_of},
     {.formula = "tanh_backward", .run = numeric_apply_backward, .f = tanh_derivative},

@@ -186,8 +186,8 @@ own_number(KernelCall *call)
 void
 numeric_apply(KernelCall *call)
 {
-  const NumericTensor *x = numeric_read(call, 0);
   NumericTensor *y = numeric_written(call, 0);
+  const NumericTensor *x = numeric_reads(call) > 0 ? numeric_read(call, 0) : y; /* in place */
   double number = own_number(call);
   if (!numeric_same_size(call, x, y))
     return;

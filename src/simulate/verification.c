@@ -143,19 +143,31 @@ prepare(Work *w, GString *changes, GError **error)
 static void
 parameter_clear(gpointer data)
 {
-  g_free(((VerifiedParameter *) data)->name);
+  VerifiedParameter *p = data;
+  g_free(p->name);
+  g_array_unref(p->shards);
 }
 
 static void
-count_owners(VerificationReport *report, const VerifiedPlan *plan)
+add_shard(VerifiedParameter *p, const VerifiedShard *shard)
+{
+  const VerifiedShard *last =
+      p->shards->len > 0 ? &g_array_index(p->shards, VerifiedShard, p->shards->len - 1) : NULL;
+  p->owners += last == NULL || last->rank != shard->rank;
+  g_array_append_val(p->shards, *shard);
+}
+
+static void
+find_owners(VerificationReport *report, const VerifiedPlan *plan)
 {
   for (int rank = 0; rank < report->ranks; rank++) {
     const GArray *held =
         g_ptr_array_index(plan->layout->held, (guint) (rank % plan->layout->ranks));
-    for (guint i = 0; i < held->len; i++)
-      g_array_index(report->parameters, VerifiedParameter,
-                    g_array_index(held, StateRange, i).parameter)
-          .owners++;
+    for (guint i = 0; i < held->len; i++) {
+      const StateRange *range = &g_array_index(held, StateRange, i);
+      add_shard(&g_array_index(report->parameters, VerifiedParameter, range->parameter),
+                &(VerifiedShard){rank, range->first, range->elements});
+    }
   }
 }
 
@@ -181,10 +193,12 @@ begin_report(VerificationReport *report, const VerificationRequest *request,
   g_array_set_clear_func(report->parameters, parameter_clear);
   for (guint i = 0; i < s->network->parameters->len; i++) {
     const Parameter *p = network_parameter(s->network, (int) i);
-    VerifiedParameter v = {.name = g_strdup(p->name), .elements = p->elements};
+    VerifiedParameter v = {.name = g_strdup(p->name),
+                           .elements = p->elements,
+                           .shards = g_array_new(FALSE, FALSE, sizeof(VerifiedShard))};
     g_array_append_val(report->parameters, v);
   }
-  count_owners(report, plan);
+  find_owners(report, plan);
 }
 
 void

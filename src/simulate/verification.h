@@ -67,10 +67,17 @@ typedef struct {
   ParameterDifference worst;   /* over all parameters */
 } VerifiedStep;
 
+/* Elements of a parameter that a rank updates. */
+typedef struct {
+  int rank; /* global */
+  gint64 first, elements;
+} VerifiedShard;
+
 typedef struct {
   char *name;
   gint64 elements;
-  int owners;                /* ranks that updated elements of it in the last step */
+  int owners;                /* ranks that update elements of it */
+  GArray *shards;            /* VerifiedShard, by rank */
   ParameterDifference worst; /* over all steps */
 } VerifiedParameter;
 

@@ -42,17 +42,30 @@ print_rounded_steps(const VerificationReport *r, GString *out)
   }
 }
 
+/* "0: 0-175, 1: 176-351": who updates which elements. */
+static void
+print_shards(const VerifiedParameter *p, GString *out)
+{
+  for (guint i = 0; i < p->shards->len; i++) {
+    const VerifiedShard *s = &g_array_index(p->shards, VerifiedShard, i);
+    g_string_append_printf(out, "%s%d: %" G_GINT64_FORMAT "-%" G_GINT64_FORMAT, i > 0 ? ", " : "",
+                           s->rank, s->first, s->first + s->elements - 1);
+  }
+  g_string_append_c(out, '\n');
+}
+
 static void
 print_parameters(const VerificationReport *r, GString *out)
 {
-  g_string_append_printf(out, "\n%-44s %10s %7s %10s %10s %10s\n", "parameter", "elements",
-                         "owners", "gradient", "value", "states");
+  g_string_append_printf(out, "\n%-44s %10s %7s %10s %10s %10s  %s\n", "parameter", "elements",
+                         "owners", "gradient", "value", "states", "elements by rank");
   for (guint i = 0; i < r->parameters->len; i++) {
     const VerifiedParameter *p = &g_array_index(r->parameters, VerifiedParameter, i);
     const double *d = p->worst.difference;
-    g_string_append_printf(out, "%-44s %10" G_GINT64_FORMAT " %7d %10.2g %10.2g %10.2g\n", p->name,
+    g_string_append_printf(out, "%-44s %10" G_GINT64_FORMAT " %7d %10.2g %10.2g %10.2g  ", p->name,
                            p->elements, p->owners, d[COMPARED_GRADIENT], d[COMPARED_VALUE],
                            MAX(d[COMPARED_FIRST], d[COMPARED_SECOND]));
+    print_shards(p, out);
   }
 }
 
@@ -195,6 +208,21 @@ steps_json(const VerificationReport *r)
 }
 
 static cJSON *
+shards_json(const VerifiedParameter *p)
+{
+  cJSON *shards = cJSON_CreateArray();
+  for (guint i = 0; i < p->shards->len; i++) {
+    const VerifiedShard *s = &g_array_index(p->shards, VerifiedShard, i);
+    cJSON *shard = cJSON_CreateObject();
+    json_add_int(shard, "rank", s->rank);
+    json_add_int(shard, "first", s->first);
+    json_add_int(shard, "elements", s->elements);
+    cJSON_AddItemToArray(shards, shard);
+  }
+  return shards;
+}
+
+static cJSON *
 parameters_json(const VerificationReport *r)
 {
   cJSON *parameters = cJSON_CreateArray();
@@ -204,6 +232,7 @@ parameters_json(const VerificationReport *r)
     json_add_text(parameter, "name", p->name);
     json_add_int(parameter, "elements", p->elements);
     json_add_int(parameter, "owners", p->owners);
+    cJSON_AddItemToObject(parameter, "shards", shards_json(p));
     add_difference(parameter, &p->worst);
     cJSON_AddItemToArray(parameters, parameter);
   }

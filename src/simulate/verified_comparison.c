@@ -20,6 +20,13 @@ verified_fault(VerificationReport *report, const VerifiedState *state, const cha
                                   state->first_unknown != NULL ? state->first_unknown : "");
 }
 
+/* What made a NaN first, for a number that is one: others are wrong for another reason. */
+static const char *
+unknown_behind(const VerifiedState *state, double number)
+{
+  return isfinite(number) ? NULL : state->first_unknown;
+}
+
 static void G_GNUC_PRINTF(2, 3) fault(VerificationReport *report, const char *format, ...)
 {
   va_list arguments;
@@ -118,13 +125,13 @@ compare_parameter(VerificationReport *report, const VerifiedState *state,
     else if (d > allowed_of(report)) {
       gint64 i = first_different(t->values[k], r->values[k], p->elements, allowed_of(report));
       int owner = owner_of(state->layout, parameter, i);
-      const char *op = t->written_by[owner];
+      const char *op = t->written_by[owner], *unknown = unknown_behind(state, t->values[k][i]);
       g_autofree char *writer = op != NULL ? g_strdup_printf("written by %s", op) : NULL;
       fault(report,
             "step %d, rank %d: %s of %s differs from the unsharded run's, first in element "
             "%" G_GINT64_FORMAT ": %.9g, not %.9g; %s",
             step, owner, compared_names[k], p->name, i, t->values[k][i], r->values[k][i],
-            state->first_unknown != NULL               ? state->first_unknown
+            unknown != NULL                            ? unknown
             : k == COMPARED_GRADIENT && writer != NULL ? writer
                                                        : "the optimizer wrote it");
     }
@@ -148,13 +155,13 @@ compare_step(VerificationReport *report, const VerifiedState *state, const Verif
   s->reference_norm = verified_state_norm(reference, step);
   for (guint i = 0; i < report->parameters->len; i++)
     compare_parameter(report, state, reference, step, (int) i);
+  const char *unknown = unknown_behind(state, s->loss);
   if (!(fabs(s->loss - s->reference_loss) <= allowed_of(report) * fabs(s->reference_loss)))
     fault(report, "step %d: the loss is %.12g, in the unsharded run %.12g%s%s", step, s->loss,
-          s->reference_loss, state->first_unknown != NULL ? "; " : "",
-          state->first_unknown != NULL ? state->first_unknown : "");
+          s->reference_loss, unknown != NULL ? "; " : "", unknown != NULL ? unknown : "");
   if (state->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
       !(fabs(s->norm - s->reference_norm) <= allowed_of(report) * s->reference_norm) &&
-      state->first_unknown == NULL)
+      unknown_behind(state, s->norm) == NULL)
     fault(report, "step %d: the norm of all gradients is %.12g, in the unsharded run %.12g", step,
           s->norm, s->reference_norm);
 }

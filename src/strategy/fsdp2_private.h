@@ -78,6 +78,19 @@ fsdp2_of(const StrategyContext *x)
 /* Which groups each group gathers ahead (fsdp2_prefetch.c). */
 void fsdp2_set_prefetch(StrategyContext *x, Fsdp2 *f);
 
+/* ---- fsdp2_accept.c, fsdp2_units.c, fsdp2_expected.c ---- */
+
+/* Strategy.accept and Strategy.splits_tied. */
+gboolean fsdp2_accept(const PlanSpec *plan, const Network *network, GError **error);
+gboolean fsdp2_splits_tied(const PlanSpec *plan);
+/* Units in the order of named_modules().  The root's comes first but takes what is left. */
+void fsdp2_make_units(StrategyContext *x);
+/* A group has its parameters in that order, module by module of those that were given. */
+void fsdp2_order_parameters(StrategyContext *x);
+/* Strategy.zero_stage and Strategy.expected. */
+int fsdp2_zero_stage(StrategyContext *x);
+ExpectedTotals fsdp2_expected(StrategyContext *x);
+
 /* Issues the group's all-gather unless it is unsharded or one is pending. */
 void group_unshard(StrategyContext *x, Group *g);
 /* Waits for it and copies it out; in forward the output lives on until the next copy-out. */

@@ -42,6 +42,9 @@ ok "with how much of the bound is used" grep -q '"used":' out
 
 answers "details name every parameter" 0 verify tiny --plan ddp --scale 16 --steps 1 --details
 ok "with its owners" grep -q '^layers.1.feed_forward.w2.weight .* 8 ' out
+# 32 rows of 16: eleven for each of the first ranks, the rest for the last.
+run verify tiny --scale 16 --set mesh.shard=3 --steps 1 --details
+ok "and with what each of them has" grep -q '^output.weight .* 0: 0-175, 1: 176-351, 2: 352-511$' out
 
 answers "programs get JSON" 0 verify tiny --plan ddp --scale 16 --steps 1 --json
 ok "which says that it is equal" grep -q '"equal":.*true' out
