@@ -36,6 +36,8 @@ static const struct {
     {{ZERO2, THREE}, {ZERO3, FOUR}, ""},
     {{ZERO3, THREE}, {ZERO1, TWO}, ""},
     {{ZERO3, FOUR}, {ZERO3, THREE " deepspeed.sub_group_size=600"}, ""},
+    {{ZERO1, FOUR}, {ZERO1, THREE}, "trainable=[\"!*norm*\"]"},
+    {{ZERO1, FOUR}, {FSDP2, THREE}, "trainable=[\"!*norm*\"]"},
     {{ZERO3, THREE}, {FSDP2, FOUR}, ""},
     {{FSDP2, SIX}, {ZERO2, TWO}, ""},
     {{FSDP2, "mesh.shard=8"}, {FSDP2, "mesh.shard=4 accumulation.steps=2"}, ""},

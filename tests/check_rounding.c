@@ -44,6 +44,7 @@ static const Plan plans[] = {
     {ZERO("2", BF16), "mesh.shard=2 accumulation.steps=2", 0x1p-8},
     {ZERO("3", BF16), "mesh.shard=2 activation_checkpointing.policy=full", 0x1p-8},
     {ZERO("3", FP32), "mesh.shard=3", 0x1p-24},
+    {ZERO("3", FP32), "mesh.shard=3 deepspeed.grad_accum_dtype=bf16", 0x1p-8},
 };
 
 static InputText

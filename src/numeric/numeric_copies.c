@@ -275,6 +275,27 @@ run_chunk_cat(KernelCall *c)
   }
 }
 
+/* Tensors whole one after another in a buffer of zeros, of each of which there is one rank's part:
+ * what a sum over ranks completes. */
+static void
+run_parts_in_zeros(KernelCall *c)
+{
+  NumericTensor *y = numeric_written(c, 0);
+  gint64 ranks, at = 0, place = place_of(c, &ranks);
+  if (y == NULL)
+    return;
+  memset(y->data, 0, sizeof(double) * (gsize) y->elements);
+  for (int i = 0; i < numeric_reads(c); i++) {
+    const NumericTensor *x = numeric_read(c, i);
+    if (at + x->elements * ranks > y->elements) {
+      numeric_fail(c, "the parts are more than the buffer holds");
+      return;
+    }
+    move(y->data + at + place * x->elements, x->data, x->elements);
+    at += x->elements * ranks;
+  }
+}
+
 /* A copy of what lies there already. */
 static void
 run_itself(KernelCall *c)
@@ -300,5 +321,6 @@ const NumericKernel numeric_copies[] = {
     {.formula = "gathered_parts", .run = run_gathered_parts},
     {.formula = "split_gathered", .run = run_split_gathered},
     {.formula = "chunk_cat", .run = run_chunk_cat},
+    {.formula = "parts_in_zeros", .run = run_parts_in_zeros},
     {0},
 };

@@ -154,6 +154,27 @@ take(StateImage *into, int rank, Cursor *next, const StatePart *from, StateRange
   }
 }
 
+static gboolean
+is_held(const StateLayout *layout, int parameter)
+{
+  for (int rank = 0; rank < layout->ranks; rank++) {
+    const GArray *held = g_ptr_array_index(layout->held, (guint) rank);
+    for (guint i = 0; i < held->len; i++)
+      if (g_array_index(held, StateRange, i).parameter == parameter)
+        return TRUE;
+  }
+  return FALSE;
+}
+
+/* A parameter that nobody has saved, one that does not train, is not read either. */
+static void
+pass_over_unsaved(const StateImage *into, int rank, Cursor *next, const StateLayout *saved)
+{
+  while (next->element == 0 && next->part < parts_of(into, rank)->len &&
+         !is_held(saved, part_at(into, rank, next->part)->range.parameter))
+    next->part++;
+}
+
 StateImage *
 state_image_read(const StateImage *from, const StateLayout *layout, int ranks,
                  const StateReading *reading)
@@ -167,6 +188,7 @@ state_image_read(const StateImage *from, const StateLayout *layout, int ranks,
       reading->change(reads, rank, reading->how);
     for (guint i = 0; i < reads->len; i++) {
       const StateRead *read = &g_array_index(reads, StateRead, i);
+      pass_over_unsaved(into, rank, &next, from->layout);
       take(into, rank, &next, freshest(from, read, reading->lost), read->range);
     }
   }

@@ -72,13 +72,20 @@ reduces(const Program *program, const ProgramOp *op)
   return kind == COLLECTIVE_ALL_REDUCE || kind == COLLECTIVE_REDUCE_SCATTER;
 }
 
-/* The largest of the parameters' dtype, in which gradients are kept, and of those that reductions
- * add up in. */
+/* The largest of the parameters' dtype, of that in which gradients are kept, which may be another
+ * (DeepSpeed's grad_accum_dtype), and of those that reductions add up in. */
 static double
 largest_roundoff(const VerifiedPlan *plan)
 {
   double largest = numeric_roundoff(plan->scenario->plan->precision.parameters);
   const Program *program = plan->programs[0];
+  for (guint i = 0; i < program->tensors->len; i++) {
+    const Tensor *tensor = &g_array_index(program->tensors, Tensor, i);
+    const Storage *storage = &g_array_index(program->storages, Storage, tensor->storage);
+    const Layout *layout = &g_array_index(program->layouts, Layout, tensor->layout);
+    if (storage->category == CATEGORY_SHARDED_GRADIENT)
+      largest = MAX(largest, numeric_roundoff((DType) layout->dtype));
+  }
   for (guint l = 1; l < program->lists->len; l++) {
     const OpList *list = g_ptr_array_index(program->lists, l);
     for (guint i = 0; i < list->ops->len; i++) {

@@ -31,7 +31,8 @@ dtype_of(const VerifiedState *s, int bytes)
 }
 
 /* What a rank begins with: first values, or what a checkpoint has; of more than its part of the
- * state, from the whole. */
+ * state, from the whole.  What does not train is as it was made, also where an optimizer's state,
+ * as of ZeRO's stages 1 and 2, says nothing of it: the model's own state dict does. */
 static void
 begin_with(const VerifiedState *s, int rank, StateRange range, double *slots, int stride)
 {
@@ -40,6 +41,7 @@ begin_with(const VerifiedState *s, int rank, StateRange range, double *slots, in
   const RestoredState *start = is_new ? NULL : s->run->start;
   const StatePart *part = NULL;
   const DType dtype = dtype_of(s, stride);
+  gboolean trains = network_parameter(s->scenario->network, range.parameter)->trainable;
   if (start != NULL)
     part = state_image_part(start->held, rank, range.parameter, range.first);
   if (start != NULL &&
@@ -47,9 +49,9 @@ begin_with(const VerifiedState *s, int rank, StateRange range, double *slots, in
     part = state_image_part(start->whole, 0, range.parameter, range.first);
   for (gint64 i = 0; i < range.elements; i++) {
     gint64 element = range.first + i;
-    double value = start == NULL  ? first_value(s, range.parameter, element)
-                   : part != NULL ? part->values[IMAGE_VALUE][element - part->range.first]
-                                  : NAN;
+    double value = start == NULL || !trains ? first_value(s, range.parameter, element)
+                   : part != NULL           ? part->values[IMAGE_VALUE][element - part->range.first]
+                                            : NAN;
     slots[i * stride] = numeric_round(value, dtype);
   }
 }

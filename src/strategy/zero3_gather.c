@@ -118,7 +118,9 @@ fill_buffer(StrategyContext *x, const Gather *g, gint64 shard)
     zero3_operand(x, g->buffer[0], z->ds.model, ROLE_WRITE);
   else
     zero3_part(x, g->buffer[0], place * shard, shard, z->ds.model, ROLE_WRITE);
-  strategy_launch(x, z->stream, "cat", 2.0 * (double) (shard * z->ds.element));
+  g_autofree char *meaning = meaning_text("parts_in_zeros", 1, "ranks", (double) z->ds.ranks);
+  strategy_launch_as(x, z->stream, "cat", 2.0 * (double) (shard * z->ds.element),
+                     g->views ? meaning : NULL);
   for (int i = g->count - 1; i >= 0; i--)
     live_storage_drop(x->live, copy[i]);
 }

@@ -16,6 +16,7 @@ printf '{"model_type": "qwen3", "hidden_size": 12, "intermediate_size": 20, "num
 answers "torchtitan's Qwen 3 is verified" 0 verify joined.json --set batch.sequence_length=6 --set mesh.shard=2 --steps 1
 printf '{"model_type": "llama", "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2,
 "vocab_size": 19, "head_dim": 4, "implementation": {"code": "torchtitan", "rope": "rotate_half"}}' >halves.json
+answers "its norms of another dtype too" 0 verify joined.json --plan ddp --set batch.sequence_length=6 --set mesh.replicate=2 --steps 1
 answers "so are halves that are rotated in its Llama" 0 verify halves.json --set batch.sequence_length=6 --set mesh.shard=2 --steps 1
 
 printf '{"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 19, "n_positions": 16, "resid_pdrop": 1.0}' >drop.json
