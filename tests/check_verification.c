@@ -75,6 +75,8 @@ static const Plan plans[] = {
     {LLAMA, ZERO1, "strategy=zero3 mesh.shard=8"},
     {LLAMA, ZERO1, "strategy=zero3 deepspeed.stage3_param_persistence_threshold=0"},
     {LLAMA, ZERO1, "strategy=zero3 deepspeed.sub_group_size=600 mesh.shard=3"},
+    {LLAMA, ZERO1, "strategy=zero3 deepspeed.sub_group_size=1 precision.parameters=fp32"},
+    {LLAMA, FSDP2, "mesh.shard=20 fsdp.cpu_offload=true"}, /* the last rank holds nothing */
     {LLAMA, ZERO1, "strategy=zero3 deepspeed.zero_init=true activation_checkpointing.policy=full"},
     {LLAMA, ZERO1, "strategy=zero3 deepspeed.reduce_scatter=false mesh.shard=3"},
     {LLAMA, ZERO1, "strategy=zero3 deepspeed.zero_hpz_partition_size=2 mesh.shard=4"},

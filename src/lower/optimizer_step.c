@@ -214,16 +214,6 @@ total_norm(StrategyContext *x, gboolean gathered, gint64 n, StorageId *norms)
   return total;
 }
 
-/* Gradients in the host's memory, all or none. */
-static gboolean
-are_on_host(const StrategyContext *x)
-{
-  for (guint i = 0; i < x->network->parameters->len; i++)
-    if (gradient_of(x, i) != NO_STORAGE)
-      return live_storage_space(x->live, gradient_of(x, i)) != SPACE_DEVICE;
-  return FALSE;
-}
-
 /* What it computes.  The norms of shards are summed over ranks through the host's own process
  * group. */
 static void
@@ -263,7 +253,7 @@ void
 optimizer_clip(StrategyContext *x, const Strategy *strategy)
 {
   program_builder_set_module(x->builder, -1);
-  if (are_on_host(x)) {
+  if (x->offloads) { /* on ranks that hold nothing too: all take part in the sum */
     clip_on_host(x);
     return;
   }
@@ -357,7 +347,9 @@ optimizer_make_states(StrategyContext *x, OptimizerState *state)
     OptimizedTensor *t = &state->tensors[i];
     StoragePurpose purpose = parameter_purpose(x, (int) i, CATEGORY_SHARDED_GRADIENT);
     StorageId value = x->parameters[i].sharded;
-    Space space = value != NO_STORAGE ? live_storage_space(x->live, value) : SPACE_DEVICE;
+    Space space = value != NO_STORAGE ? live_storage_space(x->live, value)
+                  : x->offloads       ? SPACE_HOST
+                                      : SPACE_DEVICE;
     zeros[i] = NO_STORAGE;
     t->stepped = network_parameter(x->network, (int) i)->trainable;
     if (t->stepped)

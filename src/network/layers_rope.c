@@ -1,6 +1,7 @@
 /* layers_rope.c - rotary embeddings: the tables, and the ways in which models apply them. */
 #include "network/causal_lm.h"
 #include "network/op_recipe.h"
+#include "network/strides.h"
 
 Val
 rope_complex(Builder *b, Val x, Val table)
@@ -36,23 +37,24 @@ rotate_half(Builder *b, Val x)
   return builder_leave(b, builder_op(b, OP_CAT, &at, 2, (Val[]){negated, first}));
 }
 
-/* A table cast to x's dtype, unless a hook has already done so: what is copied is dense. */
+/* A table of positions, the same for all samples and heads (reshape_for_broadcast). */
+static Val
+for_all_heads(Builder *b, Val table)
+{
+  ValueInfo info = builder_info(b, table);
+  return view(b, table, 4, (gint64) 1, info.shape[0], (gint64) 1, info.shape[1]);
+}
+
+/* A table cast to x's dtype, unless a hook has already done so, of the whole table: then a part of it
+ * is a view. */
 static Val
 table_as(Builder *b, Val table, DType dtype)
 {
-  ValueInfo info = builder_info(b, table);
-  if (info.dtype != dtype && !builder_shape(b)->casts_inputs)
-    value_set_contiguous(&info);
+  ValueInfo from = builder_info(b, table), info = from;
   info.dtype = (guint8) dtype;
+  if (info.dtype != from.dtype && !builder_shape(b)->casts_inputs) /* a copy has no gaps */
+    value_order_like(&info, 1, &from);
   return shaped(b, OP_TO_IF_NEEDED, table.temporary ? table : builder_share(b, table), info);
-}
-
-/* A table's rows for all heads: [length, 1, width] (reshape_for_broadcast). */
-static Val
-for_heads(Builder *b, Val table)
-{
-  const ValueInfo info = builder_info(b, table);
-  return view(b, table, 3, info.shape[0], (gint64) 1, info.shape[1]);
 }
 
 Val
@@ -62,8 +64,8 @@ rope_half(Builder *b, Val x, Val cos, Val sin)
   gint64 half = info.shape[info.dims - 1] / 2;
   builder_enter(b, 1, (const char *const[]){"x"}, &x);
   x = (Val){x.slot, FALSE};
-  cos = let(b, "cos", for_heads(b, table_as(b, cos, (DType) info.dtype)));
-  sin = let(b, "sin", for_heads(b, table_as(b, sin, (DType) info.dtype)));
+  cos = let(b, "cos", table_as(b, for_all_heads(b, cos), (DType) info.dtype));
+  sin = let(b, "sin", table_as(b, for_all_heads(b, sin), (DType) info.dtype));
   Val first = let(b, "a", slice_last(b, x, 0, half));
   Val second = let(b, "b", slice_last(b, x, half, half));
   Val straight = binary(b, OP_MUL, x, cos);
@@ -85,10 +87,10 @@ rope_joined(Builder *b, Val qk[2], Val table)
   builder_enter(b, 3, (const char *const[]){"xq", "xk", "rope_cache"},
                 (Val[]){qk[0], qk[1], table});
   table.temporary = FALSE;
-  Val cos = table_as(b, slice_last(b, table, 0, width), (DType) info.dtype);
-  cos = let(b, "cos", for_heads(b, cos));
-  Val sin = table_as(b, slice_last(b, table, width, width), (DType) info.dtype);
-  sin = let(b, "sin", for_heads(b, sin));
+  table = let(b, "rope_cache", for_all_heads(b, table));
+  table.temporary = FALSE;
+  Val cos = let(b, "cos", table_as(b, slice_last(b, table, 0, width), (DType) info.dtype));
+  Val sin = let(b, "sin", table_as(b, slice_last(b, table, width, width), (DType) info.dtype));
   for (int i = 0; i < 2; i++) {
     x[i] = (Val){qk[i].slot, FALSE};
     Val straight = binary(b, OP_MUL, x[i], cos);

@@ -217,6 +217,14 @@ numeric_dropout_key(const NumericPlace *place)
   return numeric_key_add(key, (guint64) place->module);
 }
 
+/* What an element is multiplied by: where all are dropped nothing is divided by zero
+ * (native_dropout_cuda gives zeros, aten/src/ATen/native/cuda/Dropout.cu). */
+static double
+kept_scale(double mask, double p)
+{
+  return p < 1 ? mask / (1 - p) : 0;
+}
+
 /* What is kept depends on the step, the sample among all ranks' and the module: so it is the same
  * whoever computes it, and when it is computed again. */
 static void
@@ -231,7 +239,7 @@ run_dropout(KernelCall *c)
   guint64 key = numeric_dropout_key(&c->place);
   for (gint64 i = 0; i < x->elements; i++) {
     mask->data[i] = numeric_uniform(key, (guint64) (first + i)) >= p;
-    y->data[i] = x->data[i] * mask->data[i] / (1 - p);
+    y->data[i] = x->data[i] * kept_scale(mask->data[i], p);
   }
 }
 
@@ -244,7 +252,7 @@ run_dropout_backward(KernelCall *c)
   if (!numeric_same_size(c, g, d) || !numeric_same_size(c, mask, d))
     return;
   for (gint64 i = 0; i < d->elements; i++)
-    d->data[i] = g->data[i] * mask->data[i] / (1 - p);
+    d->data[i] = g->data[i] * kept_scale(mask->data[i], p);
 }
 
 const NumericKernel numeric_elementwise[] = {

@@ -340,7 +340,7 @@ compare_losses(VerificationReport *report)
   for (guint i = 0; i < report->steps->len; i++) {
     double a = g_array_index(report->steps, VerifiedStep, i).loss;
     double b = g_array_index(report->other->steps, VerifiedStep, i).loss;
-    double difference = fabs(a - b) / fabs(a);
+    double difference = a == b ? 0 : fabs(a - b) / fabs(a); /* both may be zero */
     report->loss_difference =
         MAX(report->loss_difference, isfinite(difference) ? difference : INFINITY);
   }
@@ -385,6 +385,25 @@ note_restart(const Work *w, VerificationReport *report)
                                       .peaks = g_new0(gint64, other->ranks)};
 }
 
+/* With what is not a number in the unsharded run itself nothing can be equal: a loss over no labels,
+ * say, which is 0 / 0. */
+static gboolean
+check_reference(const VerifiedState *reference, GError **error)
+{
+  for (int step = 1; step <= reference->steps; step++) {
+    double loss = reference->losses[step], norm = verified_state_norm(reference, step);
+    const char *why = reference->first_unknown;
+    if (isfinite(loss) && isfinite(norm))
+      continue;
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "the unsharded run's %s of step %d is no number, so nothing can equal it%s%s",
+                isfinite(loss) ? "gradient norm" : "loss", step, why != NULL ? ": " : "",
+                why != NULL ? why : "");
+    return FALSE;
+  }
+  return TRUE;
+}
+
 static gboolean
 verify_all(Work *w, VerificationReport *report, GError **error)
 {
@@ -396,7 +415,8 @@ verify_all(Work *w, VerificationReport *report, GError **error)
     note_restart(w, report);
   const VerifiedRun run = run_of(w, 0);
   w->reference = verified_run(w->unsharded, &run, error);
-  return w->reference != NULL && run_orders(w, w->plan, report, error) &&
+  return w->reference != NULL && check_reference(w->reference, error) &&
+         run_orders(w, w->plan, report, error) &&
          (w->other == NULL || goes_on(w) || run_other(w, changes->str, report, error));
 }
 

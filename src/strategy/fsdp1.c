@@ -105,7 +105,7 @@ setup(StrategyContext *x)
   f->reduce = plan->precision.reduce;
   f->backward_prefetch = (BackwardPrefetch) plan_spec_number(plan, "backward_prefetch");
   f->forward_prefetch = plan_spec_number(plan, "forward_prefetch") > 0;
-  f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
+  f->offloads = x->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->uses_original = plan_spec_number(plan, "use_orig_params") != 0;
   f->limits = plan_spec_number(plan, "limit_all_gathers") != 0;
   f->free_events = g_array_new(FALSE, FALSE, sizeof(gint32));

@@ -88,7 +88,7 @@ setup(StrategyContext *x)
   f->stored = plan->precision.parameters;
   f->gathered = plan->precision.compute;
   f->reduce = plan->precision.reduce;
-  f->offloads = plan_spec_number(plan, "cpu_offload") != 0;
+  f->offloads = x->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->pins = f->offloads && plan_spec_number(plan, "pin_memory") != 0;
   f->previous_gather = f->reduce_input = NO_STORAGE;
   f->forward_root = -1;

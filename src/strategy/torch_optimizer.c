@@ -282,14 +282,15 @@ update_on_host(const Update *u, const char *name, double bytes_per_parameter_byt
   strategy_compute_on_host(u->x, name, meaning);
 }
 
-/* The tensors are in one place; those without elements are nowhere. */
+/* The tensors are in one place; those without elements are nowhere, but a rank that has no others
+ * still updates where its neighbours do. */
 static gboolean
 are_on_host(const StrategyContext *x, int n, const OptimizedTensor *tensors)
 {
   for (int i = 0; i < n; i++)
     if (tensors[i].value != NO_STORAGE)
       return live_storage_space(x->live, tensors[i].value) != SPACE_DEVICE;
-  return FALSE;
+  return x->offloads;
 }
 
 /* Bytes moved for each byte of parameters.  Fused 28 / 4, foreach 84 / 4, for-loop like foreach;

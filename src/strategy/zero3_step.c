@@ -198,6 +198,14 @@ fp32_gradient(StrategyContext *x, const SubGroup *group)
   return gradient;
 }
 
+/* Elements into that tensor's storage at which the sub-group's begin: what is fp32 and alone is a
+ * view of the buffer of all. */
+static gint64
+gradient_first(const Zero3 *z, const SubGroup *group, StorageId gradient)
+{
+  return gradient == z->gradients ? group->first_element : 0;
+}
+
 /* Division by the loss scale, or multiplication with it: formula. */
 static char *
 by_loss_scale(const Zero3 *z, const char *formula)
@@ -227,7 +235,8 @@ unscale(StrategyContext *x, const SubGroup *group, StorageId gradient, StorageId
   }
   gboolean clips = inverse != NO_STORAGE;
   g_autofree char *unscales = offload_unscaling(z);
-  zero3_operand(x, gradient, DTYPE_FP32, ROLE_ACCUMULATE);
+  zero3_part(x, gradient, gradient_first(z, group, gradient), group->elements, DTYPE_FP32,
+             ROLE_ACCUMULATE);
   strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) group->elements,
                      clips ? "foreach_mul" : unscales);
   live_storage_drop(x->live, inverse);
@@ -270,6 +279,7 @@ update_group(StrategyContext *x, SubGroup *group, StorageId norm)
     unscale(x, group, gradient, norm);
     group->optimized.value = group->master;
     group->optimized.gradient = gradient;
+    group->optimized.gradient_offset = gradient_first(zero3_of(x), group, gradient);
     group->optimized.stepped = TRUE;
     torch_optimizer_step(x, DTYPE_FP32, 1, &group->optimized);
   }

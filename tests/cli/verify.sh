@@ -10,6 +10,21 @@ ok "the answer says what was tried" prints "equal to an unsharded run within 1e-
 answers "transformers' code is verified too" 0 verify mistral-7b --plan fsdp2 --scale 64 --orders 2 --steps 2
 ok "with its window" prints "equal to an unsharded run within 1e-09, in the order of issue and 2 others"
 
+# A table of positions is the same for all heads, as many as there are.
+printf '{"model_type": "qwen3", "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2,
+"num_key_value_heads": 1, "head_dim": 4, "vocab_size": 19, "implementation": "torchtitan"}' >joined.json
+answers "torchtitan's Qwen 3 is verified" 0 verify joined.json --set batch.sequence_length=6 --set mesh.shard=2 --steps 1
+printf '{"model_type": "llama", "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2,
+"vocab_size": 19, "head_dim": 4, "implementation": {"code": "torchtitan", "rope": "rotate_half"}}' >halves.json
+answers "so are halves that are rotated in its Llama" 0 verify halves.json --set batch.sequence_length=6 --set mesh.shard=2 --steps 1
+
+printf '{"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 19, "n_positions": 16, "resid_pdrop": 1.0}' >drop.json
+answers "dropout of everything" 0 verify drop.json --set batch.sequence_length=8 --set mesh.shard=2 --steps 1
+printf '{"family": "blocks", "hidden": 4, "vocabulary": 1, "blocks": [{"ops": [{"op": "linear"}]}]}' >certain.json
+answers "two losses of exactly nothing" 0 verify certain.json --plan fsdp2 --plan ddp --set batch.sequence_length=4 --steps 1
+ok "are equal" prints "the losses of both plans are equal at every step"
+refuses "labels that are none" "the unsharded run's loss of step 1 is no number" verify mistral-7b --scale 64 --steps 1 --set batch.sequence_length=1
+
 # Attention's fp32 path is another one, whose gradient of the keys lies transposed.
 printf '{"model_type": "llama", "hidden_size": 20, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
 "vocab_size": 32}' >heads.json

@@ -11,11 +11,12 @@ static const char *const sizes[] = {"hidden_size|n_embd", "num_hidden_layers|n_l
 static void
 build(const guint8 *data, gsize size)
 {
-  const NetworkShape shape = {.micro_batch = 2,
-                              .sequence_length = 64,
-                              .micro_batches = 1,
-                              .precision = {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, FALSE, FALSE, 0},
-                              .device = {132, 2048, 90}};
+  const NetworkShape shape = {
+      .micro_batch = 2,
+      .sequence_length = 64,
+      .micro_batches = 1,
+      .precision = {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, FALSE, FALSE, 0, FALSE},
+      .device = {132, 2048, 90}};
   g_autoptr(GError) error = NULL;
   g_autoptr(NetworkSpec) spec = network_spec_parse("input", (const char *) data, size, NULL);
   g_autoptr(Network) network = network_build(spec, &shape, &error);

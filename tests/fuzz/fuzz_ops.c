@@ -24,7 +24,7 @@ LLVMFuzzerTestOneInput(const guint8 *data, gsize size)
       .micro_batch = number_of(spec, "batch"),
       .sequence_length = number_of(spec, "sequence_length"),
       .micro_batches = 2,
-      .precision = {DTYPE_FP32, DTYPE_BF16, DTYPE_BF16, FALSE, TRUE, DTYPE_FP32},
+      .precision = {DTYPE_FP32, DTYPE_BF16, DTYPE_BF16, FALSE, TRUE, DTYPE_FP32, FALSE},
       .device = {132, 2048, 90}};
   g_autoptr(Network) network = network_build(spec, &shape, &error);
   g_assert((network == NULL) == (error != NULL));
