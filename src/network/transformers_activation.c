@@ -41,12 +41,13 @@ plus_one(Builder *b, Val x)
   return unary_with(b, OP_ADD_SCALAR, x, "value", 1);
 }
 
-/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
+/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))); autocast computes powers in fp32. */
 static Val
 gelu_new(Builder *b, Val x)
 {
   Val half = times(b, x, 0.5);
-  Val cubic = binary(b, OP_ADD, x, times(b, unary_with(b, OP_POW, x, "power", 3), 0.044715));
+  Val cube = unary_with(b, OP_POW, autocast_wide(b, x), "power", 3);
+  Val cubic = binary(b, OP_ADD, x, times(b, cube, 0.044715));
   Val t = unary(b, OP_TANH, times(b, cubic, sqrt(2 / G_PI)));
   return binary(b, OP_MUL, half, plus_one(b, t));
 }
