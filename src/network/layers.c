@@ -65,6 +65,8 @@ static Val
 swap_dimensions(Builder *b, Val x, int first)
 {
   OpAttributes at = {.result = builder_info(b, x), .size = {first}};
+  if (first < 0) /* after a fault values have no dimensions */
+    return x;
   value_swap(&at.result, first, first + 1);
   return builder_op(b, OP_TRANSPOSE, &at, 1, &x);
 }

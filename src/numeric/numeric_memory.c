@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/units.h"
 
@@ -40,15 +42,30 @@ struct _NumericMemory {
   Place *places;     /* by storage */
 };
 
-/* Doubles that nothing is known of: none is written before it is looked at. */
-static Area
-new_area(NumericMemory *m, guint64 address, gint64 bytes)
+/* Has this process had three quarters of the machine's memory?  Arrays take it when they are looked
+ * at, and the system would end who takes too much. */
+static gboolean
+machine_is_full(void)
 {
-  gint64 chunks = ceil_div(bytes, CHUNK);
-  Area area = {address, bytes, g_new(double, chunks *CHUNK), g_new0(guint8, chunks)};
-  g_ptr_array_add(m->arrays, area.data);
-  g_ptr_array_add(m->arrays, area.known);
-  return area;
+  struct rusage usage;
+  const double page = (double) sysconf(_SC_PAGESIZE), pages = (double) sysconf(_SC_PHYS_PAGES);
+  return getrusage(RUSAGE_SELF, &usage) == 0 &&
+         (double) usage.ru_maxrss * KIB > 0.75 * page * pages;
+}
+
+/* Doubles that nothing is known of: none is written before it is looked at.  FALSE: the machine has
+ * no room for them. */
+static gboolean
+new_area(NumericMemory *m, guint64 address, gint64 bytes, Area *area)
+{
+  gsize chunks = (gsize) ceil_div(bytes, CHUNK);
+  double *data = machine_is_full() ? NULL : g_try_malloc_n(chunks, CHUNK * sizeof(double));
+  if (data == NULL)
+    return FALSE;
+  *area = (Area){address, bytes, data, g_new0(guint8, chunks)};
+  g_ptr_array_add(m->arrays, area->data);
+  g_ptr_array_add(m->arrays, area->known);
+  return TRUE;
 }
 
 /* ---- what the allocator asks ---- */
@@ -59,8 +76,9 @@ segment(gpointer user, SegmentAction action, int stream, guint64 address, gint64
   NumericMemory *m = user;
   (void) stream;
   if (action == SEGMENT_ALLOC || action == SEGMENT_MAP) {
-    Area area = new_area(m, address, bytes);
-    g_array_append_val(m->areas, area);
+    Area area;
+    if (new_area(m, address, bytes, &area)) /* else whoever asked finds none */
+      g_array_append_val(m->areas, area);
     return;
   }
   for (guint i = 0; i < m->areas->len; i++)
@@ -156,12 +174,14 @@ numeric_memory_allocate(NumericMemory *m, gint32 storage, StreamId stream)
   if (s->bytes == 0)
     return TRUE;
   if (s->space != SPACE_DEVICE) {
-    Area area = new_area(m, 0, s->bytes);
+    Area area;
+    if (!new_area(m, 0, s->bytes, &area))
+      return FALSE;
     place->block = new_block(m, &area, 0, s);
     return TRUE;
   }
   place->handle = caching_allocator_malloc(m->allocator, s->bytes, stream, NULL);
-  if (place->handle == BLOCK_NONE)
+  if (place->handle == BLOCK_NONE || machine_is_full())
     return FALSE;
   guint64 address = caching_allocator_address(m->allocator, place->handle);
   const Area *area = area_at(m, address, s->bytes);

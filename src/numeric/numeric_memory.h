@@ -41,7 +41,7 @@ void numeric_block_touch(NumericBlock *block);
 /* From here on doubles begin .. end - 1 can be read and written. */
 void numeric_block_look(const NumericBlock *block, gint64 begin, gint64 end);
 
-/* ALLOC; FALSE when the allocator has no memory. */
+/* ALLOC; FALSE when the allocator has no memory, or the machine none for the numbers. */
 gboolean numeric_memory_allocate(NumericMemory *memory, gint32 storage, StreamId stream);
 /* FREE: the memory may be handed out again at once, or when other streams are done with it. */
 void numeric_memory_release(NumericMemory *memory, gint32 storage);

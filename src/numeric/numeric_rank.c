@@ -308,7 +308,9 @@ issue_memory(NumericRank *r, const ProgramOp *op, GError **error)
     if (!numeric_memory_allocate(r->memory, op->a, (StreamId) op->stream)) {
       g_set_error(
           error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
-          "rank %d, step %d: the allocator has no memory for %s", r->rank, numeric_rank_step(r),
+          "rank %d, step %d: there is no memory for %s: all ranks' numbers take eight times their "
+          "bytes on this machine, and a smaller network or fewer ranks take less (--scale)",
+          r->rank, numeric_rank_step(r),
           program_text(r->program, g_array_index(r->program->storages, Storage, op->a).what));
       return FALSE;
     }

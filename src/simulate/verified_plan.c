@@ -3,12 +3,30 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json_document.h"
 #include "base/json_output.h"
 #include "base/units.h"
+#include "simulate/verification.h"
 
 /* ---- what can be executed ---- */
+
+/* What is compared of every parameter in every step is kept, of this run and of the one beside it:
+ * this machine must hold at least one step's. */
+static gboolean
+check_memory(const Network *network, GError **error)
+{
+  const double kept = 2.0 * COMPARED * sizeof(double) * (double) network_parameter_count(network);
+  const double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
+  if (kept <= memory)
+    return TRUE;
+  g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+              "%s: verify: %" G_GINT64_FORMAT " parameters as numbers do not fit into this "
+              "machine's memory: shrink the network (--scale)",
+              network->name, network_parameter_count(network));
+  return FALSE;
+}
 
 /* What has no reference, or nothing to compare. */
 static gboolean
@@ -90,7 +108,8 @@ verified_plan_new(const ScenarioInputs *inputs, GError **error)
 {
   g_autoptr(VerifiedPlan) p = g_new0(VerifiedPlan, 1);
   p->scenario = scenario_new(inputs, 0, error);
-  if (p->scenario == NULL || !accept(p->scenario->plan, p->scenario->network, error))
+  if (p->scenario == NULL || !check_memory(p->scenario->network, error) ||
+      !accept(p->scenario->plan, p->scenario->network, error))
     return NULL;
   p->ranks = p->scenario->plan->shard * p->scenario->plan->replicate;
   return g_steal_pointer(&p);

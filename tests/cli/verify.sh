@@ -96,4 +96,8 @@ refuses "a restart in the plan's dtypes" "--restart is executed in fp64 only" ve
 refuses "a scale that is none" "--scale: 0 is not in 1..65536" verify tiny --scale 0
 refuses "a network without sizes to shrink" "--scale: it names no layers and no width" verify worked-case --scale 2
 refuses "more steps than are sensible" "--steps: 101 is not in 1..100" verify tiny --steps 101
+printf '{"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+"vocab_size": 1099511627776}' >huge.json
+refuses "more numbers than the machine has room for" "parameters as numbers do not fit into this machine's memory: shrink the network (--scale)" \
+  verify huge.json --set batch.sequence_length=8
 finish
