@@ -201,21 +201,29 @@ START_TEST(a_small_network_takes_the_memory_that_transformers_took)
 }
 END_TEST
 
-/* Autocast's powers, as in this GELU, are in fp32. */
+static const SmallNetwork autocast[] = {
+    {"OPT with a GELU in Python: powers are in fp32",
+     "'model_type': 'opt', 'hidden_size': 256, 'ffn_dim': 384, 'num_hidden_layers': 2, "
+     "'num_attention_heads': 4, 'vocab_size': 1000, 'word_embed_proj_dim': 256, "
+     "'activation_function': 'gelu_new', 'dropout': 0",
+     FALSE,
+     FALSE,
+     1704192,
+     {{95447040, 115343360}, {110585856, 123731968}}},
+    {"Phi: a concatenation promotes without a copy",
+     "'model_type': 'phi', 'hidden_size': 256, 'intermediate_size': 384, 'num_hidden_layers': 2, "
+     "'num_attention_heads': 4, 'vocab_size': 1000",
+     FALSE,
+     FALSE,
+     1435368,
+     {{92264448, 115343360}, {106837504, 127926272}}},
+};
+
 START_TEST(under_autocast_it_takes_what_transformers_took)
 {
-  const SmallNetwork opt = {
-      "opt with a GELU in Python",
-      "'model_type': 'opt', 'hidden_size': 256, 'ffn_dim': 384, 'num_hidden_layers': 2, "
-      "'num_attention_heads': 4, 'vocab_size': 1000, 'word_embed_proj_dim': 256, "
-      "'activation_function': 'gelu_new', 'dropout': 0",
-      FALSE,
-      FALSE,
-      1704192,
-      {{95447040, 115343360}, {110585856, 123731968}}};
   static const char *const set[] = {"strategy=none", "mesh.shard=1", "precision.autocast=true",
                                     NULL};
-  small_network_expect_with(&opt, set);
+  small_network_expect_with(&autocast[_i], set);
 }
 END_TEST
 
@@ -309,7 +317,8 @@ test_suite(void)
 {
   Suite *suite = suite_create("classic decoders");
   TCase *tcase = tcase_create("measured");
-  tcase_add_test(tcase, under_autocast_it_takes_what_transformers_took);
+  tcase_add_loop_test(tcase, under_autocast_it_takes_what_transformers_took, 0,
+                      G_N_ELEMENTS(autocast));
   tcase_add_loop_test(tcase, a_small_network_takes_the_memory_that_transformers_took, 0,
                       G_N_ELEMENTS(measured));
   suite_add_tcase(suite, tcase);

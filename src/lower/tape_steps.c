@@ -177,6 +177,9 @@ view_of_incoming(const OpRun *run, const OpStep *step)
       incoming.stride[i] *= 2;
     incoming.stride[incoming.dims] = 1;
     break;
+  case ORDER_SAME: /* its dtype too, until validation */
+    seen.dtype = incoming.dtype;
+    break;
   default:
     break;
   }

@@ -39,10 +39,9 @@ join_last(Builder *b, Val x, Val y)
 {
   DType a = (DType) builder_info(b, x).dtype, c = (DType) builder_info(b, y).dtype;
   DType wide = dtype_size(a) > dtype_size(c) ? a : c;
-  x = to(b, x, wide);
-  y = to(b, y, wide);
   OpAttributes at = {.result = builder_info(b, x)};
   int last = at.result.dims - 1;
+  at.result.dtype = (guint8) wide;
   at.result.shape[last] += builder_info(b, y).shape[last];
   value_set_contiguous(&at.result);
   return builder_op(b, OP_CAT, &at, 2, (Val[]){x, y});
