@@ -62,13 +62,14 @@ START_TEST(every_setting_of_a_strategy_equals_an_unsharded_run)
   g_autoptr(GPtrArray) networks = NULL;
   g_autoptr(GPtrArray) cases = varied_cases(strategy, ranks, COMBINED, &networks);
   guint alone = cases->len - COMBINED;
-  for (guint i = (guint) (_i % verification_stride()); i < cases->len;
-       i += (guint) verification_stride()) {
+  /* Where another configuration has tried them all, one of each. */
+  guint stride = verification_stride() > 1 ? cases->len : 1;
+  for (guint i = (guint) _i % stride; i < cases->len; i += stride) {
     const Plan plan = {networks->pdata[i], strategy->plan, cases->pdata[i]};
     tried +=
         check_case(&plan, ranks < MOST_RANKS ? ORDERS : 0, (int) (i * ORDERS % 14), i >= alone);
   }
-  ck_assert_int_gt(tried, (int) alone / verification_stride() - 1);
+  ck_assert_int_ge(tried, (int) (alone / stride));
 }
 END_TEST
 
