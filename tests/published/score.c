@@ -418,6 +418,11 @@ main(G_GNUC_UNUSED int argc, char **argv)
   };
   g_autoptr(GError) error = NULL;
   g_autofree char *folder = tables_folder();
+  const char *quick = g_getenv("HIGHWATER_QUICK");
+  if (quick != NULL && *quick != '\0') {
+    printf("1..0 # SKIP HIGHWATER_QUICK is set\n");
+    return 0;
+  }
   if (folder == NULL) {
     printf("1..0 # SKIP the reference data are not here: set HIGHWATER_SHARED\n");
     return 0;
