@@ -45,8 +45,8 @@ for_all_heads(Builder *b, Val table)
   return view(b, table, 4, (gint64) 1, info.shape[0], (gint64) 1, info.shape[1]);
 }
 
-/* A table cast to x's dtype, unless a hook has already done so, of the whole table: then a part of it
- * is a view. */
+/* A table cast to x's dtype, unless a hook has already done so, of the whole table: then a part of
+ * it is a view. */
 static Val
 table_as(Builder *b, Val table, DType dtype)
 {

@@ -86,8 +86,8 @@ void numeric_apply(KernelCall *call);
 void numeric_apply_backward(KernelCall *call);
 /* The first fault counts. */
 void numeric_fail(KernelCall *call, const char *format, ...) G_GNUC_PRINTF(2, 3);
-/* The generator's key of what is dropped there: it depends on step and module, and not on whether an
- * op or attention's kernel drops it, so that composed and fused attention drop the same. */
+/* The generator's key of what is dropped there: it depends on step and module, and not on whether
+ * an op or attention's kernel drops it, so that composed and fused attention drop the same. */
 guint64 numeric_dropout_key(const NumericPlace *place);
 /* Both have as many elements; else a fault. */
 gboolean numeric_same_size(KernelCall *call, const NumericTensor *a, const NumericTensor *b);

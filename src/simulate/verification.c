@@ -385,8 +385,8 @@ note_restart(const Work *w, VerificationReport *report)
                                       .peaks = g_new0(gint64, other->ranks)};
 }
 
-/* With what is not a number in the unsharded run itself nothing can be equal: a loss over no labels,
- * say, which is 0 / 0. */
+/* With what is not a number in the unsharded run itself nothing can be equal: a loss over no
+ * labels, say, which is 0 / 0. */
 static gboolean
 check_reference(const VerifiedState *reference, GError **error)
 {
