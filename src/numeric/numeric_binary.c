@@ -21,46 +21,39 @@ run_add(KernelCall *c)
   }
 }
 
-static void
-run_mul(KernelCall *c)
+static double
+product(double a, double b)
 {
-  NumericTensor *y = numeric_written(c, 0);
-  g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
-  g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
-  for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
-    y->data[i] = a[i] * b[i];
+  return a * b;
 }
 
-/* The first less the second. */
-static void
-run_sub(KernelCall *c)
+static double
+difference(double a, double b)
 {
-  NumericTensor *y = numeric_written(c, 0);
-  g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
-  g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
-  for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
-    y->data[i] = a[i] - b[i];
+  return a - b;
 }
 
-/* The first over the second. */
-static void
-run_div(KernelCall *c)
+static double
+quotient(double a, double b)
 {
-  NumericTensor *y = numeric_written(c, 0);
-  g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
-  g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
-  for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
-    y->data[i] = a[i] / b[i];
+  return a / b;
 }
 
+static double
+least(double a, double b)
+{
+  return isnan(a) ? a : fmin(a, b);
+}
+
+/* The row's function of the two that are read. */
 static void
-run_min(KernelCall *c)
+combine(KernelCall *c)
 {
   NumericTensor *y = numeric_written(c, 0);
   g_autofree double *a = numeric_broadcast(c, numeric_read(c, 0), y);
   g_autofree double *b = numeric_broadcast(c, numeric_read(c, 1), y);
   for (gint64 i = 0; a != NULL && b != NULL && i < y->elements; i++)
-    y->data[i] = isnan(a[i]) ? a[i] : fmin(a[i], b[i]);
+    y->data[i] = c->row->f(a[i], b[i]);
 }
 
 /* The divisor's gradient: reads g, a and b of a / b. */
@@ -115,10 +108,10 @@ const NumericKernel numeric_binary[] = {
     {.formula = "add", .run = run_add},
     {.formula = "add_", .run = run_add},
     {.formula = "add_scalar_backward", .run = run_add},
-    {.formula = "sub", .run = run_sub},
-    {.formula = "mul", .run = run_mul},
-    {.formula = "div", .run = run_div},
-    {.formula = "min", .run = run_min},
+    {.formula = "sub", .run = combine, .f = difference},
+    {.formula = "mul", .run = combine, .f = product},
+    {.formula = "div", .run = combine, .f = quotient},
+    {.formula = "min", .run = combine, .f = least},
     {.formula = "div_grad_second", .run = run_div_grad_second},
     {.formula = "mul_complex", .run = run_mul_complex},
     {.formula = "mul_conjugate", .run = run_mul_conjugate},

@@ -36,14 +36,14 @@ typedef struct {
   char *fault;                      /* set by numeric_fail */
 } KernelCall;
 
-/* A function of one number, and the kernel's own (0: it has none). */
+/* A function of one number, and the kernel's own (0: it has none); or of two that are read. */
 typedef double (*NumericFunction)(double x, double number);
 
 typedef struct _NumericKernel NumericKernel;
 struct _NumericKernel {
   const char *formula;
   void (*run)(KernelCall *call);
-  NumericFunction f; /* of numeric_apply and its like */
+  NumericFunction f; /* of numeric_apply and its like, and of what combines two */
   const char *key;   /* which of the meaning's numbers it takes; NULL: none */
   double otherwise;  /* what that is where the meaning does not say it; NAN: then it is a fault */
 };
