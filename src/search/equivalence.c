@@ -35,7 +35,7 @@ prove_layout(EquivalenceCheck *c, const StateLayout *layout)
     if (is_divided(c, (int) i))
       elements[i] = network_parameter(c->network, (int) i)->elements;
   for (int rank = 0; rank < layout->ranks; rank++) {
-    const GArray *held = g_ptr_array_index(layout->held, (guint) rank);
+    const GArray *held = state_layout_held(layout, rank);
     for (guint i = 0; i < held->len; i++)
       if (is_divided(c, g_array_index(held, StateRange, i).parameter))
         state_layout_add(divided, rank, g_array_index(held, StateRange, i));
@@ -57,7 +57,7 @@ read_layout(EquivalenceCheck *c)
   c->layout_ranks = layout->ranks;
   c->layout = g_new(gint64 *, layout->ranks);
   for (int rank = 0; rank < layout->ranks; rank++) {
-    const GArray *held = g_ptr_array_index(layout->held, (guint) rank);
+    const GArray *held = state_layout_held(layout, rank);
     c->layout[rank] = g_new0(gint64, MAX(n, 1));
     for (guint i = 0; i < held->len; i++) {
       const StateRange *range = &g_array_index(held, StateRange, i);

@@ -51,7 +51,7 @@ state_image_new(const StateLayout *layout, int ranks)
   image->layout = layout;
   image->parts = g_ptr_array_new_with_free_func(parts_free);
   for (int rank = 0; rank < ranks; rank++) {
-    const GArray *held = g_ptr_array_index(layout->held, (guint) (rank % layout->ranks));
+    const GArray *held = state_layout_held(layout, rank);
     GArray *parts = g_array_new(FALSE, FALSE, sizeof(StatePart));
     g_array_set_clear_func(parts, part_clear);
     for (guint i = 0; i < held->len; i++) {
@@ -95,8 +95,7 @@ state_image_part(const StateImage *image, int rank, int parameter, gint64 elemen
 {
   for (guint i = 0; i < parts_of(image, rank)->len; i++) {
     StatePart *part = part_at(image, rank, i);
-    if (part->range.parameter == parameter && element >= part->range.first &&
-        element < part->range.first + part->range.elements)
+    if (state_range_has(&part->range, parameter, element))
       return part;
   }
   return NULL;
@@ -158,7 +157,7 @@ static gboolean
 is_held(const StateLayout *layout, int parameter)
 {
   for (int rank = 0; rank < layout->ranks; rank++) {
-    const GArray *held = g_ptr_array_index(layout->held, (guint) rank);
+    const GArray *held = state_layout_held(layout, rank);
     for (guint i = 0; i < held->len; i++)
       if (g_array_index(held, StateRange, i).parameter == parameter)
         return TRUE;

@@ -161,8 +161,7 @@ static void
 find_owners(VerificationReport *report, const VerifiedPlan *plan)
 {
   for (int rank = 0; rank < report->ranks; rank++) {
-    const GArray *held =
-        g_ptr_array_index(plan->layout->held, (guint) (rank % plan->layout->ranks));
+    const GArray *held = state_layout_held(plan->layout, rank);
     for (guint i = 0; i < held->len; i++) {
       const StateRange *range = &g_array_index(held, StateRange, i);
       add_shard(&g_array_index(report->parameters, VerifiedParameter, range->parameter),

@@ -76,13 +76,10 @@ static int
 owner_of(const StateLayout *layout, int parameter, gint64 element)
 {
   for (int rank = 0; rank < layout->ranks; rank++) {
-    const GArray *held = g_ptr_array_index(layout->held, (guint) rank);
-    for (guint i = 0; i < held->len; i++) {
-      const StateRange *range = &g_array_index(held, StateRange, i);
-      if (range->parameter == parameter && element >= range->first &&
-          element < range->first + range->elements)
+    const GArray *held = state_layout_held(layout, rank);
+    for (guint i = 0; i < held->len; i++)
+      if (state_range_has(&g_array_index(held, StateRange, i), parameter, element))
         return rank;
-    }
   }
   return 0;
 }

@@ -32,7 +32,20 @@ state_layout_free(StateLayout *layout)
 static GArray *
 held_by(const StateLayout *layout, int rank)
 {
-  return g_ptr_array_index(layout->held, (guint) rank);
+  return g_ptr_array_index(layout->held, (guint) (rank % layout->ranks));
+}
+
+const GArray *
+state_layout_held(const StateLayout *layout, int rank)
+{
+  return held_by(layout, rank);
+}
+
+gboolean
+state_range_has(const StateRange *range, int parameter, gint64 element)
+{
+  return range->parameter == parameter && element >= range->first &&
+         element < range->first + range->elements;
 }
 
 void

@@ -24,6 +24,11 @@ void state_layout_free(StateLayout *layout);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(StateLayout, state_layout_free)
 /* Appends a range to what a rank holds; nothing for one without elements. */
 void state_layout_add(StateLayout *layout, int rank, StateRange range);
+/* What a rank, or a global one that is a replica of one (rank % ranks), holds: GArray of
+ * StateRange; borrowed. */
+const GArray *state_layout_held(const StateLayout *layout, int rank);
+/* Is that element of a parameter in the range? */
+gboolean state_range_has(const StateRange *range, int parameter, gint64 element);
 /* Elements that a rank holds. */
 gint64 state_layout_elements(const StateLayout *layout, int rank);
 
