@@ -16,8 +16,9 @@ verified_fault(VerificationReport *report, const VerifiedState *state, const cha
   va_start(arguments, format);
   g_autofree char *what = g_strdup_vprintf(format, arguments);
   va_end(arguments);
-  report->fault = g_strdup_printf("%s%s%s", what, state->first_unknown != NULL ? "; " : "",
-                                  state->first_unknown != NULL ? state->first_unknown : "");
+  const char *unknown = state != NULL ? state->first_unknown : NULL;
+  report->fault =
+      g_strdup_printf("%s%s%s", what, unknown != NULL ? "; " : "", unknown != NULL ? unknown : "");
 }
 
 /* What made a NaN first, for a number that is one: others are wrong for another reason. */
@@ -25,16 +26,6 @@ static const char *
 unknown_behind(const VerifiedState *state, double number)
 {
   return isfinite(number) ? NULL : state->first_unknown;
-}
-
-static void G_GNUC_PRINTF(2, 3) fault(VerificationReport *report, const char *format, ...)
-{
-  va_list arguments;
-  if (report->fault != NULL)
-    return;
-  va_start(arguments, format);
-  report->fault = g_strdup_vprintf(format, arguments);
-  va_end(arguments);
 }
 
 /* In other dtypes than the reference's a difference is no fault, but what is no number is. */
@@ -117,25 +108,27 @@ compare_parameter(VerificationReport *report, const VerifiedState *state,
     p->worst.difference[k] = MAX(p->worst.difference[k], d);
     s->worst.difference[k] = MAX(s->worst.difference[k], d);
     if (!both)
-      fault(report, "step %d: %s is not updated by %s", step, p->name,
-            t->values[k] == NULL ? "any rank" : "the reference");
+      verified_fault(report, NULL, "step %d: %s is not updated by %s", step, p->name,
+                     t->values[k] == NULL ? "any rank" : "the reference");
     else if (d > allowed_of(report)) {
       gint64 i = first_different(t->values[k], r->values[k], p->elements, allowed_of(report));
       int owner = owner_of(state->layout, parameter, i);
       const char *op = t->written_by[owner], *unknown = unknown_behind(state, t->values[k][i]);
       g_autofree char *writer = op != NULL ? g_strdup_printf("written by %s", op) : NULL;
-      fault(report,
-            "step %d, rank %d: %s of %s differs from the unsharded run's, first in element "
-            "%" G_GINT64_FORMAT ": %.9g, not %.9g; %s",
-            step, owner, compared_names[k], p->name, i, t->values[k][i], r->values[k][i],
-            unknown != NULL                            ? unknown
-            : k == COMPARED_GRADIENT && writer != NULL ? writer
-                                                       : "the optimizer wrote it");
+      verified_fault(
+          report, NULL,
+          "step %d, rank %d: %s of %s differs from the unsharded run's, first in element "
+          "%" G_GINT64_FORMAT ": %.9g, not %.9g; %s",
+          step, owner, compared_names[k], p->name, i, t->values[k][i], r->values[k][i],
+          unknown != NULL                            ? unknown
+          : k == COMPARED_GRADIENT && writer != NULL ? writer
+                                                     : "the optimizer wrote it");
     }
   }
   for (gint64 i = 0; t->writers != NULL && i < p->elements; i++)
     if (t->writers[i] == 0) {
-      fault(report, "step %d: nobody updates element %" G_GINT64_FORMAT " of %s", step, i, p->name);
+      verified_fault(report, NULL, "step %d: nobody updates element %" G_GINT64_FORMAT " of %s",
+                     step, i, p->name);
       break;
     }
 }
@@ -152,15 +145,16 @@ compare_step(VerificationReport *report, const VerifiedState *state, const Verif
   s->reference_norm = verified_state_norm(reference, step);
   for (guint i = 0; i < report->parameters->len; i++)
     compare_parameter(report, state, reference, step, (int) i);
-  const char *unknown = unknown_behind(state, s->loss);
   if (!(fabs(s->loss - s->reference_loss) <= allowed_of(report) * fabs(s->reference_loss)))
-    fault(report, "step %d: the loss is %.12g, in the unsharded run %.12g%s%s", step, s->loss,
-          s->reference_loss, unknown != NULL ? "; " : "", unknown != NULL ? unknown : "");
+    verified_fault(report, isfinite(s->loss) ? NULL : state,
+                   "step %d: the loss is %.12g, in the unsharded run %.12g", step, s->loss,
+                   s->reference_loss);
   if (state->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
       !(fabs(s->norm - s->reference_norm) <= allowed_of(report) * s->reference_norm) &&
       unknown_behind(state, s->norm) == NULL)
-    fault(report, "step %d: the norm of all gradients is %.12g, in the unsharded run %.12g", step,
-          s->norm, s->reference_norm);
+    verified_fault(report, NULL,
+                   "step %d: the norm of all gradients is %.12g, in the unsharded run %.12g", step,
+                   s->norm, s->reference_norm);
 }
 
 void
@@ -168,7 +162,7 @@ verified_compare(VerificationReport *report, const VerifiedState *state,
                  const VerifiedState *reference)
 {
   if (state->fault != NULL)
-    fault(report, "%s", state->fault);
+    verified_fault(report, NULL, "%s", state->fault);
   for (int step = state->run->before + 1; step <= state->steps; step++)
     compare_step(report, state, reference, step);
 }

@@ -8,7 +8,8 @@
 void verified_compare(VerificationReport *report, const VerifiedState *state,
                       const VerifiedState *reference);
 
-/* The first fault counts; what was unknown first is said behind it. */
+/* The first fault counts; what was unknown first in the state is said behind it, if one is given.
+ */
 void verified_fault(VerificationReport *report, const VerifiedState *state, const char *format, ...)
     G_GNUC_PRINTF(3, 4);
 
