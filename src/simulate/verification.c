@@ -389,7 +389,7 @@ note_restart(const Work *w, VerificationReport *report)
 static gboolean
 check_reference(const VerifiedState *reference, GError **error)
 {
-  for (int step = 1; step <= reference->steps; step++) {
+  for (int step = 1; step <= reference->run.steps; step++) {
     double loss = reference->losses[step], norm = verified_state_norm(reference, step);
     const char *why = reference->first_unknown;
     if (isfinite(loss) && isfinite(norm))

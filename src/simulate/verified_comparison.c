@@ -79,7 +79,7 @@ void
 verified_fault_of_element(VerificationReport *report, const VerifiedState *state,
                           const VerifiedTensor *t, const VerifiedElement *e)
 {
-  int owner = owner_of(state->layout, e->parameter, e->element);
+  int owner = owner_of(state->plan->layout, e->parameter, e->element);
   const char *op = t->written_by[owner];
   if (report->fault == NULL)
     verified_fault(
@@ -112,7 +112,7 @@ compare_parameter(VerificationReport *report, const VerifiedState *state,
                      t->values[k] == NULL ? "any rank" : "the reference");
     else if (d > allowed_of(report)) {
       gint64 i = first_different(t->values[k], r->values[k], p->elements, allowed_of(report));
-      int owner = owner_of(state->layout, parameter, i);
+      int owner = owner_of(state->plan->layout, parameter, i);
       const char *op = t->written_by[owner], *unknown = unknown_behind(state, t->values[k][i]);
       g_autofree char *writer = op != NULL ? g_strdup_printf("written by %s", op) : NULL;
       verified_fault(
@@ -139,7 +139,7 @@ compare_step(VerificationReport *report, const VerifiedState *state, const Verif
              int step)
 {
   VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
-  s->loss = state->losses[step] / state->ranks;
+  s->loss = state->losses[step] / state->plan->ranks;
   s->reference_loss = reference->losses[step];
   s->norm = verified_state_norm(state, step);
   s->reference_norm = verified_state_norm(reference, step);
@@ -149,7 +149,7 @@ compare_step(VerificationReport *report, const VerifiedState *state, const Verif
     verified_fault(report, isfinite(s->loss) ? NULL : state,
                    "step %d: the loss is %.12g, in the unsharded run %.12g", step, s->loss,
                    s->reference_loss);
-  if (state->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
+  if (state->plan->scenario->plan->optimizer.clip_grad_norm > 0 && state->norms[step] != 0 &&
       !(fabs(s->norm - s->reference_norm) <= allowed_of(report) * s->reference_norm) &&
       unknown_behind(state, s->norm) == NULL)
     verified_fault(report, NULL,
@@ -163,6 +163,6 @@ verified_compare(VerificationReport *report, const VerifiedState *state,
 {
   if (state->fault != NULL)
     verified_fault(report, NULL, "%s", state->fault);
-  for (int step = state->run->before + 1; step <= state->steps; step++)
+  for (int step = state->run.before + 1; step <= state->run.steps; step++)
     compare_step(report, state, reference, step);
 }

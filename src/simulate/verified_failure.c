@@ -69,8 +69,8 @@ add_trial(const Work *w, const char *what, const VerifiedState *state)
 {
   const VerifiedState *reference = w->request->reference;
   VerifiedTrial trial = {.what = g_strdup(what)};
-  for (int step = state->run->before + 1; step <= state->steps && trial.step == 0; step++) {
-    double loss = state->losses[step] / state->ranks;
+  for (int step = state->run.before + 1; step <= state->run.steps && trial.step == 0; step++) {
+    double loss = state->losses[step] / state->plan->ranks;
     if (fabs(loss - reference->losses[step]) <=
         w->report->tolerance * fabs(reference->losses[step]))
       continue;
@@ -240,15 +240,11 @@ verified_failure_clear(VerifiedFailure *f)
 
 /* As far as all ranks come. */
 static VerifiedState *
-run_until_all_hang(const FailureRequest *request, const Failure *failure, GError **error)
+run_until_all_hang(const FailureRequest *request, const NumericInterruption *stop, GError **error)
 {
-  const NumericInterruption in = interruption(failure, NUMERIC_RANK_STOPS);
   VerifiedRun run = run_from(request, 0, request->request->steps);
-  run.interruption = &in;
-  VerifiedState *state = verified_run(request->plan, &run, error);
-  if (state != NULL)
-    state->run = NULL; /* it was the caller's */
-  return state;
+  run.interruption = stop;
+  return verified_run(request->plan, &run, error);
 }
 
 /* Have the other ranks the step that the report says?  Nobody has begun the next one's update. */
@@ -298,13 +294,13 @@ verified_failure(const FailureRequest *request, int order, VerificationReport *r
     return FALSE;
   if (order == 0)
     note(report, failure);
+  const NumericInterruption stop = interruption(failure, NUMERIC_RANK_STOPS);
   VerifiedRun first = run_from(request, 0, failure->last_step);
   first.order = (guint64) order;
   g_autoptr(VerifiedState) before = failure->last_step > 0
                                         ? verified_run(request->plan, &first, error)
                                         : verified_state_new(request->plan, &first);
-  g_autoptr(VerifiedState) left =
-      before != NULL ? run_until_all_hang(request, failure, error) : NULL;
+  g_autoptr(VerifiedState) left = before != NULL ? run_until_all_hang(request, &stop, error) : NULL;
   if (left == NULL)
     return FALSE;
   verified_compare(report, before, request->reference);

@@ -70,12 +70,22 @@ check_parameters(const Network *a, const Network *b, GError **error)
 
 /* ---- lowering ---- */
 
-static gboolean
-lower_all(VerifiedPlan *p, int steps, GError **error)
+/* Takes the scenario over; NULL: an error. */
+static VerifiedPlan *
+plan_of(Scenario *scenario)
 {
-  const PlanSpec *plan = p->scenario->plan;
+  if (scenario == NULL)
+    return NULL;
+  VerifiedPlan *p = g_new0(VerifiedPlan, 1);
+  p->scenario = scenario;
+  p->ranks = scenario->plan->shard * scenario->plan->replicate;
+  return p;
+}
+
+gboolean
+verified_plan_lower(VerifiedPlan *p, int steps, GError **error)
+{
   LowerInput input = scenario_lower_input(p->scenario);
-  p->ranks = plan->shard * plan->replicate;
   p->lowered = g_ptr_array_new_with_free_func((GDestroyNotify) lowered_free);
   p->programs = g_new0(const Program *, p->ranks);
   p->layout = lower_state_layout(&input, error);
@@ -106,19 +116,11 @@ verified_plan_free(VerifiedPlan *p)
 VerifiedPlan *
 verified_plan_new(const ScenarioInputs *inputs, GError **error)
 {
-  g_autoptr(VerifiedPlan) p = g_new0(VerifiedPlan, 1);
-  p->scenario = scenario_new(inputs, 0, error);
-  if (p->scenario == NULL || !check_memory(p->scenario->network, error) ||
+  g_autoptr(VerifiedPlan) p = plan_of(scenario_new(inputs, 0, error));
+  if (p == NULL || !check_memory(p->scenario->network, error) ||
       !accept(p->scenario->plan, p->scenario->network, error))
     return NULL;
-  p->ranks = p->scenario->plan->shard * p->scenario->plan->replicate;
   return g_steal_pointer(&p);
-}
-
-gboolean
-verified_plan_lower(VerifiedPlan *p, int steps, GError **error)
-{
-  return lower_all(p, steps, error);
 }
 
 gint64
@@ -173,34 +175,29 @@ reference_plan(const ScenarioInputs *in, const PlanSpec *plan, GError **error)
   return json_line(root);
 }
 
-/* The same inputs with another plan, whose text is freed; NULL: an error.  A weight that is tied,
- * and that the strategy makes two of, is two there as well. */
-static Scenario *
-scenario_with(const ScenarioInputs *given, const Scenario *of, const char *name, char *plan,
-              GError **error)
+/* The same inputs with a plan of another text, lowered for so many steps; no text: an error.  A
+ * weight that is tied, and that the strategy makes two of, is two there as well. */
+static VerifiedPlan *
+lowered_with(ScenarioInputs inputs, const VerifiedPlan *of, const char *name, const char *text,
+             int steps, GError **error)
 {
-  ScenarioInputs inputs = *given;
-  g_autofree char *text = plan;
   if (text == NULL)
     return NULL;
   inputs.plan.name = (char *) (gsize) name;
-  inputs.plan.text = text;
+  inputs.plan.text = (char *) (gsize) text;
   inputs.plan.length = strlen(text);
   inputs.assignments = NULL;
-  inputs.splits_tied = of->network->split;
-  return scenario_new(&inputs, 0, error);
+  inputs.splits_tied = of->scenario->network->split;
+  g_autoptr(VerifiedPlan) p = plan_of(scenario_new(&inputs, 0, error));
+  return p != NULL && verified_plan_lower(p, steps, error) ? g_steal_pointer(&p) : NULL;
 }
 
 VerifiedPlan *
 verified_plan_reference(const ScenarioInputs *inputs, const VerifiedPlan *of, int steps,
                         GError **error)
 {
-  g_autoptr(VerifiedPlan) p = g_new0(VerifiedPlan, 1);
-  p->scenario = scenario_with(inputs, of->scenario, "the reference's plan",
-                              reference_plan(inputs, of->scenario->plan, error), error);
-  if (p->scenario == NULL || !lower_all(p, steps, error))
-    return NULL;
-  return g_steal_pointer(&p);
+  g_autofree char *text = reference_plan(inputs, of->scenario->plan, error);
+  return lowered_with(*inputs, of, "the reference's plan", text, steps, error);
 }
 
 /* ---- a rank alone ---- */
@@ -241,12 +238,8 @@ VerifiedPlan *
 verified_plan_alone(const ScenarioInputs *inputs, const VerifiedPlan *of, int micro_batches,
                     GError **error)
 {
-  g_autoptr(VerifiedPlan) p = g_new0(VerifiedPlan, 1);
-  p->scenario = scenario_with(inputs, of->scenario, "the plan on one rank",
-                              alone_plan(inputs, micro_batches, error), error);
-  if (p->scenario == NULL || !lower_all(p, 1, error))
-    return NULL;
-  return g_steal_pointer(&p);
+  g_autofree char *text = alone_plan(inputs, micro_batches, error);
+  return lowered_with(*inputs, of, "the plan on one rank", text, 1, error);
 }
 
 /* ---- two plans ---- */

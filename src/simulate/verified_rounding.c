@@ -282,7 +282,7 @@ compare_step(const VerifiedRounding *r, const VerifiedState *state, int step,
 {
   const Clipping clipping = clipping_of(r, step);
   VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
-  double loss = state->losses[step] / state->ranks;
+  double loss = state->losses[step] / state->plan->ranks;
   s->rounding.loss = r->losses[step];
   if (!(fabs(loss - r->losses[step]) <= LOSSES_DIFFER * fabs(loss)))
     verified_fault(report, state, "step %d: the loss is %.12g, of the ranks alone %.12g", step,

@@ -64,5 +64,5 @@ void
 verified_keep_peaks(const VerifiedState *state, int order, gint64 *peaks)
 {
   if (order == 0 && state->peaks != NULL)
-    memcpy(peaks, state->peaks, sizeof(gint64) * (gsize) state->ranks);
+    memcpy(peaks, state->peaks, sizeof(gint64) * (gsize) state->plan->ranks);
 }

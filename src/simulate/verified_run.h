@@ -42,8 +42,8 @@ typedef struct {
 } VerifiedRun;
 
 /* Executes the Programs of all ranks: as many steps as are left, at most those that the plan was
- * lowered for.  The run is borrowed by the state.  NULL and error: something in them cannot be
- * executed.  Caller frees with verified_state_free. */
+ * lowered for.  The plan, and what the run borrows, live longer than the state.  NULL and error:
+ * something in them cannot be executed.  Caller frees with verified_state_free. */
 VerifiedState *verified_run(const VerifiedPlan *plan, const VerifiedRun *run, GError **error);
 /* Takes over the ranks' peaks of a run in the order of issue (0). */
 void verified_keep_peaks(const VerifiedState *state, int order, gint64 *peaks);

@@ -12,7 +12,7 @@
 static guint
 parameters_of(const VerifiedState *s)
 {
-  return s->scenario->network->parameters->len;
+  return s->plan->scenario->network->parameters->len;
 }
 
 int
@@ -36,22 +36,19 @@ verified_state_new(const VerifiedPlan *plan, const VerifiedRun *run)
 {
   VerifiedState *s = g_new0(VerifiedState, 1);
   int steps = run->steps;
-  s->run = run;
-  s->scenario = plan->scenario;
-  s->layout = plan->layout;
-  s->seed = run->seed;
-  s->steps = steps;
-  s->ranks = plan->ranks;
+  s->plan = plan;
+  s->run = *run;
   s->loss_scale = loss_scale_of(plan->scenario);
   s->parameters = g_hash_table_new(g_str_hash, g_str_equal);
   for (guint i = 0; i < parameters_of(s); i++)
-    g_hash_table_insert(s->parameters,
-                        (gpointer) (gsize) network_parameter(s->scenario->network, (int) i)->name,
-                        GUINT_TO_POINTER(i + 1));
+    g_hash_table_insert(
+        s->parameters,
+        (gpointer) (gsize) network_parameter(s->plan->scenario->network, (int) i)->name,
+        GUINT_TO_POINTER(i + 1));
   s->tensors = g_new0(VerifiedTensor, MAX((gsize) steps * parameters_of(s), 1));
   s->losses = g_new0(double, steps + 1);
   s->norms = g_new0(double, steps + 1);
-  s->held = state_image_new(s->layout, s->ranks);
+  s->held = state_image_new(s->plan->layout, s->plan->ranks);
   verified_start_image(s, s->held);
   if (run->save_after > 0)
     s->saved = state_image_copy(s->held);
@@ -63,10 +60,10 @@ verified_state_free(VerifiedState *s)
 {
   if (s == NULL)
     return;
-  for (guint i = 0; i < (guint) s->steps * parameters_of(s); i++) {
+  for (guint i = 0; i < (guint) s->run.steps * parameters_of(s); i++) {
     for (int k = 0; k < COMPARED; k++)
       g_free(s->tensors[i].values[k]);
-    for (int k = 0; s->tensors[i].written_by != NULL && k < s->ranks; k++)
+    for (int k = 0; s->tensors[i].written_by != NULL && k < s->plan->ranks; k++)
       g_free(s->tensors[i].written_by[k]);
     g_free(s->tensors[i].written_by);
     g_free(s->tensors[i].writers);
@@ -97,7 +94,7 @@ verified_state_norm(const VerifiedState *s, int step)
     return s->norms[step];
   for (guint i = 0; i < parameters_of(s); i++) {
     const VerifiedTensor *t = verified_state_tensor(s, step, (int) i);
-    gint64 n = network_parameter(s->scenario->network, (int) i)->elements;
+    gint64 n = network_parameter(s->plan->scenario->network, (int) i)->elements;
     for (gint64 k = 0; t->values[COMPARED_GRADIENT] != NULL && k < n; k++)
       sum += t->values[COMPARED_GRADIENT][k] * t->values[COMPARED_GRADIENT][k];
   }
@@ -154,7 +151,7 @@ hold(VerifiedState *s, const NumericUpdate *u, StateRange range)
 {
   const double *from[IMAGE_KINDS] = {
       [IMAGE_VALUE] = u->value, [IMAGE_FIRST] = u->state[0], [IMAGE_SECOND] = u->state[1]};
-  gboolean is_saved = s->saved != NULL && u->step <= s->run->save_after;
+  gboolean is_saved = s->saved != NULL && u->step <= s->run.save_after;
   for (int k = 0; k < IMAGE_KINDS; k++) {
     if (from[k] == NULL)
       continue;
@@ -171,14 +168,14 @@ static void
 take(VerifiedState *s, const NumericUpdate *u, StateRange range)
 {
   VerifiedTensor *t = verified_state_tensor(s, u->step, range.parameter);
-  gint64 n = network_parameter(s->scenario->network, range.parameter)->elements;
+  gint64 n = network_parameter(s->plan->scenario->network, range.parameter)->elements;
   const double *from[COMPARED] = {[COMPARED_GRADIENT] = u->gradient,
                                   [COMPARED_VALUE] = u->value,
                                   [COMPARED_FIRST] = u->state[0],
                                   [COMPARED_SECOND] = u->state[1]};
   if (t->writers == NULL) {
     t->writers = g_new0(guint8, n);
-    t->written_by = g_new0(char *, s->ranks);
+    t->written_by = g_new0(char *, s->plan->ranks);
   }
   g_free(t->written_by[u->rank]);
   t->written_by[u->rank] = g_strdup(u->written_by);
@@ -215,7 +212,7 @@ verified_state_hooks(VerifiedState *s)
 {
   NumericHooks hooks = {.user = s, .loss = loss, .norm = norm, .updated = updated};
   verified_start_hooks(&hooks);
-  if (s->run->start == NULL)
+  if (s->run.start == NULL)
     hooks.updating = NULL;
   return hooks;
 }

@@ -17,12 +17,9 @@ typedef struct {
 } VerifiedTensor;
 
 struct _VerifiedState {
-  const VerifiedRun *run; /* borrowed */
-  const Scenario *scenario;
-  const StateLayout *layout; /* borrowed */
-  GHashTable *parameters;    /* name -> index + 1 */
-  guint64 seed;
-  int ranks, steps;
+  const VerifiedPlan *plan; /* borrowed */
+  VerifiedRun run;
+  GHashTable *parameters;  /* name -> index + 1 */
   double loss_scale;       /* of the loss that backward starts from */
   VerifiedTensor *tensors; /* by step and parameter */
   double *norms;           /* by step: as clipping took it on the last rank; NaN: nobody did */
