@@ -80,9 +80,23 @@ run_rotary_complex(KernelCall *c)
 /* How a pair's angle stands in a row. */
 typedef enum { HALVES, NEIGHBOURS, ONCE } Pairs;
 
-/* [length, elements], other dimensions of size one. */
+static double
+cosine(double angle, double number)
+{
+  (void) number;
+  return cos(angle);
+}
+
+static double
+sine(double angle, double number)
+{
+  (void) number;
+  return sin(angle);
+}
+
+/* [length, elements], other dimensions of size one: the row's function of each angle. */
 static void
-rotary(KernelCall *c, double (*f)(double), Pairs how)
+rotary(KernelCall *c, Pairs how)
 {
   NumericTensor *y = numeric_written(c, 0);
   double theta = numeric_number(c, "theta");
@@ -91,44 +105,26 @@ rotary(KernelCall *c, double (*f)(double), Pairs how)
   gint64 width = numeric_width(y), pairs = MAX(how == ONCE ? width : width / 2, 1);
   for (gint64 i = 0; i < y->elements; i++) {
     gint64 element = i % width, pair = how == NEIGHBOURS ? element / 2 : element % pairs;
-    y->data[i] = f(angle(theta, i / width, pair, pairs));
+    y->data[i] = c->row->f(angle(theta, i / width, pair, pairs), 0);
   }
 }
 
 static void
-run_rotary_cos(KernelCall *c)
+run_rotary(KernelCall *c)
 {
-  rotary(c, cos, HALVES);
+  rotary(c, HALVES);
 }
 
 static void
-run_rotary_sin(KernelCall *c)
+run_rotary_neighbours(KernelCall *c)
 {
-  rotary(c, sin, HALVES);
+  rotary(c, NEIGHBOURS);
 }
 
 static void
-run_rotary_cos_neighbours(KernelCall *c)
+run_rotary_once(KernelCall *c)
 {
-  rotary(c, cos, NEIGHBOURS);
-}
-
-static void
-run_rotary_sin_neighbours(KernelCall *c)
-{
-  rotary(c, sin, NEIGHBOURS);
-}
-
-static void
-run_rotary_cos_once(KernelCall *c)
-{
-  rotary(c, cos, ONCE);
-}
-
-static void
-run_rotary_sin_once(KernelCall *c)
-{
-  rotary(c, sin, ONCE);
+  rotary(c, ONCE);
 }
 
 /* Sines of a row's pairs, then their cosines. */
@@ -155,12 +151,12 @@ const NumericKernel numeric_creations[] = {
     {.formula = "cumsum", .run = run_cumsum},
     {.formula = "arange", .run = run_arange},
     {.formula = "rotary_complex", .run = run_rotary_complex},
-    {.formula = "rotary_cos", .run = run_rotary_cos},
-    {.formula = "rotary_sin", .run = run_rotary_sin},
+    {.formula = "rotary_cos", .run = run_rotary, .f = cosine},
+    {.formula = "rotary_sin", .run = run_rotary, .f = sine},
     {.formula = "rotary_sin_cos", .run = run_rotary_sin_cos},
-    {.formula = "rotary_cos_neighbours", .run = run_rotary_cos_neighbours},
-    {.formula = "rotary_sin_neighbours", .run = run_rotary_sin_neighbours},
-    {.formula = "rotary_cos_once", .run = run_rotary_cos_once},
-    {.formula = "rotary_sin_once", .run = run_rotary_sin_once},
+    {.formula = "rotary_cos_neighbours", .run = run_rotary_neighbours, .f = cosine},
+    {.formula = "rotary_sin_neighbours", .run = run_rotary_neighbours, .f = sine},
+    {.formula = "rotary_cos_once", .run = run_rotary_once, .f = cosine},
+    {.formula = "rotary_sin_once", .run = run_rotary_once, .f = sine},
     {0},
 };
