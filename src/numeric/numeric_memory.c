@@ -53,13 +53,13 @@ machine_is_full(void)
          (double) usage.ru_maxrss * KIB > 0.75 * page * pages;
 }
 
-/* Doubles that nothing is known of: none is written before it is looked at.  FALSE: the machine has
- * no room for them. */
+/* Doubles that nothing is known of: none is written before it is looked at.  FALSE: there is no
+ * room for them. */
 static gboolean
 new_area(NumericMemory *m, guint64 address, gint64 bytes, Area *area)
 {
   gsize chunks = (gsize) ceil_div(bytes, CHUNK);
-  double *data = machine_is_full() ? NULL : g_try_malloc_n(chunks, CHUNK * sizeof(double));
+  double *data = g_try_malloc_n(chunks, CHUNK * sizeof(double));
   if (data == NULL)
     return FALSE;
   *area = (Area){address, bytes, data, g_new0(guint8, chunks)};
@@ -173,6 +173,8 @@ numeric_memory_allocate(NumericMemory *m, gint32 storage, StreamId stream)
   Place *place = &m->places[storage];
   if (s->bytes == 0)
     return TRUE;
+  if (machine_is_full())
+    return FALSE;
   if (s->space != SPACE_DEVICE) {
     Area area;
     if (!new_area(m, 0, s->bytes, &area))
@@ -181,7 +183,7 @@ numeric_memory_allocate(NumericMemory *m, gint32 storage, StreamId stream)
     return TRUE;
   }
   place->handle = caching_allocator_malloc(m->allocator, s->bytes, stream, NULL);
-  if (place->handle == BLOCK_NONE || machine_is_full())
+  if (place->handle == BLOCK_NONE)
     return FALSE;
   guint64 address = caching_allocator_address(m->allocator, place->handle);
   const Area *area = area_at(m, address, s->bytes);
