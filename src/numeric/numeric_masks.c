@@ -1,6 +1,5 @@
 /* numeric_masks.c - what attention may see, as flags and as biases of scores, and what lies between
  * limits. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -31,20 +30,6 @@ run_seen(KernelCall *c)
     y->data[i] = sees(y, i, window);
 }
 
-/* The lowest finite number of a dtype. */
-static double
-lowest_of(DType dtype)
-{
-  switch (dtype) {
-  case DTYPE_FP16:
-    return -65504;
-  case DTYPE_BF16:
-    return -0x1.FEp127;
-  default:
-    return -(double) FLT_MAX;
-  }
-}
-
 /* Zero where the flag is set, else that number. */
 static void
 bias_unless(KernelCall *c, double hidden)
@@ -60,7 +45,7 @@ run_lowest_unless(KernelCall *c)
 {
   const NumericTensor *y = numeric_written(c, 0);
   if (y != NULL)
-    bias_unless(c, lowest_of(y->dtype));
+    bias_unless(c, -numeric_largest(y->dtype));
 }
 
 static void

@@ -1,6 +1,7 @@
 /* numeric_tensor.c - strided reading and writing of views, and rounding to their dtypes. */
 #include "numeric/numeric_tensor.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -21,6 +22,19 @@ round_bits(double value, int bits, int least_exponent, double largest)
 }
 
 double
+numeric_largest(DType dtype)
+{
+  switch (dtype) {
+  case DTYPE_BF16:
+    return 0x1.FEp127;
+  case DTYPE_FP16:
+    return 65504;
+  default:
+    return FLT_MAX;
+  }
+}
+
+double
 numeric_round(double value, DType dtype)
 {
   switch (dtype) {
@@ -28,9 +42,9 @@ numeric_round(double value, DType dtype)
   case DTYPE_COMPLEX64:
     return (double) (float) value;
   case DTYPE_BF16:
-    return round_bits(value, 8, -125, 0x1.FEp127);
+    return round_bits(value, 8, -125, numeric_largest(dtype));
   case DTYPE_FP16:
-    return round_bits(value, 11, -13, 65504);
+    return round_bits(value, 11, -13, numeric_largest(dtype));
   default:
     return value;
   }

@@ -28,6 +28,8 @@ void numeric_tensor_clear(NumericTensor *tensor);
 
 /* The nearest value that a dtype has (ties to even); floating dtypes of 16 and 32 bits round. */
 double numeric_round(double value, DType dtype);
+/* The largest finite number of a floating dtype of 16 or 32 bits; of others that of fp32. */
+double numeric_largest(DType dtype);
 /* By how much that changes a number at most, relative to it, where it is not tiny; 0 of dtypes that
  * are not rounded to. */
 double numeric_roundoff(DType dtype);
