@@ -270,13 +270,13 @@ norm_of(const NumericRank *r, const NumericTask *task, const NumericTensor *oper
 
 /* Of steps: an optimizer that runs in the construction only makes its states. */
 static void
-watch(const NumericRank *r, const NumericTask *task, const NumericTensor *operands)
+watch(const NumericRank *r, const NumericTask *task, const char *formula,
+      const NumericTensor *operands)
 {
   if (task->place.step < 1)
     return;
   const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
   double global;
-  g_autofree char *formula = meaning_formula(r->program, kernel->meaning, kernel->name);
   const NumericHooks *hooks = &r->config->hooks;
   if (is_optimizer(formula))
     report_updates(r, task, operands, hooks->updated);
@@ -363,7 +363,7 @@ numeric_rank_run_kernel(NumericRank *r, const NumericTask *task, GError **error)
     if (call.is_hosts)
       memcpy(r->number, call.place.number, sizeof r->number);
     numeric_rank_store(r, task, operands);
-    watch(r, task, operands);
+    watch(r, task, call.row != NULL ? call.row->formula : "", operands);
   } else {
     numeric_rank_locate(r, &task->place, error);
   }
