@@ -1,7 +1,6 @@
 /* sweep_verification.c - variants executed on numbers. */
 #include "search/sweep_verification.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -246,12 +245,9 @@ static double
 difference_of(const SweepVerification *a, const SweepVerification *b)
 {
   double most = 0;
-  for (guint i = 0; i < MIN(a->losses->len, b->losses->len); i++) {
-    double first = g_array_index(a->losses, double, i),
-           second = g_array_index(b->losses, double, i);
-    double difference = fabs(first - second) / fabs(first);
-    most = MAX(most, isfinite(difference) ? difference : INFINITY);
-  }
+  for (guint i = 0; i < MIN(a->losses->len, b->losses->len); i++)
+    most = MAX(most, verification_losses_apart(g_array_index(a->losses, double, i),
+                                               g_array_index(b->losses, double, i)));
   return most;
 }
 

@@ -332,6 +332,13 @@ run_orders(const Work *w, const VerifiedPlan *plan, VerificationReport *report, 
 
 /* ---- two plans ---- */
 
+double
+verification_losses_apart(double a, double b)
+{
+  double difference = a == b ? 0 : fabs(a - b) / fabs(a); /* both may be zero */
+  return isfinite(difference) ? difference : INFINITY;
+}
+
 /* Their losses, beside each other. */
 static void
 compare_losses(VerificationReport *report)
@@ -339,9 +346,7 @@ compare_losses(VerificationReport *report)
   for (guint i = 0; i < report->steps->len; i++) {
     double a = g_array_index(report->steps, VerifiedStep, i).loss;
     double b = g_array_index(report->other->steps, VerifiedStep, i).loss;
-    double difference = a == b ? 0 : fabs(a - b) / fabs(a); /* both may be zero */
-    report->loss_difference =
-        MAX(report->loss_difference, isfinite(difference) ? difference : INFINITY);
+    report->loss_difference = MAX(report->loss_difference, verification_losses_apart(a, b));
   }
 }
 

@@ -129,6 +129,9 @@ struct _VerificationReport {
 /* FALSE and error: the inputs are wrong, or something in the Programs cannot be executed on
  * numbers.  A fault is an answer.  The caller clears the report. */
 gboolean verify(const VerificationRequest *request, VerificationReport *report, GError **error);
+/* How far apart two plans' losses of a step are, relative to the first; infinite: one is no number.
+ */
+double verification_losses_apart(double a, double b);
 /* Is everything that was compared the same? */
 gboolean verification_holds(const VerificationReport *report);
 void verification_report_clear(VerificationReport *report);

@@ -151,6 +151,12 @@ ok "the evidence has each answer" grep -q '"equal":.*true' numbers/variants/2/ve
 ok "so has the comparison" grep -q '^  1: equal$' numbers/comparison.txt
 answers "the folder is the same without it" 0 sweep tiny --vary fsdp.blocks_per_group=1,2,0 --output numbers --csv
 ok "and nobody is asked" sh -c '! grep -q verified out'
+# One token alone is no surprise: all losses are zero.
+printf '{"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+"vocab_size": 1}' >one.json
+answers "losses that are zero are equal" 0 sweep one.json --set batch.sequence_length=16 --vary fsdp.blocks_per_group=1,2 --verify
+ok "and said to be" prints "come to equal losses"
+
 answers "what is too much work is not executed" 0 sweep tiny --vary mesh.shard=4,512 --verify --csv
 ok "in a column" grep -q ',not executed,512$' out
 answers "why says the row" 0 sweep tiny --vary mesh.shard=4,512 --verify --json
