@@ -35,13 +35,7 @@ static void
 send_gradient(StrategyContext *x, StreamId stream, gint64 bytes, gboolean pinned,
               const char *meaning)
 {
-  Kernel kernel = {.kind = KERNEL_COPY,
-                   .dtype = DTYPE_UINT8,
-                   .name = program_builder_name(x->builder, "gradient to host"),
-                   .launches = 1,
-                   .bytes = (double) bytes,
-                   .meaning = meaning_of(x->builder, meaning)};
-  program_builder_copy(x->builder, stream, program_builder_kernel(x->builder, &kernel));
+  strategy_copy_as(x, stream, "gradient to host", (double) bytes, meaning);
   if (!pinned)
     program_builder_stream_sync(x->builder, stream);
 }
