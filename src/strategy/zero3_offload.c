@@ -250,9 +250,7 @@ offload_clip(StrategyContext *x)
 char *
 offload_unscaling(const Zero3 *z)
 {
-  return z->ds.clip > 0
-             ? g_strdup("scale_by_number of=1")
-             : meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(z->ds.model));
+  return z->ds.clip > 0 ? g_strdup("scale_by_number of=1") : zero_unscaling(z->ds.model);
 }
 
 /* DeepSpeedCPUAdam's moments are pageable, and made in the first step. */

@@ -3,6 +3,7 @@
 #include "strategy/zero_scalars.h"
 
 #include "base/units.h"
+#include "program/meaning.h"
 
 /* A full reduction in aten/src/ATen/native/cuda/Reduce.cuh: threads of a block, values that a
  * thread reads at once, and the values per thread from which several blocks share an output. */
@@ -211,6 +212,18 @@ zero_all_reduce_scalar(StrategyContext *x, gint32 communicator, StorageId scalar
                                            .communicator = communicator,
                                            .name = program_builder_name(x->builder, "scalar"),
                                            .bytes = dtype_size(dtype)});
+}
+
+char *
+zero_by_loss_scale(DType model, const char *formula)
+{
+  return meaning_text(formula, 1, "value", network_loss_scale(model));
+}
+
+char *
+zero_unscaling(DType model)
+{
+  return meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(model));
 }
 
 void

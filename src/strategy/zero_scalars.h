@@ -57,6 +57,11 @@ StorageId zero_any_invalid(StrategyContext *x, StorageId norms, gint64 count);
 void zero_mask_invalid(StrategyContext *x, StorageId norm, int element);
 /* All-reduces a scalar of dtype. */
 void zero_all_reduce_scalar(StrategyContext *x, gint32 communicator, StorageId scalar, DType dtype);
+/* What a division by the loss scale of a model of this dtype means, or a multiplication with it
+ * (formula: div_scalar, mul_scalar); and what the product of gradients with its inverse does.
+ * Caller frees. */
+char *zero_by_loss_scale(DType model, const char *formula);
+char *zero_unscaling(DType model);
 /* The host waits for a value (.item(), bool()). */
 void zero_read_back(StrategyContext *x, StreamId stream);
 
