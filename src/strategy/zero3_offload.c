@@ -95,9 +95,7 @@ keep_norm(StrategyContext *x, Zero3Parameter *p, StorageId gradient)
       sum = square;
       continue;
     }
-    zero3_operand(x, square, DTYPE_INT64, ROLE_READ);
-    zero3_operand(x, sum, DTYPE_INT64, ROLE_ACCUMULATE);
-    strategy_launch(x, stream, "add", 3.0 * NORM_BYTES);
+    zero_add(x, stream, NORM_BYTES, square, sum);
     live_storage_drop(x->live, square);
   }
   p->norm = zero_make(x, stream, &(SmallTensor){NORM_BYTES, 1, "pow", "pow power=0.5"}, 1,
@@ -198,13 +196,10 @@ sum_of_squares(StrategyContext *x, const SubGroup *group)
     if (norm == NO_STORAGE)
       continue;
     StorageId square = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "pow", norm);
-    if (total == NO_STORAGE) {
+    if (total == NO_STORAGE)
       total = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "add", square);
-    } else {
-      zero3_operand(x, square, DTYPE_INT64, ROLE_READ);
-      zero3_operand(x, total, DTYPE_INT64, ROLE_ACCUMULATE);
-      strategy_launch(x, STREAM_COMPUTE, "add", 3.0 * NORM_BYTES);
-    }
+    else
+      zero_add(x, STREAM_COMPUTE, NORM_BYTES, square, total);
     live_storage_drop(x->live, square);
   }
   return total;

@@ -67,6 +67,14 @@ zero_small(StrategyContext *x, StreamId stream, gint64 bytes, const char *what, 
                    &(Scalars){from, 1});
 }
 
+void
+zero_add(StrategyContext *x, StreamId stream, gint64 bytes, StorageId addend, StorageId sum)
+{
+  operand(x, addend, ROLE_READ);
+  operand(x, sum, ROLE_ACCUMULATE);
+  strategy_launch(x, stream, "add", 3.0 * (double) bytes);
+}
+
 /* What a kernel makes of a view. */
 static StorageId
 of_view(StrategyContext *x, StreamId stream, const SmallTensor *t, gint32 tensor, double bytes_read)

@@ -30,6 +30,8 @@ StorageId zero_scalar(StrategyContext *x, gint64 bytes, const char *what, const 
  * is read whole), or NO_STORAGE. */
 StorageId zero_small(StrategyContext *x, StreamId stream, gint64 bytes, const char *what,
                      StorageId from);
+/* Adds a scalar of so many bytes to another one, in place. */
+void zero_add(StrategyContext *x, StreamId stream, gint64 bytes, StorageId addend, StorageId sum);
 /* One that a kernel makes of a view; reads: elements of it, each of size bytes. */
 StorageId zero_reduced(StrategyContext *x, StreamId stream, gint64 bytes, const char *what,
                        gint32 tensor, double bytes_read);
