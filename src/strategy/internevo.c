@@ -468,8 +468,7 @@ update(StrategyContext *x)
   gint64 elements = owned_here(x);
   e->master.gradient = own_gradient(x);
   operand(x, e->master.gradient, DTYPE_FP32, ROLE_ACCUMULATE);
-  g_autofree char *unscales =
-      meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(e->dtype));
+  g_autofree char *unscales = zero_unscaling(e->dtype);
   strategy_launch_as(x, STREAM_COMPUTE, "mul_", 8.0 * (double) elements,
                      x->plan->optimizer.clip_grad_norm > 0 ? "scale_by_number" : unscales);
   torch_optimizer_step(x, DTYPE_FP32, 1, &e->master);

@@ -74,12 +74,20 @@ strategy_launch_as(StrategyContext *x, StreamId stream, const char *name, double
 void
 strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes)
 {
+  strategy_copy_as(x, stream, name, bytes, NULL);
+}
+
+void
+strategy_copy_as(StrategyContext *x, StreamId stream, const char *name, double bytes,
+                 const char *meaning)
+{
   Kernel kernel = {
       .kind = KERNEL_COPY,
       .dtype = DTYPE_UINT8,
       .name = program_builder_name(x->builder, name),
       .launches = 1,
       .bytes = bytes,
+      .meaning = meaning_of(x->builder, meaning),
   };
   program_builder_copy(x->builder, stream, program_builder_kernel(x->builder, &kernel));
 }

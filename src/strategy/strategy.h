@@ -331,8 +331,11 @@ void strategy_launch(StrategyContext *x, StreamId stream, const char *name, doub
 /* The same, with what it computes (meaning.h; borrowed, NULL: its name says it). */
 void strategy_launch_as(StrategyContext *x, StreamId stream, const char *name, double bytes,
                         const char *meaning);
-/* A copy of so many bytes between the device and the host. */
+/* A copy of so many bytes between the device and the host; one that takes a part says so by its
+ * meaning. */
 void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
+void strategy_copy_as(StrategyContext *x, StreamId stream, const char *name, double bytes,
+                      const char *meaning);
 /* The CPU reads and writes so many bytes. */
 void strategy_work_on_host(StrategyContext *x, double bytes);
 /* The host computes this on the operands given before, in its own memory; how long that takes is

@@ -106,12 +106,20 @@ update_meaning(OptimizerName name)
                       "weight_decay", decays ? 0.01 : 0.0);
 }
 
-/* State and gradients are read, parameters and state are written.  Returns the parameters' bytes.
- */
+/* Bytes of the parameters that are updated. */
 static double
-update_operands(const Update *u)
+stepped_bytes(const Update *u)
 {
   double bytes = 0;
+  for (int i = 0; i < u->n; i++)
+    bytes += u->tensors[i].stepped ? (double) bytes_of(u, i) : 0;
+  return bytes;
+}
+
+/* State and gradients are read, parameters and state are written. */
+static void
+update_operands(const Update *u)
+{
   for (int i = 0; i < u->n; i++) {
     const OptimizedTensor *t = &u->tensors[i];
     if (t->elements == 0 || !t->stepped)
@@ -120,18 +128,24 @@ update_operands(const Update *u)
     part_operand(u, t->value, t->value_offset, t->elements, ROLE_ACCUMULATE);
     for (int k = 0; k < OPTIMIZER_MOMENTS; k++)
       operand(u, t->moment[k], ROLE_ACCUMULATE);
-    bytes += (double) bytes_of(u, i);
   }
-  return bytes;
+}
+
+/* What an update is called. */
+static const char *
+update_name(const Update *u)
+{
+  return u->x->plan->optimizer.name != OPTIMIZER_SGD ? "adam" : "sgd";
 }
 
 /* One launch for all. */
 static void
-launch_update(const Update *u, const char *name, double bytes_per_parameter_byte)
+launch_update(const Update *u, double bytes_per_parameter_byte)
 {
-  double bytes = update_operands(u);
+  double bytes = bytes_per_parameter_byte * stepped_bytes(u);
   g_autofree char *meaning = update_meaning(u->x->plan->optimizer.name);
-  strategy_launch_as(u->x, STREAM_COMPUTE, name, bytes_per_parameter_byte * bytes, meaning);
+  update_operands(u);
+  strategy_launch_as(u->x, STREAM_COMPUTE, update_name(u), bytes, meaning);
 }
 
 /* foreach Adam takes the square roots of all second moments at once; the list goes from its end. */
@@ -268,18 +282,12 @@ composer_step(const Update *u)
 
 /* ---- all ---- */
 
-/* The CPU goes over its memory as often as a device would; what it needs for the moment comes and
- * goes. */
 static void
-update_on_host(const Update *u, const char *name, double bytes_per_parameter_byte)
+compute_on_host(const Update *u)
 {
   g_autofree char *meaning = update_meaning(u->x->plan->optimizer.name);
-  double bytes = 0;
-  for (int i = 0; i < u->n; i++)
-    bytes += u->tensors[i].stepped ? (double) bytes_of(u, i) : 0;
-  strategy_work_on_host(u->x, bytes_per_parameter_byte * bytes);
   update_operands(u);
-  strategy_compute_on_host(u->x, name, meaning);
+  strategy_compute_on_host(u->x, update_name(u), meaning);
 }
 
 /* The tensors are in one place; those without elements are nowhere, but a rank that has no others
@@ -307,10 +315,7 @@ traffic(gboolean adam, OptimizerCode code)
 void
 torch_optimizer_compute_on_host(StrategyContext *x, DType dtype, OptimizedTensor *tensor)
 {
-  const Update u = {x, dtype, 1, tensor, TRUE};
-  g_autofree char *meaning = update_meaning(x->plan->optimizer.name);
-  update_operands(&u);
-  strategy_compute_on_host(x, x->plan->optimizer.name != OPTIMIZER_SGD ? "adam" : "sgd", meaning);
+  compute_on_host(&(Update){x, dtype, 1, tensor, TRUE});
 }
 
 void
@@ -329,13 +334,16 @@ torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *te
   }
   for (int i = 0; i < n; i++)
     make_state(&u, i);
+  /* The CPU goes over its memory as often as a device would; what it needs for the moment comes and
+   * goes. */
   if (u.on_host) {
-    update_on_host(&u, adam ? "adam" : "sgd", traffic(adam, code));
+    strategy_work_on_host(x, traffic(adam, code) * stepped_bytes(&u));
+    compute_on_host(&u);
     return;
   }
   if (adam && code == OPTIMIZER_FOREACH)
     foreach_temporaries(&u);
   else if (adam && code == OPTIMIZER_FORLOOP)
     forloop_temporaries(&u);
-  launch_update(&u, adam ? "adam" : "sgd", traffic(adam, code));
+  launch_update(&u, traffic(adam, code));
 }

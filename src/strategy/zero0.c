@@ -240,14 +240,6 @@ check_overflow(StrategyContext *x, const Zero0 *z)
   live_storage_drop(x->live, overflow);
 }
 
-static void
-add_in_place(StrategyContext *x, StorageId addend, StorageId sum)
-{
-  operand(x, addend, DTYPE_FP32, ROLE_READ);
-  operand(x, sum, DTYPE_FP32, ROLE_ACCUMULATE);
-  strategy_launch(x, STREAM_COMPUTE, "add", 12);
-}
-
 /* What the host makes of a scalar that it has waited for. */
 static void
 read_number(StrategyContext *x, StorageId scalar, const char *meaning)
@@ -278,7 +270,7 @@ take_norm(StrategyContext *x, const Zero0 *z)
     if (total == NO_STORAGE)
       total = zero_small(x, STREAM_COMPUTE, 4, "add", square);
     else
-      add_in_place(x, square, total);
+      zero_add(x, STREAM_COMPUTE, 4, square, total);
     live_storage_drop(x->live, square);
   }
   zero_read_back(x, STREAM_COMPUTE);

@@ -35,13 +35,7 @@ static void
 send_gradient(StrategyContext *x, StreamId stream, gint64 bytes, gboolean pinned,
               const char *meaning)
 {
-  Kernel kernel = {.kind = KERNEL_COPY,
-                   .dtype = DTYPE_UINT8,
-                   .name = program_builder_name(x->builder, "gradient to host"),
-                   .launches = 1,
-                   .bytes = (double) bytes,
-                   .meaning = meaning_of(x->builder, meaning)};
-  program_builder_copy(x->builder, stream, program_builder_kernel(x->builder, &kernel));
+  strategy_copy_as(x, stream, "gradient to host", (double) bytes, meaning);
   if (!pinned)
     program_builder_stream_sync(x->builder, stream);
 }
@@ -101,9 +95,7 @@ keep_norm(StrategyContext *x, Zero3Parameter *p, StorageId gradient)
       sum = square;
       continue;
     }
-    zero3_operand(x, square, DTYPE_INT64, ROLE_READ);
-    zero3_operand(x, sum, DTYPE_INT64, ROLE_ACCUMULATE);
-    strategy_launch(x, stream, "add", 3.0 * NORM_BYTES);
+    zero_add(x, stream, NORM_BYTES, square, sum);
     live_storage_drop(x->live, square);
   }
   p->norm = zero_make(x, stream, &(SmallTensor){NORM_BYTES, 1, "pow", "pow power=0.5"}, 1,
@@ -204,13 +196,10 @@ sum_of_squares(StrategyContext *x, const SubGroup *group)
     if (norm == NO_STORAGE)
       continue;
     StorageId square = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "pow", norm);
-    if (total == NO_STORAGE) {
+    if (total == NO_STORAGE)
       total = zero_small(x, STREAM_COMPUTE, NORM_BYTES, "add", square);
-    } else {
-      zero3_operand(x, square, DTYPE_INT64, ROLE_READ);
-      zero3_operand(x, total, DTYPE_INT64, ROLE_ACCUMULATE);
-      strategy_launch(x, STREAM_COMPUTE, "add", 3.0 * NORM_BYTES);
-    }
+    else
+      zero_add(x, STREAM_COMPUTE, NORM_BYTES, square, total);
     live_storage_drop(x->live, square);
   }
   return total;
@@ -256,9 +245,7 @@ offload_clip(StrategyContext *x)
 char *
 offload_unscaling(const Zero3 *z)
 {
-  return z->ds.clip > 0
-             ? g_strdup("scale_by_number of=1")
-             : meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(z->ds.model));
+  return z->ds.clip > 0 ? g_strdup("scale_by_number of=1") : zero_unscaling(z->ds.model);
 }
 
 /* DeepSpeedCPUAdam's moments are pageable, and made in the first step. */

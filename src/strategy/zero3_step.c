@@ -206,13 +206,6 @@ gradient_first(const Zero3 *z, const SubGroup *group, StorageId gradient)
   return gradient == z->gradients ? group->first_element : 0;
 }
 
-/* Division by the loss scale, or multiplication with it: formula. */
-static char *
-by_loss_scale(const Zero3 *z, const char *formula)
-{
-  return meaning_text(formula, 1, "value", network_loss_scale(z->ds.model));
-}
-
 /* unscale_and_clip_grads: ((norm / scale + 1e-6) / clip).clamp(min=1) * scale, and its inverse.
  * norm: NO_STORAGE when the host has it. */
 static void
@@ -222,8 +215,8 @@ unscale(StrategyContext *x, const SubGroup *group, StorageId gradient, StorageId
   StorageId scale = NO_STORAGE, inverse = NO_STORAGE, clamped = NO_STORAGE;
   if (z->ds.clip > 0 && norm != NO_STORAGE) {
     g_autofree char *over = meaning_text("div_scalar", 1, "value", z->ds.clip);
-    g_autofree char *divides = by_loss_scale(z, "div_scalar"),
-                    *multiplies = by_loss_scale(z, "mul_scalar");
+    g_autofree char *divides = zero_by_loss_scale(z->ds.model, "div_scalar"),
+                    *multiplies = zero_by_loss_scale(z->ds.model, "mul_scalar");
     StorageId unscaled = zero_scalar(x, NORM_BYTES, "div", divides, norm);
     StorageId sum = turn_into(x, NORM_BYTES, "add", "add_scalar value=1e-06", unscaled);
     StorageId quotient = turn_into(x, NORM_BYTES, "div", over, sum);

@@ -243,7 +243,7 @@ clip_on_host(StrategyContext *x, const Zero *z)
 {
   double scale = network_loss_scale(z->d.model);
   g_autofree char *clips = meaning_text("number_clips", 2, "most", z->d.clip, "scale", scale);
-  g_autofree char *unscales = meaning_text("scale_by", 1, "factor", 1 / scale);
+  g_autofree char *unscales = zero_unscaling(z->d.model);
   if (z->d.clip > 0)
     strategy_compute_on_host(x, "clip", clips);
   zero_operand(x, z->master.gradient, 0, z->flat.partition, DTYPE_FP32, ROLE_ACCUMULATE);

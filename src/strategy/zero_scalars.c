@@ -3,6 +3,7 @@
 #include "strategy/zero_scalars.h"
 
 #include "base/units.h"
+#include "program/meaning.h"
 
 /* A full reduction in aten/src/ATen/native/cuda/Reduce.cuh: threads of a block, values that a
  * thread reads at once, and the values per thread from which several blocks share an output. */
@@ -64,6 +65,14 @@ zero_small(StrategyContext *x, StreamId stream, gint64 bytes, const char *what, 
 {
   return zero_make(x, stream, &(SmallTensor){bytes, 1, what, NULL}, from != NO_STORAGE ? 1 : 0,
                    &(Scalars){from, 1});
+}
+
+void
+zero_add(StrategyContext *x, StreamId stream, gint64 bytes, StorageId addend, StorageId sum)
+{
+  operand(x, addend, ROLE_READ);
+  operand(x, sum, ROLE_ACCUMULATE);
+  strategy_launch(x, stream, "add", 3.0 * (double) bytes);
 }
 
 /* What a kernel makes of a view. */
@@ -211,6 +220,18 @@ zero_all_reduce_scalar(StrategyContext *x, gint32 communicator, StorageId scalar
                                            .communicator = communicator,
                                            .name = program_builder_name(x->builder, "scalar"),
                                            .bytes = dtype_size(dtype)});
+}
+
+char *
+zero_by_loss_scale(DType model, const char *formula)
+{
+  return meaning_text(formula, 1, "value", network_loss_scale(model));
+}
+
+char *
+zero_unscaling(DType model)
+{
+  return meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(model));
 }
 
 void

@@ -30,6 +30,8 @@ StorageId zero_scalar(StrategyContext *x, gint64 bytes, const char *what, const 
  * is read whole), or NO_STORAGE. */
 StorageId zero_small(StrategyContext *x, StreamId stream, gint64 bytes, const char *what,
                      StorageId from);
+/* Adds a scalar of so many bytes to another one, in place. */
+void zero_add(StrategyContext *x, StreamId stream, gint64 bytes, StorageId addend, StorageId sum);
 /* One that a kernel makes of a view; reads: elements of it, each of size bytes. */
 StorageId zero_reduced(StrategyContext *x, StreamId stream, gint64 bytes, const char *what,
                        gint32 tensor, double bytes_read);
@@ -57,6 +59,11 @@ StorageId zero_any_invalid(StrategyContext *x, StorageId norms, gint64 count);
 void zero_mask_invalid(StrategyContext *x, StorageId norm, int element);
 /* All-reduces a scalar of dtype. */
 void zero_all_reduce_scalar(StrategyContext *x, gint32 communicator, StorageId scalar, DType dtype);
+/* What a division by the loss scale of a model of this dtype means, or a multiplication with it
+ * (formula: div_scalar, mul_scalar); and what the product of gradients with its inverse does.
+ * Caller frees. */
+char *zero_by_loss_scale(DType model, const char *formula);
+char *zero_unscaling(DType model);
 /* The host waits for a value (.item(), bool()). */
 void zero_read_back(StrategyContext *x, StreamId stream);
 

@@ -185,13 +185,6 @@ zero_norm_purpose(const StrategyContext *x)
                           program_builder_name(x->builder, "global gradient norm")};
 }
 
-/* Division by the loss scale, or multiplication with it: formula. */
-static char *
-by_loss_scale(const Zero *z, const char *formula)
-{
-  return meaning_text(formula, 1, "value", network_loss_scale(z->d.model));
-}
-
 /* The scaled norm, which is the caller's; the unscaled one replaces the engine's, whose old one is
  * returned in *old. */
 static StorageId
@@ -276,8 +269,8 @@ clip_factor(StrategyContext *x, const Zero *z, StorageId total)
 {
   static const char *const steps[] = {"div", "add", "div", "clamp", "mul"};
   g_autofree char *over = meaning_text("div_scalar", 1, "value", z->d.clip);
-  g_autofree char *unscales = by_loss_scale(z, "div_scalar"),
-                  *scales = by_loss_scale(z, "mul_scalar");
+  g_autofree char *unscales = zero_by_loss_scale(z->d.model, "div_scalar"),
+                  *scales = zero_by_loss_scale(z->d.model, "mul_scalar");
   const char *const meanings[] = {unscales, "add_scalar value=1e-06", over, "clamp least=1",
                                   scales};
   ClipFactor f = {NO_STORAGE, NO_STORAGE, NO_STORAGE, NO_STORAGE};
@@ -308,8 +301,7 @@ unscale_and_clip(StrategyContext *x, const Zero *z, StorageId gradient, StorageI
   }
   zero_operand(x, gradient, z->master.gradient_offset, z->flat.partition, DTYPE_FP32,
                ROLE_ACCUMULATE);
-  g_autofree char *unscales =
-      meaning_text("scale_by", 1, "factor", 1 / network_loss_scale(z->d.model));
+  g_autofree char *unscales = zero_unscaling(z->d.model);
   strategy_launch_as(x, STREAM_COMPUTE, "mul", 8.0 * (double) z->flat.partition,
                      z->d.clip > 0 ? "foreach_mul" : unscales);
   live_storage_drop(x->live, f.inverse);
