@@ -52,8 +52,8 @@ static const struct {
 
 START_TEST(a_restarted_run_equals_one_that_went_on)
 {
-  const Asked asked = {.all = restarts[_i].all, .steps = 4, .restart_after = 2};
   int i = _i * quick_stride();
+  const Asked asked = {.all = restarts[i].all, .steps = 4, .restart_after = 2};
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
   gboolean ok = restart_run(&restarts[i].from, &restarts[i].to, &asked, &report, &error);
