@@ -3,6 +3,7 @@
  * PyTorch's is pinned by numeric_torch.sh. */
 #include <string.h>
 
+#include "quick.h"
 #include "simulate/verification.h"
 #include "tap_main.h"
 
@@ -152,12 +153,10 @@ START_TEST(what_nobody_has_said_is_refused_by_name)
 }
 END_TEST
 
-/* Where all of this has run in another configuration some of it is enough. */
 static int
 some(int all)
 {
-  const char *quick = g_getenv("HIGHWATER_QUICK");
-  return quick != NULL && *quick != '\0' ? MIN(all, 6) : all;
+  return quick() ? MIN(all, 6) : all;
 }
 
 Suite *

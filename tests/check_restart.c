@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "quick.h"
 #include "restart_run.h"
 #include "tap_main.h"
 
@@ -51,8 +52,8 @@ static const struct {
 
 START_TEST(a_restarted_run_equals_one_that_went_on)
 {
-  const Asked asked = {.all = restarts[_i].all, .steps = 4, .restart_after = 2};
-  int i = _i * restart_stride();
+  int i = _i * quick_stride();
+  const Asked asked = {.all = restarts[i].all, .steps = 4, .restart_after = 2};
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
   gboolean ok = restart_run(&restarts[i].from, &restarts[i].to, &asked, &report, &error);
@@ -322,7 +323,7 @@ static const struct {
 
 START_TEST(a_mistake_in_a_checkpoint_is_found)
 {
-  const Mistake *m = &mistakes[_i * restart_stride()];
+  const Mistake *m = &mistakes[_i * quick_stride()];
   for (guint i = (guint) _i % 3; i < G_N_ELEMENTS(ways); i += 2) {
     const Asked asked = {.all = "",
                          .steps = 3,
@@ -351,13 +352,13 @@ test_suite(void)
   TCase *right = tcase_create("restarts");
   tcase_set_timeout(right, 120);
   tcase_add_loop_test(right, a_restarted_run_equals_one_that_went_on, 0,
-                      (int) G_N_ELEMENTS(restarts) / restart_stride());
+                      (int) G_N_ELEMENTS(restarts) / quick_stride());
   tcase_add_loop_test(right, losses_of_plans_with_one_global_batch_are_equal, 0,
                       G_N_ELEMENTS(pairs));
   tcase_add_loop_test(right, plans_that_train_something_else_are_not_compared, 0,
                       G_N_ELEMENTS(strangers));
   tcase_add_loop_test(right, a_mistake_in_a_checkpoint_is_found, 0,
-                      (int) G_N_ELEMENTS(mistakes) / restart_stride());
+                      (int) G_N_ELEMENTS(mistakes) / quick_stride());
   suite_add_tcase(suite, right);
   return suite;
 }

@@ -2,6 +2,7 @@
  * state as if nothing had happened, and from nothing that the failure makes invalid. */
 #include <string.h>
 
+#include "quick.h"
 #include "restart_run.h"
 #include "tap_main.h"
 
@@ -140,7 +141,7 @@ kind_of(const VerifiedTrial *trial)
 
 START_TEST(after_a_failure_only_what_is_consistent_goes_on_as_before)
 {
-  int n = _i * restart_stride();
+  int n = _i * quick_stride();
   g_autofree char *options =
       g_strdup_printf("%s failure={\"rank\":1,\"at\":\"%s\",\"last_save\":%d}",
                       failures[n].fails.options, failures[n].at, failures[n].last_save);
@@ -173,7 +174,7 @@ test_suite(void)
   TCase *tests = tcase_create("failures");
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, after_a_failure_only_what_is_consistent_goes_on_as_before, 0,
-                      (int) G_N_ELEMENTS(failures) / restart_stride());
+                      (int) G_N_ELEMENTS(failures) / quick_stride());
   suite_add_tcase(suite, tests);
   return suite;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "program/meaning.h"
+#include "quick.h"
 #include "simulate/verification.h"
 #include "tap_main.h"
 
@@ -215,12 +216,10 @@ START_TEST(a_mistake_is_more_than_rounding)
 }
 END_TEST
 
-/* Where all of this has run in another configuration some of it is enough. */
 static int
 some(int all)
 {
-  const char *quick = g_getenv("HIGHWATER_QUICK");
-  return quick != NULL && *quick != '\0' ? MIN(all, 3) : all;
+  return quick() ? MIN(all, 3) : all;
 }
 
 Suite *

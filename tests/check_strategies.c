@@ -7,6 +7,7 @@
  * order is the real framework's is not asked here. */
 #include "base/units.h"
 #include "exec/executor.h"
+#include "quick.h"
 #include "simulation.h"
 #include "tap_main.h"
 #include <string.h>
@@ -480,8 +481,7 @@ START_TEST(what_is_lowered_keeps_to_the_rules)
   const Strategy *strategy = strategies()[_i / (int) G_N_ELEMENTS(networks)];
   const char *network = networks[_i % (int) G_N_ELEMENTS(networks)];
   g_autoptr(GRand) random = g_rand_new_with_seed((guint32) _i);
-  const char *quick = g_getenv("HIGHWATER_QUICK"); /* all have run in another configuration */
-  guint lowered = 0, most = quick != NULL && *quick != '\0' ? 4 : G_MAXUINT;
+  guint lowered = 0, most = quick() ? 4 : G_MAXUINT;
   for (guint i = 0; i < common[0].n * common[1].n * common[2].n && lowered < most; i++)
     if (has_its_turn(i, (guint) _i))
       lowered += try_draws(network, strategy, i, random, lowered);

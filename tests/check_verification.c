@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "program/meaning.h"
+#include "quick.h"
 #include "tap_main.h"
 #include "verification_run.h"
 
@@ -88,8 +89,8 @@ static const Plan plans[] = {
 
 START_TEST(a_plan_equals_an_unsharded_run_in_any_order)
 {
-  const int orders = verification_stride() > 1 ? 1 : 8;
-  const Plan *p = &plans[_i * verification_stride()];
+  const int orders = quick() ? 1 : 8;
+  const Plan *p = &plans[_i * quick_stride()];
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
   gboolean ok = verification_run(p, &(Trial){.orders = orders}, &report, &error);
@@ -549,7 +550,7 @@ static const Mistake mistakes[] = {
 START_TEST(a_mistake_is_found)
 {
   enum { ORDERS = 18 };
-  const Mistake *m = &mistakes[_i * verification_stride()];
+  const Mistake *m = &mistakes[_i * quick_stride()];
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
   found = 0;
@@ -572,9 +573,8 @@ test_suite(void)
   tcase_set_timeout(right, 120);
   tcase_set_timeout(wrong, 120);
   tcase_add_loop_test(right, a_plan_equals_an_unsharded_run_in_any_order, 0,
-                      (int) G_N_ELEMENTS(plans) / verification_stride());
-  tcase_add_loop_test(wrong, a_mistake_is_found, 0,
-                      (int) G_N_ELEMENTS(mistakes) / verification_stride());
+                      (int) G_N_ELEMENTS(plans) / quick_stride());
+  tcase_add_loop_test(wrong, a_mistake_is_found, 0, (int) G_N_ELEMENTS(mistakes) / quick_stride());
   suite_add_tcase(suite, right);
   suite_add_tcase(suite, wrong);
   return suite;

@@ -172,6 +172,7 @@ TEST_EXTRAS = \
   tests/perfetto_check.py \
   tests/plan_tables.h \
   tests/program_text.h \
+  tests/quick.h \
   tests/recorded_config.h \
   tests/recorded_run.h \
   tests/small_network.h \

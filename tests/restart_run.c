@@ -72,10 +72,3 @@ restart_run(const Side *a, const Side *b, const Asked *asked, VerificationReport
     clear_side(&other);
   return ok;
 }
-
-int
-restart_stride(void)
-{
-  const char *quick = g_getenv("HIGHWATER_QUICK");
-  return quick != NULL && *quick != '\0' ? 6 : 1;
-}

@@ -41,7 +41,5 @@ typedef struct {
  * error as verify(); the caller clears the report. */
 gboolean restart_run(const Side *a, const Side *b, const Asked *asked, VerificationReport *report,
                      GError **error);
-/* Where all of this has run in another configuration every so manieth case is enough. */
-int restart_stride(void);
 
 #endif

@@ -36,10 +36,3 @@ verification_run(const Plan *plan, const Trial *trial, VerificationReport *repor
   input_text_clear(&request.inputs.cluster);
   return ok;
 }
-
-int
-verification_stride(void)
-{
-  const char *quick = g_getenv("HIGHWATER_QUICK");
-  return quick != NULL && *quick != '\0' ? 6 : 1;
-}

@@ -52,7 +52,5 @@ typedef struct {
 /* Verifies three steps.  FALSE and error as verify(); the caller clears the report. */
 gboolean verification_run(const Plan *plan, const Trial *trial, VerificationReport *report,
                           GError **error);
-/* Where all of this has run in another configuration every so manieth case is enough. */
-int verification_stride(void);
 
 #endif

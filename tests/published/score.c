@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "published/rows.h"
+#include "quick.h"
 #include "report/summary.h"
 #include "simulate/run_simulation.h"
 
@@ -418,8 +419,7 @@ main(G_GNUC_UNUSED int argc, char **argv)
   };
   g_autoptr(GError) error = NULL;
   g_autofree char *folder = tables_folder();
-  const char *quick = g_getenv("HIGHWATER_QUICK");
-  if (quick != NULL && *quick != '\0') {
+  if (quick()) {
     printf("1..0 # SKIP HIGHWATER_QUICK is set\n");
     return 0;
   }
