@@ -60,9 +60,8 @@ read_config(Classic *m, NetworkSpec *spec, const NetworkShape *shape, GError **e
     m->positions = network_spec_int(spec, style->positions_field, style->positions);
   lm->tied = network_spec_bool(spec, "tie_word_embeddings", style->tied);
   lm->head_bias = style->head_bias;
-  m->attention_dropout =
+  lm->attention_dropout =
       read_dropout(m, spec, style->attention_dropout, style->attention_dropout_default);
-  lm->attention_dropout = m->attention_dropout;
   m->residual_dropout = read_dropout(m, spec, style->residual_dropout, style->dropout_default);
   m->embedding_dropout = read_dropout(m, spec, style->embedding_dropout, style->dropout_default);
   if (style->activation_field != NULL)

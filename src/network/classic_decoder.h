@@ -72,7 +72,7 @@ struct _Classic {
   CausalLm lm; /* comes first: the functions above get a pointer to it */
   const ClassicStyle *style;
   gint64 ffn, positions, kv_heads;
-  double attention_dropout, residual_dropout, embedding_dropout;
+  double residual_dropout, embedding_dropout;
   gboolean evaluation; /* nothing is dropped out */
   gboolean bias;       /* of linear layers, where the config decides */
   gboolean parallel;   /* attention and feed-forward side by side */

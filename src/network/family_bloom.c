@@ -69,7 +69,7 @@ attention_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Va
   w = let(b, "attn_weights", binary(b, OP_ADD, w, args[1]));
   w = to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), lm->dtype);
   w = let(b, "attention_probs", w);
-  *weights = let(b, "attention_probs", dropout(b, m->attention_dropout, w));
+  *weights = let(b, "attention_probs", dropout(b, lm->attention_dropout, w));
   w = view(b, *weights, 3, lm->batch * lm->heads, lm->length, lm->length);
   w = let(b, "attention_probs_reshaped", w);
   Val o = let(b, "context_layer", binary(b, OP_BMM, w, qkv[2]));

@@ -136,7 +136,7 @@ attention_forward(Builder *b, const Falcon *f, const ClassicBlock *p, Val x, con
   AttentionCall call = {lm->impl.attention,
                         lm->heads,
                         builder_info(b, qkv[1]).shape[1],
-                        f->alibi ? f->classic.attention_dropout : 0,
+                        f->alibi ? lm->attention_dropout : 0,
                         args[TABLE_MASK],
                         0};
   Val o = let(b, "attn_output", attention(b, qkv[0], qkv[1], qkv[2], &call));
@@ -166,7 +166,7 @@ compute_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
     z = let(b, "mlp_layernorm_out", layer_norm(b, x, p->norm2));
   Val a = let(b, "attention_output", attention_forward(b, f, p, y, args));
   if (!m->parallel) {
-    residual = let(b, "residual", classic_dropout_add(b, m->attention_dropout, a, residual));
+    residual = let(b, "residual", classic_dropout_add(b, lm->attention_dropout, a, residual));
     z = let(b, "mlp_layernorm_out", layer_norm(b, residual, p->norm2));
   }
   z = let(b, "mlp_output", mlp_forward(b, m, p, z));

@@ -14,7 +14,7 @@ typedef struct {
 typedef struct {
   CausalLm lm; /* what every language model has */
   gint64 ffn, positions;
-  double residual_dropout, embedding_dropout, attention_dropout;
+  double residual_dropout, embedding_dropout;
   gboolean fused_gelu; /* one kernel, not transformers' NewGELUActivation in Python */
   gboolean tanh_gelu;  /* which approximates */
   int position_weight, position_module;
@@ -263,8 +263,7 @@ read_config(Gpt2 *m, NetworkSpec *spec, const NetworkShape *shape, GError **erro
   m->lm.tied = network_spec_bool(spec, "tie_word_embeddings", TRUE);
   m->residual_dropout = causal_lm_read_dropout(spec, "resid_pdrop", 0.1, shape->evaluation);
   m->embedding_dropout = causal_lm_read_dropout(spec, "embd_pdrop", 0.1, shape->evaluation);
-  m->attention_dropout = causal_lm_read_dropout(spec, "attn_pdrop", 0.1, shape->evaluation);
-  m->lm.attention_dropout = m->attention_dropout;
+  m->lm.attention_dropout = causal_lm_read_dropout(spec, "attn_pdrop", 0.1, shape->evaluation);
   m->lm.impl.rope = ROPE_NONE;
   if (m->lm.impl.code == CODE_TRANSFORMERS)
     transformers_check(spec);

@@ -43,7 +43,7 @@ attend(Builder *b, const Classic *m, const Val qkv[3], Val mask, Val results[2])
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", unary(b, OP_SOFTMAX, w));
   w = let(b, "attn_weights", to(b, w, lm->dtype));
-  w = let(b, "attn_weights", dropout(b, m->attention_dropout, w));
+  w = let(b, "attn_weights", dropout(b, lm->attention_dropout, w));
   results[0] = let(b, "attn_output", batched_matmul(b, w, qkv[2], NULL));
   results[1] = w;
   builder_leave_with(b, 2, results);

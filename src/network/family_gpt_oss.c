@@ -77,7 +77,7 @@ probabilities(Builder *b, const Decoder *d, int block, Val scores)
   logits = let(b, "combined_logits", below_largest(b, logits));
   Val all = let(b, "probs", unary(b, OP_SOFTMAX, logits));
   Val kept = let(b, "scores", slice_last(b, all, 0, length));
-  return dropout(b, d->style.attention_dropout, kept);
+  return dropout(b, d->lm.attention_dropout, kept);
 }
 
 static Val

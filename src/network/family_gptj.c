@@ -108,7 +108,7 @@ eager(Builder *b, const Classic *m, const Val qkv[3], Val mask, Val *weights)
               unary_with(b, OP_MUL_SCALAR, scores, "value", 1 / sqrt((double) m->lm.head_dim)));
   w = let(b, "attn_weights", binary(b, OP_ADD, w, mask));
   w = let(b, "attn_weights", to(b, unary(b, OP_SOFTMAX, w), m->lm.dtype));
-  w = let(b, "attn_weights", dropout(b, m->attention_dropout, w));
+  w = let(b, "attn_weights", dropout(b, m->lm.attention_dropout, w));
   return transformers_eager_output(b, w, qkv[2], weights);
 }
 

@@ -17,7 +17,7 @@ typedef struct {
   CausalLm lm; /* what every language model has */
   gint64 kv_heads, ffn, positions;
   gboolean bias, learned_positions, alibi, clips_qkv, norms_qk, low_precision_norm, train_metrics;
-  double residual_dropout, embedding_dropout, attention_dropout;
+  double residual_dropout, embedding_dropout;
   int position_weight;
   BlockParts *blocks;
 } Mpt;
@@ -139,8 +139,8 @@ fused_attention(Builder *b, const Mpt *m, Val qkv[3])
 {
   const CausalLm *lm = &m->lm;
   static const char *const names[] = {"query", "key", "value"};
-  AttentionCall call = {lm->impl.attention,   lm->heads, m->kv_heads,
-                        m->attention_dropout, NO_VAL,    0};
+  AttentionCall call = {lm->impl.attention,    lm->heads, m->kv_heads,
+                        lm->attention_dropout, NO_VAL,    0};
   gboolean native = lm->impl.kv_heads == KV_HEADS_NATIVE &&
                     lm->impl.attention != ATTENTION_TRITON &&
                     lm->impl.attention != ATTENTION_FLASH1;
@@ -195,7 +195,7 @@ torch_attention(Builder *b, const Mpt *m, Val qkv[3], Val bias)
     weights = let(b, "attn_weight", binary(b, OP_ADD, weights, bias));
   weights = let(b, "attn_weight", fill_masked(b, lm->length, weights));
   weights = let(b, "attn_weight", unary(b, OP_SOFTMAX, weights));
-  if (m->attention_dropout > 0)
+  if (m->lm.attention_dropout > 0)
     weights = let(b, "attn_weight", unary(b, OP_DROPOUT, weights));
   Val narrow = to(b, weights, (DType) builder_info(b, part[2]).dtype);
   narrow = builder_share(b, narrow);
@@ -346,7 +346,7 @@ read_attention(Mpt *m, NetworkSpec *spec)
   m->alibi = json_reader_bool(at, "alibi", FALSE);
   m->clips_qkv = json_reader_has(at, "clip_qkv");
   m->norms_qk = json_reader_bool(at, "qk_ln", FALSE);
-  m->attention_dropout = read_dropout(at, "attn_pdrop");
+  m->lm.attention_dropout = read_dropout(at, "attn_pdrop");
   if (m->lm.impl.attention == ATTENTION_SDPA)
     m->lm.impl.attention = attention_codes[code];
   static const char *const refused[] = {"rope", "prefix_lm", "attn_uses_sequence_id", "qk_gn"};

@@ -386,13 +386,12 @@ read_config(Decoder *d, NetworkSpec *spec, const NetworkShape *shape, GError **e
     style->qkv_bias = style->o_bias = network_spec_bool(spec, "attention_bias", FALSE);
   if (style->mlp_bias_field)
     style->mlp_bias = network_spec_bool(spec, "mlp_bias", FALSE);
-  style->attention_dropout = decoder_read_dropout(d, spec, "attention_dropout");
+  lm->attention_dropout = decoder_read_dropout(d, spec, "attention_dropout");
   if (style->norm == NORM_RMS && lm->impl.rms_norm == RMS_NORM_FUSED)
     style->norm = NORM_RMS_FUSED;
   network_spec_expect(spec, "use_bidirectional_attention", FALSE,
                       "attention to later tokens is not supported");
   read_factors(d, spec);
-  lm->attention_dropout = style->attention_dropout;
   if (style->read != NULL)
     style->read(d, spec);
   causal_lm_check_matrix(spec, "intermediate_size", d->ffn, lm->hidden);

@@ -82,9 +82,9 @@ typedef struct {
   MlpKind mlp;
   gboolean mlp_bias;
   gboolean mlp_last; /* defined after the norms */
-  /* dropouts, as probabilities: of attention's probabilities; of what attention and feed-forward
-   * return, inside of them; the same by modules of the block; of embeddings */
-  double attention_dropout, inner_dropout, block_dropout, embedding_dropout;
+  /* dropouts, as probabilities: of what attention and feed-forward return, inside of them; the same
+   * by modules of the block; of embeddings */
+  double inner_dropout, block_dropout, embedding_dropout;
   const char *dropout_modules[2]; /* names of block_dropout's modules; NULL: none */
   /* products with a number, by the config's field that has it; NULL: none */
   gboolean embedding_buffer;        /* embeddings by a buffer of the embedding module */

@@ -97,7 +97,7 @@ attention_forward(Builder *b, const Mpt *f, const ClassicBlock *p, Val x, const 
   w = let(b, "attention_scores", binary(b, OP_MASKED_FILL, w, args[1]));
   w = to(b, unary(b, OP_SOFTMAX, to(b, w, DTYPE_FP32)), lm->dtype);
   w = let(b, "attn_weights", w);
-  *weights = let(b, "attn_weights", dropout(b, f->classic.attention_dropout, w));
+  *weights = let(b, "attn_weights", dropout(b, lm->attention_dropout, w));
   Val o = let(b, "context_states", batched_matmul(b, *weights, qkv[2], NULL));
   o = let(b, "context_states", merge_heads(b, contiguous(b, transpose(b, o))));
   o = let(b, "attn_output", linear(b, o, p->out));
@@ -111,7 +111,7 @@ mlp_forward(Builder *b, const Classic *m, const ClassicBlock *p, Val x, Val resi
   x = let(b, "hidden_states",
           activation_call(b, m->activation, p->activation, linear(b, x, p->up)));
   Val y = let(b, "intermediate_output", linear(b, x, p->down));
-  y = let(b, "output", dropout(b, m->attention_dropout, y));
+  y = let(b, "output", dropout(b, m->lm.attention_dropout, y));
   return builder_leave(b, let(b, "output", binary(b, OP_ADD, y, residual)));
 }
 
@@ -126,7 +126,7 @@ compute_block(Builder *b, const CausalLm *lm, int block, Val x, const Val *args)
   Val residual = let(b, "residual", x);
   Val a = let(b, "attn_outputs", attention_forward(b, (const Mpt *) m, p, y, args, &weights));
   weights = let(b, "attn_weights", weights);
-  Val dropped = dropout(b, m->attention_dropout, a);
+  Val dropped = dropout(b, m->lm.attention_dropout, a);
   x = let(b, "hidden_states", binary(b, OP_ADD, dropped, residual));
   y = let(b, "layernorm_output", layer_norm_unbiased(b, x, p->norm2));
   residual = let(b, "residual", x);
@@ -149,9 +149,9 @@ read(Classic *m, NetworkSpec *spec)
     return;
   g_autoptr(JsonReader) at = json_reader_section(spec->reader, "attn_config");
   json_reader_allow_unknown(at);
-  m->attention_dropout = json_reader_double(at, "attn_pdrop", 0, 0, 1);
+  m->lm.attention_dropout = json_reader_double(at, "attn_pdrop", 0, 0, 1);
   if (m->evaluation)
-    m->attention_dropout = 0;
+    m->lm.attention_dropout = 0;
   f->clips_qkv = json_reader_double(at, "clip_qkv", 0, 0, 1e30) != 0;
   for (guint i = 0; i < G_N_ELEMENTS(refused); i++)
     if (json_reader_bool(at, refused[i], FALSE))
