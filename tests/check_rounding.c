@@ -7,6 +7,7 @@
 #include "program/meaning.h"
 #include "quick.h"
 #include "simulate/verification.h"
+#include "simulation.h"
 #include "tap_main.h"
 
 #define LLAMA                                                                                      \
@@ -48,36 +49,20 @@ static const Plan plans[] = {
     {ZERO("3", FP32), "mesh.shard=3 deepspeed.grad_accum_dtype=bf16", 0x1p-8},
 };
 
-static InputText
-text_of(const char *name, const char *json)
-{
-  InputText text = {.name = g_strdup(name), .text = g_strdelimit(g_strdup(json), "'", '"')};
-  text.length = strlen(text.text);
-  return text;
-}
-
 static gboolean
 run(const Plan *p, void (*change)(Program *, int, gconstpointer), gconstpointer how,
     VerificationReport *report, GError **error)
 {
-  g_autofree char *models = test_source_path("models");
-  g_setenv("HIGHWATER_MODELS", models, FALSE);
-  g_auto(GStrv) set = g_strsplit(p->options, " ", -1);
-  VerificationRequest request = {.inputs = {.network = text_of("network", LLAMA),
-                                            .plan = text_of("plan", p->plan),
-                                            .assignments = set},
-                                 .steps = 2,
+  VerificationRequest request = {.steps = 2,
                                  .seed = 1,
                                  .orders = 1,
                                  .tolerance = 1e-9,
                                  .rounds = TRUE,
                                  .change = change,
                                  .how = how};
-  gboolean ok = input_text_read("cluster", "h100-8", &request.inputs.cluster, error) &&
+  gboolean ok = simulation_inputs(LLAMA, p->plan, p->options, &request.inputs, error) &&
                 verify(&request, report, error);
-  input_text_clear(&request.inputs.network);
-  input_text_clear(&request.inputs.plan);
-  input_text_clear(&request.inputs.cluster);
+  simulation_inputs_clear(&request.inputs);
   return ok;
 }
 

@@ -23,11 +23,17 @@ typedef struct {
 
 /* Reads the inputs, on nodes of eight H100.  NULL and error when one is refused. */
 Scenario *simulation_read(const Simulation *s, GError **error);
+/* The same inputs for something else, with options in one text (see below).  FALSE and error when
+ * a preset is not there.  The caller clears them either way. */
+gboolean simulation_inputs(const char *network, const char *plan, const char *options,
+                           ScenarioInputs *inputs, GError **error);
+void simulation_inputs_clear(ScenarioInputs *inputs);
 /* Lowers `steps` steps.  NULL and error when anything is refused. */
 Simulated *simulation_try(const Simulation *s, int steps, GError **error);
 /* The same; a refusal fails the test with its message. */
 Simulated *simulation_lower(const Simulation *s, int steps);
-/* Lowers with options in one text: "mesh.shard=8 fsdp.cpu_offload=true"; "": none. */
+/* Lowers with options in one text: "mesh.shard=8 fsdp.cpu_offload=true"; "": none.  One in braces
+ * may have blanks. */
 Simulated *simulation_lower_options(const char *network, const char *plan, const char *options,
                                     int rank, int steps);
 /* The message with which rank 0 refuses such options; not to refuse them fails the test.  Caller
