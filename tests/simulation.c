@@ -137,6 +137,22 @@ simulated_free(Simulated *simulated)
   g_free(simulated);
 }
 
+char *
+parameters_text(const Network *n, const char *prefix, const char *but)
+{
+  GString *text = g_string_new(NULL);
+  for (guint i = 0; i < n->parameters->len; i++) {
+    const Parameter *p = network_parameter(n, (int) i);
+    if (!g_str_has_prefix(p->name, prefix) || (but != NULL && strstr(p->name, but) != NULL))
+      continue;
+    g_string_append_printf(text, "%s%s[", text->len > 0 ? " " : "", p->name + strlen(prefix));
+    for (int k = 0; k < p->dims; k++)
+      g_string_append_printf(text, "%s%" G_GINT64_FORMAT, k > 0 ? "," : "", p->shape[k]);
+    g_string_append_c(text, ']');
+  }
+  return g_string_free(text, FALSE);
+}
+
 void
 simulated_check(const Simulated *simulated)
 {

@@ -44,6 +44,10 @@ Simulated *simulation_execute(const Simulation *s, int steps, gint64 memory_limi
 void simulated_free(Simulated *simulated);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Simulated, simulated_free)
 
+/* "wq.weight[256,256] ...": the parameters whose names begin with the prefix, without it, in order,
+ * but those with `but` in their names (NULL: all).  Caller frees. */
+char *parameters_text(const Network *n, const char *prefix, const char *but);
+
 /* A Program that program_check() rejects fails the test with what it says. */
 void simulated_check(const Simulated *simulated);
 
