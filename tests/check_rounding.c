@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op_meaning.h"
 #include "program/meaning.h"
 #include "quick.h"
 #include "simulate/verification.h"
@@ -145,30 +146,7 @@ is_about(const Program *program, const ProgramOp *op, const Mistake *m)
     return strcmp(program_collective_name((CollectiveKind) c->kind), m->about) == 0 &&
            op->stream != STREAM_COMPUTE; /* that of clipping */
   }
-  const Kernel *k = &g_array_index(program->kernels, Kernel, op->a);
-  return g_str_has_prefix(program_text(program, k->meaning > 0 ? k->meaning - 1 : k->name),
-                          m->about);
-}
-
-static void
-give_meaning(Program *program, ProgramOp *op, const char *text)
-{
-  gint32 meaning = 0;
-  if (text != NULL) {
-    g_ptr_array_add(program->names, g_strdup(text));
-    meaning = (gint32) program->names->len;
-  }
-  if (op->kind == PROGRAM_COLLECTIVE) {
-    Collective other = g_array_index(program->collectives, Collective, op->a);
-    other.meaning = meaning;
-    g_array_append_val(program->collectives, other);
-    op->a = (gint32) program->collectives->len - 1;
-  } else {
-    Kernel other = g_array_index(program->kernels, Kernel, op->a);
-    other.meaning = meaning;
-    g_array_append_val(program->kernels, other);
-    op->a = (gint32) program->kernels->len - 1;
-  }
+  return g_str_has_prefix(kernel_text(program, op), m->about);
 }
 
 /* The first place in each step, on all ranks. */
