@@ -1,11 +1,9 @@
 /* check_rounding.c - plans executed in their own dtypes: what rounding explains is all that differs
  * from the ranks alone, and a mistake is still more than that.  How numbers are rounded is pinned
  * by check_numeric. */
-#include <math.h>
 #include <string.h>
 
 #include "op_meaning.h"
-#include "program/meaning.h"
 #include "quick.h"
 #include "simulate/verification.h"
 #include "simulation.h"

@@ -1,10 +1,8 @@
 /* check_verification.c - plans executed on numbers: every one equals an unsharded run, in the order
  * of issue and in random ones; and a Program with a mistake in it never does. */
-#include <math.h>
 #include <string.h>
 
 #include "op_meaning.h"
-#include "program/meaning.h"
 #include "quick.h"
 #include "tap_main.h"
 #include "verification_run.h"
