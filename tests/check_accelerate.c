@@ -4,7 +4,7 @@
  * ranks, optimizers fused, micro-batches of 2 x 256 tokens, labels that are the
  * tokens, but for DeepSpeed. */
 #include "import/training_config.h"
-#include "simulation.h"
+#include "small_network.h"
 #include "strategy/strategy.h"
 #include "tap_main.h"
 
@@ -37,9 +37,7 @@
 
 static const struct {
   const char *name, *config, *network, *script;
-  struct {
-    gint64 allocated, reserved; /* reserved 0: it depends on how fast the device is */
-  } steps[2];
+  Peaks steps[2];
 } measured[] = {
     {"one process",
      LAUNCH "num_processes: 1\ndistributed_type: 'NO'\n",
@@ -123,16 +121,7 @@ simulate(const char *config_text, const char *network, const char *script)
 START_TEST(a_configuration_of_accelerate_takes_the_memory_that_it_took)
 {
   g_autoptr(Simulated) s = simulate(measured[_i].config, measured[_i].network, measured[_i].script);
-  for (guint i = 0; i < G_N_ELEMENTS(measured[_i].steps); i++) {
-    const StepRecord *step = &g_array_index(s->recording->steps, StepRecord, i);
-    gint64 allocated = measured[_i].steps[i].allocated, reserved = measured[_i].steps[i].reserved;
-    ck_assert_msg(step->peak_allocated == allocated,
-                  "%s, step %u: %" G_GINT64_FORMAT " bytes allocated, not %" G_GINT64_FORMAT,
-                  measured[_i].name, i + 1, step->peak_allocated, allocated);
-    ck_assert_msg(reserved == 0 || step->peak_reserved == reserved,
-                  "%s, step %u: %" G_GINT64_FORMAT " bytes reserved, not %" G_GINT64_FORMAT,
-                  measured[_i].name, i + 1, step->peak_reserved, reserved);
-  }
+  peaks_expect(s, measured[_i].name, measured[_i].steps, G_N_ELEMENTS(measured[_i].steps));
 }
 END_TEST
 

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "scenario_fixture.h"
+#include "simulation.h"
 
 #define LLAMA(more)                                                                                \
   "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96, "                   \
@@ -30,21 +31,6 @@
 #define TORCHTITAN ", \"implementation\": \"torchtitan\""
 #define NANOGPT ", \"implementation\": \"nanogpt\""
 #define PLAN FIXTURE_PLAN("32")
-
-/* "tok_embeddings.weight[100,64] ...": all parameters in order.  Caller frees. */
-static char *
-parameters_text(const Network *n)
-{
-  GString *text = g_string_new(NULL);
-  for (guint i = 0; i < n->parameters->len; i++) {
-    const Parameter *p = network_parameter(n, (int) i);
-    g_string_append_printf(text, "%s%s[", i > 0 ? " " : "", p->name);
-    for (int k = 0; k < p->dims; k++)
-      g_string_append_printf(text, "%s%" G_GINT64_FORMAT, k > 0 ? "," : "", p->shape[k]);
-    g_string_append_c(text, ']');
-  }
-  return g_string_free(text, FALSE);
-}
 
 /* Paths of the modules, in order, without those of the blocks after the first. */
 static char *
@@ -79,7 +65,7 @@ static void
 expect_parameters(const char *config, const char *expected)
 {
   g_autoptr(Scenario) s = fixture_good_scenario(config, PLAN);
-  g_autofree char *text = parameters_text(s->network);
+  g_autofree char *text = parameters_text(s->network, "", NULL);
   ck_assert_str_eq(text, expected);
 }
 

@@ -5,6 +5,7 @@
 
 #include "quick.h"
 #include "simulate/verification.h"
+#include "simulation.h"
 #include "tap_main.h"
 
 /* What they are besides small; tied ones say so. */
@@ -71,30 +72,13 @@ static const Architecture architectures[] = {
 
 static const char *const plans[] = {FSDP2, AUTOCAST, DISPATCHED};
 
-static InputText
-text_of(const char *name, char *json)
-{
-  InputText text = {.name = g_strdup(name), .text = g_strdelimit(json, "'", '"')};
-  text.length = strlen(text.text);
-  return text;
-}
-
 static gboolean
-run(char *network, const char *plan, VerificationReport *report, GError **error)
+run(const char *network, const char *plan, VerificationReport *report, GError **error)
 {
-  g_autofree char *models = test_source_path("models");
-  g_setenv("HIGHWATER_MODELS", models, FALSE);
-  VerificationRequest request = {
-      .inputs = {.network = text_of("network", network), .plan = text_of("plan", g_strdup(plan))},
-      .steps = 2,
-      .seed = 1,
-      .orders = 1,
-      .tolerance = 1e-9};
-  gboolean ok = input_text_read("cluster", "h100-8", &request.inputs.cluster, error) &&
+  VerificationRequest request = {.steps = 2, .seed = 1, .orders = 1, .tolerance = 1e-9};
+  gboolean ok = simulation_inputs(network, plan, "", &request.inputs, error) &&
                 verify(&request, report, error);
-  input_text_clear(&request.inputs.network);
-  input_text_clear(&request.inputs.plan);
-  input_text_clear(&request.inputs.cluster);
+  simulation_inputs_clear(&request.inputs);
   return ok;
 }
 
@@ -103,8 +87,9 @@ check(const Architecture *a, const char *plan, gboolean tied)
 {
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
-  char *network = g_strdup_printf("{'model_type': '%s', 'tie_word_embeddings': %s, " SMALL ", %s}",
-                                  a->model_type, tied ? "true" : "false", a->fields);
+  g_autofree char *network =
+      g_strdup_printf("{'model_type': '%s', 'tie_word_embeddings': %s, " SMALL ", %s}",
+                      a->model_type, tied ? "true" : "false", a->fields);
   gboolean ok = run(network, plan, &report, &error);
   ck_assert_msg(ok, "%s, %s: %s", a->model_type, a->fields, ok ? "" : error->message);
   ck_assert_msg(report.fault == NULL, "%s, %s: %s", a->model_type, a->fields, report.fault);
@@ -144,7 +129,7 @@ START_TEST(what_nobody_has_said_is_refused_by_name)
   };
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
-  char *network =
+  g_autofree char *network =
       g_strdup_printf("{'model_type': '%s', 'tie_word_embeddings': false, " SMALL ", %s}",
                       unsaid[_i].architecture.model_type, unsaid[_i].architecture.fields);
   ck_assert(!run(network, FSDP2, &report, &error));

@@ -93,30 +93,12 @@ static const struct {
      "block_sparse_moe.experts.down_proj[32,256,128]"},
 };
 
-/* Parameters of block 0 that are not attention's.  Caller frees. */
-static char *
-feed_forward_text(const Network *n)
-{
-  static const char prefix[] = "model.layers.0.";
-  GString *text = g_string_new(NULL);
-  for (guint i = 0; i < n->parameters->len; i++) {
-    const Parameter *p = network_parameter(n, (int) i);
-    if (!g_str_has_prefix(p->name, prefix) || strstr(p->name, "self_attn") != NULL)
-      continue;
-    g_string_append_printf(text, "%s%s[", text->len > 0 ? " " : "", p->name + strlen(prefix));
-    for (int k = 0; k < p->dims; k++)
-      g_string_append_printf(text, "%s%" G_GINT64_FORMAT, k > 0 ? "," : "", p->shape[k]);
-    g_string_append_c(text, ']');
-  }
-  return g_string_free(text, FALSE);
-}
-
 START_TEST(a_mixtures_parameters_are_those_of_transformers_in_its_order)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(Scenario) s = simulation_read(&(Simulation){blocks[_i].network, PLAN, NULL, 0}, &error);
   ck_assert_msg(s != NULL, "%s", error != NULL ? error->message : "");
-  g_autofree char *text = feed_forward_text(s->network);
+  g_autofree char *text = parameters_text(s->network, "model.layers.0.", "self_attn");
   ck_assert_str_eq(text, blocks[_i].feed_forward);
 }
 END_TEST

@@ -1,6 +1,5 @@
 /* check_restart.c - training goes on from a checkpoint, under the same plan or another, as if
  * nothing had happened; and does not where a range of the state takes a wrong way. */
-#include <math.h>
 #include <string.h>
 
 #include "quick.h"

@@ -1,12 +1,12 @@
 /* check_rounding.c - plans executed in their own dtypes: what rounding explains is all that differs
  * from the ranks alone, and a mistake is still more than that.  How numbers are rounded is pinned
  * by check_numeric. */
-#include <math.h>
 #include <string.h>
 
-#include "program/meaning.h"
+#include "op_meaning.h"
 #include "quick.h"
 #include "simulate/verification.h"
+#include "simulation.h"
 #include "tap_main.h"
 
 #define LLAMA                                                                                      \
@@ -48,36 +48,20 @@ static const Plan plans[] = {
     {ZERO("3", FP32), "mesh.shard=3 deepspeed.grad_accum_dtype=bf16", 0x1p-8},
 };
 
-static InputText
-text_of(const char *name, const char *json)
-{
-  InputText text = {.name = g_strdup(name), .text = g_strdelimit(g_strdup(json), "'", '"')};
-  text.length = strlen(text.text);
-  return text;
-}
-
 static gboolean
 run(const Plan *p, void (*change)(Program *, int, gconstpointer), gconstpointer how,
     VerificationReport *report, GError **error)
 {
-  g_autofree char *models = test_source_path("models");
-  g_setenv("HIGHWATER_MODELS", models, FALSE);
-  g_auto(GStrv) set = g_strsplit(p->options, " ", -1);
-  VerificationRequest request = {.inputs = {.network = text_of("network", LLAMA),
-                                            .plan = text_of("plan", p->plan),
-                                            .assignments = set},
-                                 .steps = 2,
+  VerificationRequest request = {.steps = 2,
                                  .seed = 1,
                                  .orders = 1,
                                  .tolerance = 1e-9,
                                  .rounds = TRUE,
                                  .change = change,
                                  .how = how};
-  gboolean ok = input_text_read("cluster", "h100-8", &request.inputs.cluster, error) &&
+  gboolean ok = simulation_inputs(LLAMA, p->plan, p->options, &request.inputs, error) &&
                 verify(&request, report, error);
-  input_text_clear(&request.inputs.network);
-  input_text_clear(&request.inputs.plan);
-  input_text_clear(&request.inputs.cluster);
+  simulation_inputs_clear(&request.inputs);
   return ok;
 }
 
@@ -160,30 +144,7 @@ is_about(const Program *program, const ProgramOp *op, const Mistake *m)
     return strcmp(program_collective_name((CollectiveKind) c->kind), m->about) == 0 &&
            op->stream != STREAM_COMPUTE; /* that of clipping */
   }
-  const Kernel *k = &g_array_index(program->kernels, Kernel, op->a);
-  return g_str_has_prefix(program_text(program, k->meaning > 0 ? k->meaning - 1 : k->name),
-                          m->about);
-}
-
-static void
-give_meaning(Program *program, ProgramOp *op, const char *text)
-{
-  gint32 meaning = 0;
-  if (text != NULL) {
-    g_ptr_array_add(program->names, g_strdup(text));
-    meaning = (gint32) program->names->len;
-  }
-  if (op->kind == PROGRAM_COLLECTIVE) {
-    Collective other = g_array_index(program->collectives, Collective, op->a);
-    other.meaning = meaning;
-    g_array_append_val(program->collectives, other);
-    op->a = (gint32) program->collectives->len - 1;
-  } else {
-    Kernel other = g_array_index(program->kernels, Kernel, op->a);
-    other.meaning = meaning;
-    g_array_append_val(program->kernels, other);
-    op->a = (gint32) program->kernels->len - 1;
-  }
+  return g_str_has_prefix(kernel_text(program, op), m->about);
 }
 
 /* The first place in each step, on all ranks. */

@@ -70,30 +70,13 @@ static const struct {
      "attention.wq.weight[768,256] " LATENT NORMS " " EXPERTS("32") SHARED("128")},
 };
 
-/* Caller frees. */
-static char *
-parameters_of_block(const Network *n, int block)
-{
-  g_autofree char *prefix = g_strdup_printf("layers.%d.", block);
-  GString *text = g_string_new(NULL);
-  for (guint i = 0; i < n->parameters->len; i++) {
-    const Parameter *p = network_parameter(n, (int) i);
-    if (!g_str_has_prefix(p->name, prefix))
-      continue;
-    g_string_append_printf(text, "%s%s[", text->len > 0 ? " " : "", p->name + strlen(prefix));
-    for (int k = 0; k < p->dims; k++)
-      g_string_append_printf(text, "%s%" G_GINT64_FORMAT, k > 0 ? "," : "", p->shape[k]);
-    g_string_append_c(text, ']');
-  }
-  return g_string_free(text, FALSE);
-}
-
 START_TEST(a_blocks_parameters_are_torchtitans_in_its_order)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(Scenario) s = simulation_read(&(Simulation){blocks[_i].network, PLAN, NULL, 0}, &error);
   ck_assert_msg(s != NULL, "%s", error != NULL ? error->message : "");
-  g_autofree char *text = parameters_of_block(s->network, blocks[_i].block);
+  g_autofree char *prefix = g_strdup_printf("layers.%d.", blocks[_i].block);
+  g_autofree char *text = parameters_text(s->network, prefix, NULL);
   ck_assert_str_eq(text, blocks[_i].parameters);
 }
 END_TEST

@@ -2,14 +2,8 @@
 # python3; HIGHWATER_PYTHON_LIBRARIES what it needs of LD_LIBRARY_PATH): what it sees of a model whose ops, modules and
 # saved tensors are known, what it refuses, and that what it writes is played.
 . "$top_srcdir/tests/cli/lib.sh"
-python=${HIGHWATER_PYTHON:-python3}
 models=$top_srcdir/tests/export_model.py
 
-with_python() {
-  LD_LIBRARY_PATH=${HIGHWATER_PYTHON_LIBRARIES-${LD_LIBRARY_PATH-}} PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 \
-    "$python" "$@" >out 2>err
-  status=$?
-}
 with_python -c 'import torch'
 if [ "$status" -ne 0 ]; then
   skip "a model is exported" "no PyTorch for $python"

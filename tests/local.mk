@@ -168,6 +168,7 @@ TEST_EXTRAS = \
   tests/host_order.h \
   tests/numeric_torch.py \
   tests/op_cases.h \
+  tests/op_meaning.h \
   tests/paper_machine.h \
   tests/perfetto_check.py \
   tests/plan_tables.h \

@@ -2,13 +2,6 @@
 # transformers (HIGHWATER_PYTHON, HIGHWATER_PYTHON_LIBRARIES as for export_network.sh): losses, gradients, parameters and
 # states of three steps of small models of transformers.  The epsilon of all norms is 1e-5, no token is padding.
 . "$top_srcdir/tests/cli/lib.sh"
-python=${HIGHWATER_PYTHON:-python3}
-
-with_python() {
-  LD_LIBRARY_PATH=${HIGHWATER_PYTHON_LIBRARIES-${LD_LIBRARY_PATH-}} PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 \
-    "$python" "$@" >out 2>err
-  status=$?
-}
 with_python -c 'import torch, transformers'
 if [ "$status" -ne 0 ]; then
   skip "a model is PyTorch's" "no transformers for $python"

@@ -17,21 +17,24 @@ input_text(const char *kind, const char *text, InputText *input, GError **error)
   return TRUE;
 }
 
-Scenario *
-simulation_read(const Simulation *s, GError **error)
+static gboolean
+read_inputs(const char *network, const char *plan, ScenarioInputs *inputs, GError **error)
 {
   g_autofree char *models = test_source_path("models");
   g_setenv("HIGHWATER_MODELS", models, FALSE);
-  g_auto(GStrv) assignments = g_strdupv((char **) (gsize) s->set);
-  ScenarioInputs inputs = {.assignments = assignments};
-  Scenario *scenario = NULL;
-  if (input_text("network", s->network, &inputs.network, error) &&
-      input_text("plan", s->plan, &inputs.plan, error) &&
-      input_text("cluster", "h100-8", &inputs.cluster, error))
-    scenario = scenario_new(&inputs, s->rank, error);
-  input_text_clear(&inputs.network);
-  input_text_clear(&inputs.plan);
-  input_text_clear(&inputs.cluster);
+  return input_text("network", network, &inputs->network, error) &&
+         input_text("plan", plan, &inputs->plan, error) &&
+         input_text("cluster", "h100-8", &inputs->cluster, error);
+}
+
+Scenario *
+simulation_read(const Simulation *s, GError **error)
+{
+  ScenarioInputs inputs = {.assignments = g_strdupv((char **) (gsize) s->set)};
+  Scenario *scenario = read_inputs(s->network, s->plan, &inputs, error)
+                           ? scenario_new(&inputs, s->rank, error)
+                           : NULL;
+  simulation_inputs_clear(&inputs);
   return scenario;
 }
 
@@ -58,11 +61,35 @@ simulation_lower(const Simulation *s, int steps)
   return simulated;
 }
 
-/* Options as assignments, NULL without any.  Caller frees with g_strfreev(). */
+/* Options as assignments.  Caller frees with g_strfreev(). */
 static char **
 options_split(const char *options)
 {
-  return options[0] ? g_strsplit(options, " ", -1) : NULL;
+  g_autofree char *lines = g_strstrip(g_strdup(options));
+  int depth = 0;
+  for (char *c = lines; *c != '\0'; c++) {
+    depth += (*c == '{') - (*c == '}');
+    if (*c == ' ' && depth == 0)
+      *c = '\n';
+  }
+  return g_strsplit(lines, "\n", -1);
+}
+
+gboolean
+simulation_inputs(const char *network, const char *plan, const char *options,
+                  ScenarioInputs *inputs, GError **error)
+{
+  *inputs = (ScenarioInputs){.assignments = options_split(options)};
+  return read_inputs(network, plan, inputs, error);
+}
+
+void
+simulation_inputs_clear(ScenarioInputs *inputs)
+{
+  g_strfreev(inputs->assignments);
+  input_text_clear(&inputs->network);
+  input_text_clear(&inputs->plan);
+  input_text_clear(&inputs->cluster);
 }
 
 Simulated *
@@ -108,6 +135,22 @@ simulated_free(Simulated *simulated)
   lowered_free(simulated->lowered);
   scenario_free(simulated->scenario);
   g_free(simulated);
+}
+
+char *
+parameters_text(const Network *n, const char *prefix, const char *but)
+{
+  GString *text = g_string_new(NULL);
+  for (guint i = 0; i < n->parameters->len; i++) {
+    const Parameter *p = network_parameter(n, (int) i);
+    if (!g_str_has_prefix(p->name, prefix) || (but != NULL && strstr(p->name, but) != NULL))
+      continue;
+    g_string_append_printf(text, "%s%s[", text->len > 0 ? " " : "", p->name + strlen(prefix));
+    for (int k = 0; k < p->dims; k++)
+      g_string_append_printf(text, "%s%" G_GINT64_FORMAT, k > 0 ? "," : "", p->shape[k]);
+    g_string_append_c(text, ']');
+  }
+  return g_string_free(text, FALSE);
 }
 
 void

@@ -23,11 +23,17 @@ typedef struct {
 
 /* Reads the inputs, on nodes of eight H100.  NULL and error when one is refused. */
 Scenario *simulation_read(const Simulation *s, GError **error);
+/* The same inputs for something else, with options in one text (see below).  FALSE and error when
+ * a preset is not there.  The caller clears them either way. */
+gboolean simulation_inputs(const char *network, const char *plan, const char *options,
+                           ScenarioInputs *inputs, GError **error);
+void simulation_inputs_clear(ScenarioInputs *inputs);
 /* Lowers `steps` steps.  NULL and error when anything is refused. */
 Simulated *simulation_try(const Simulation *s, int steps, GError **error);
 /* The same; a refusal fails the test with its message. */
 Simulated *simulation_lower(const Simulation *s, int steps);
-/* Lowers with options in one text: "mesh.shard=8 fsdp.cpu_offload=true"; "": none. */
+/* Lowers with options in one text: "mesh.shard=8 fsdp.cpu_offload=true"; "": none.  One in braces
+ * may have blanks. */
 Simulated *simulation_lower_options(const char *network, const char *plan, const char *options,
                                     int rank, int steps);
 /* The message with which rank 0 refuses such options; not to refuse them fails the test.  Caller
@@ -37,6 +43,10 @@ char *simulation_refusal(const char *network, const char *plan, const char *opti
 Simulated *simulation_execute(const Simulation *s, int steps, gint64 memory_limit);
 void simulated_free(Simulated *simulated);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Simulated, simulated_free)
+
+/* "wq.weight[256,256] ...": the parameters whose names begin with the prefix, without it, in order,
+ * but those with `but` in their names (NULL: all).  Caller frees. */
+char *parameters_text(const Network *n, const char *prefix, const char *but);
 
 /* A Program that program_check() rejects fails the test with what it says. */
 void simulated_check(const Simulated *simulated);

@@ -10,6 +10,20 @@ const char small_network_plan[] =
     "'zero_grad': 'end'}, 'activation_checkpointing': {'around': 'module'}}";
 
 void
+peaks_expect(const Simulated *s, const char *name, const Peaks *steps, guint n)
+{
+  for (guint i = 0; i < n; i++) {
+    const StepRecord *step = &g_array_index(s->recording->steps, StepRecord, i);
+    const Peaks *want = &steps[i];
+    ck_assert_msg(step->peak_allocated == want->allocated && step->peak_reserved == want->reserved,
+                  "%s, step %u: %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT
+                  " bytes, not %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT,
+                  name, i + 1, step->peak_allocated, step->peak_reserved, want->allocated,
+                  want->reserved);
+  }
+}
+
+void
 small_network_expect(const SmallNetwork *measured)
 {
   const char *set[] = {NULL, NULL};
@@ -29,15 +43,7 @@ small_network_expect_with(const SmallNetwork *measured, const char *const *set)
   ck_assert_msg(network_parameter_count(s->scenario->network) == measured->parameters,
                 "%s: %" G_GINT64_FORMAT " parameters", measured->name,
                 network_parameter_count(s->scenario->network));
-  for (guint i = 0; i < G_N_ELEMENTS(measured->steps); i++) {
-    const StepRecord *step = &g_array_index(s->recording->steps, StepRecord, i);
-    const Peaks *want = &measured->steps[i];
-    ck_assert_msg(step->peak_allocated == want->allocated && step->peak_reserved == want->reserved,
-                  "%s, step %u: %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT
-                  " bytes, not %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT,
-                  measured->name, i + 1, step->peak_allocated, step->peak_reserved, want->allocated,
-                  want->reserved);
-  }
+  peaks_expect(s, measured->name, measured->steps, G_N_ELEMENTS(measured->steps));
 }
 
 void

@@ -27,6 +27,8 @@ extern const char small_network_plan[];
 void small_network_expect(const SmallNetwork *measured);
 /* The same under a plan with these assignments, NULL-terminated. */
 void small_network_expect_with(const SmallNetwork *measured, const char *const *set);
+/* Fails the test unless the first steps had these peaks. */
+void peaks_expect(const Simulated *s, const char *name, const Peaks *steps, guint n);
 /* Fails the test unless the config is refused with this message. */
 void small_network_refuse(const char *config, const char *says);
 

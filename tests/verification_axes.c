@@ -178,17 +178,23 @@ is_for(const Setting *s, int ranks)
 
 static void
 add_case(const VariedStrategy *strategy, int ranks, const char *options, const char *network,
-         GPtrArray *cases, GPtrArray *networks_of)
+         GArray *cases)
 {
-  g_ptr_array_add(cases, g_strdup_printf("%s=%d%s%s", strategy->mesh, ranks,
-                                         options[0] != '\0' ? " " : "", options));
-  g_ptr_array_add(networks_of, (gpointer) (gsize) (network != NULL ? network : LLAMA));
+  Plan plan = {
+      network != NULL ? network : LLAMA, strategy->plan,
+      g_strdup_printf("%s=%d%s%s", strategy->mesh, ranks, options[0] != '\0' ? " " : "", options)};
+  g_array_append_val(cases, plan);
+}
+
+static void
+plan_clear(gpointer plan)
+{
+  g_free((char *) (gsize) ((Plan *) plan)->options);
 }
 
 /* One setting of each of three axes, which do not give the same key. */
 static void
-add_combination(const VariedStrategy *strategy, int ranks, guint64 key, GPtrArray *cases,
-                GPtrArray *networks_of)
+add_combination(const VariedStrategy *strategy, int ranks, guint64 key, GArray *cases)
 {
   enum { COMBINED = 3 };
   g_autoptr(GString) options = g_string_new(NULL);
@@ -208,20 +214,20 @@ add_combination(const VariedStrategy *strategy, int ranks, guint64 key, GPtrArra
                            s->options);
     network = s->network != NULL ? s->network : network;
   }
-  add_case(strategy, ranks, options->str, network, cases, networks_of);
+  add_case(strategy, ranks, options->str, network, cases);
 }
 
-GPtrArray *
-varied_cases(const VariedStrategy *strategy, int ranks, int combined, GPtrArray **networks_of)
+GArray *
+varied_cases(const VariedStrategy *strategy, int ranks, int combined)
 {
-  GPtrArray *cases = g_ptr_array_new_with_free_func(g_free);
-  *networks_of = g_ptr_array_new();
+  GArray *cases = g_array_new(FALSE, FALSE, sizeof(Plan));
+  g_array_set_clear_func(cases, plan_clear);
   for (const Setting *const *axis = strategy->axes; *axis != NULL; axis++)
     for (const Setting *s = *axis; s->options != NULL; s++)
       if (is_for(s, ranks))
-        add_case(strategy, ranks, s->options, s->network, cases, *networks_of);
+        add_case(strategy, ranks, s->options, s->network, cases);
   guint64 key = numeric_key_add(numeric_key(1, strategy->name), (guint64) ranks);
   for (int i = 0; i < combined; i++)
-    add_combination(strategy, ranks, numeric_key_add(key, (guint64) i), cases, *networks_of);
+    add_combination(strategy, ranks, numeric_key_add(key, (guint64) i), cases);
   return cases;
 }

@@ -21,9 +21,7 @@ extern const VariedStrategy varied_strategies[];
 int varied_strategy_count(void);
 
 /* All settings of a strategy for so many ranks, each by itself, then `combined` combinations of one
- * of each axis: char * with assignments, and (in networks, at the same place) the network.  Caller
- * frees both. */
-GPtrArray *varied_cases(const VariedStrategy *strategy, int ranks, int combined,
-                        GPtrArray **networks);
+ * of each axis: Plan.  Caller frees. */
+GArray *varied_cases(const VariedStrategy *strategy, int ranks, int combined);
 
 #endif

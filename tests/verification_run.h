@@ -52,5 +52,8 @@ typedef struct {
 /* Verifies three steps.  FALSE and error as verify(); the caller clears the report. */
 gboolean verification_run(const Plan *plan, const Trial *trial, VerificationReport *report,
                           GError **error);
+/* Fails the test unless it found nothing, and losses and norms are those of a network that has
+ * learned nothing. */
+void verification_check_steps(const Plan *plan, const VerificationReport *report);
 
 #endif

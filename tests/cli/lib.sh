@@ -1,6 +1,7 @@
 # lib.sh - TAP and a scratch folder for shell tests; sourced first by each of them.
 #
 #   run ARGS...                  runs highwater in the scratch folder; leaves $status and the files out and err
+#   with_python ARGS...          runs a Python likewise: python3, or $HIGHWATER_PYTHON with $HIGHWATER_PYTHON_LIBRARIES to load
 #   ok NAME COMMAND...           a case that passes when the command succeeds
 #   answers NAME STATUS ARGS...  highwater ARGS ends with STATUS (0 or 1) and is silent on standard error
 #   refuses NAME TEXT ARGS...    highwater ARGS is refused: exit 2, no output, one line on standard error with TEXT in it
@@ -8,7 +9,7 @@
 #   skip NAME REASON             a case that cannot be tried here
 #   finish                       the last line of every test
 #
-# POSIX sh; variables named lib_... are its own.  The tree is $top_srcdir, the program $highwater; nothing is written outside the scratch folder.
+# POSIX sh; variables named lib_... are its own.  The tree is $top_srcdir, the program $highwater, a Python $python; nothing is written outside the scratch folder.
 
 set -u
 : "${top_srcdir:?make check sets it; by hand: top_srcdir=/path/to/source sh TEST}"
@@ -18,6 +19,7 @@ export top_srcdir top_builddir HIGHWATER_MODELS
 LC_ALL=C
 export LC_ALL
 highwater=$top_builddir/highwater
+python=${HIGHWATER_PYTHON:-python3}
 cases=0
 status=0
 
@@ -47,6 +49,12 @@ ok() {
 
 run() {
   "$highwater" "$@" >out 2>err
+  status=$?
+}
+
+with_python() {
+  LD_LIBRARY_PATH=${HIGHWATER_PYTHON_LIBRARIES-${LD_LIBRARY_PATH-}} PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 \
+    "$python" "$@" >out 2>err
   status=$?
 }
 

@@ -1,7 +1,6 @@
 # memory_snapshot.sh - run --memory-snapshot and import memory-snapshot: what a run writes replays to the run's own peaks,
 # is what PyTorch's readers expect, and is imported with all it says.  HIGHWATER_PYTHON: an interpreter that has PyTorch.
 . "$top_srcdir/tests/cli/lib.sh"
-python=${HIGHWATER_PYTHON:-python3}
 look=$top_srcdir/tests/snapshot_check.py
 theirs=$top_srcdir/traces/snapshot_training.pickle.gz
 
