@@ -109,13 +109,13 @@ fsdp2_expected(StrategyContext *x)
     total.elements_all_reduced += f->replicas > 1 ? summed * g->reduced_elements : 0;
     if (g->reshard_after_forward == RESHARD_SLICE && i > 0 && i < first_reached(x, f))
       total.parameter_bytes += g->gathered_elements / g->slice_ranks * dtype_size(f->gathered);
-    *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
+    *(x->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         g->shard_elements * dtype_size(f->stored);
   }
   if (f->ranks > 1)
     total.elements_gathered += misled_prefetch(f, plan);
   /* Their norms; those of gradients on the host are summed between hosts. */
-  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
+  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !x->offloads)
     total.elements_all_reduced += sharded_gradients(x);
   /* Below the first group that is reached, other orders than the implicit one are not counted; and
    * modules inside of a block are not used in the order of their definition. */
