@@ -25,7 +25,8 @@ void config_batch_resolve(ConfigReader *r, ConfigBatch *b);
 int config_ranks(ConfigReader *r, const char *key, int ranks);
 /* So many ranks, or the usual number where 0 are said. */
 int config_ranks_or_usual(int ranks);
-/* Parameters and autocast of mixed precision without FSDP and DeepSpeed. */
+/* Parameters, autocast and outputs of accelerate's mixed precision, FSDP2's and DeepSpeed's apart.
+ */
 void config_default_autocast(ConfigReader *r);
 /* A remark on mixed precision in fp16 with accelerate, DeepSpeed's apart. */
 #define CONFIG_NO_SCALER "the scalars of its gradient scaler are not simulated"

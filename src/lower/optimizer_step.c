@@ -347,14 +347,11 @@ optimizer_make_states(StrategyContext *x, OptimizerState *state)
     OptimizedTensor *t = &state->tensors[i];
     StoragePurpose purpose = parameter_purpose(x, (int) i, CATEGORY_SHARDED_GRADIENT);
     StorageId value = x->parameters[i].sharded;
-    Space space = value != NO_STORAGE ? live_storage_space(x->live, value)
-                  : x->offloads       ? SPACE_HOST
-                                      : SPACE_DEVICE;
+    Space space = x->offloads ? SPACE_HOST : SPACE_DEVICE;
     zeros[i] = NO_STORAGE;
     t->stepped = network_parameter(x->network, (int) i)->trainable;
     if (t->stepped)
-      zeros[i] = live_storage_alloc_in(x->live, space == SPACE_DEVICE ? space : SPACE_HOST,
-                                       local_bytes(x, i), STREAM_COMPUTE, purpose);
+      zeros[i] = live_storage_alloc_in(x->live, space, local_bytes(x, i), STREAM_COMPUTE, purpose);
     if (zeros[i] != NO_STORAGE) {
       operand(x, zeros[i], ROLE_WRITE);
       strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) local_bytes(x, i));

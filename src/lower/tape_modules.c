@@ -131,6 +131,13 @@ tape_exit_module(Tape *t, int module, int n, TensorRef *outputs)
       autograd_add_hook(t, outputs[i].node, unit, token);
 }
 
+/* How many results of a block its call returns. */
+static int
+block_outputs(const Function *f)
+{
+  return 1 + f->others - f->captured;
+}
+
 /* A block's call inside its hooks, with checkpointing inside or (repeating them) outside. */
 static Results
 call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
@@ -153,7 +160,7 @@ call_inside_hooks(Tape *t, int block, Place place, int n, const TensorRef *args)
   else
     results = tape_run(t, place, n, received);
   if (!t->stop)
-    tape_exit_module(t, module, 1 + f->others - f->captured, results.ref);
+    tape_exit_module(t, module, block_outputs(f), results.ref);
   for (int i = 0; i < n; i++)
     tape_drop(t, &received[i]);
   return results;
@@ -175,7 +182,7 @@ call_wrapper(Tape *t, int block, Place place, int n, const TensorRef *args)
   before_module(t, wrapper, n, received);
   Results results = checkpoint_run(t, block, place, n, received);
   const Function *f = network_function(t->network, place.function);
-  after_module(t, wrapper, 1 + f->others - f->captured, results.ref);
+  after_module(t, wrapper, block_outputs(f), results.ref);
   return results;
 }
 

@@ -253,8 +253,7 @@ reshape(Tape *t, OpRun *run, const OpStep *step, gint32 what)
   if (contiguous || (step->action == STEP_RESHAPE && value_view(&incoming, &seen))) {
     if (contiguous)
       value_set_contiguous(&seen);
-    OpStep whole = {.buffer = step->buffer, .source = step->source};
-    alias_from(t, run, &whole, &seen, 0);
+    alias_from(t, run, step, &seen, 0);
     set_gradient(run, step->buffer, &seen);
     return;
   }

@@ -136,11 +136,10 @@ refuse_misplaced(JsonReader *reader, const Implementation *implementation, gbool
     json_reader_fail(reader, "implementation", "train_metrics are llm-foundry's alone");
 }
 
-/* A config.json may say how its model attends, which our own key overrules. */
-static void
-read_attention_of_config(JsonReader *reader, Implementation *implementation)
+/* transformers' name of it. */
+static gboolean
+find_attention(const char *name, AttentionCode *code)
 {
-  static const char *const keys[] = {"attn_implementation", "_attn_implementation"};
   static const struct {
     const char *name;
     AttentionCode code;
@@ -148,15 +147,24 @@ read_attention_of_config(JsonReader *reader, Implementation *implementation)
                {"eager", ATTENTION_EAGER},
                {"flash_attention_2", ATTENTION_FLASH},
                {"flash_attention_3", ATTENTION_FLASH3}};
+  for (gsize i = 0; i < G_N_ELEMENTS(known); i++)
+    if (g_str_equal(name, known[i].name)) {
+      *code = known[i].code;
+      return TRUE;
+    }
+  return FALSE;
+}
+
+/* A config.json may say how its model attends, which our own key overrules. */
+static void
+read_attention_of_config(JsonReader *reader, Implementation *implementation)
+{
+  static const char *const keys[] = {"attn_implementation", "_attn_implementation"};
   const cJSON *own = json_reader_raw(reader, "implementation");
   gboolean overruled = cJSON_GetObjectItemCaseSensitive(own, "attention") != NULL;
   for (gsize i = 0; i < G_N_ELEMENTS(keys); i++) {
     const char *value = cJSON_GetStringValue(json_reader_raw(reader, keys[i]));
-    gboolean found = value == NULL || overruled;
-    for (gsize k = 0; k < G_N_ELEMENTS(known) && !found; k++)
-      if ((found = g_str_equal(value, known[k].name)))
-        implementation->attention = known[k].code;
-    if (!found)
+    if (value != NULL && !overruled && !find_attention(value, &implementation->attention))
       json_reader_fail(reader, keys[i],
                        "'%.60s' is not sdpa, eager, flash_attention_2 or flash_attention_3", value);
   }

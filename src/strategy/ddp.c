@@ -346,7 +346,7 @@ begin_forward(StrategyContext *x)
 static void
 end_forward(StrategyContext *x)
 {
-  Ddp *d = x->state;
+  const Ddp *d = x->state;
   if (d->finds_unused && x->synchronize && !x->no_grad)
     program_builder_host_work(x->builder, HOST_WORK_OP_FORWARD, d->search);
 }
@@ -490,13 +490,12 @@ expected(StrategyContext *x)
   const PlanSpec *plan = x->plan;
   gint64 n = network_parameter_count(x->network);
   gint64 map = d->finds_unused ? (gint64) network_trainable_tensors(x->network) : 0;
+  int synchronized = plan->accumulation.sync_every_step ? plan->accumulation.steps : 1;
   return (ExpectedTotals){
-      .elements_all_reduced = (network_trainable_count(x->network) + map) *
-                              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
+      .elements_all_reduced = (network_trainable_count(x->network) + map) * synchronized,
       .elements_broadcast =
           (d->zero != NULL ? zero_redundancy_elements_sent(d->zero, x->network) : 0) +
-          ddp_buffers_elements(d->buffers) *
-              (plan->accumulation.sync_every_step ? plan->accumulation.steps : 1),
+          ddp_buffers_elements(d->buffers) * synchronized,
       .parameter_bytes = n * dtype_size(plan->precision.parameters),
   };
 }

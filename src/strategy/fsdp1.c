@@ -105,7 +105,7 @@ setup(StrategyContext *x)
   f->reduce = plan->precision.reduce;
   f->backward_prefetch = (BackwardPrefetch) plan_spec_number(plan, "backward_prefetch");
   f->forward_prefetch = plan_spec_number(plan, "forward_prefetch") > 0;
-  f->offloads = x->offloads = plan_spec_number(plan, "cpu_offload") != 0;
+  x->offloads = plan_spec_number(plan, "cpu_offload") != 0;
   f->uses_original = plan_spec_number(plan, "use_orig_params") != 0;
   f->limits = plan_spec_number(plan, "limit_all_gathers") != 0;
   f->free_events = g_array_new(FALSE, FALSE, sizeof(gint32));
@@ -420,7 +420,7 @@ end_backward(StrategyContext *x)
     fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_POST_BACKWARD);
     if (fsdp1_is_hybrid(f->strategy))
       fsdp1_wait_stream(x, STREAM_COMPUTE, STREAM_ALL_REDUCE);
-    if (f->offloads)
+    if (x->offloads)
       program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   }
   f->is_first_iteration = FALSE;
@@ -436,7 +436,7 @@ end_backward(StrategyContext *x)
     h->ran_pre_backward_hook = h->ran_post_backward_hook = FALSE;
     h->needs_pre_backward_unshard = h->prefetched = FALSE;
     h->post_forward_index = -1;
-    if (f->offloads)
+    if (x->offloads)
       live_storage_clear(x->live, &h->sharded_gradient);
   }
 }
@@ -505,7 +505,7 @@ expected(StrategyContext *x)
     }
     if (f->replicas > 1 && h->requires_grad)
       total.elements_all_reduced += synchronized * h->shard_elements;
-    *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
+    *(x->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         h->shard_elements * dtype_size(f->stored);
   }
   /* Modules inside of a block are not used in the order of their definition. */

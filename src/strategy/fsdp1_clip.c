@@ -177,7 +177,7 @@ fsdp1_clip(StrategyContext *x)
   if (!fsdp1_shards(f))
     return FALSE;
   g_autoptr(GArray) parameters = clipped_parameters(x);
-  if (f->offloads) {
+  if (x->offloads) {
     fsdp1_clip_on_host(x, parameters, f->zero);
     return TRUE;
   }

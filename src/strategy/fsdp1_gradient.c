@@ -159,9 +159,9 @@ reduce_sharded(StrategyContext *x, Handle *h, StorageId input)
   } else {
     launch_add(x, stream, output, f->stored, h->sharded_gradient, f->stored);
   }
-  if (f->offloads)
+  if (x->offloads)
     handle_offload_gradient(x, h, stream);
-  show_gradients(x, h, f->offloads ? h->host_gradient : h->sharded_gradient);
+  show_gradients(x, h, x->offloads ? h->host_gradient : h->sharded_gradient);
   live_storage_drop(x->live, input);
   live_storage_drop(x->live, padded);
   live_storage_drop(x->live, output);
@@ -190,7 +190,7 @@ static void
 keep_unsharded(StrategyContext *x, Handle *h)
 {
   const Fsdp1 *f = fsdp1_of(x);
-  for (int i = 0; i < h->count && !h->has_gradients && !f->offloads && f->uses_original; i++) {
+  for (int i = 0; i < h->count && !h->has_gradients && !x->offloads && f->uses_original; i++) {
     const ParameterState *p = &x->parameters[h->parameter[i]];
     const Parameter *info = network_parameter(x->network, h->parameter[i]);
     gboolean same_shape =

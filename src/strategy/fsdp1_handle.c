@@ -234,7 +234,7 @@ handle_construct(StrategyContext *x, Handle *h)
     live_storage_drop(x->live, flat);
   }
   handle_holds(x, h, h->shard);
-  if (f->offloads)
+  if (x->offloads)
     handle_construct_on_host(x, h);
   for (int i = 0; i < h->count;
        i++) { /* without use_orig_params a list of them goes, from its end */
@@ -337,7 +337,7 @@ handle_unshard(StrategyContext *x, Handle *h, gboolean forward)
   Fsdp1 *f = fsdp1_of(x);
   gboolean shards = fsdp1_shards(f), needed = shards && h->unsharded == NO_STORAGE;
   program_builder_push(x->builder, RANGE_HOOK, "unshard", 0);
-  if (f->offloads) /* also when they are there still */
+  if (x->offloads) /* also when they are there still */
     handle_fetch(x, h);
   else if (fsdp1_is_mixed(f) && (needed || (!shards && h->low_precision == NO_STORAGE)))
     cast_shard(x, h);

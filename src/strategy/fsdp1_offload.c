@@ -63,7 +63,7 @@ handle_fetch(StrategyContext *x, Handle *h)
 void
 handle_forget_fetched(StrategyContext *x, Handle *h)
 {
-  if (fsdp1_of(x)->offloads)
+  if (x->offloads)
     live_storage_clear(x->live, &h->low_precision);
 }
 

@@ -63,7 +63,6 @@ typedef struct {
   BackwardPrefetch backward_prefetch;
   gboolean uses_original; /* use_orig_params */
   gboolean forward_prefetch, limits;
-  gboolean offloads; /* CPUOffload(offload_params=True) */
   DType stored, gathered, reduce;
   gint32 shard_communicator, replicate_communicator;
   gboolean initialized;       /* lazily, in the first forward */

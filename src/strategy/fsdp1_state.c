@@ -19,7 +19,7 @@ static StorageId
 shard_on_device(const Saving *s, const Handle *h)
 {
   StrategyContext *x = s->x;
-  if (!s->f->offloads) {
+  if (!s->x->offloads) {
     live_storage_hold(x->live, h->shard);
     return h->shard;
   }
@@ -324,7 +324,7 @@ write_back(const Saving *s, Handle *h, StorageId full, const StorageId *rows)
   if (full != h->shard) {
     fsdp1_operand(x, full, s->f->stored, ROLE_READ);
     fsdp1_operand(x, h->shard, s->f->stored, ROLE_WRITE);
-    if (s->f->offloads)
+    if (s->x->offloads)
       strategy_copy(x, STREAM_COMPUTE, "shard to host", size * (double) h->shard_elements);
     else
       strategy_launch(x, STREAM_COMPUTE, "copy", 2 * size * (double) h->shard_elements);

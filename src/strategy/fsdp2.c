@@ -88,8 +88,8 @@ setup(StrategyContext *x)
   f->stored = plan->precision.parameters;
   f->gathered = plan->precision.compute;
   f->reduce = plan->precision.reduce;
-  f->offloads = x->offloads = plan_spec_number(plan, "cpu_offload") != 0;
-  f->pins = f->offloads && plan_spec_number(plan, "pin_memory") != 0;
+  x->offloads = plan_spec_number(plan, "cpu_offload") != 0;
+  f->pins = x->offloads && plan_spec_number(plan, "pin_memory") != 0;
   f->previous_gather = f->reduce_input = NO_STORAGE;
   f->forward_root = -1;
   f->forward_order = g_array_new(FALSE, FALSE, sizeof(int));
@@ -151,7 +151,7 @@ reset_shard(StrategyContext *x, int parameter, const Shard *shard)
   gint64 bytes = shard->padded_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = x->parameters[parameter].sharded;
   x->parameters[parameter].sharded =
-      live_storage_alloc_in(x->live, offload_space(fsdp2_of(x)), bytes, STREAM_COMPUTE, purpose);
+      live_storage_alloc_in(x->live, offload_space(x), bytes, STREAM_COMPUTE, purpose);
   fsdp2_holds(x, parameter);
   live_storage_drop(x->live, old);
 }
@@ -164,8 +164,8 @@ construct_parameter(StrategyContext *x, int parameter)
   gint64 bytes = state->local_elements * dtype_size(fsdp2_of(x)->stored);
   StorageId old = state->sharded; /* a tied weight is visited twice */
   state->sharded =
-      live_storage_alloc_in(x->live, fsdp2_of(x)->offloads ? SPACE_HOST : SPACE_DEVICE, bytes,
-                            STREAM_COMPUTE, parameter_purpose(x, parameter, CATEGORY_PARAMETER));
+      live_storage_alloc_in(x->live, x->offloads ? SPACE_HOST : SPACE_DEVICE, bytes, STREAM_COMPUTE,
+                            parameter_purpose(x, parameter, CATEGORY_PARAMETER));
   fsdp2_holds(x, parameter);
   live_storage_drop(x->live, old);
   if (state->ignored)

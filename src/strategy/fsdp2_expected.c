@@ -57,26 +57,18 @@ first_gathered_in_backward(const StrategyContext *x, const Fsdp2 *f)
   return i;
 }
 
-/* Bytes of parameters that no group has. */
+/* Bytes of parameters that no group has, less those of shards that are another parameter's. */
 static gint64
-ignored_bytes(const StrategyContext *x)
+bytes_beside_groups(const StrategyContext *x)
 {
-  gint64 bytes = 0;
-  for (guint i = 0; i < x->network->parameters->len; i++)
+  gint64 elements = 0;
+  for (guint i = 0; i < x->network->parameters->len; i++) {
     if (x->parameters[i].ignored)
-      bytes += x->parameters[i].local_elements * dtype_size(fsdp2_of(x)->stored);
-  return bytes;
-}
-
-/* Bytes of shards that are another parameter's. */
-static gint64
-tied_bytes(const StrategyContext *x)
-{
-  gint64 bytes = 0;
-  for (guint i = 0; i < x->network->parameters->len; i++)
+      elements += x->parameters[i].local_elements;
     if (network_parameter(x->network, (int) i)->shard_of >= 0)
-      bytes += x->parameters[i].local_elements * dtype_size(fsdp2_of(x)->stored);
-  return bytes;
+      elements -= x->parameters[i].local_elements;
+  }
+  return elements * dtype_size(fsdp2_of(x)->stored);
 }
 
 /* Tensors whose norms are summed over ranks. */
@@ -84,9 +76,10 @@ static int
 sharded_gradients(const StrategyContext *x)
 {
   int count = 0;
-  for (guint i = 0; i < x->network->parameters->len; i++)
-    count += network_parameter(x->network, (int) i)->trainable &&
-             network_parameter(x->network, (int) i)->shard_of < 0 && !x->parameters[i].ignored;
+  for (guint i = 0; i < x->network->parameters->len; i++) {
+    const Parameter *p = network_parameter(x->network, (int) i);
+    count += p->trainable && p->shard_of < 0 && !x->parameters[i].ignored;
+  }
   return count;
 }
 
@@ -98,7 +91,7 @@ fsdp2_expected(StrategyContext *x)
 {
   const Fsdp2 *f = fsdp2_of(x);
   const PlanSpec *plan = x->plan;
-  ExpectedTotals total = {.parameter_bytes = ignored_bytes(x) - tied_bytes(x)};
+  ExpectedTotals total = {.parameter_bytes = bytes_beside_groups(x)};
   int steps = plan->accumulation.steps,
       synchronized = plan->accumulation.sync_every_step ? steps : 1;
   gint64 summed = ceil_div(synchronized, plan->accumulation.all_reduce_every);
@@ -116,13 +109,13 @@ fsdp2_expected(StrategyContext *x)
     total.elements_all_reduced += f->replicas > 1 ? summed * g->reduced_elements : 0;
     if (g->reshard_after_forward == RESHARD_SLICE && i > 0 && i < first_reached(x, f))
       total.parameter_bytes += g->gathered_elements / g->slice_ranks * dtype_size(f->gathered);
-    *(f->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
+    *(x->offloads ? &total.host_parameter_bytes : &total.parameter_bytes) +=
         g->shard_elements * dtype_size(f->stored);
   }
   if (f->ranks > 1)
     total.elements_gathered += misled_prefetch(f, plan);
   /* Their norms; those of gradients on the host are summed between hosts. */
-  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !f->offloads)
+  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !x->offloads)
     total.elements_all_reduced += sharded_gradients(x);
   /* Below the first group that is reached, other orders than the implicit one are not counted; and
    * modules inside of a block are not used in the order of their definition. */

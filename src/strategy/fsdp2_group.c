@@ -72,7 +72,7 @@ make_inputs(StrategyContext *x, const Group *g, gint64 elements)
 {
   const Fsdp2 *f = fsdp2_of(x);
   int stored = dtype_size(f->stored), size = dtype_size(f->gathered);
-  gboolean fetches = f->offloads && !g->sliced, casts = f->stored != f->gathered && !f->offloads;
+  gboolean fetches = x->offloads && !g->sliced, casts = f->stored != f->gathered && !x->offloads;
   Inputs inputs = {g_new(StorageId, g->count), casts ? 1 : g->count, casts || fetches};
   for (int i = 0; i < g->count; i++)
     inputs.storage[i] = fetches     ? offload_fetch(x, g, i, STREAM_COPY_IN)
@@ -192,12 +192,12 @@ copy_local(StrategyContext *x, Group *g)
 {
   Fsdp2 *f = fsdp2_of(x);
   int size = dtype_size(f->gathered);
-  gboolean casts = f->stored != f->gathered && !f->offloads, makes = casts || f->offloads;
+  gboolean casts = f->stored != f->gathered && !x->offloads, makes = casts || x->offloads;
   StorageId previous = NO_STORAGE; /* the loop's variable keeps a cast until the next one exists */
   for (int i = 0; i < g->count; i++) {
     ParameterState *p = &x->parameters[g->parameter[i]];
     gint64 bytes = g->shard[i].full_elements * size;
-    StorageId cast = f->offloads ? offload_fetch(x, g, i, STREAM_COMPUTE) : NO_STORAGE;
+    StorageId cast = x->offloads ? offload_fetch(x, g, i, STREAM_COMPUTE) : NO_STORAGE;
     if (casts) {
       cast = group_allocate(x, g, bytes, STREAM_COMPUTE, CATEGORY_TEMPORARY, "cast parameter");
       group_operand(x, p->sharded, f->stored, ROLE_READ);
@@ -506,7 +506,7 @@ store_gradient(StrategyContext *x, Group *g, const Reduction *r, StorageId outpu
   }
   live_storage_set_purpose(x->live, flat,
                            group_purpose(x, g, CATEGORY_SHARDED_GRADIENT, "sharded gradient"));
-  if (f->offloads) {
+  if (x->offloads) {
     offload_store(x, g, r, flat, stream);
     return flat;
   }

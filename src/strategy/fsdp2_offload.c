@@ -5,11 +5,11 @@
 #include "strategy/fsdp2_private.h"
 
 Space
-offload_space(const Fsdp2 *f)
+offload_space(const StrategyContext *x)
 {
-  if (!f->offloads)
+  if (!x->offloads)
     return SPACE_DEVICE;
-  return f->pins ? SPACE_PINNED : SPACE_HOST;
+  return fsdp2_of(x)->pins ? SPACE_PINNED : SPACE_HOST;
 }
 
 /* A copy between device and host; from or to pageable memory it is over when the call returns. */

@@ -66,7 +66,7 @@ typedef struct {
   gint32 reduce_input_event;
   int forward_root; /* the group whose forward is under way from outside (iter_forward_root); -1 */
   gboolean keep_unsharded; /* set_reshard_after_backward(False) in this micro-batch */
-  gboolean offloads, pins; /* CPUOffloadPolicy, and its pin_memory */
+  gboolean pins;           /* CPUOffloadPolicy.pin_memory, where it offloads */
 } Fsdp2;
 
 static inline Fsdp2 *
@@ -114,7 +114,7 @@ void group_operand(StrategyContext *x, StorageId storage, DType dtype, Role role
 /* ---- fsdp2_offload.c: what CPUOffloadPolicy changes ---- */
 
 /* Where shards and their gradients are. */
-Space offload_space(const Fsdp2 *f);
+Space offload_space(const StrategyContext *x);
 /* The group's i-th shard on the device, in the dtype that is gathered: the caller's. */
 StorageId offload_fetch(StrategyContext *x, const Group *g, int i, StreamId stream);
 /* The reduced gradients, one after the other in `flat`, go to the host or are added to what is

@@ -83,7 +83,7 @@ struct _StrategyContext {
   GPtrArray *units;           /* Unit * */
   GArray *unit_begins;        /* int by module: unit whose forward hooks begin there, or -1 */
   GArray *unit_ends;          /* int by module */
-  gboolean offloads;          /* shards, gradients and optimizer are in the host's memory */
+  gboolean offloads;          /* FSDP: shards, gradients and optimizer are in the host's memory */
   gpointer state;             /* the strategy's own */
   /* Makes the autograd nodes through which the gradients of a unit's parameters, views of a flat
    * one, come to .flatten; they run on this stream.  The walk's. */

@@ -12,7 +12,6 @@ typedef struct {
   DType dtype;
   int n;
   OptimizedTensor *tensors;
-  gboolean on_host; /* that is where the tensors are */
 } Update;
 
 static gint64
@@ -52,13 +51,13 @@ static StorageId
 new_state(const Update *u, int i, gint64 bytes)
 {
   StrategyContext *x = u->x;
-  Space space = u->on_host ? SPACE_HOST : SPACE_DEVICE;
+  Space space = x->offloads ? SPACE_HOST : SPACE_DEVICE;
   StorageId state =
       live_storage_alloc_in(x->live, space, bytes, STREAM_COMPUTE, state_purpose(u, i));
   if (state == NO_STORAGE)
     return state;
   operand(u, state, ROLE_WRITE);
-  if (u->on_host)
+  if (x->offloads)
     strategy_compute_on_host(x, "zeros_like", NULL);
   else
     strategy_launch(x, STREAM_COMPUTE, "zeros_like", (double) bytes);
@@ -77,7 +76,7 @@ make_state(const Update *u, int i)
   if (!t->stepped || t->made)
     return;
   t->made = TRUE;
-  if (adam && !u->on_host && (code == OPTIMIZER_FUSED || code == OPTIMIZER_COMPOSER))
+  if (adam && !u->x->offloads && (code == OPTIMIZER_FUSED || code == OPTIMIZER_COMPOSER))
     t->step = new_state(u, i, 4);
   for (int k = 0; k < optimizer_moments(u->x->plan); k++)
     t->moment[k] = new_state(u, i, bytes_of(u, i));
@@ -290,17 +289,6 @@ compute_on_host(const Update *u)
   strategy_compute_on_host(u->x, update_name(u), meaning);
 }
 
-/* The tensors are in one place; those without elements are nowhere, but a rank that has no others
- * still updates where its neighbours do. */
-static gboolean
-are_on_host(const StrategyContext *x, int n, const OptimizedTensor *tensors)
-{
-  for (int i = 0; i < n; i++)
-    if (tensors[i].value != NO_STORAGE)
-      return live_storage_space(x->live, tensors[i].value) != SPACE_DEVICE;
-  return x->offloads;
-}
-
 /* Bytes moved for each byte of parameters.  Fused 28 / 4, foreach 84 / 4, for-loop like foreach;
  * SGD reads gradient, buffer and parameter and writes two of them.  Composer's loops: the sums of
  * their ops. */
@@ -315,20 +303,20 @@ traffic(gboolean adam, OptimizerCode code)
 void
 torch_optimizer_compute_on_host(StrategyContext *x, DType dtype, OptimizedTensor *tensor)
 {
-  compute_on_host(&(Update){x, dtype, 1, tensor, TRUE});
+  compute_on_host(&(Update){x, dtype, 1, tensor});
 }
 
 void
 torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors)
 {
-  const Update u = {x, dtype, n, tensors, are_on_host(x, n, tensors)};
+  const Update u = {x, dtype, n, tensors};
   const OptimizerCode code = x->plan->optimizer.implementation;
   gboolean adam = x->plan->optimizer.name != OPTIMIZER_SGD;
   int stepped = 0;
   for (int i = 0; i < n; i++)
     stepped += tensors[i].stepped;
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, stepped);
-  if (code == OPTIMIZER_COMPOSER && !u.on_host) {
+  if (code == OPTIMIZER_COMPOSER && !x->offloads) {
     composer_step(&u);
     return;
   }
@@ -336,7 +324,7 @@ torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *te
     make_state(&u, i);
   /* The CPU goes over its memory as often as a device would; what it needs for the moment comes and
    * goes. */
-  if (u.on_host) {
+  if (x->offloads) {
     strategy_work_on_host(x, traffic(adam, code) * stepped_bytes(&u));
     compute_on_host(&u);
     return;

@@ -35,8 +35,8 @@ typedef struct {
     }                                                                                              \
   }
 
-/* optimizer.step() of the plan's optimizer on n tensors of one dtype, on the device or all on the
- * host. */
+/* optimizer.step() of the plan's optimizer on n tensors of one dtype, on the device or, where the
+ * strategy offloads, all on the host. */
 void torch_optimizer_step(StrategyContext *x, DType dtype, int n, OptimizedTensor *tensors);
 
 /* What the host computes in an update of one tensor there, without the time that it takes: makes

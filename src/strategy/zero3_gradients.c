@@ -237,15 +237,12 @@ interleave(StrategyContext *x, Results *r, gint64 elements)
 /* A part is added to (in the first micro-batch: copied into) the buffer that the optimizer reads.
  */
 static void
-store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced, const Taken *taken)
+store_part(StrategyContext *x, const Zero3Parameter *p, gint32 reduced, const char *meaning)
 {
   Zero3 *z = zero3_of(x);
   program_builder_operand(x->builder, reduced, ROLE_READ);
   zero3_part(x, z->gradients, p->first, p->owned, z->ds.accumulation,
              x->micro_batch == 0 ? ROLE_WRITE : ROLE_ACCUMULATE);
-  g_autofree char *meaning =
-      taken != NULL ? taken_meaning(x, x->micro_batch == 0 ? "take_slice" : "add_slice", *taken)
-                    : NULL;
   launch_as(x, x->micro_batch == 0 ? "copy" : "add", 3 * p->owned * z->ds.element, meaning);
 }
 
@@ -259,36 +256,25 @@ reduced_tensor(StrategyContext *x, StorageId storage, DType dtype)
   return live_storage_tensor(x->live, storage, dtype);
 }
 
-/* The same on its way to the host. */
-static void
-offload_part(StrategyContext *x, int parameter, gint32 reduced, HostGradients *locals,
-             const Taken *taken)
-{
-  g_autofree char *takes = taken != NULL ? taken_meaning(x, "take_slice", *taken) : NULL;
-  g_autofree char *adds = taken != NULL ? taken_meaning(x, "add_slice", *taken) : NULL;
-  locals->takes = takes;
-  locals->adds = adds;
-  offload_gradient(x, parameter, reduced, locals);
-}
-
 /* partition_grads: the rank's parts of all gradients are kept.  result: what they are read from,
  * NO_STORAGE for a single gradient in place; taken: what of it, NULL: all. */
 static void
 store(StrategyContext *x, const StorageId *result, DType dtype, const Taken *taken)
 {
   Zero3 *z = zero3_of(x);
-  HostGradients locals = {NO_STORAGE, NO_STORAGE, NULL, NULL};
+  HostGradients locals = {NO_STORAGE, NO_STORAGE};
+  const char *formula = x->micro_batch == 0 ? "take_slice" : "add_slice";
   for (guint i = 0; i < z->bucketed->len; i++) {
     const Bucketed *b = bucketed_at(z, (int) i);
     const Zero3Parameter *p = &z->parameter[b->parameter];
     if (p->owned > 0) {
-      const Taken *part = taken != NULL ? &taken[i] : NULL;
+      g_autofree char *meaning = taken != NULL ? taken_meaning(x, formula, taken[i]) : NULL;
       gint32 reduced =
           result[i] != NO_STORAGE ? reduced_tensor(x, result[i], dtype) : gradient_tensor(x, b);
       if (offload_is_optimizer(z))
-        offload_part(x, b->parameter, reduced, &locals, part);
+        offload_gradient(x, b->parameter, reduced, meaning, &locals);
       else
-        store_part(x, p, reduced, part);
+        store_part(x, p, reduced, meaning);
     }
     drop_gradient(x, b->parameter);
     x->parameters[b->parameter].has_gradient = FALSE;

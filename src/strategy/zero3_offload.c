@@ -134,7 +134,8 @@ hand_over(StrategyContext *x, int parameter, StorageId gradient)
 }
 
 void
-offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGradients *locals)
+offload_gradient(StrategyContext *x, int parameter, gint32 reduced, const char *meaning,
+                 HostGradients *locals)
 {
   Zero3 *z = zero3_of(x);
   const Zero3Parameter *p = &z->parameter[parameter];
@@ -145,7 +146,7 @@ offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGradient
   if (x->micro_batch == 0) { /* out, and back */
     program_builder_operand(x->builder, reduced, ROLE_READ);
     zero3_part(x, z->gradients, p->first, p->owned, z->ds.accumulation, ROLE_WRITE);
-    send_gradient(x, stream, bytes, z->ds.optimizer_pinned, locals->takes);
+    send_gradient(x, stream, bytes, z->ds.optimizer_pinned, meaning);
     locals->gradient = live_storage_alloc(x->live, bytes, stream, purpose);
   } else { /* in, added to, and out */
     StorageId added = live_storage_alloc(x->live, bytes, stream, purpose);
@@ -159,7 +160,7 @@ offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGradient
   if (x->micro_batch > 0) {
     program_builder_operand(x->builder, reduced, ROLE_READ);
     zero3_operand(x, locals->gradient, z->ds.accumulation, ROLE_ACCUMULATE);
-    strategy_launch_as(x, stream, "add", 3.0 * (double) bytes, locals->adds);
+    strategy_launch_as(x, stream, "add", 3.0 * (double) bytes, meaning);
     zero3_operand(x, locals->gradient, z->ds.accumulation, ROLE_READ);
     zero3_part(x, z->gradients, p->first, p->owned, z->ds.accumulation, ROLE_WRITE);
     send_gradient(x, stream, bytes, z->ds.optimizer_pinned, NULL);

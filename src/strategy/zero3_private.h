@@ -212,12 +212,12 @@ void offload_drop_shard(StrategyContext *x, StorageId copy, StreamId reader);
 /* What partition_grads' variables hold between parameters: the gradient on the device. */
 typedef struct {
   StorageId gradient, added;
-  /* what the rank takes of what was reduced, and adds: meanings, borrowed; NULL: all of it */
-  const char *takes, *adds;
 } HostGradients;
 
-/* A reduced gradient, a tensor, goes to the host, in the last micro-batch to the optimizer too. */
-void offload_gradient(StrategyContext *x, int parameter, gint32 reduced, HostGradients *locals);
+/* A reduced gradient, a tensor, goes to the host, in the last micro-batch to the optimizer too.
+ * meaning: what the rank takes of it, or adds; NULL: all. */
+void offload_gradient(StrategyContext *x, int parameter, gint32 reduced, const char *meaning,
+                      HostGradients *locals);
 void offload_check_overflow(StrategyContext *x);
 /* The norm of a sub-group's gradients: the host reads it. */
 void offload_group_norm(StrategyContext *x, const SubGroup *group);

@@ -121,17 +121,6 @@ zero_flat_heaviest_rank(const ZeroFlat *flat, const Network *network)
 }
 
 void
-zero_flat_holds(const ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d)
-{
-  for (int k = 0; k < flat->count; k++) {
-    int parameter = flat->order[k];
-    gint64 elements = network_parameter(x->network, parameter)->elements;
-    strategy_holds(x, flat->storage, d->model, (StateRange){parameter, 0, elements},
-                   flat->offset[parameter]);
-  }
-}
-
-void
 zero_flat_partition_holds(const ZeroFlat *flat, StrategyContext *x, StorageId copy, DType dtype)
 {
   for (guint i = 0; i < flat->own->len; i++) {
@@ -235,13 +224,14 @@ zero_flat_flatten(ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d,
     flatten_on_device(flat, x, d);
   else
     flatten_on_host(flat, x, d);
-  zero_flat_holds(flat, x, d);
   for (int k = 0; k < flat->count; k++) {
     int parameter = flat->order[k];
+    gint64 elements = network_parameter(x->network, parameter)->elements;
     ParameterState *p = &x->parameters[parameter];
     live_storage_clear(x->live, &p->sharded);
     p->unsharded = flat->storage;
     p->offset = flat->offset[parameter];
+    strategy_holds(x, flat->storage, d->model, (StateRange){parameter, 0, elements}, p->offset);
   }
 }
 

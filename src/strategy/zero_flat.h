@@ -46,8 +46,7 @@ void zero_flat_flatten(ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d,
                        gboolean through_host_if_tight);
 /* Gathers the partitions in place, after the optimizer has written this rank's. */
 void zero_flat_gather(const ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d);
-/* Says what of the parameters the buffer holds, or a copy of this rank's partition. */
-void zero_flat_holds(const ZeroFlat *flat, StrategyContext *x, const DeepSpeed *d);
+/* Says what of the parameters a copy of this rank's partition holds. */
 void zero_flat_partition_holds(const ZeroFlat *flat, StrategyContext *x, StorageId copy,
                                DType dtype);
 /* This rank's partition of the buffer, as a tensor. */
