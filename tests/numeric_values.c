@@ -71,7 +71,7 @@ step_values(const Scenario *s, const VerifiedState *state, const NumericHooks *h
 }
 
 static char *
-values_text(const Scenario *s, VerifiedState *state)
+values_text(const Scenario *s, VerifiedState *state, int steps)
 {
   NumericHooks hooks = verified_state_hooks(state);
   cJSON *root = cJSON_CreateObject(), *list = cJSON_CreateArray();
@@ -80,7 +80,7 @@ values_text(const Scenario *s, VerifiedState *state)
     const Parameter *p = network_parameter(s->network, (int) i);
     cJSON_AddItemToObject(first, p->name, first_values(&hooks, p));
   }
-  for (int step = 1; step <= state->steps; step++)
+  for (int step = 1; step <= steps; step++)
     cJSON_AddItemToArray(list, step_values(s, state, &hooks, step));
   cJSON_AddItemToObject(root, "steps", list);
   return json_finish(root);
@@ -102,7 +102,7 @@ main(int argc, char **argv)
     fprintf(stderr, "%s\n", error->message);
     return 2;
   }
-  g_autofree char *text = values_text(plan->scenario, state);
+  g_autofree char *text = values_text(plan->scenario, state, run.steps);
   fputs(text, stdout);
   return 0;
 }
