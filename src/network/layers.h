@@ -79,6 +79,8 @@ Val buffer_value(Builder *b, ValueInfo info);
  */
 Val call_module(Builder *b, int module, Val x);
 Val call_module_by_keyword(Builder *b, int module, Val x);
+/* The module that a parameter was defined in. */
+int parameter_module(Builder *b, int parameter);
 
 /* Parameters of a linear layer, by index; bias -1: none.  module: the one that is called, when the
  * weight is another's; 0: the weight's own. */
