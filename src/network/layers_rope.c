@@ -7,17 +7,9 @@ Val
 rope_complex(Builder *b, Val x, Val table)
 {
   ValueInfo shape = builder_info(b, x);
-  gint64 *s = shape.shape;
   builder_enter(b, 2, (const char *const[]){"x", "freqs_cis"}, (Val[]){x, table});
-  x = (Val){x.slot, FALSE};
-  Val pairs = view(b, to(b, x, DTYPE_FP32), 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2);
-  Val product = shaped(b, OP_VIEW_AS_COMPLEX, pairs,
-                       value_shape(DTYPE_COMPLEX64, 4, s[0], s[1], s[2], s[3] / 2));
-  product = let(b, "x_", product);
-  product = binary(b, OP_MUL_COMPLEX, product, table);
-  Val real = shaped(b, OP_VIEW_AS_REAL, product,
-                    value_shape(DTYPE_FP32, 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2));
-  real = view(b, real, 4, s[0], s[1], s[2], s[3]);
+  Val pairs = let(b, "x_", complex_pairs(b, (Val){x.slot, FALSE}));
+  Val real = real_pairs(b, binary(b, OP_MUL_COMPLEX, pairs, table), shape);
   return builder_leave(b, to(b, real, (DType) shape.dtype));
 }
 
