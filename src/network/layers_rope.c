@@ -191,13 +191,13 @@ apart_tables(Builder *b, CausalLm *lm, gint64 length, gint64 half, Val kept[LM_T
 void
 rope_tables(Builder *b, CausalLm *lm)
 {
-  gint64 length = lm->length, dim = lm->rotary.dim > 0 ? lm->rotary.dim : lm->head_dim;
+  gint64 length = lm->length, half = causal_lm_rotary_dim(lm) / 2;
   Val kept[LM_TABLES];
   if (lm->impl.rope == ROPE_NONE)
     return;
   builder_function_begin(b, "tables", -1, 0, NULL, NULL);
-  Val angles = angles_of(b, length, dim / 2);
-  (lm->rotary.joined ? joined_table : apart_tables)(b, lm, length, dim / 2, kept);
+  Val angles = angles_of(b, length, half);
+  (lm->rotary.joined ? joined_table : apart_tables)(b, lm, length, half, kept);
   builder_discard(b, angles);
   builder_network(b)->construct = builder_function_end_keeping(b, lm->tables, kept);
 }
