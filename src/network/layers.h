@@ -137,6 +137,8 @@ Val rope_complex(Builder *b, Val x, Val table);
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
+/* (x * cos) + (rotate(x) * sin) */
+Val rope_rotated(Builder *b, Val x, Val cos, Val sin, Val (*rotate)(Builder *, Val));
 /* Queries and keys in one function, with cosines and sines in one table [length, 2 head_dim] (Qwen3
  * in torchtitan). */
 void rope_joined(Builder *b, Val qk[2], Val table);

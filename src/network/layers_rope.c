@@ -69,13 +69,20 @@ rope_half(Builder *b, Val x, Val cos, Val sin)
   return builder_leave(b, binary(b, OP_ADD, straight, rotated));
 }
 
+Val
+rope_rotated(Builder *b, Val x, Val cos, Val sin, Val (*rotate)(Builder *, Val))
+{
+  Val straight = binary(b, OP_MUL, x, cos);
+  Val turned = binary(b, OP_MUL, rotate(b, x), sin);
+  return binary(b, OP_ADD, straight, turned);
+}
+
 void
 rope_joined(Builder *b, Val qk[2], Val table)
 {
   static const char *const names[] = {"xq_out", "xk_out"};
   ValueInfo info = builder_info(b, qk[0]);
   gint64 width = info.shape[info.dims - 1];
-  Val x[2];
   builder_enter(b, 3, (const char *const[]){"xq", "xk", "rope_cache"},
                 (Val[]){qk[0], qk[1], table});
   table.temporary = FALSE;
@@ -83,12 +90,8 @@ rope_joined(Builder *b, Val qk[2], Val table)
   table.temporary = FALSE;
   Val cos = let(b, "cos", table_as(b, slice_last(b, table, 0, width), (DType) info.dtype));
   Val sin = let(b, "sin", table_as(b, slice_last(b, table, width, width), (DType) info.dtype));
-  for (int i = 0; i < 2; i++) {
-    x[i] = (Val){qk[i].slot, FALSE};
-    Val straight = binary(b, OP_MUL, x[i], cos);
-    Val rotated = binary(b, OP_MUL, rotate_half(b, x[i]), sin);
-    qk[i] = let(b, names[i], binary(b, OP_ADD, straight, rotated));
-  }
+  for (int i = 0; i < 2; i++)
+    qk[i] = let(b, names[i], rope_rotated(b, (Val){qk[i].slot, FALSE}, cos, sin, rotate_half));
   builder_leave_with(b, 2, qk);
 }
 

@@ -225,15 +225,6 @@ transformers_choose_table(const CausalLm *lm, int block, const Val tables[4])
 
 /* ---- apply_rotary_pos_emb ---- */
 
-/* (x * cos) + (rotate(x) * sin) */
-static Val
-rotated(Builder *b, Val x, Val cos, Val sin, Val (*rotate)(Builder *, Val))
-{
-  Val straight = binary(b, OP_MUL, x, cos);
-  Val turned = binary(b, OP_MUL, rotate(b, x), sin);
-  return binary(b, OP_ADD, straight, turned);
-}
-
 static const char *const embedded[] = {"q_embed", "k_embed"};
 
 /* A table that hooks have cast already to x's dtype, where they do that. */
@@ -255,7 +246,7 @@ rotate_halves(Builder *b, Val qk[2], Val cos, Val sin, gboolean wide)
   cos = received(b, "cos", cos, dtype);
   sin = received(b, "sin", sin, dtype);
   for (int i = 0; i < 2; i++)
-    qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, rotate_half));
+    qk[i] = let(b, embedded[i], rope_rotated(b, qk[i], cos, sin, rotate_half));
   for (int i = 0; i < 2 && wide; i++)
     qk[i] = to(b, qk[i], dtype);
   builder_leave_with(b, 2, qk);
@@ -288,7 +279,7 @@ rotate_interleaved(Builder *b, Val qk[2], Val cos, Val sin)
   for (int i = 0; i < 2; i++)
     qk[i] = let(b, names[i], to(b, qk[i], DTYPE_FP32));
   for (int i = 0; i < 2; i++)
-    qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, transformers_rotate_neighbours));
+    qk[i] = let(b, embedded[i], rope_rotated(b, qk[i], cos, sin, transformers_rotate_neighbours));
   for (int i = 0; i < 2; i++)
     qk[i] = to(b, qk[i], dtype);
   builder_leave_with(b, 2, qk);
@@ -389,8 +380,8 @@ rotate_part(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin)
   for (int i = 0; i < 2; i++)
     transformers_part_heads(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++) {
-    Val turned = rotated(b, pieces[i][0], cos, sin,
-                         neighbours ? transformers_rotate_neighbours : rotate_half);
+    Val turned = rope_rotated(b, pieces[i][0], cos, sin,
+                              neighbours ? transformers_rotate_neighbours : rotate_half);
     if (!later)
       turned = join_last(b, turned, pieces[i][1]);
     qk[i] = let(b, embedded[i], turned);
