@@ -56,6 +56,12 @@ causal_lm_define_head(Builder *b, CausalLm *lm, const char *name)
   builder_module_end(b);
 }
 
+gint64
+causal_lm_rotary_dim(const CausalLm *lm)
+{
+  return lm->rotary.dim > 0 ? lm->rotary.dim : lm->head_dim;
+}
+
 void
 causal_lm_figures(Builder *b, const CausalLm *lm)
 {

@@ -105,6 +105,8 @@ void causal_lm_define_head(Builder *b, CausalLm *lm, const char *name);
  * figures. */
 void causal_lm_write(Builder *b, CausalLm *lm);
 
+/* How much of a head is rotated: all of it, unless it is said. */
+gint64 causal_lm_rotary_dim(const CausalLm *lm);
 /* Tables of rotary embeddings as torchtitan makes them after construction. */
 void rope_tables(Builder *b, CausalLm *lm);
 

@@ -95,7 +95,7 @@ void
 classic_define_last_norm(Builder *b, Classic *m, const char *name)
 {
   m->lm.norm_weight = define_norm(b, name, "LayerNorm", m->lm.hidden, TRUE);
-  m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
+  m->lm.norm_module = parameter_module(b, m->lm.norm_weight);
 }
 
 static void

@@ -69,7 +69,7 @@ embed_places(Builder *b, const Bart *m, int stack)
   gboolean decoder = stack == SEQ2SEQ_DECODER;
   int table = m->places[stack];
   gint64 length = s->stack[stack].length, rows = decoder ? 1 : s->batch;
-  builder_module_call(b, network_parameter(builder_network(b), table)->module, 0, NULL);
+  builder_module_call(b, parameter_module(b, table), 0, NULL);
   if (!decoder)
     let(b, "position_ids", create(b, "positions", value_shape(DTYPE_INT64, 1, length)));
   Val ids = create(b, "position ids", value_shape(DTYPE_INT64, 2, rows, length));

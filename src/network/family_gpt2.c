@@ -78,7 +78,7 @@ define_modules(Builder *b, Gpt2 *m)
     m->blocks[i] = (hub ? define_transformers_block : define_nanogpt_block)(b, m);
   builder_module_end(b);
   m->lm.norm_weight = define_norm(b, hub ? "ln_f" : "norm", "LayerNorm", m->lm.hidden, TRUE);
-  m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
+  m->lm.norm_module = parameter_module(b, m->lm.norm_weight);
   if (hub)
     builder_module_end(b);
   causal_lm_define_head(b, &m->lm, hub ? "lm_head" : "output");

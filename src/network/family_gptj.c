@@ -73,9 +73,7 @@ rotate(Builder *b, const CausalLm *lm, Val x)
   builder_call(b, 0, NULL);
   Val sin = each_twice(b, lm, "sin");
   Val cos = each_twice(b, lm, "cos");
-  Val straight = binary(b, OP_MUL, x, cos);
-  Val turned = binary(b, OP_MUL, transformers_rotate_neighbours(b, x), sin);
-  return builder_leave(b, binary(b, OP_ADD, straight, turned));
+  return builder_leave(b, rope_rotated(b, x, cos, sin, transformers_rotate_neighbours));
 }
 
 /* Of queries and keys [batch, length, heads, head_dim], keys first. */

@@ -87,7 +87,7 @@ define_modules(Builder *b, Mpt *m)
     m->blocks[i] = define_block(b, m);
   builder_module_end(b);
   m->lm.norm_weight = define_layer_norm(b, m, "norm_f", m->lm.hidden);
-  m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
+  m->lm.norm_module = parameter_module(b, m->lm.norm_weight);
   builder_module_end(b);
   if (m->lm.tied)
     share_embedding(b, m);
@@ -104,7 +104,7 @@ norm(Builder *b, const Mpt *m, Val x, int gain)
 {
   const NetworkPrecision *precision = &builder_shape(b)->precision;
   int n = m->bias ? 3 : 2;
-  x = call_module(b, network_parameter(builder_network(b), gain)->module, x);
+  x = call_module(b, parameter_module(b, gain), x);
   Val operands[3] = {x, builder_weight(b, gain), m->bias ? builder_weight(b, gain + 1) : NO_VAL};
   if (m->low_precision_norm && precision->autocast)
     for (int i = 0; i < n; i++)

@@ -236,7 +236,7 @@ static Val
 t5_norm(Builder *b, Val x, int weight)
 {
   DType dtype = (DType) builder_info(b, x).dtype;
-  x = call_module(b, network_parameter(builder_network(b), weight)->module, x);
+  x = call_module(b, parameter_module(b, weight), x);
   let(b, "hidden_states", x);
   Val square = unary(b, OP_POW, to(b, x, DTYPE_FP32));
   Val variance = let(b, "variance", reduce_last(b, OP_MEAN, square));

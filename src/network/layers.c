@@ -201,7 +201,7 @@ call_module_by_keyword(Builder *b, int module, Val x)
   return x;
 }
 
-static int
+int
 parameter_module(Builder *b, int parameter)
 {
   return network_parameter(builder_network(b), parameter)->module;

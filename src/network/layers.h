@@ -79,6 +79,8 @@ Val buffer_value(Builder *b, ValueInfo info);
  */
 Val call_module(Builder *b, int module, Val x);
 Val call_module_by_keyword(Builder *b, int module, Val x);
+/* The module that a parameter was defined in. */
+int parameter_module(Builder *b, int parameter);
 
 /* Parameters of a linear layer, by index; bias -1: none.  module: the one that is called, when the
  * weight is another's; 0: the weight's own. */
@@ -135,6 +137,8 @@ Val rope_complex(Builder *b, Val x, Val table);
 Val rope_half(Builder *b, Val x, Val cos, Val sin);
 /* torch.cat((-b, a), -1) of the halves a, b of x. */
 Val rotate_half(Builder *b, Val x);
+/* (x * cos) + (rotate(x) * sin) */
+Val rope_rotated(Builder *b, Val x, Val cos, Val sin, Val (*rotate)(Builder *, Val));
 /* Queries and keys in one function, with cosines and sines in one table [length, 2 head_dim] (Qwen3
  * in torchtitan). */
 void rope_joined(Builder *b, Val qk[2], Val table);

@@ -65,7 +65,7 @@ peft_forward(Builder *b, Val x, Linear layer, Val result)
 {
   DType dtype = (DType) builder_info(b, result).dtype;
   DType factors = (DType) builder_info(b, builder_weight(b, layer.a)).dtype;
-  int module = network_parameter(builder_network(b), layer.a)->module - 1;
+  int module = parameter_module(b, layer.a) - 1;
   result = let(b, "result", result);
   x = let(b, "x", to(b, x, factors));
   Val low = factor(b, dropout_module(b, x, module), layer.a);

@@ -1,12 +1,6 @@
 /* layers_norm.c - layer norms and RMSNorm, in one kernel or op by op. */
 #include "network/layers.h"
 
-static int
-layer_module(Builder *b, int parameter)
-{
-  return network_parameter(builder_network(b), parameter)->module;
-}
-
 int
 define_norm(Builder *b, const char *name, const char *type, gint64 width, gboolean bias)
 {
@@ -21,7 +15,7 @@ define_norm(Builder *b, const char *name, const char *type, gint64 width, gboole
 Val
 layer_norm(Builder *b, Val x, int gain)
 {
-  x = call_module(b, layer_module(b, gain), x);
+  x = call_module(b, parameter_module(b, gain), x);
   Val c = autocast_wide(b, builder_weight(b, gain + 1));
   Val w = autocast_wide(b, builder_weight(b, gain));
   x = autocast_wide(b, x);
@@ -31,7 +25,7 @@ layer_norm(Builder *b, Val x, int gain)
 Val
 layer_norm_unbiased(Builder *b, Val x, int gain)
 {
-  x = call_module(b, layer_module(b, gain), x);
+  x = call_module(b, parameter_module(b, gain), x);
   Val w = autocast_wide(b, builder_weight(b, gain));
   x = autocast_wide(b, x);
   return builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, (Val[]){x, w}));
@@ -86,7 +80,7 @@ fused_rms_norm(Builder *b, Val x, Val weight)
 Val
 rms_norm(Builder *b, Val x, int weight, NormCode code)
 {
-  x = call_module(b, layer_module(b, weight), x);
+  x = call_module(b, parameter_module(b, weight), x);
   Val y = code == NORM_FUSED ? fused_rms_norm(b, x, builder_weight(b, weight))
                              : composite_rms_norm(b, x, weight);
   return builder_leave(b, y);

@@ -7,17 +7,9 @@ Val
 rope_complex(Builder *b, Val x, Val table)
 {
   ValueInfo shape = builder_info(b, x);
-  gint64 *s = shape.shape;
   builder_enter(b, 2, (const char *const[]){"x", "freqs_cis"}, (Val[]){x, table});
-  x = (Val){x.slot, FALSE};
-  Val pairs = view(b, to(b, x, DTYPE_FP32), 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2);
-  Val product = shaped(b, OP_VIEW_AS_COMPLEX, pairs,
-                       value_shape(DTYPE_COMPLEX64, 4, s[0], s[1], s[2], s[3] / 2));
-  product = let(b, "x_", product);
-  product = binary(b, OP_MUL_COMPLEX, product, table);
-  Val real = shaped(b, OP_VIEW_AS_REAL, product,
-                    value_shape(DTYPE_FP32, 5, s[0], s[1], s[2], s[3] / 2, (gint64) 2));
-  real = view(b, real, 4, s[0], s[1], s[2], s[3]);
+  Val pairs = let(b, "x_", complex_pairs(b, (Val){x.slot, FALSE}));
+  Val real = real_pairs(b, binary(b, OP_MUL_COMPLEX, pairs, table), shape);
   return builder_leave(b, to(b, real, (DType) shape.dtype));
 }
 
@@ -77,13 +69,20 @@ rope_half(Builder *b, Val x, Val cos, Val sin)
   return builder_leave(b, binary(b, OP_ADD, straight, rotated));
 }
 
+Val
+rope_rotated(Builder *b, Val x, Val cos, Val sin, Val (*rotate)(Builder *, Val))
+{
+  Val straight = binary(b, OP_MUL, x, cos);
+  Val turned = binary(b, OP_MUL, rotate(b, x), sin);
+  return binary(b, OP_ADD, straight, turned);
+}
+
 void
 rope_joined(Builder *b, Val qk[2], Val table)
 {
   static const char *const names[] = {"xq_out", "xk_out"};
   ValueInfo info = builder_info(b, qk[0]);
   gint64 width = info.shape[info.dims - 1];
-  Val x[2];
   builder_enter(b, 3, (const char *const[]){"xq", "xk", "rope_cache"},
                 (Val[]){qk[0], qk[1], table});
   table.temporary = FALSE;
@@ -91,12 +90,8 @@ rope_joined(Builder *b, Val qk[2], Val table)
   table.temporary = FALSE;
   Val cos = let(b, "cos", table_as(b, slice_last(b, table, 0, width), (DType) info.dtype));
   Val sin = let(b, "sin", table_as(b, slice_last(b, table, width, width), (DType) info.dtype));
-  for (int i = 0; i < 2; i++) {
-    x[i] = (Val){qk[i].slot, FALSE};
-    Val straight = binary(b, OP_MUL, x[i], cos);
-    Val rotated = binary(b, OP_MUL, rotate_half(b, x[i]), sin);
-    qk[i] = let(b, names[i], binary(b, OP_ADD, straight, rotated));
-  }
+  for (int i = 0; i < 2; i++)
+    qk[i] = let(b, names[i], rope_rotated(b, (Val){qk[i].slot, FALSE}, cos, sin, rotate_half));
   builder_leave_with(b, 2, qk);
 }
 
@@ -199,13 +194,13 @@ apart_tables(Builder *b, CausalLm *lm, gint64 length, gint64 half, Val kept[LM_T
 void
 rope_tables(Builder *b, CausalLm *lm)
 {
-  gint64 length = lm->length, dim = lm->rotary.dim > 0 ? lm->rotary.dim : lm->head_dim;
+  gint64 length = lm->length, half = causal_lm_rotary_dim(lm) / 2;
   Val kept[LM_TABLES];
   if (lm->impl.rope == ROPE_NONE)
     return;
   builder_function_begin(b, "tables", -1, 0, NULL, NULL);
-  Val angles = angles_of(b, length, dim / 2);
-  (lm->rotary.joined ? joined_table : apart_tables)(b, lm, length, dim / 2, kept);
+  Val angles = angles_of(b, length, half);
+  (lm->rotary.joined ? joined_table : apart_tables)(b, lm, length, half, kept);
   builder_discard(b, angles);
   builder_network(b)->construct = builder_function_end_keeping(b, lm->tables, kept);
 }

@@ -71,15 +71,16 @@ define_part(Builder *b, Moe *m, char letter)
   }
 }
 
-gint64
-moe_idle_parameters(const MoeStyle *s)
+static gint64
+idle_parameters(const MoeStyle *s)
 {
   gint64 expert = 3 * s->hidden * s->ffn + (s->expert_bias ? 2 * s->ffn + s->hidden : 0);
   return (s->experts - s->top_k) * expert;
 }
 
-void
-moe_check_imbalance(Builder *b, const MoeStyle *s)
+/* With more an expert would have more tokens than there are. */
+static void
+check_imbalance(Builder *b, const MoeStyle *s)
 {
   const PlanSpec *plan = builder_shape(b)->plan;
   double most = (double) s->experts / (double) s->top_k;
@@ -88,6 +89,14 @@ moe_check_imbalance(Builder *b, const MoeStyle *s)
                  "%s: key 'moe.load_imbalance': %g is more than %g, where one of %" G_GINT64_FORMAT
                  " experts has every token",
                  plan->file, plan->moe.load_imbalance, most, s->experts);
+}
+
+void
+moe_count(Builder *b, const MoeStyle *s)
+{
+  check_imbalance(b, s);
+  builder_network(b)->mixtures++;
+  builder_network(b)->idle_parameters += idle_parameters(s);
 }
 
 static void
@@ -105,13 +114,11 @@ moe_define(Builder *b, const MoeStyle *style)
   set_default(&m.style.router, "gate");
   set_default(&m.style.experts_module, "experts");
   set_default(&m.style.order, "ge");
-  moe_check_imbalance(b, style);
+  moe_count(b, style);
   m.module = builder_module(b, m.style.module, "SparseMoeBlock");
   for (const char *letter = m.style.order; *letter != '\0'; letter++)
     define_part(b, &m, *letter);
   builder_module_end(b);
-  builder_network(b)->mixtures++;
-  builder_network(b)->idle_parameters += moe_idle_parameters(style);
   return m;
 }
 

@@ -66,11 +66,9 @@ struct _Moe {
 Moe moe_define(Builder *b, const MoeStyle *style);
 /* Its call with x [batch, length, hidden]. */
 Val moe_forward(Builder *b, const Moe *m, Val x);
-/* Parameters of a mixture that one token does not meet: those of experts it is not sent to. */
-gint64 moe_idle_parameters(const MoeStyle *style);
-/* Refuses a load_imbalance of the plan with which an expert would have more tokens than there are.
- */
-void moe_check_imbalance(Builder *b, const MoeStyle *style);
+/* One more mixture is in the network: what a token does not meet of it, the experts that it is not
+ * sent to, is idle.  Refuses a load_imbalance of the plan that it cannot have. */
+void moe_count(Builder *b, const MoeStyle *style);
 
 /* ---- routers: moe_router.c ---- */
 

@@ -70,7 +70,7 @@ attention_means(OpCase *c, const char *formula, int wanted)
     recipe_means(c, "attention_of_another_kind", NULL, 0);
     return;
   }
-  g_autoptr(GString) text = g_string_new(formula);
+  GString *text = g_string_new(formula);
   if (c->at.key != NULL)
     meaning_append(text, c->at.key, c->at.number);
   if (c->at.window > 0)
@@ -79,7 +79,7 @@ attention_means(OpCase *c, const char *formula, int wanted)
     meaning_append(text, "dropout", c->at.dropout);
   if (wanted != ALL_WANTED)
     meaning_append(text, "wanted", wanted);
-  recipe_means_text(c, g_strdup(text->str));
+  recipe_means_text(c, g_string_free(text, FALSE));
 }
 
 /* ---- flash attention (FlashAttention-2 as vendored:
@@ -360,13 +360,12 @@ shape_softmax(OpCase *c)
 void
 forward_softmax(OpCase *c)
 {
-  gboolean copies = !value_is_contiguous(&c->in[0]);
   recipe_out(c, 0, c->at.what != NULL ? c->at.what : c->info->name);
-  int copy = copies ? recipe_temp(c, value_bytes(&c->in[0]), "contiguous input") : 0;
+  int copy = recipe_contiguous_input(c);
   if (c->at.formula != NULL || c->at.key != NULL)
     recipe_means(c, c->at.formula != NULL ? c->at.formula : c->info->name, c->at.key, c->at.number);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i0 >o0");
-  if (copies)
+  if (copy != 0)
     recipe_release(c, copy);
 }
 

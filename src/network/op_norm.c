@@ -15,20 +15,11 @@ norm_rows(const OpCase *c)
   return value_elements(&c->in[0]) / norm_width(c);
 }
 
-/* input.expect_contiguous(): a copy of one that is not, 0: there is none. */
-static int
-contiguous_input(OpCase *c)
-{
-  if (value_is_contiguous(&c->in[0]))
-    return 0;
-  return recipe_temp(c, value_bytes(&c->in[0]), "contiguous input");
-}
-
 /* The outputs, with such a copy around them. */
 void
 forward_norm(OpCase *c)
 {
-  int copy = contiguous_input(c);
+  int copy = recipe_contiguous_input(c);
   forward_outputs(c);
   if (copy != 0)
     recipe_release(c, copy);
@@ -101,7 +92,7 @@ norm_backward(OpCase *c, const char *name, const char *reads, int n)
 void
 backward_rms_norm(OpCase *c)
 {
-  int copy = contiguous_input(c);
+  int copy = recipe_contiguous_input(c);
   norm_backward(c, "rms_norm_backward", "g0 i0 i1 o1 >d0", 1);
   if (copy != 0)
     recipe_release(c, copy);
@@ -120,7 +111,7 @@ shape_layer_norm(OpCase *c)
 void
 backward_layer_norm(OpCase *c)
 {
-  int copy = contiguous_input(c);
+  int copy = recipe_contiguous_input(c);
   norm_backward(c, "layer_norm_backward", "g0 i0 i1 o1 o2 >d0", 2);
   if (copy != 0)
     recipe_release(c, copy);

@@ -102,6 +102,14 @@ recipe_temp(OpCase *c, gint64 bytes, const char *what)
   return new_temp(c, STEP_ALLOC, value_vector(bytes, DTYPE_UINT8), what);
 }
 
+int
+recipe_contiguous_input(OpCase *c)
+{
+  if (value_is_contiguous(&c->in[0]))
+    return 0;
+  return recipe_temp(c, value_bytes(&c->in[0]), "contiguous input");
+}
+
 static int
 contiguous_temp(OpCase *c, GradOrder order, const char *what)
 {

@@ -23,6 +23,8 @@ void shape_result(OpCase *c);    /* at.result */
 
 /* New temporary; returns its buffer. */
 int recipe_temp(OpCase *c, gint64 bytes, const char *what);
+/* A temporary copy of input 0 where it is not row-major (expect_contiguous()); 0: it is. */
+int recipe_contiguous_input(OpCase *c);
 /* One in the shape of input i, row-major or in the order (ORDER_SAME) of its gradient. */
 int recipe_temp_like(OpCase *c, int i, DType dtype, GradOrder order);
 void recipe_release(OpCase *c, int buffer);

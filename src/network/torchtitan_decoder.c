@@ -67,7 +67,7 @@ define_modules(Builder *b, Torchtitan *m)
     m->blocks[i] = define_block(b, m, i);
   builder_module_end(b);
   m->lm.norm_weight = define_norm(b, "norm", "RMSNorm", m->lm.hidden, FALSE);
-  m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
+  m->lm.norm_module = parameter_module(b, m->lm.norm_weight);
   causal_lm_define_head(b, &m->lm, "output");
 }
 

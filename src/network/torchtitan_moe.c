@@ -30,10 +30,9 @@ define_buffer(Builder *b, const char *name, gint64 experts)
 
 /* The plan's moe.experts. */
 static void
-check_plan(Builder *b, const MoeStyle *style)
+check_plan(Builder *b)
 {
   const PlanSpec *plan = builder_shape(b)->plan;
-  moe_check_imbalance(b, style);
   if (plan != NULL && plan->moe.experts != MOE_GROUPED)
     builder_fail(b,
                  "%s: key 'moe.experts': only grouped_mm is known of torchtitan's experts "
@@ -45,7 +44,8 @@ TorchtitanMoe
 torchtitan_moe_define(Builder *b, const MoeStyle *s)
 {
   TorchtitanMoe m = {.style = *s, .module = builder_module(b, "moe", "MoE")};
-  check_plan(b, s);
+  moe_count(b, s);
+  check_plan(b);
   m.experts = builder_module(b, "experts", "GroupedExperts");
   m.w1 = builder_parameter(b, "w1", 3, s->experts, s->ffn, s->hidden);
   m.w2 = builder_parameter(b, "w2", 3, s->experts, s->hidden, s->ffn);
@@ -61,8 +61,6 @@ torchtitan_moe_define(Builder *b, const MoeStyle *s)
   define_buffer(b, "expert_bias", s->experts);
   define_buffer(b, "tokens_per_expert", s->experts);
   builder_module_end(b);
-  builder_network(b)->mixtures++;
-  builder_network(b)->idle_parameters += moe_idle_parameters(s);
   return m;
 }
 

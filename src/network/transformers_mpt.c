@@ -30,7 +30,7 @@ static void
 define_last(Builder *b, Classic *m)
 {
   m->lm.norm_weight = define_norm(b, "norm_f", "LayerNorm", m->lm.hidden, FALSE);
-  m->lm.norm_module = network_parameter(builder_network(b), m->lm.norm_weight)->module;
+  m->lm.norm_module = parameter_module(b, m->lm.norm_weight);
 }
 
 static Val

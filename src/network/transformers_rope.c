@@ -81,12 +81,6 @@ transformers_rope_read(CausalLm *lm, NetworkSpec *spec, double part)
 
 /* ---- tables ---- */
 
-static gint64
-rotary_dim(const CausalLm *lm)
-{
-  return lm->rotary.dim > 0 ? lm->rotary.dim : lm->head_dim;
-}
-
 static gboolean
 has_kind(const CausalLm *lm, gboolean windowed)
 {
@@ -109,11 +103,12 @@ transformers_define_rotary(Builder *b, CausalLm *lm)
     g_autofree char *now = g_strdup_printf("model.rotary_emb.%sinv_freq", prefixes[i]);
     g_autofree char *original =
         g_strdup_printf("model.rotary_emb.%soriginal_inv_freq", prefixes[i]);
-    builder_buffer(b, now, DTYPE_FP32, rotary_dim(lm) / 2);
-    builder_buffer(b, original, DTYPE_FP32, rotary_dim(lm) / 2);
+    builder_buffer(b, now, DTYPE_FP32, causal_lm_rotary_dim(lm) / 2);
+    builder_buffer(b, original, DTYPE_FP32, causal_lm_rotary_dim(lm) / 2);
   }
   if (lm->rotary.update == FREQUENCIES_LONG) /* an attribute that the first forward() makes */
-    builder_attribute(b, "model.rotary_emb.long_inv_freq", DTYPE_FP32, rotary_dim(lm) / 2);
+    builder_attribute(b, "model.rotary_emb.long_inv_freq", DTYPE_FP32,
+                      causal_lm_rotary_dim(lm) / 2);
   builder_module_end(b);
 }
 
@@ -129,7 +124,7 @@ update_frequencies(Builder *b, const CausalLm *lm)
   builder_discard(b, largest);
   Val longer = create(b, "longer", answer), chosen = NO_VAL;
   if (lm->rotary.update == FREQUENCIES_LONG)
-    chosen = create(b, "frequencies", value_shape(DTYPE_FP32, 1, rotary_dim(lm) / 2));
+    chosen = create(b, "frequencies", value_shape(DTYPE_FP32, 1, causal_lm_rotary_dim(lm) / 2));
   builder_discard(b, longer);
   if (lm->rotary.update == FREQUENCIES_DYNAMIC)
     builder_discard(b, create(b, "shorter", answer));
@@ -145,7 +140,7 @@ make_angles(Builder *b, const CausalLm *lm, ValueInfo angles)
 {
   Val positions = create(b, "positions", value_shape(DTYPE_FP32, 1, lm->length)), wide = NO_VAL;
   if (builder_shape(b)->casts_buffers)
-    wide = create(b, "frequencies", value_shape(DTYPE_FP32, 1, rotary_dim(lm) / 2));
+    wide = create(b, "frequencies", value_shape(DTYPE_FP32, 1, causal_lm_rotary_dim(lm) / 2));
   let(b, "freqs", create(b, "angles", angles));
   builder_discard(b, positions);
   if (wide.slot != NO_VAL.slot)
@@ -170,7 +165,7 @@ rotary_table(Builder *b, const CausalLm *lm, int i, ValueInfo info)
 static void
 rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
 {
-  gint64 s = lm->length, d = rotary_dim(lm);
+  gint64 s = lm->length, d = causal_lm_rotary_dim(lm);
   ValueInfo wide = value_shape(DTYPE_FP32, 3, (gint64) 1, s, lm->rotary.halved ? d / 2 : d);
   builder_module_call(b, lm->rotary_module, 0, NULL); /* of hidden states only the dtype counts */
   update_frequencies(b, lm);
@@ -192,7 +187,7 @@ rotary_forward(Builder *b, const CausalLm *lm, Val out[2])
 static Val
 complex_forward(Builder *b, const CausalLm *lm)
 {
-  gint64 s = lm->length, half = rotary_dim(lm) / 2;
+  gint64 s = lm->length, half = causal_lm_rotary_dim(lm) / 2;
   ValueInfo angles = value_shape(DTYPE_FP32, 3, (gint64) 1, s, half);
   ValueInfo table = value_shape(DTYPE_COMPLEX64, 3, (gint64) 1, s, half);
   builder_module_call(b, lm->rotary_module, 0, NULL);
@@ -230,15 +225,6 @@ transformers_choose_table(const CausalLm *lm, int block, const Val tables[4])
 
 /* ---- apply_rotary_pos_emb ---- */
 
-/* (x * cos) + (rotate(x) * sin) */
-static Val
-rotated(Builder *b, Val x, Val cos, Val sin, Val (*rotate)(Builder *, Val))
-{
-  Val straight = binary(b, OP_MUL, x, cos);
-  Val turned = binary(b, OP_MUL, rotate(b, x), sin);
-  return binary(b, OP_ADD, straight, turned);
-}
-
 static const char *const embedded[] = {"q_embed", "k_embed"};
 
 /* A table that hooks have cast already to x's dtype, where they do that. */
@@ -260,7 +246,7 @@ rotate_halves(Builder *b, Val qk[2], Val cos, Val sin, gboolean wide)
   cos = received(b, "cos", cos, dtype);
   sin = received(b, "sin", sin, dtype);
   for (int i = 0; i < 2; i++)
-    qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, rotate_half));
+    qk[i] = let(b, embedded[i], rope_rotated(b, qk[i], cos, sin, rotate_half));
   for (int i = 0; i < 2 && wide; i++)
     qk[i] = to(b, qk[i], dtype);
   builder_leave_with(b, 2, qk);
@@ -293,7 +279,7 @@ rotate_interleaved(Builder *b, Val qk[2], Val cos, Val sin)
   for (int i = 0; i < 2; i++)
     qk[i] = let(b, names[i], to(b, qk[i], DTYPE_FP32));
   for (int i = 0; i < 2; i++)
-    qk[i] = let(b, embedded[i], rotated(b, qk[i], cos, sin, transformers_rotate_neighbours));
+    qk[i] = let(b, embedded[i], rope_rotated(b, qk[i], cos, sin, transformers_rotate_neighbours));
   for (int i = 0; i < 2; i++)
     qk[i] = to(b, qk[i], dtype);
   builder_leave_with(b, 2, qk);
@@ -394,8 +380,8 @@ rotate_part(Builder *b, RotaryKind kind, Val qk[2], Val cos, Val sin)
   for (int i = 0; i < 2; i++)
     transformers_part_heads(b, qk[i], dim, parts[i], pieces[i]);
   for (int i = 0; i < 2; i++) {
-    Val turned = rotated(b, pieces[i][0], cos, sin,
-                         neighbours ? transformers_rotate_neighbours : rotate_half);
+    Val turned = rope_rotated(b, pieces[i][0], cos, sin,
+                              neighbours ? transformers_rotate_neighbours : rotate_half);
     if (!later)
       turned = join_last(b, turned, pieces[i][1]);
     qk[i] = let(b, embedded[i], turned);
