@@ -53,6 +53,54 @@ backward_split(OpCase *c)
   recipe_launch(c, "cat", KERNEL_MEMORY, 0, "g0 g1 g2 >d0");
 }
 
+/* Some of the parts of dimension `number`, as wide as size says (negative: no more), from `first`
+ * on.  flag: the others behind them are parts of the first output, which is the whole. */
+static void
+shape_split_more(OpCase *c)
+{
+  const ValueInfo *whole = &c->in[0];
+  int dim = (int) c->at.number;
+  c->outs = 0;
+  if (c->at.flag)
+    c->out[c->outs++] = *whole;
+  for (guint i = 0; i < G_N_ELEMENTS(c->at.size) && c->at.size[i] >= 0; i++) {
+    c->out[c->outs] = *whole;
+    c->out[c->outs++].shape[dim] = c->at.size[i];
+  }
+}
+
+static void
+forward_split_more(OpCase *c)
+{
+  gint64 first = c->at.first, stride = c->in[0].stride[(int) c->at.number];
+  int out = 0;
+  if (c->at.flag)
+    recipe_alias(c, out++, 0);
+  for (int i = 0; out < c->outs; first += c->at.size[i++])
+    recipe_alias(c, out++, first * stride);
+}
+
+/* Gradients of parts as parts of the whole's. */
+static void
+place_parts(OpCase *c, gint64 first, const char *operands)
+{
+  recipe_means_text(c, meaning_text("cat", 2, "dim", c->at.number, "first", (double) first));
+  recipe_launch(c, "cat", KERNEL_MEMORY, 0, operands);
+}
+
+/* One new tensor for the gradients of all parts, which the last ones' node makes. */
+static void
+backward_split_more(OpCase *c)
+{
+  if (c->at.flag) {
+    recipe_pass(c, 0);
+    place_parts(c, c->at.first, "g1 g2 g3 g4 ~+d0");
+    return;
+  }
+  recipe_grad(c, 0, ORDER_DENSE);
+  place_parts(c, c->at.first, "g0 g1 g2 g3 >d0");
+}
+
 static void
 backward_transpose(OpCase *c)
 {
@@ -227,6 +275,25 @@ backward_cat(OpCase *c)
     c->grad[i].dtype = c->out[0].dtype;        /* the widest operand's */
     first += c->in[i].shape[dim];
   }
+}
+
+/* Operands behind the first one go into it as further parts of dimension `number`, from `first` on.
+ */
+static void
+forward_cat_more(OpCase *c)
+{
+  recipe_alias(c, 0, 0);
+  place_parts(c, c->at.first, "i1 i2 i3 i4 i5 i6 i7 ~+o0");
+}
+
+static void
+backward_cat_more(OpCase *c)
+{
+  gint64 first = c->at.first;
+  int dim = (int) c->at.number;
+  recipe_pass(c, 0);
+  for (int i = 1; i < c->ins; first += c->in[i++].shape[dim])
+    recipe_view(c, i, first, ORDER_SAME, dim); /* narrow */
 }
 
 /* where(condition, self, a number): the number becomes a tensor. */
@@ -471,6 +538,8 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_slice},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
                   .backward = backward_split},
+    [OP_SPLIT_MORE] = {"split", .shape = shape_split_more, .forward = forward_split_more,
+                       .backward = backward_split_more},
     [OP_EXPAND] = {"expand", .shape = shape_result, .forward = forward_alias,
                    .backward = backward_dense},
 
@@ -544,6 +613,8 @@ static const OpInfo ops[OP_COUNT] = {
     [OP_SUM_ROWS] = {"sum", .shape = shape_result, .forward = forward_sum_rows,
                      .backward = backward_sum},
     [OP_CAT] = {"cat", .shape = shape_result, .forward = forward_outputs, .backward = backward_cat},
+    [OP_CAT_MORE] = {"cat", .shape = shape_first, .forward = forward_cat_more,
+                     .backward = backward_cat_more},
     [OP_STACK] = {"stack", .shape = shape_result, .forward = forward_outputs,
                   .backward = backward_stack},
     [OP_PAD] = {"constant_pad_nd", .shape = shape_result, .forward = forward_outputs,
