@@ -349,7 +349,8 @@ libhighwater_a_SOURCES += \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \
   src/lower/tape_private.h \
-  src/lower/tape_steps.c
+  src/lower/tape_steps.c \
+  src/lower/trainer_loop.c src/lower/trainer_loop.h
 
 # exec
 libhighwater_a_SOURCES += \

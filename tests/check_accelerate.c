@@ -1,8 +1,8 @@
-/* check_accelerate.c - configurations of accelerate as users have them: a small network's steps
- * take the memory that they took under accelerate 1.15's prepare() and backward() with
- * PyTorch 2.11, transformers 5.24 and DeepSpeed 0.19.8, their own allocator on a stand-in device; 8
- * ranks, optimizers fused, micro-batches of 2 x 256 tokens, labels that are the
- * tokens, but for DeepSpeed. */
+/* check_accelerate.c - configurations of accelerate and of the Trainer as users have them: a small
+ * network's steps take the memory that they took under accelerate 1.15's prepare() and backward(),
+ * or in the Trainer's train(), with PyTorch 2.11, transformers 5.24 and DeepSpeed 0.19.8, their own
+ * allocator on a stand-in device; 8 ranks, optimizers fused, micro-batches of 2 x 256 tokens,
+ * labels that are the tokens, but for DeepSpeed. */
 #include "import/training_config.h"
 #include "small_network.h"
 #include "strategy/strategy.h"
@@ -31,9 +31,14 @@
          "  gradient_accumulation_steps: 1\n  gradient_clipping: 1.0\n"                            \
          "  offload_optimizer_device: none\n"
 #define DDP LAUNCH "num_processes: 8\ndistributed_type: MULTI_GPU\ngpu_ids: all\n"
+#define TRAINER(more)                                                                              \
+  "{\"per_device_train_batch_size\": 2, \"bf16\": true, \"max_grad_norm\": 1.0" more "}"
 /* What the script says. */
 #define BATCH "batch.micro_batch=2 batch.sequence_length=256"
 #define ACCUMULATED BATCH " accumulation.steps=2 optimizer.clip_grad_norm=1"
+
+/* What TrainingArguments do not say. */
+#define TRAINED "batch.sequence_length=256"
 
 static const struct {
   const char *name, *config, *network, *script;
@@ -101,6 +106,48 @@ static const struct {
      LLAMA,
      BATCH,
      {{1081325056, 1128267776}, {1089649664, 1130364928}}},
+    {"the Trainer, DDP",
+     TRAINER(""),
+     LLAMA,
+     TRAINED,
+     {{97057792, 113246208}, {112705024, 125829120}}},
+    {"the Trainer, FSDP1",
+     TRAINER(", \"fsdp\": \"full_shard auto_wrap\", \"fsdp_config\": {\"version\": 1, "
+             "\"transformer_layer_cls_to_wrap\": [\"LlamaDecoderLayer\"]}"),
+     LLAMA,
+     TRAINED,
+     {{81557504, 113246208}, {86595072, 113246208}}},
+    {"the Trainer, FSDP2",
+     TRAINER(", \"fsdp\": true, \"fsdp_config\": {\"version\": 2, "
+             "\"transformer_layer_cls_to_wrap\": [\"LlamaDecoderLayer\"]}"),
+     LLAMA,
+     TRAINED,
+     {{82030592, 111149056}, {86094848, 113246208}}},
+    {"the Trainer, DDP, three micro-batches",
+     TRAINER(", \"gradient_accumulation_steps\": 3"),
+     LLAMA,
+     TRAINED,
+     {{106724864, 119537664}, {118706688, 130023424}}},
+    {"the Trainer, items of each rank, losses unseen, gradients unclipped",
+     "{\"per_device_train_batch_size\": 2, \"bf16\": true, \"max_grad_norm\": 0, "
+     "\"average_tokens_across_devices\": false, \"logging_nan_inf_filter\": false}",
+     LLAMA,
+     TRAINED,
+     {{97057792, 113246208}, {112705024, 125829120}}},
+    {"the Trainer, FSDP2, the model's own checkpoints, two micro-batches",
+     TRAINER(
+         ", \"gradient_accumulation_steps\": 2, \"gradient_checkpointing\": true, \"fsdp\": true, "
+         "\"fsdp_config\": {\"version\": 2, "
+         "\"transformer_layer_cls_to_wrap\": [\"LlamaDecoderLayer\"]}"),
+     LLAMA,
+     TRAINED,
+     {{79171584, 106954752}, {80683008, 109051904}}},
+    {"the Trainer, DDP, an encoder, whose loss is not divided by items",
+     TRAINER(""),
+     "{'model_type': 'bert', 'num_hidden_layers': 2, 'hidden_size': 256, 'num_attention_heads': 4, "
+     "'intermediate_size': 512, 'vocab_size': 1000, 'max_position_embeddings': 512}",
+     TRAINED,
+     {{98390528, 115343360}, {113185792, 125829120}}},
 };
 
 /* What the other program's configuration says, with assignments of the script. */

@@ -36,6 +36,7 @@ static const Setting deferred[] = {
 static const Setting ddp_options[] = {
     {"ddp.gradient_as_bucket_view=true accumulation.steps=2", NULL, 0, 0},
     {"ddp.find_unused_parameters=true", NULL, 0, 0},
+    {"loop=trainer accumulation.steps=2", DROPS, 0, 0},
     {"ddp.zero_redundancy_optimizer=true", NULL, 0, 0},
     {"ddp.zero_redundancy_optimizer=true ddp.parameters_as_bucket_view=true", NULL, 0, 0},
     {0}};
@@ -74,6 +75,7 @@ static const Setting fsdp2_rest[] = {
     {"fsdp.cpu_offload=true", NULL, 0, 0},
     {"fsdp.cpu_offload=true fsdp.pin_memory=false accumulation.steps=2", NULL, 0, 0},
     {"optimizer.zero_grad=end", NULL, 0, 0},
+    {"loop=trainer trainer.nan_filter=false", DROPS, 0, 0},
     {"allocator.roundup_power2_divisions=4", NULL, 0, 0},
     {"phases.initialize={\"from\":\"full\",\"on\":\"cpu\"}", NULL, 0, 0},
     {KEPT("clone", "end_of_step"), NULL, 0, 0},

@@ -78,7 +78,7 @@ static const ConfigRow rows[] = {
     {"logging_steps", config_ignore, NULL, LOGS},
     {"logging_first_step", config_ignore, NULL, LOGS},
     {"log_on_each_node", config_ignore, NULL, LOGS},
-    {"logging_nan_inf_filter", config_ignore, NULL, LOGS},
+    {"logging_nan_inf_filter", config_copy_bool, "trainer.nan_filter", NULL},
     {"include_num_input_tokens_seen", config_ignore, NULL, LOGS},
     {"include_tokens_per_second", config_ignore, NULL, LOGS},
     {"log_level", config_ignore, NULL, LOGS},
@@ -155,7 +155,7 @@ static const ConfigRow rows[] = {
     {"adam_beta2", config_ignore, NULL, VALUES},
     {"adam_epsilon", config_ignore, NULL, VALUES},
     {"label_smoothing_factor", config_refuse_positive, NULL, "another loss, of smoothed labels"},
-    {"average_tokens_across_devices", config_ignore, NULL, VALUES},
+    {"average_tokens_across_devices", config_copy_bool, "trainer.average_tokens", NULL},
     {"loss_type", config_ignore, NULL, VALUES},
     {"num_train_epochs", config_ignore, NULL, LENGTH},
     {"max_steps", config_ignore, NULL, LENGTH},
@@ -639,7 +639,8 @@ default_rest(ConfigReader *r)
 {
   const char *strategy = cJSON_GetStringValue(cJSON_GetObjectItem(r->result->plan, "strategy"));
   gboolean deepspeed = strategy != NULL && g_str_has_prefix(strategy, "zero");
-  config_default_loop(r);
+  config_default(r, "loop", cJSON_CreateString("trainer"),
+                 "the Trainer moves batches, counts their items and adds up losses");
   if (!deepspeed) {
     config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),
                    "the Trainer accumulates under no_sync");

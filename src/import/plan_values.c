@@ -87,6 +87,10 @@ put_optimizer(cJSON *values, const PlanSpec *s)
   put_text(values, "optimizer.zero_grad",
            s->optimizer.zero_grad == ZERO_GRAD_END ? "end" : "start");
   put_text(values, "loop", plan_loop_name(s->loop));
+  if (s->loop == LOOP_TRAINER) {
+    put(values, "trainer.average_tokens", cJSON_CreateBool(s->trainer.average_tokens));
+    put(values, "trainer.nan_filter", cJSON_CreateBool(s->trainer.nan_filter));
+  }
   put_text(values, "compile", s->compile_per_block ? "per_block" : "none");
 }
 

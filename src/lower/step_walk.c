@@ -2,6 +2,7 @@
  * optimizer. */
 #include "lower/step_walk.h"
 
+#include "lower/trainer_loop.h"
 #include "strategy/retain.h"
 
 static void
@@ -66,7 +67,10 @@ step_walk_construct(StepWalk *w)
   program_builder_empty_cache(x->builder);
   if (w->strategy->construct_optimizer != NULL && x->plan->optimizer.name != OPTIMIZER_NONE)
     w->strategy->construct_optimizer(x);
-  make_inputs(w);
+  if (x->plan->loop == LOOP_TRAINER)
+    trainer_loop_construct(w);
+  else
+    make_inputs(w);
   end_phase(x);
 }
 
@@ -168,6 +172,8 @@ micro_batch(StepWalk *w, int i)
   x->last_micro_batch = i == x->plan->accumulation.steps - 1;
   x->synchronize = x->last_micro_batch || x->plan->accumulation.sync_every_step;
   backward(w, forward(w));
+  if (x->plan->loop == LOOP_TRAINER)
+    trainer_loop_add_loss(w);
   metrics(w);
 }
 
@@ -178,7 +184,8 @@ optimize(StepWalk *w)
   StrategyContext *x = w->x;
   const PlanSpec *plan = x->plan;
   gboolean whole = w->strategy->optimizer_step != NULL;
-  if (plan->optimizer.clip_grad_norm > 0 && !whole) {
+  live_storage_clear(x->live, &x->grad_norm);
+  if (plan_spec_clips(plan) && !whole) {
     begin_phase(x, "clip");
     if (w->strategy->clip == NULL || !w->strategy->clip(x))
       optimizer_clip(x, w->strategy);
@@ -203,6 +210,11 @@ step_walk_step(StepWalk *w)
   x->micro_batch = 0;
   if (w->strategy->begin_step != NULL)
     w->strategy->begin_step(x);
+  if (plan->loop == LOOP_TRAINER) {
+    begin_phase(x, "batch");
+    trainer_loop_fetch(w);
+    end_phase(x);
+  }
   if (plan->optimizer.zero_grad == ZERO_GRAD_START)
     zero_grad(w);
   for (int i = 0; i < plan->accumulation.steps; i++)

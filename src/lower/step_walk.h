@@ -11,7 +11,8 @@ typedef struct {
   Tape *tape;
   Tape *tables; /* whose network says how large the tables are; NULL: tape's own */
   OptimizerState *optimizer;
-  StorageId *inputs; /* by micro-batch, then input */
+  StorageId *inputs;             /* by micro-batch, then input */
+  StorageId items, running_loss; /* of the Trainer's loop: trainer_loop.h */
 } StepWalk;
 
 /* Parameters, tables, and the tensors of the batch. */

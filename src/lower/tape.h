@@ -27,6 +27,11 @@ TensorRef tape_forward(Tape *tape, const StorageId *inputs);
 TensorRef tape_apply(Tape *tape, int function, TensorRef argument);
 /* What the training loop computes after backward() from the micro-batch and what it kept. */
 void tape_after_backward(Tape *tape, const StorageId *inputs);
+/* The training loop lets go of the loss that it kept before the one it keeps now: transformers'
+ * Trainer, after backward(); others at once. */
+void tape_let_go(Tape *tape);
+/* The one it keeps now, borrowed. */
+TensorRef tape_kept(const Tape *tape);
 /* What a hook of the optimizer's step computes before it. */
 void tape_before_step(Tape *tape);
 /* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a

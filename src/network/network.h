@@ -132,8 +132,11 @@ typedef struct {
   int micro_batches;     /* accumulation steps: the loop divides the loss when > 1 */
   gboolean divides_loss; /* or always */
   gboolean keeps_loss;   /* the loop holds a loss until it has the next one */
-  int loss_steps;        /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
-                            divides and scales it */
+  gboolean trainer;      /* the loop is transformers' Trainer: models take the number of items */
+  double loss_factor; /* what it then multiplies a loss by that was divided by them; 0: nothing */
+  gboolean undivided; /* it divides the loss in the engine's place */
+  int loss_steps;     /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
+                         divides and scales it */
   NetworkPrecision precision;
   const CheckpointSpec *dispatched; /* blocks that it checkpoints by op run under a Python dispatch
                                        mode; NULL: none.  Borrowed */
@@ -188,8 +191,10 @@ struct _Network {
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */
   GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
-  GArray *ties;   /* Tie, in order of modules */
-  gboolean split; /* the model ties two weights, which shape.splits_tied has made two */
+  int items;      /* the input that is the number of the step's items, or -1: it takes none */
+  gboolean shifts_labels;    /* the first label of a sequence is none of them */
+  GArray *ties;              /* Tie, in order of modules */
+  gboolean split;            /* the model ties two weights, which shape.splits_tied has made two */
   GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */

@@ -155,19 +155,38 @@ forward_in_place(OpCase *c)
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
-/* x.add_(number) */
+/* x.add_(number), x.mul_(number) */
 static void
-forward_add_scalar_in_place(OpCase *c)
+forward_scalar_in_place(OpCase *c, const char *formula)
 {
   recipe_alias(c, 0, 0);
-  recipe_means(c, "add_scalar", c->at.key, c->at.number);
+  recipe_means(c, formula, c->at.key, c->at.number);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "+o0");
 }
 
-/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
- */
 static void
-backward_div(OpCase *c)
+forward_add_scalar_in_place(OpCase *c)
+{
+  forward_scalar_in_place(c, "add_scalar");
+}
+
+static void
+forward_mul_scalar_in_place(OpCase *c)
+{
+  forward_scalar_in_place(c, "mul_scalar");
+}
+
+static void
+backward_mul_scalar(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_means(c, "mul_scalar", c->at.key, c->at.number);
+  recipe_launch(c, "mul_scalar", KERNEL_MEMORY, 0, "g0 >d0");
+}
+
+/* -grad * ((self / other) / other) */
+static void
+divisor_gradient(OpCase *c)
 {
   gint64 bytes = value_bytes(&c->out[0]);
   int quotient = recipe_temp(c, bytes, "self / other"), twice = recipe_temp(c, bytes, "/ other"),
@@ -178,6 +197,14 @@ backward_div(OpCase *c)
   recipe_release(c, negative);
   recipe_release(c, twice);
   recipe_release(c, quotient);
+}
+
+/* Other's, then grad / other, each of the result's shape until validation. */
+static void
+backward_div(OpCase *c)
+{
+  if (recipe_wants(c, 1))
+    divisor_gradient(c);
   recipe_grad_full(c, 0);
   recipe_launch(c, "div", KERNEL_MEMORY, 0, "g0 i1 >d0");
 }
@@ -324,11 +351,14 @@ shape_nll_loss(OpCase *c)
   c->out[1] = c->out[0]; /* total_weight */
 }
 
+/* The mean of all rows that count, or their sum. */
 static void
 forward_nll_loss(OpCase *c)
 {
   recipe_out(c, 0, "loss");
   recipe_out(c, 1, "total_weight");
+  if (c->at.flag)
+    recipe_means(c, "nll_loss", "sum", 1);
   recipe_launch(c, "nll_loss", KERNEL_MEMORY, 0, "~i0 i1 >o0 >o1");
 }
 
@@ -336,6 +366,8 @@ static void
 backward_nll_loss(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_DENSE);
+  if (c->at.flag)
+    recipe_means(c, "nll_loss_backward", "sum", 1);
   recipe_launch(c, "nll_loss_backward", KERNEL_MEMORY, 0, "g0 i1 o1 >d0");
 }
 
@@ -495,13 +527,15 @@ static const OpInfo ops[OP_COUNT] = {
                  .backward = backward_pass},
     [OP_ADD_SCALAR_] = {"add_scalar_", .shape = shape_first, .forward = forward_add_scalar_in_place,
                         .backward = backward_pass},
+    [OP_MUL_SCALAR_] = {"mul_scalar_", .shape = shape_first, .forward = forward_mul_scalar_in_place,
+                        .backward = backward_mul_scalar},
     [OP_MUL] = {"mul", SAVES(FOR_GRAD_OF(0, I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_mul},
     [OP_MUL_COMPLEX] = {"mul_complex", SAVES(FOR_GRAD_OF(0, I1)), .shape = shape_like_first,
                         .forward = forward_outputs, .backward = backward_mul_complex},
     [OP_MUL_SCALAR] = {"mul_scalar", .shape = shape_like_first, .forward = forward_outputs,
                        .backward = backward_new},
-    [OP_DIV] = {"div", SAVES(ALWAYS(I1), ALWAYS(I0)), .shape = shape_broadcast,
+    [OP_DIV] = {"div", SAVES(ALWAYS(I1), FOR_GRAD_OF(1, I0)), .shape = shape_broadcast,
                 .forward = forward_outputs, .backward = backward_div},
     [OP_EXP] = {"exp", SAVES(ALWAYS(O0)), .shape = shape_like_first, .forward = forward_outputs,
                 .backward = backward_new},

@@ -99,6 +99,7 @@ struct _StrategyContext {
   gboolean output_requires_grad; /* what the module gave back for which after_forward is called */
   gboolean evaluating;           /* the model is in eval() */
   GPtrArray *retained;           /* Retained *: groups that somebody else holds */
+  StorageId grad_norm; /* what clip_grad_norm_ returned and the loop keeps, or NO_STORAGE */
 };
 
 /* What is held beyond its time: a unit's or a module's full parameters, a loss (retain.h). */
@@ -324,6 +325,8 @@ gboolean strategy_accept_unsharded(const PlanSpec *plan, GError **error);
 /* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not
  * be resharded. */
 gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageId *full);
+/* clip_grad_norm_ returns this norm: the Trainer keeps it until it clips again.  Takes it. */
+void strategy_return_norm(StrategyContext *x, StorageId norm);
 /* Lets go of what was kept until this moment. */
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */
