@@ -341,6 +341,7 @@ libhighwater_a_SOURCES += \
   src/lower/autograd.c \
   src/lower/checkpoint.c \
   src/lower/compiled.c \
+  src/lower/grad_scaler.c src/lower/grad_scaler.h \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/phase_load.c src/lower/phase_load.h \

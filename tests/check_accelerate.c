@@ -17,12 +17,15 @@
 #define LLAMA NETWORK("llama", "")
 #define TIED NETWORK("qwen2", ", 'tie_word_embeddings': true")
 
-#define LAUNCH                                                                                     \
-  "compute_environment: LOCAL_MACHINE\ndebug: false\nmixed_precision: bf16\nnum_machines: 1\n"
-#define FSDP                                                                                       \
-  LAUNCH "num_processes: 8\ndistributed_type: FSDP\nfsdp_config:\n"                                \
-         "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_offload_params: false\n"         \
-         "  fsdp_cpu_ram_efficient_loading: true\n"
+#define LAUNCH LAUNCHED("bf16")
+#define LAUNCHED(precision)                                                                        \
+  "compute_environment: LOCAL_MACHINE\ndebug: false\nmixed_precision: " precision                  \
+  "\nnum_machines: 1\n"
+#define FSDP LAUNCH "num_processes: 8\ndistributed_type: FSDP\n" FSDP_CONFIG
+#define FSDP_CONFIG                                                                                \
+  "fsdp_config:\n"                                                                                 \
+  "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_offload_params: false\n"                \
+  "  fsdp_cpu_ram_efficient_loading: true\n"
 #define FSDP1                                                                                      \
   FSDP "  fsdp_version: 1\n  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_use_orig_params: true\n"
 #define FSDP2 FSDP "  fsdp_version: 2\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
@@ -31,6 +34,7 @@
          "  gradient_accumulation_steps: 1\n  gradient_clipping: 1.0\n"                            \
          "  offload_optimizer_device: none\n"
 #define DDP LAUNCH "num_processes: 8\ndistributed_type: MULTI_GPU\ngpu_ids: all\n"
+#define HALF(type) LAUNCHED("fp16") "num_processes: 8\ndistributed_type: " type
 #define TRAINER(more)                                                                              \
   "{\"per_device_train_batch_size\": 2, \"bf16\": true, \"max_grad_norm\": 1.0" more "}"
 /* What the script says. */
@@ -148,6 +152,41 @@ static const struct {
      "'intermediate_size': 512, 'vocab_size': 1000, 'max_position_embeddings': 512}",
      TRAINED,
      {{98390528, 115343360}, {113185792, 125829120}}},
+    {"fp16, DDP",
+     HALF("MULTI_GPU\n"),
+     LLAMA,
+     BATCH,
+     {{97054208, 113246208}, {112695808, 125829120}}},
+    {"fp16, DDP, two micro-batches, clipping",
+     HALF("MULTI_GPU\n"),
+     LLAMA,
+     ACCUMULATED,
+     {{106703872, 119537664}, {118685184, 130023424}}},
+    {"fp16, DDP, clipping, an optimizer that the host tells to step",
+     HALF("MULTI_GPU\n"),
+     LLAMA,
+     BATCH " optimizer.clip_grad_norm=1 optimizer.implementation=foreach",
+     {{103027712, 119537664}, {112685056, 125829120}}},
+    {"fp16, FSDP1",
+     HALF("FSDP\n") FSDP_CONFIG "  fsdp_version: 1\n  fsdp_backward_prefetch: BACKWARD_PRE\n",
+     LLAMA,
+     BATCH,
+     {{82537984, 113246208}, {87574016, 113246208}}},
+    {"fp16, FSDP1, clipping, an optimizer that the host tells to step",
+     HALF("FSDP\n") FSDP_CONFIG "  fsdp_version: 1\n  fsdp_backward_prefetch: BACKWARD_PRE\n",
+     LLAMA,
+     BATCH " optimizer.clip_grad_norm=1 optimizer.implementation=foreach",
+     {{82537984, 113246208}, {87572992, 113246208}}},
+    {"fp16, FSDP2, clipping",
+     HALF("FSDP\n") FSDP_CONFIG "  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n",
+     LLAMA,
+     BATCH " optimizer.clip_grad_norm=1",
+     {{82027008, 111149056}, {86090240, 113246208}}},
+    {"the Trainer, fp16, DDP",
+     "{\"per_device_train_batch_size\": 2, \"fp16\": true, \"max_grad_norm\": 1.0}",
+     LLAMA,
+     TRAINED,
+     {{97059840, 113246208}, {112706048, 125829120}}},
 };
 
 /* What the other program's configuration says, with assignments of the script. */

@@ -310,6 +310,8 @@ static const struct {
      "key 'precision.autocast': needs 'compute' bf16 or fp16"},
     {"{\"precision\": {\"compute\": \"bf16\", \"autocast\": true, \"output\": \"bf16\"}}",
      "key 'precision.output': with 'autocast' only fp32, as accelerate casts"},
+    {"{\"precision\": {\"compute\": \"bf16\", \"grad_scaler\": true}}",
+     "key 'precision.grad_scaler': needs 'compute' fp16"},
     {"{\"loop\": \"composer\"}", "key 'loop': 'composer' is not one of plain, accelerate, trainer"},
     {"{\"loop\": \"accelerate\", \"trainer\": {}}",
      "key 'trainer': has a meaning only with loop 'trainer'"},

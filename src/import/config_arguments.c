@@ -239,7 +239,7 @@ tell_precision(ConfigReader *r, const Arguments *a, const char *ours)
     if (config_has(r, keys[i]) && g_strcmp0(a->dtype, keys[i]) != 0)
       config_note(r, CONFIG_IGNORED, keys[i], "off");
     else if (config_has(r, keys[i]) && ours != NULL)
-      config_use(r, keys[i], ours, cJSON_CreateString(keys[i]), i == 1 ? CONFIG_NO_SCALER : NULL);
+      config_use(r, keys[i], ours, cJSON_CreateString(keys[i]), NULL);
     else if (config_has(r, keys[i]))
       config_note(r, CONFIG_USED, keys[i], "precision.parameters = %s", keys[i]);
 }
@@ -635,13 +635,14 @@ read_parallelism(ConfigReader *r, const Arguments *a)
 
 /* The Trainer accumulates under no_sync, and frees gradients after its step. */
 static void
-default_rest(ConfigReader *r)
+default_rest(ConfigReader *r, const Arguments *a)
 {
   const char *strategy = cJSON_GetStringValue(cJSON_GetObjectItem(r->result->plan, "strategy"));
   gboolean deepspeed = strategy != NULL && g_str_has_prefix(strategy, "zero");
   config_default(r, "loop", cJSON_CreateString("trainer"),
                  "the Trainer moves batches, counts their items and adds up losses");
   if (!deepspeed) {
+    config_default_scaler(r, a->dtype);
     config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),
                    "the Trainer accumulates under no_sync");
     config_default(r, "optimizer.zero_grad", cJSON_CreateString("end"),
@@ -671,7 +672,7 @@ read(ConfigReader *r)
     read_parallelism(r, &a);
   if (!config_failed(r)) {
     tell_optimizer(r, &a);
-    default_rest(r);
+    default_rest(r, &a);
   }
   config_reader_end(r);
 }

@@ -291,6 +291,7 @@ const PlanFormat plan_format_accelerate = {
                                     "precision.parameters",
                                     "precision.autocast",
                                     "precision.output",
+                                    "precision.grad_scaler",
                                     "fsdp.embedding",
                                     "fsdp.head",
                                     "fsdp.reshard_root",

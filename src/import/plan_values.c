@@ -45,6 +45,7 @@ put_precision(cJSON *values, const PlanSpec *s)
   put_text(values, "precision.parameters", dtype_name(s->precision.parameters));
   put_text(values, "precision.compute", dtype_name(s->precision.compute));
   put_text(values, "precision.reduce", dtype_name(s->precision.reduce));
+  put(values, "precision.grad_scaler", cJSON_CreateBool(s->precision.grad_scaler));
   put(values, "precision.autocast", cJSON_CreateBool(s->precision.autocast));
   if (s->precision.has_output)
     put_text(values, "precision.output", dtype_name(s->precision.output));

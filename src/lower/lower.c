@@ -38,6 +38,8 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .divides_loss = loops && plan->loop != LOOP_PLAIN,
       .keeps_loss = plan->loop != LOOP_PLAIN,
       .trainer = trainer,
+      .scales_loss = plan->precision.grad_scaler,
+      .keeps_loss_dtype = strategy->grad_scaler == GRAD_SCALER_SHARDED,
       .loss_factor = plan->trainer.average_tokens ? plan->shard * plan->replicate : 0,
       .undivided = trainer,
       .loss_steps = loops                  ? 0
@@ -69,6 +71,7 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
     shape.sequence_length = phases->evaluate.sequence_length;
   shape.micro_batches = 1;
   shape.loss_steps = 0;
+  shape.scales_loss = FALSE;
   shape.keeps_loss = shape.keeps_loss && !shape.trainer;
   shape.dispatched = NULL;
   shape.evaluation = TRUE;
@@ -114,6 +117,29 @@ accept_composer(const LowerInput *in, GError **error)
                           "not yet supported for composer's flat parameters");
 }
 
+static gboolean
+accept_grad_scaler(const LowerInput *in, GError **error)
+{
+  static const char key[] = "precision.grad_scaler";
+  const PlanSpec *plan = in->plan;
+  GradScalerKind kind = in->strategy->grad_scaler;
+  gboolean fused = plan->optimizer.implementation == OPTIMIZER_FUSED;
+  if (kind == GRAD_SCALER_NONE)
+    return plan_spec_refuse(plan, error, key, "%s has a loss scale of its own", plan->strategy);
+  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER ||
+      plan->optimizer.name == OPTIMIZER_NONE)
+    return plan_spec_refuse(plan, error, key, "not yet supported with this optimizer");
+  if (plan->section != NULL && option_section_index(plan->section, "cpu_offload") >= 0 &&
+      plan_spec_number(plan, "cpu_offload"))
+    return plan_spec_refuse(plan, error, key, "not yet supported with fsdp.cpu_offload");
+  if (kind == GRAD_SCALER_SHARDED && fused && plan_spec_clips(plan))
+    return plan_spec_refuse(
+        plan, error, key,
+        "PyTorch's fused optimizers fail at what ShardedGradScaler found before "
+        "clipping: use foreach");
+  return TRUE;
+}
+
 /* The Trainer keeps losses; what another loop computes of what it kept is no part of it. */
 static gboolean
 accept_loop(const LowerInput *in, GError **error)
@@ -143,6 +169,8 @@ accept_plan(const LowerInput *in, GError **error)
   if (plan->compile_per_block && !accept_compile(in, error))
     return FALSE;
   if (plan->optimizer.implementation == OPTIMIZER_COMPOSER && !accept_composer(in, error))
+    return FALSE;
+  if (plan->precision.grad_scaler && !accept_grad_scaler(in, error))
     return FALSE;
   if (!accept_loop(in, error) || !plan_names_check(plan, in->network, error) ||
       !check_loss(in, error) || !phases_accept(in, error))

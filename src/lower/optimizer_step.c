@@ -248,6 +248,26 @@ clip_on_host(StrategyContext *x)
   compute_clip_on_host(x, clipped);
 }
 
+gboolean
+optimizer_has_gradients(const StrategyContext *x)
+{
+  g_autoptr(GArray) all = clipped_parameters(x);
+  return all->len > 0;
+}
+
+double
+optimizer_gradients(StrategyContext *x, Role role)
+{
+  g_autoptr(GArray) all = clipped_parameters(x);
+  double bytes = 0;
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) all->len);
+  for (guint i = 0; i < all->len; i++) {
+    gradient_operand(x, g_array_index(all, guint, i), role);
+    bytes += (double) local_bytes(x, g_array_index(all, guint, i));
+  }
+  return bytes;
+}
+
 void
 optimizer_clip(StrategyContext *x, const Strategy *strategy)
 {

@@ -67,6 +67,7 @@ step_walk_construct(StepWalk *w)
   program_builder_empty_cache(x->builder);
   if (w->strategy->construct_optimizer != NULL && x->plan->optimizer.name != OPTIMIZER_NONE)
     w->strategy->construct_optimizer(x);
+  grad_scaler_init(&w->scaler);
   if (x->plan->loop == LOOP_TRAINER)
     trainer_loop_construct(w);
   else
@@ -112,6 +113,12 @@ scale_loss(StepWalk *w, TensorRef losses[LOSS_STEPS + 1])
 {
   const Network *network = w->x->network;
   int n = 0;
+  if (network->scale_loss >= 0) {
+    TensorRef scale = {.node = -1, .parameter = -1, .dtype = DTYPE_FP32};
+    scale.storage = grad_scaler_scale(w->x, &w->scaler);
+    losses[n + 1] = tape_apply_two(w->tape, network->scale_loss, losses[n], scale);
+    n++;
+  }
   for (int i = 0; i < LOSS_STEPS; i++)
     if (network->loss_step[i] >= 0) {
       losses[n + 1] = tape_apply(w->tape, network->loss_step[i], losses[n]);
@@ -187,6 +194,8 @@ optimize(StepWalk *w)
   live_storage_clear(x->live, &x->grad_norm);
   if (plan_spec_clips(plan) && !whole) {
     begin_phase(x, "clip");
+    if (plan->precision.grad_scaler)
+      grad_scaler_unscale(x, w->strategy, &w->scaler);
     if (w->strategy->clip == NULL || !w->strategy->clip(x))
       optimizer_clip(x, w->strategy);
     end_phase(x);
@@ -195,10 +204,14 @@ optimize(StepWalk *w)
     return;
   begin_phase(x, "optimizer");
   tape_before_step(w->tape);
+  if (plan->precision.grad_scaler)
+    grad_scaler_begin_step(x, w->strategy, &w->scaler);
   if (whole)
     w->strategy->optimizer_step(x);
   else if (w->strategy->update == NULL || !w->strategy->update(x))
     optimizer_step(x, w->optimizer);
+  if (plan->precision.grad_scaler)
+    grad_scaler_end_step(x, &w->scaler);
   end_phase(x);
 }
 

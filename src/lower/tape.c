@@ -469,6 +469,13 @@ tape_apply(Tape *t, int function, TensorRef argument)
   return tape_run(t, (Place){function, 0, 0}, 1, &argument).ref[0];
 }
 
+TensorRef
+tape_apply_two(Tape *t, int function, TensorRef argument, TensorRef other)
+{
+  const TensorRef arguments[] = {argument, other};
+  return tape_run(t, (Place){function, 0, 0}, 2, arguments).ref[0];
+}
+
 void
 tape_let_go(Tape *t)
 {

@@ -61,7 +61,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->inputs = builder_array(sizeof(ValueInfo), NULL);
   n->embedding_modules = builder_array(sizeof(int), NULL);
   n->head_modules = builder_array(sizeof(int), NULL);
-  n->construct = n->main = n->after_backward = n->before_step = n->items = -1;
+  n->construct = n->main = n->after_backward = n->before_step = n->items = n->scale_loss = -1;
   for (int i = 0; i < LOSS_STEPS; i++)
     n->loss_step[i] = -1;
   n->ties = builder_array(sizeof(Tie), NULL);
@@ -95,11 +95,33 @@ write_loss_steps(Builder *b)
   }
 }
 
+/* GradScaler.scale(); ShardedGradScaler gives back the loss's own dtype. */
+static void
+write_loss_scaling(Builder *b)
+{
+  const NetworkShape *shape = &b->network->shape;
+  const Function *main = network_function(b->network, b->network->main);
+  ValueInfo infos[2] = {g_array_index(main->values, ValueInfo, main->result), {0}};
+  infos[1] = infos[0];
+  infos[1].dtype = DTYPE_FP32;
+  infos[1].requires_grad = FALSE;
+  Val arguments[2];
+  builder_function_begin(b, "scale_loss", -1, 2, infos, arguments);
+  Val scaled = builder_op(b, OP_MUL, NULL, 2, arguments);
+  if (shape->keeps_loss_dtype && infos[0].dtype != DTYPE_FP32) {
+    OpAttributes at = {.result = infos[0]};
+    scaled = builder_op(b, OP_TO_COPY, &at, 1, &scaled);
+  }
+  b->network->scale_loss = builder_function_end(b, scaled);
+}
+
 Network *
 builder_finish(Builder *b, GError **error)
 {
   if (b->error == NULL && b->network->main >= 0)
     write_loss_steps(b);
+  if (b->error == NULL && b->network->main >= 0 && b->network->shape.scales_loss)
+    write_loss_scaling(b);
   Network *network = b->network;
   if (b->error != NULL) {
     g_propagate_error(error, b->error);

@@ -128,11 +128,13 @@ typedef struct _Network Network;
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
-  gint64 target_length;  /* of what a decoder gets beside an encoder; 0: sequence_length */
-  int micro_batches;     /* accumulation steps: the loop divides the loss when > 1 */
-  gboolean divides_loss; /* or always */
-  gboolean keeps_loss;   /* the loop holds a loss until it has the next one */
-  gboolean trainer;      /* the loop is transformers' Trainer: models take the number of items */
+  gint64 target_length;      /* of what a decoder gets beside an encoder; 0: sequence_length */
+  int micro_batches;         /* accumulation steps: the loop divides the loss when > 1 */
+  gboolean divides_loss;     /* or always */
+  gboolean keeps_loss;       /* the loop holds a loss until it has the next one */
+  gboolean scales_loss;      /* a GradScaler multiplies it by its scale, a tensor */
+  gboolean keeps_loss_dtype; /* and casts it back to its dtype */
+  gboolean trainer;   /* the loop is transformers' Trainer: models take the number of items */
   double loss_factor; /* what it then multiplies a loss by that was divided by them; 0: nothing */
   gboolean undivided; /* it divides the loss in the engine's place */
   int loss_steps;     /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
@@ -187,6 +189,7 @@ struct _Network {
                          Arguments: inputs, then what STATEMENT_KEEP kept */
   int before_step; /* function that a hook of optimizer.step() calls before it, without a graph, or
                       -1.  No arguments */
+  int scale_loss;  /* function of the loss and a GradScaler's scale, or -1 */
   int loss_step[LOSS_STEPS]; /* functions of the loss that an engine calls in turn, or -1 */
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */

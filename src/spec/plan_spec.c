@@ -129,6 +129,9 @@ read_precision(JsonReader *reader, PlanSpec *spec)
   spec->precision.reduce_given = read_dtype(section, "reduce", gradients, &spec->precision.reduce);
   spec->precision.has_output =
       read_dtype(section, "output", spec->precision.compute, &spec->precision.output);
+  spec->precision.grad_scaler = json_reader_bool(section, "grad_scaler", FALSE);
+  if (spec->precision.grad_scaler && spec->precision.compute != DTYPE_FP16)
+    json_reader_fail(section, "grad_scaler", "needs 'compute' fp16");
   if (spec->precision.autocast && dtype_size(spec->precision.compute) != 2)
     json_reader_fail(section, "autocast", "needs 'compute' bf16 or fp16");
   if (spec->precision.autocast && spec->precision.has_output &&

@@ -78,6 +78,7 @@ typedef struct {
     DType parameters, compute, reduce;
     DType output; /* valid when has_output */
     gboolean has_output, autocast;
+    gboolean grad_scaler; /* the loss is multiplied by a scale, as fp16 needs */
     gboolean compute_given, reduce_given;
   } precision;
   CheckpointSpec checkpointing;

@@ -534,6 +534,7 @@ const Strategy strategy_fsdp1 = {
     .reentrant_outside = TRUE,
     .casts_root_inputs = TRUE,
     .casts_parameters = TRUE,
+    .grad_scaler = GRAD_SCALER_SHARDED,
     .accept = fsdp1_accept,
     .setup = setup,
     .construct = construct,
