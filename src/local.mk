@@ -319,6 +319,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \
   src/strategy/zero3_init.c \
+  src/strategy/zero3_leaf.c \
   src/strategy/zero3_load.c \
   src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \

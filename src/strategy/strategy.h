@@ -209,6 +209,8 @@ typedef struct {
    * begins when a gradient reaches its output, and ends when those of all its inputs are there:
    * never, for one whose inputs want none.  All four or none. */
   void (*before_module)(StrategyContext *x, int module);
+  /* Has this module such hooks?  NULL: all have. */
+  gboolean (*hooks_module)(const StrategyContext *x, int module);
   void (*after_module)(StrategyContext *x, int module);
   void (*before_module_backward)(StrategyContext *x, int module);
   void (*after_module_backward)(StrategyContext *x, int module);
