@@ -17,6 +17,10 @@
 #define LLAMA NETWORK("llama", "")
 #define TIED NETWORK("qwen2", ", 'tie_word_embeddings': true")
 
+#define GPT2                                                                                       \
+  "{'model_type': 'gpt2', 'n_layer': 2, 'n_embd': 256, 'n_head': 4, 'vocab_size': 1000, "          \
+  "'n_positions': 512, 'embd_pdrop': 0, 'attn_pdrop': 0, 'resid_pdrop': 0}"
+
 #define LAUNCH LAUNCHED("bf16")
 #define LAUNCHED(precision)                                                                        \
   "compute_environment: LOCAL_MACHINE\ndebug: false\nmixed_precision: " precision                  \
@@ -187,6 +191,11 @@ static const struct {
      LLAMA,
      TRAINED,
      {{97059840, 113246208}, {112706048, 125829120}}},
+    {"the Trainer, DDP, GPT-2",
+     TRAINER(""),
+     GPT2,
+     TRAINED,
+     {{117995520, 142606336}, {133747712, 153092096}}},
 };
 
 /* What the other program's configuration says, with assignments of the script. */
@@ -211,6 +220,16 @@ START_TEST(a_configuration_of_accelerate_takes_the_memory_that_it_took)
 }
 END_TEST
 
+/* trainer.py, _loss_shifts_labels: what LOSS_MAPPING finds in the class's name. */
+START_TEST(the_first_label_of_a_sequence_is_an_item_unless_the_models_name_says_causal_lm)
+{
+  g_autoptr(Simulated) llama = simulate(TRAINER(""), LLAMA, TRAINED);
+  g_autoptr(Simulated) gpt2 = simulate(TRAINER(""), GPT2, TRAINED);
+  ck_assert(llama->scenario->network->shifts_labels);
+  ck_assert(!gpt2->scenario->network->shifts_labels);
+}
+END_TEST
+
 Suite *
 test_suite(void)
 {
@@ -218,6 +237,8 @@ test_suite(void)
   TCase *tcase = tcase_create("accelerate");
   tcase_add_loop_test(tcase, a_configuration_of_accelerate_takes_the_memory_that_it_took, 0,
                       G_N_ELEMENTS(measured));
+  tcase_add_test(tcase,
+                 the_first_label_of_a_sequence_is_an_item_unless_the_models_name_says_causal_lm);
   suite_add_tcase(suite, tcase);
   return suite;
 }
