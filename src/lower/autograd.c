@@ -291,10 +291,11 @@ incoming_info(Tape *t, const Node *node, int input, ValueInfo *info)
 {
   while (node->kind == NODE_POST_BACKWARD || node->kind == NODE_MODULE_BEGIN ||
          node->kind == NODE_MODULE_END) {
-    if (node->edge[0].node < 0)
+    Edge edge = node->edge[input];
+    if (edge.node < 0)
       return FALSE;
-    input = node->edge[0].input;
-    node = node_at(t, node->edge[0].node);
+    input = edge.input;
+    node = node_at(t, edge.node);
   }
   if (node->kind == NODE_OP || node->kind == NODE_LEAF) {
     const Function *f = network_function(t->network, node->place.function);

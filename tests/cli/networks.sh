@@ -66,6 +66,12 @@ answers "a class token in fp32 before patches in bf16" 0 lower network.json --pl
 vit 1
 answers "gains of more than 65536 rows are summed in two stages" 0 lower network.json --plan zero1 --set batch.micro_batch=2 --check
 
+# T5's biases of positions are the second thing that a block gets, and their gradients are added up in their own shape.
+for plan in fsdp2 fsdp1 zero3; do
+  answers "gradients of what blocks share, $plan" 0 lower t5-base --plan "$plan" --set batch.sequence_length=128 \
+    --set batch.micro_batch=2 --check
+done
+
 # Code bases do what they do.
 llama() {
   printf '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
