@@ -78,8 +78,6 @@ check_precision(const Options *options, GError **error)
 {
   if (options->precision != NULL && !rounds(options) && !g_str_equal(options->precision, "fp64"))
     return command_refuse(&command_verify, error, "--precision: it is fp64 or plan");
-  if (rounds(options) && restarts(options))
-    return command_refuse(&command_verify, error, "--restart is executed in fp64 only");
   return TRUE;
 }
 

@@ -279,6 +279,21 @@ static const struct {
     {"optimizer.clip_grad_norm", clipping_of},
 };
 
+gboolean
+verified_plans_are_same(const ScenarioInputs *a, const ScenarioInputs *b, gboolean *same,
+                        GError **error)
+{
+  g_autoptr(JsonDocument) first = plan_document(a, error);
+  g_autoptr(JsonDocument) second = first != NULL ? plan_document(b, error) : NULL;
+  if (second == NULL)
+    return FALSE;
+  cJSON *x = json_document_root(first), *y = json_document_root(second);
+  cJSON_DeleteItemFromObjectCaseSensitive(x, "failure");
+  cJSON_DeleteItemFromObjectCaseSensitive(y, "failure");
+  *same = cJSON_Compare(x, y, TRUE) != 0;
+  return TRUE;
+}
+
 /* Both update the same. */
 static gboolean
 check_trainable(const Scenario *a, const Scenario *b, GError **error)

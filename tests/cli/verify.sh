@@ -40,6 +40,15 @@ ok "by so much" prints "gradients differ from those of the ranks alone by what r
 answers "as JSON too" 0 verify tiny --plan zero2 --scale 16 --set mesh.shard=2 --steps 1 --precision plan --json
 ok "with how much of the bound is used" grep -q '"used":' out
 
+answers "a restart in the plan's dtypes, under the same plan" 0 verify tiny --plan zero1 --scale 32 --set mesh.shard=2 --steps 2 --precision plan \
+  --restart-after 1
+ok "equals it bit by bit" prints "0 others; what goes on equals, bit by bit, the run without interruption"
+answers "under another one" 0 verify tiny --scale 32 --set mesh.shard=2 --steps 2 --precision plan --restart zero1 --json
+ok "as far as rounding explains" grep -q '"equal_bits":.*false' out
+answers "so is a failure" 0 verify tiny --scale 32 --set mesh.shard=2 --set failure.rank=1 --set 'failure.at=step 2 backward 0.4' \
+  --set failure.last_save=1 --precision plan
+ok "and what is invalid is told apart" grep -q "^  rank 1's parameters as a new process makes them: the loss of step 2 is .*, not " out
+
 answers "details name every parameter" 0 verify tiny --plan ddp --scale 16 --steps 1 --details
 ok "with its owners" grep -q '^layers.1.feed_forward.w2.weight .* 8 ' out
 # 32 rows of 16: eleven for each of the first ranks, the rest for the last.
@@ -92,7 +101,6 @@ answers "an optimizer on the host" 0 verify tiny --scale 16 --set fsdp.cpu_offlo
 refuses "a checkpoint of which nobody knows the numbers" "--restart goes on from one" verify tiny --set 'phases={"load":{}}'
 refuses "compiled blocks" "key 'compile'" verify tiny --plan fsdp2 --set compile=per_block
 refuses "a precision that is none" "--precision: it is fp64 or plan" verify tiny --precision fp8
-refuses "a restart in the plan's dtypes" "--restart is executed in fp64 only" verify tiny --precision plan --restart-after 1
 refuses "a scale that is none" "--scale: 0 is not in 1..65536" verify tiny --scale 0
 refuses "a network without sizes to shrink" "--scale: it names no layers and no width" verify worked-case --scale 2
 refuses "more steps than are sensible" "--steps: 101 is not in 1..100" verify tiny --steps 101
