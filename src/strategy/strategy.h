@@ -24,6 +24,7 @@ typedef struct {
   guint8 dtype;
   guint8 is_view; /* its base keeps a second reference: never the target of an in-place sum (rule
                      L5) */
+  guint8 is_packed; /* a copy: where its strides leave gaps, it has the same order and none */
   gint64 offset;  /* elements into the storage */
   gint64 stride[OP_DIMS]; /* of a gradient: memory order */
 } TensorRef;
