@@ -83,8 +83,12 @@ check_failure(Work *w, GError **error)
   const PlanSpec *plan = w->plan->scenario->plan, *other = NULL;
   if (w->other != NULL)
     other = w->other->scenario->plan;
+  if (plan->failure.given && request->restart_after > 0)
+    return plan_spec_refuse(plan, error, "failure",
+                            "says itself where it goes on (last_save): no --restart-after");
   if (other != NULL && other->failure.given)
-    return plan_spec_refuse(other, error, "failure", "of two plans only the first can fail");
+    return plan_spec_refuse(other, error, "failure",
+                            "of two plans only the first can fail (--set-a says it of that alone)");
   if (!plan->failure.given) {
     if (request->restart_after == RESTART_ANYWHERE)
       request->restart_after = request->steps / 2;
@@ -92,9 +96,6 @@ check_failure(Work *w, GError **error)
   }
   if (other != NULL && request->restart_after == 0)
     return plan_spec_refuse(plan, error, "failure", "plans that are compared do not fail");
-  if (request->restart_after > 0)
-    return plan_spec_refuse(plan, error, "failure",
-                            "says itself where it goes on (last_save): no --restart-after");
   if (plan->failure.step > request->steps)
     return plan_spec_refuse(plan, error, "failure.at", "step %d is beyond the %d steps of this run",
                             plan->failure.step, request->steps);

@@ -96,7 +96,7 @@ print_trial(const VerifiedTrial *t, gboolean rounded, GString *out)
     g_string_append_printf(out, "the gradient of %s in step %d is more than rounding explains\n",
                            t->gradient, t->gradient_step);
   else
-    g_string_append(out, rounded ? "not told apart: rounding explains what is another\n"
+    g_string_append(out, rounded ? "not told apart: rounding explains what differs\n"
                                  : "no loss is another\n");
 }
 

@@ -208,6 +208,8 @@ static const struct {
 } of_several[] = {{"optimizer", "clip_grad_norm"},
                   {"accumulation", "all_reduce_every"},
                   {"fsdp", "sharding_strategy"},
+                  {"fsdp", "cpu_offload"},
+                  {"fsdp", "pin_memory"},
                   {"deepspeed", "zero_hpz_partition_size"}};
 
 static char *

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "simulate/verified_comparison.h"
 
 /* Ranks compute the same losses, and their mean is taken exactly. */
@@ -141,6 +142,26 @@ add_run(VerifiedRounding *r, const VerifiedPlan *plan, VerifiedRun run, double s
   return TRUE;
 }
 
+/* Nothing can equal what is no number.  FALSE and error. */
+static gboolean
+check_known(const VerifiedRounding *r, int step, GError **error)
+{
+  const char *what = isfinite(r->losses[step]) ? NULL : "the loss";
+  for (guint i = 0; what == NULL && i < parameters_of(r); i++) {
+    const double *mean = addends_at(r, step, i)->mean;
+    for (gint64 k = 0; mean != NULL && k < elements_of(r, i) && what == NULL; k++)
+      if (!isfinite(mean[k]))
+        what = network_parameter(r->plan->scenario->network, (int) i)->name;
+  }
+  if (what != NULL)
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s: in the plan's dtypes %s%s of step %d overflows on ranks alone, so nothing can "
+                "equal it",
+                r->plan->scenario->plan->file, isfinite(r->losses[step]) ? "the gradient of " : "",
+                what, step);
+  return what == NULL;
+}
+
 /* All ranks alone in a step, and all their micro-batches. */
 static gboolean
 run_ranks(VerifiedRounding *r, int step, const RestoredState *start, GError **error)
@@ -159,7 +180,7 @@ run_ranks(VerifiedRounding *r, int step, const RestoredState *start, GError **er
     if (r->single != NULL && !add_run(r, r->single, run, 1.0 / (ranks * batches), error))
       return FALSE;
   }
-  return TRUE;
+  return check_known(r, step, error);
 }
 
 static RestoredState *

@@ -84,6 +84,8 @@ ok "which is said" prints "saved after step 2, from there on zero2 over 8 ranks,
 answers "or with other groups" 0 verify tiny --scale 16 --steps 2 --restart-after 1 --set-b mesh.shard=3 --set-a mesh.shard=6 --set-b accumulation.steps=2 --json
 ok "which JSON says" grep -q '"after_step":.*1' out
 refuses "a restart after the last step" "--restart-after: 3 is not in 1..2" verify tiny --restart-after 3
+refuses "a restart before the first" "--restart-after: -1 is not in 1..2" verify tiny --restart-after -1
+refuses "a restart of one step" "--steps: a restart needs at least 2, one before it and one after" verify tiny --steps 1 --restart zero1
 refuses "a restart of two plans" "only one plan can be saved" verify tiny --plan ddp --plan ddp --restart fsdp2
 
 answers "a worker fails" 0 verify tiny --scale 16 --set failure.rank=1 --set 'failure.at=step 2 backward 0.4' --set failure.last_save=1
@@ -95,7 +97,9 @@ answers "others go on" 0 verify tiny --scale 16 --set-a failure.rank=7 --set-a '
 ok "which JSON says" grep -q '"last_consistent_step":.*0' out
 refuses "a failure in no step of it" "step 5 is beyond the 3 steps of this run" verify tiny --set failure.rank=1 --set 'failure.at=step 5 clip 0'
 refuses "another place to go on" "no --restart-after" verify tiny --set-a failure.rank=1 --set-a 'failure.at=step 2 clip 0' --restart-after 1
-refuses "a failure of the other plan" "only the first can fail" verify tiny --set failure.rank=1 --set 'failure.at=step 2 clip 0' --restart ddp
+refuses "another place under the same plan" "says itself where it goes on (last_save): no --restart-after" verify tiny --set failure.rank=1 \
+  --set 'failure.at=step 2 clip 0' --restart-after 1
+refuses "a failure of the other plan" "only the first can fail (--set-a says it of that alone)" verify tiny --set failure.rank=1 --set 'failure.at=step 2 clip 0' --restart ddp
 refuses "plans that fail and are compared" "plans that are compared do not fail" verify tiny --set-a failure.rank=1 \
   --set-a 'failure.at=step 2 clip 0' --plan fsdp2 --plan ddp --set batch.sequence_length=64
 refuses "a failure on a device without time" "key 'failure': has no moment on device instant" verify tiny --scale 16 --cluster instant \
