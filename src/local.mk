@@ -236,9 +236,12 @@ libhighwater_a_SOURCES += \
   src/network/op_convolution.c \
   src/network/op_gelu.c \
   src/network/op_lookup.c \
+  src/network/op_loss.c \
   src/network/op_matmul.c \
   src/network/op_moe.c \
   src/network/op_norm.c \
+  src/network/op_parts.c \
+  src/network/op_pointwise.c \
   src/network/op_recipe.c src/network/op_recipe.h \
   src/network/op_recorded.c \
   src/network/ops_checks.c src/network/ops_checks.h \

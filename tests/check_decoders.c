@@ -180,6 +180,14 @@ static const SmallNetwork measured[] = {
      FALSE,
      1497344,
      {{82310144, 113246208}, {91982848, 117440512}}},
+    {"stablelm, a norm for each of many heads",
+     "'model_type': 'stablelm', 'num_hidden_layers': 2, 'hidden_size': 512, "
+     "'num_attention_heads': 16, 'num_key_value_heads': 2, 'intermediate_size': 384, "
+     "'vocab_size': 1000, 'qk_layernorm': true",
+     FALSE,
+     FALSE,
+     3389568,
+     {{96805376, 161480704}, {111311360, 174063616}}},
     {"smollm3",
      CONFIG("smollm3", "2", ", 'no_rope_layers': [1, 0]"),
      FALSE,

@@ -13,8 +13,9 @@ typedef struct {
   const char *model_type, *fields;
 } Architecture;
 
-#define HEADS "'num_attention_heads': 4, 'num_key_value_heads': 2"
-#define WIDE "'num_attention_heads': 2, 'num_key_value_heads': 2"
+#define HIDDEN "'hidden_size': 16, "
+#define HEADS HIDDEN "'num_attention_heads': 4, 'num_key_value_heads': 2"
+#define WIDE HIDDEN "'num_attention_heads': 2, 'num_key_value_heads': 2"
 #define POSITIONS "'max_position_embeddings': 16"
 
 static const Architecture architectures[] = {
@@ -48,6 +49,8 @@ static const Architecture architectures[] = {
     {"granite", HEADS ", 'embedding_multiplier': 12, 'residual_multiplier': 0.2"},
     {"starcoder2", HEADS ", 'residual_dropout': 0.1"},
     {"stablelm", WIDE ", 'qk_layernorm': true"},
+    {"stablelm", "'hidden_size': 36, 'num_attention_heads': 18, 'num_key_value_heads': 9, "
+                 "'partial_rotary_factor': 1, 'qk_layernorm': true"},
     {"smollm3", HEADS},
     {"glm", HEADS ", 'head_dim': 8"},
     {"glm4", HEADS ", 'head_dim': 8"},
@@ -57,7 +60,7 @@ static const Architecture architectures[] = {
     {"qwen3", HEADS ", 'head_dim': 8, 'implementation': 'torchtitan'"},
 };
 
-#define SMALL "'hidden_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 2, 'vocab_size': 19"
+#define SMALL "'intermediate_size': 24, 'num_hidden_layers': 2, 'vocab_size': 19"
 #define FSDP2                                                                                      \
   "{'strategy': 'fsdp2', 'mesh': {'shard': 2}, 'batch': {'micro_batch': 2, 'sequence_length': 8}," \
   " 'precision': {'compute': 'bf16', 'reduce': 'fp32'}, 'optimizer': {'clip_grad_norm': 1}}"
@@ -123,9 +126,9 @@ START_TEST(what_nobody_has_said_is_refused_by_name)
     const char *says;
   } unsaid[] = {
       {{"mixtral", HEADS}, "kernel topk: nobody has said what it computes"},
-      {{"gpt_neo", "'num_heads': 2, 'attention_types': [[['global', 'local'], 1]]"},
+      {{"gpt_neo", HIDDEN "'num_heads': 2, 'attention_types': [[['global', 'local'], 1]]"},
        "kernel where = where_buffer: nobody has said what it computes"},
-      {{"bloom", "'n_head': 2"}, "reads alibi, and nobody has said what is in it"},
+      {{"bloom", HIDDEN "'n_head': 2"}, "reads alibi, and nobody has said what is in it"},
   };
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;

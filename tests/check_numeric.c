@@ -392,6 +392,29 @@ END_TEST
 static const Case two_vectors = {
     .inputs = 4, .outputs = 1, .input = {S(2), S(2), S(2), S(2)}, .output = {S(4)}, .wanted = ""};
 
+/* [2, 1, 2] and [2, 2, 2] go behind the first index of [2, 4, 2]. */
+START_TEST(parts_go_behind_what_is_there)
+{
+  static const Case c = {.inputs = 2,
+                         .outputs = 1,
+                         .input = {S(2, 1, 2), S(2, 2, 2)},
+                         .output = {S(2, 4, 2)},
+                         .wanted = ""};
+  static const double expected[16] = {-1, -1, 0, 1, 4, 5, 6, 7, -1, -1, 2, 3, 8, 9, 10, 11};
+  Bench b;
+  bench_init(&b, &c);
+  for (int i = 0, next = 0; i < c.inputs; i++)
+    for (gint64 k = 0; k < b.in[i].elements; k++)
+      b.in[i].data[k] = next++;
+  for (gint64 k = 0; k < b.out[0].elements; k++)
+    b.out[0].data[k] = -1;
+  run(&b, "cat dim=1 first=1", "i0 i1 +o0");
+  for (gint64 k = 0; k < b.out[0].elements; k++)
+    ck_assert_double_eq(b.out[0].data[k], expected[k]);
+  bench_clear(&b);
+}
+END_TEST
+
 /* torch/optim/adam.py by hand: first step, p = 1, g = 2: p *= 1 - 0.1 * 0.5; m = 0.1 * 2 = 0.2, v =
  * 0.01 * 4 = 0.04; m / (1 - 0.9) = 2, sqrt(v) / sqrt(1 - 0.99) = 2; p -= 0.1 * 2 / 2. */
 START_TEST(a_first_step_of_adamw_moves_by_the_learning_rate)
@@ -663,6 +686,7 @@ test_suite(void)
   TCase *derivatives = tcase_create("derivatives"), *rest = tcase_create("kernels");
   tcase_add_loop_test(derivatives, backward_is_the_derivative_of_forward, 0,
                       (int) G_N_ELEMENTS(cases));
+  tcase_add_test(rest, parts_go_behind_what_is_there);
   tcase_add_test(rest, a_first_step_of_adamw_moves_by_the_learning_rate);
   tcase_add_test(rest, sgd_adds_momentum);
   tcase_add_test(rest, a_query_sees_a_window_of_keys);

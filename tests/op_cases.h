@@ -126,6 +126,14 @@ static const Case op_cases[] = {
         AT(.result = VALUE(BF16, FALSE, 3, BY(2, 3, 4), BY(24, 8, 1)), .size = {3, 2}),
         "bf16[2,3,4](24,8,1) bf16[2,3,2](24,8,1) bf16[2,3,2](24,8,1)", "o0=i0@0 o1=i0@4 o2=i0@6",
         "", "+d0:96 k:cat", ""),
+    /* rows 2 and 3 of 6 elements: the first parts begin at element 2 * 6 */
+    ROW(SPLIT_MORE, "the first parts of many, and the whole for the others", 1,
+        INS(WANTS(BF16, 2, 12, 6)), AT(.number = 0, .first = 2, .size = {1, 3, 0, 2}, .flag = TRUE),
+        "bf16[12,6] bf16[1,6] bf16[3,6] bf16[0,6] bf16[2,6]",
+        "o0=i0@0 o1=i0@12 o2=i0@18 o3=i0@36 o4=i0@36", "", "d0=g0 k:cat", ""),
+    ROW(SPLIT_MORE, "the last parts of many: their node makes the gradient of all", 1,
+        INS(WANTS(BF16, 3, 2, 5, 4)), AT(.number = 1, .first = 3, .size = {1, 1, -1, -1}),
+        "bf16[2,1,4](20,4,1) bf16[2,1,4](20,4,1)", "o0=i0@12 o1=i0@16", "", "+d0:80 k:cat", ""),
     ROW(EXPAND, "an expanded dimension is summed", 1, INS(WANTS(BF16, 4, 2, 3, 1, 4)),
         AT(.result = VALUE(BF16, FALSE, 4, BY(2, 3, 5, 4), BY(12, 4, 0, 1))),
         "bf16[2,3,5,4](12,4,0,1)", "o0=i0@0", "", "+d0:48 k:expand", ""),
@@ -263,6 +271,10 @@ static const Case op_cases[] = {
         INS(WANTS(BF16, 3, 2, 1, 4), WANTS(BF16, 3, 2, 2, 4)),
         AT(.result = PLAIN(BF16, 3, 2, 3, 4), .key = "dim", .number = 1), "bf16[2,3,4]",
         "+o0:48 k:cat", "", "d0=view@0 d1=view@1", ""),
+    ROW(CAT_MORE, "further parts go into what is there", 3,
+        INS(WANTS(BF16, 3, 2, 6, 4), WANTS(BF16, 3, 2, 1, 4), WANTS(BF16, 3, 2, 2, 4)),
+        AT(.number = 1, .first = 3), "bf16[2,6,4]", "o0=i0@0 k:cat", "",
+        "d0=g0 d1=view@3 d2=view@4", ""),
     ROW(STACK, "gradients are every second element of the incoming one", 2,
         INS(WANTS(BF16, 2, 6, 2), WANTS(BF16, 2, 6, 2)), AT(.result = PLAIN(BF16, 3, 6, 2, 2)),
         "bf16[6,2,2]", "+o0:48 k:stack", "", "d0=view@0 d1=view@1", ""),
@@ -335,11 +347,12 @@ static const Case op_cases[] = {
     /* -- norms -- */
     ROW(RMS_NORM, "saves input, weight and one fp32 a row", 2,
         INS(WANTS(BF16, 3, 2, 3, 4), WANTS(BF16, 1, 4)), NO_ATTRIBUTES, "bf16[2,3,4] fp32[6]",
-        "+o0:48 +o1:24 k:fused_rms_norm", "i0 i1 o1", "+d0:48 +d1:8 k:rms_norm_backward", ""),
+        "+o0:48 +o1:24 k:fused_rms_norm", "i0 i1 o1", "+d0:48 +d1:8 ?t0:48 k:rms_norm_backward -t0",
+        ""),
     ROW(RMS_NORM, "an input that is not row-major is copied for the time of the kernel", 2,
         INS(VALUE(BF16, TRUE, 2, BY(6, 4), BY(10, 1)), WANTS(BF16, 1, 4)), NO_ATTRIBUTES,
         "bf16[6,4] fp32[6]", "+t0:48 +o0:48 +o1:24 k:fused_rms_norm -t0", "i0 i1 o1",
-        "+t0:48 +d0:48 +d1:8 k:rms_norm_backward -t0", ""),
+        "+t0:48 +d0:48 +d1:8 ?t1:48 k:rms_norm_backward -t1 -t0", ""),
     /* 70016 rows of 64: 2188 partial sums of 128 bytes, then a column sum of them.  v = 4, so 16
      * columns of threads and 8 rows of threads (128 = 512 / 4 in all); ceil(2188 / 8) = 274 values
      * a thread; 1 block of 132 * (2048 / 128); min(2112, ceil(274 / 16) = 18) blocks share the
@@ -347,20 +360,21 @@ static const Case op_cases[] = {
     ROW(RMS_NORM, "many narrow rows: the gain's gradient is summed in two stages", 2,
         INS(WANTS(BF16, 2, 70016, 64), WANTS(BF16, 1, 64)), NO_ATTRIBUTES,
         "bf16[70016,64] fp32[70016]", "+o0:8962048 +o1:280064 k:fused_rms_norm", "i0 i1 o1",
-        "+d0:8962048 +d1:128 +t0:280064 k:rms_norm_backward +t1:128 +t2:294912 +t3:4 -t3 -t2 k:sum "
-        "d1:=t1 -t0",
+        "+d0:8962048 +d1:128 ?t0:8962048 +t1:280064 k:rms_norm_backward +t2:128 +t3:294912 +t4:4 "
+        "-t4 "
+        "-t3 k:sum d1:=t2 -t1 -t0",
         ""),
     ROW(RMS_NORM, "many wide rows (2112 on 132 SMs): in one stage", 2,
         INS(WANTS(BF16, 2, 65537, 2112), WANTS(BF16, 1, 2112)), NO_ATTRIBUTES,
         "bf16[65537,2112] fp32[65537]", "+o0:276828288 +o1:262148 k:fused_rms_norm", "i0 i1 o1",
-        "+d0:276828288 +d1:4224 k:rms_norm_backward", ""),
+        "+d0:276828288 +d1:4224 ?t0:276828288 k:rms_norm_backward -t0", ""),
     ROW(LAYER_NORM, "saves bias, input, weight, then mean and rstd", 3,
         INS(WANTS(BF16, 2, 6, 4), WANTS(BF16, 1, 4), WANTS(BF16, 1, 4)), NO_ATTRIBUTES,
         "bf16[6,4] fp32[6] fp32[6]", "+o0:48 +o1:24 +o2:24 k:native_layer_norm", "i2 i0 i1 o1 o2",
-        "+d0:48 +d1:8 +d2:8 k:layer_norm_backward", ""),
+        "+d0:48 +d1:8 +d2:8 ?t0:48 k:layer_norm_backward -t0", ""),
     ROW(LAYER_NORM, "without gain and bias: one gradient", 1, INS(WANTS(FP32, 2, 6, 4)),
         NO_ATTRIBUTES, "fp32[6,4] fp32[6] fp32[6]", "+o0:96 +o1:24 +o2:24 k:native_layer_norm",
-        "i0 o1 o2", "+d0:96 k:layer_norm_backward", ""),
+        "i0 o1 o2", "+d0:96 ?t0:96 k:layer_norm_backward -t0", ""),
     /* -- look-ups: the three branches of embedding_dense_backward -- */
     ROW(EMBEDDING, "few indices (to 3072) are added into the dense gradient at once", 2,
         INS(WANTS(BF16, 2, 100, 8), PLAIN(INT64, 2, 3, 1024)), NO_ATTRIBUTES, "bf16[3,1024,8]",

@@ -119,6 +119,7 @@ read_torchtitan_router(MoeStyle *moe, NetworkSpec *spec)
     moe->groups = moe->groups_used = 0;
   if (moe->groups > 0 && moe->experts / moe->groups < 2)
     network_spec_fail(spec, "n_group", "torchtitan's groups have at least two experts");
+  moe->loops_on_old_devices = TRUE;
 }
 
 static void

@@ -45,6 +45,9 @@ Val join_last(Builder *b, Val x, Val y);
 Val select_at(Builder *b, Val x, int dim, gint64 index);
 /* x.chunk(n, dim=-1): views of equal width. */
 void chunk(Builder *b, Val x, int n, Val *out);
+/* torch.split(x, sizes, dim), and torch.cat(parts, dim), of any number n of parts of one dtype. */
+void split_parts(Builder *b, Val x, int dim, gint64 n, const gint64 *sizes, Val *out);
+Val join_parts(Builder *b, int dim, gint64 n, const Val *parts);
 /* x.expand(sizes): a view; sizes has x's dtype and, of other dimensions, those to broadcast to. */
 Val expand(Builder *b, Val x, ValueInfo sizes);
 /* x.sum or x.mean (op) over the last dimension, which is kept. */

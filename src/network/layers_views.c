@@ -1,4 +1,6 @@
 /* layers_views.c - parts of tensors and how they are put together: slices, chunks, broadcasts. */
+#include <string.h>
+
 #include "network/layers.h"
 #include "network/strides.h"
 
@@ -66,6 +68,53 @@ chunk(Builder *b, Val x, int n, Val *out)
   OpAttributes at = {.result = builder_info(b, x), .size = {n}};
   at.result.shape[at.result.dims - 1] /= n; /* strides stay */
   builder_op_multi(b, OP_SPLIT, &at, 1, &x, n, out);
+}
+
+/* A call of split has so many parts at most: what is left of many is split by further calls, of
+ * whose node the gradient goes to this one's. */
+#define PARTS ((int) G_N_ELEMENTS(((OpAttributes *) NULL)->size))
+
+void
+split_parts(Builder *b, Val x, int dim, gint64 n, const gint64 *sizes, Val *out)
+{
+  gint64 first = 0;
+  for (gint64 i = 0; i < n; i += PARTS) {
+    int parts = (int) MIN(n - i, PARTS);
+    OpAttributes at = {.number = dim, .first = first, .flag = i + parts < n};
+    Val outs[PARTS + 1], *part = outs + (at.flag ? 1 : 0);
+    for (int k = 0; k < PARTS; k++)
+      at.size[k] = k < parts ? sizes[i + k] : -1;
+    for (int k = 0; k < parts; k++)
+      first += sizes[i + k];
+    builder_op_multi(b, OP_SPLIT_MORE, &at, 1, &x, parts + (at.flag ? 1 : 0), outs);
+    memcpy(out + i, part, sizeof(Val) * (gsize) parts);
+    x = outs[0];
+  }
+}
+
+Val
+join_parts(Builder *b, int dim, gint64 n, const Val *part)
+{
+  OpAttributes at = {.result = builder_info(b, part[0]), .key = "dim", .number = dim};
+  for (gint64 i = 1; i < n; i++)
+    at.result.shape[dim] += builder_info(b, part[i]).shape[dim];
+  value_set_contiguous(&at.result);
+  gint64 joined = MIN(n, OP_INPUTS);
+  Val whole = builder_op(b, OP_CAT, &at, (int) joined, part);
+  for (gint64 i = 0; i < joined; i++)
+    at.first += builder_info(b, part[i]).shape[dim];
+  while (joined < n) {
+    Val in[OP_INPUTS] = {whole};
+    int ins = 1;
+    gint64 width = 0;
+    for (; ins < OP_INPUTS && joined < n; joined++) {
+      width += builder_info(b, part[joined]).shape[dim];
+      in[ins++] = part[joined];
+    }
+    whole = builder_op(b, OP_CAT_MORE, &at, ins, in);
+    at.first += width;
+  }
+  return whole;
 }
 
 Val

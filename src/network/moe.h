@@ -35,7 +35,8 @@ typedef struct {
   double scale;               /* of the weights; transformers multiplies by 1 too */
   gboolean captures;          /* a hook keeps the router's logits (output_router_logits) */
   gboolean router_bias, correction_bias;
-  gboolean softmax_scores; /* torchtitan: not sigmoids */
+  gboolean softmax_scores;       /* torchtitan: not sigmoids */
+  gboolean loops_on_old_devices; /* torchtitan: without a device of sm_90 experts are looped over */
   /* shared experts, as one that is as wide as all of them; 0: none */
   SharedExperts shared;
   gint64 shared_ffn;
@@ -94,5 +95,8 @@ Val moe_experts(Builder *b, const Moe *m, Val x, Val index, Val weights);
 /* Rows of the busiest expert: the plan's load factor times the mean, and no more than there are
  * tokens. */
 gint64 moe_busiest_rows(const Builder *b, const MoeStyle *style, gint64 tokens);
+/* Rows of each expert: the first one's are the busiest's, the others share the rest; behind one
+ * that has none no other has any. */
+gint64 moe_expert_rows(const Builder *b, const MoeStyle *style, gint64 tokens, gint64 expert);
 
 #endif

@@ -36,21 +36,13 @@ moe_busiest_rows(const Builder *b, const MoeStyle *style, gint64 tokens)
   return MIN((gint64) ceil(mean * load_imbalance(b)), tokens);
 }
 
-static gint64
-busiest_rows(const Builder *b, const Moe *m, const Sizes *s)
+gint64
+moe_expert_rows(const Builder *b, const MoeStyle *style, gint64 tokens, gint64 expert)
 {
-  return moe_busiest_rows(b, &m->style, s->tokens);
-}
-
-/* Rows of each expert: the first one's are the busiest's, the others share the rest; behind one
- * that has none no other has any. */
-static gint64
-expert_rows(const Builder *b, const Moe *m, const Sizes *s, gint64 expert)
-{
-  gint64 busiest = busiest_rows(b, m, s), others = m->style.experts - 1;
+  gint64 busiest = moe_busiest_rows(b, style, tokens), others = style->experts - 1;
   if (expert == 0)
     return busiest;
-  gint64 rest = s->pairs - busiest;
+  gint64 rest = tokens * style->top_k - busiest;
   return rest / others + (expert - 1 < rest % others ? 1 : 0);
 }
 
@@ -155,7 +147,7 @@ static Val
 grouped(Builder *b, const Moe *m, Val x, Val index, Val weights)
 {
   Sizes s = sizes_of(b, x, index);
-  gint64 busiest = busiest_rows(b, m, &s);
+  gint64 busiest = moe_busiest_rows(b, &m->style, s.tokens);
   Val sorted[2];
   Val share = let(b, "sample_weights", view(b, weights, 1, s.pairs));
   Val ids = let(b, "expert_ids", view(b, index, 1, s.pairs));
@@ -328,7 +320,7 @@ static const char *const loop_names[2][3] = {
 static Val
 expert(Builder *b, const Moe *m, const Sizes *s, gint64 i, const Val args[3], Val sum)
 {
-  gint64 rows = expert_rows(b, m, s, i);
+  gint64 rows = moe_expert_rows(b, &m->style, s->tokens, i);
   const char *const *names = loop_names[m->style.gate != NULL ? 1 : 0];
   Val tokens = find_tokens(b, s, rows);
   Val state = let(b, "current_state", rows_by(b, args[0], tokens));
@@ -351,7 +343,7 @@ eager(Builder *b, const Moe *m, Val x, Val index, Val weights)
   info.requires_grad = FALSE;
   Val sum = let(b, "final_hidden_states", create(b, "sum of experts", info));
   find_experts(b, m, &s);
-  for (gint64 i = 0; i < m->style.experts && expert_rows(b, m, &s, i) > 0; i++)
+  for (gint64 i = 0; i < m->style.experts && moe_expert_rows(b, &m->style, s.tokens, i) > 0; i++)
     sum = expert(b, m, &s, i, (Val[]){x, index, weights}, sum);
   return sum;
 }

@@ -23,6 +23,7 @@
   X(VIEW_AS_REAL)                                                                                  \
   X(SLICE)                                                                                         \
   X(SPLIT)                                                                                         \
+  X(SPLIT_MORE)                                                                                    \
   X(EXPAND)                                                                                        \
   /* element-wise and copies */                                                                    \
   X(TO_COPY)                                                                                       \
@@ -57,6 +58,7 @@
   X(SUM_ROWS)                                                                                      \
   X(SUM)                                                                                           \
   X(CAT)                                                                                           \
+  X(CAT_MORE)                                                                                      \
   X(STACK)                                                                                         \
   X(PAD)                                                                                           \
   X(ADD_)                                                                                          \
@@ -244,6 +246,7 @@ typedef struct {
   guint16 variant; /* Kernel.variant of its kernels: FusedAttention */
   double dropout;  /* of probabilities; 0: none */
   gint64 size[4];  /* numbers of the row's own; of views the first is the offset in elements */
+  gint64 first;    /* where parts of a dimension begin */
   gboolean flag;
   const char *what;    /* name of the output, static text */
   const char *formula; /* what the kernel computes, if its name does not say it; static text */

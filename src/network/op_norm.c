@@ -59,8 +59,9 @@ norm_operands(const OpCase *c, int n)
 }
 
 /* The kernel with the gradients of input 0, of the gain and, with n = 2, of the bias after it:
- * inputs 1 and 2.  Partial sums are what it writes in place of the last two, and are summed after
- * it. */
+ * inputs 1 and 2.  It reads a row-major gradient (LayerNormBackwardKernelImpl and
+ * RMSNormBackwardKernelImpl, dY.contiguous()).  Partial sums are what it writes in place of the
+ * last two, and are summed after it. */
 static void
 norm_backward(OpCase *c, const char *name, const char *reads, int n)
 {
@@ -70,6 +71,7 @@ norm_backward(OpCase *c, const char *name, const char *reads, int n)
   recipe_grad(c, 0, ORDER_DENSE);
   for (int i = 0; i < n; i++)
     recipe_grad(c, 1 + i, ORDER_DENSE);
+  int copy = recipe_contiguous_incoming(c, "contiguous gradient");
   for (int i = 0; i < n; i++)
     if (rows > 0 && recipe_wants(c, 1 + i)) {
       partial[i] = recipe_temp(c, rows * value_bytes(&c->in[1 + i]), "partial sums");
@@ -87,6 +89,7 @@ norm_backward(OpCase *c, const char *name, const char *reads, int n)
   for (int i = n - 1; i >= 0; i--)
     if (partial[i] != 0)
       recipe_release(c, partial[i]);
+  recipe_release(c, copy);
 }
 
 void

@@ -111,8 +111,48 @@ void backward_new(
 void backward_pass(OpCase *c); /* every input gets the incoming gradient */
 void backward_reshape(OpCase *c);
 
-/* Rows' own recipes, by file: op_matmul.c, op_attention.c, op_norm.c, op_lookup.c,
- * op_moe.c, op_recorded.c. */
+/* Rows' own recipes, by file: op_parts.c, op_pointwise.c, op_loss.c, op_matmul.c, op_attention.c,
+ * op_norm.c, op_lookup.c, op_moe.c, op_recorded.c. */
+void shape_view_as_complex(OpCase *c);
+void shape_split(OpCase *c);
+void forward_split(OpCase *c);
+void backward_split(OpCase *c);
+void shape_split_more(OpCase *c);
+void forward_split_more(OpCase *c);
+void backward_split_more(OpCase *c);
+void backward_transpose(OpCase *c);
+void backward_view_as_complex(OpCase *c);
+void backward_view_as_real(OpCase *c);
+void backward_slice(OpCase *c);
+void backward_pad(OpCase *c);
+void backward_cat(OpCase *c);
+void forward_cat_more(OpCase *c);
+void backward_cat_more(OpCase *c);
+void backward_stack(OpCase *c);
+void backward_copy_slice(OpCase *c);
+void backward_dense(OpCase *c);
+void backward_mul(OpCase *c);
+void shape_first(OpCase *c);
+void forward_in_place(OpCase *c);
+void forward_add_scalar_in_place(OpCase *c);
+void backward_div(OpCase *c);
+void backward_mul_complex(OpCase *c);
+void backward_power(OpCase *c);
+void backward_sum(OpCase *c);
+void forward_where_number(OpCase *c);
+void backward_where_number(OpCase *c);
+void backward_sub(OpCase *c);
+void backward_clamp(OpCase *c);
+void shape_dropout(OpCase *c);
+void forward_dropout(OpCase *c);
+void backward_dropout(OpCase *c);
+void backward_log_softmax(OpCase *c);
+void shape_nll_loss(OpCase *c);
+void forward_nll_loss(OpCase *c);
+void backward_nll_loss(OpCase *c);
+void shape_fused_cross_entropy(OpCase *c);
+void forward_fused_cross_entropy(OpCase *c);
+void backward_fused_cross_entropy(OpCase *c);
 void shape_mm(OpCase *c);
 void forward_mm(OpCase *c);
 void backward_mm(OpCase *c);

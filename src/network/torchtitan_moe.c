@@ -28,16 +28,21 @@ define_buffer(Builder *b, const char *name, gint64 experts)
   builder_buffer(b, path, DTYPE_FP32, experts);
 }
 
-/* The plan's moe.experts. */
-static void
-check_plan(Builder *b)
+/* Are the experts computed one after the other (use_grouped_mm false)?  DeepSeek's model arguments
+ * ask for a device that has a grouped product (update_from_config), others take PyTorch's word. */
+static gboolean
+is_looped(Builder *b, const MoeStyle *s)
 {
+  enum { LEAST_CAPABILITY = 90 };
   const PlanSpec *plan = builder_shape(b)->plan;
-  if (plan != NULL && plan->moe.experts != MOE_GROUPED)
+  MoeExperts experts = plan != NULL ? plan->moe.experts : MOE_GROUPED;
+  if (experts == MOE_BATCHED)
     builder_fail(b,
-                 "%s: key 'moe.experts': only grouped_mm is known of torchtitan's experts "
-                 "(use_grouped_mm)",
+                 "%s: key 'moe.experts': torchtitan has none that are batched (grouped or eager: "
+                 "use_grouped_mm)",
                  plan->file);
+  return experts == MOE_EAGER || (s->loops_on_old_devices &&
+                                  builder_shape(b)->device.compute_capability < LEAST_CAPABILITY);
 }
 
 TorchtitanMoe
@@ -45,7 +50,7 @@ torchtitan_moe_define(Builder *b, const MoeStyle *s)
 {
   TorchtitanMoe m = {.style = *s, .module = builder_module(b, "moe", "MoE")};
   moe_count(b, s);
-  check_plan(b);
+  m.looped = is_looped(b, s);
   m.experts = builder_module(b, "experts", "GroupedExperts");
   m.w1 = builder_parameter(b, "w1", 3, s->experts, s->ffn, s->hidden);
   m.w2 = builder_parameter(b, "w2", 3, s->experts, s->hidden, s->ffn);
@@ -196,6 +201,52 @@ run_experts(Builder *b, Groups *g, Val x, Val sizes)
   return builder_leave(b, let(b, "out", to(b, grouped(b, g, h, g->m->w2), dtype)));
 }
 
+/* ---- experts: one after the other (_run_experts_for_loop) ---- */
+
+/* torch.matmul(x, w[i].transpose(-2, -1)) */
+static Val
+times_expert(Builder *b, Val x, int weight, gint64 i)
+{
+  Val w = autocast_operand(b, transpose_last(b, select_at(b, builder_weight(b, weight), 0, i)));
+  x = autocast_operand(b, x);
+  return builder_op(b, OP_MM, NULL, 2, (Val[]){x, w});
+}
+
+static Val
+one_expert(Builder *b, const TorchtitanMoe *m, Val x, gint64 i)
+{
+  x = let(b, "x_expert", x);
+  Val h = let(b, "h", unary(b, OP_SILU, times_expert(b, x, m->w1, i)));
+  Val up = times_expert(b, x, m->w3, i);
+  h = let(b, "h", binary(b, OP_MUL, h, up));
+  return let(b, "h", times_expert(b, h, m->w2, i));
+}
+
+/* The list of outputs goes from its end. */
+static Val
+run_loop(Builder *b, const TorchtitanMoe *m, Val x, Val counts, gint64 tokens)
+{
+  gint64 n = m->style.experts;
+  g_autofree gint64 *rows = g_new(gint64, n);
+  g_autofree Val *part = g_new(Val, n);
+  g_auto(GStrv) names = g_new0(char *, n + 1);
+  builder_enter(b, 2, (const char *const[]){"x", "num_tokens_per_expert"}, (Val[]){x, counts});
+  for (gint64 i = 0; i < n; i++) {
+    rows[i] = moe_expert_rows(b, &m->style, tokens, i);
+    names[i] = g_strdup_printf("out_experts_splits[%d]", (int) i);
+  }
+  x = shaped(b, OP_SLICE, (Val){x.slot, FALSE}, builder_info(b, x)); /* of all rows, as a node */
+  split_parts(b, x, 0, n, rows, part);
+  for (gint64 i = 0; i < n; i++)
+    part[i] = let(b, names[i], one_expert(b, m, part[i], i));
+  Val out = let(b, "out", join_parts(b, 0, n, part));
+  ValueInfo info = builder_info(b, out);
+  out = let(b, "out", shaped(b, OP_CAT, out, info)); /* with no rows of zeros */
+  for (gint64 i = n - 1; i >= 0; i--)
+    unlet(b, names[i]);
+  return builder_leave(b, out);
+}
+
 /* GroupedExperts.forward(): rows sorted by expert, and how many each has. */
 static Val
 call_experts(Builder *b, const TorchtitanMoe *m, Val routed, Val counts, gint64 tokens)
@@ -203,6 +254,8 @@ call_experts(Builder *b, const TorchtitanMoe *m, Val routed, Val counts, gint64 
   Val args[2] = {routed, counts}, made[3];
   Groups g = {.m = m, .busiest = moe_busiest_rows(b, &m->style, tokens)};
   builder_module_call(b, m->experts, 2, args);
+  if (m->looped)
+    return builder_leave(b, run_loop(b, m, args[0], args[1], tokens));
   g.rows = builder_info(b, args[0]).shape[0];
   builder_enter(b, 2, (const char *const[]){"x", "num_tokens_per_expert"}, args);
   permute(b, (Val){args[0].slot, FALSE}, (Val){args[1].slot, FALSE}, made);
@@ -249,9 +302,12 @@ combine(Builder *b, const TorchtitanMoe *m, Val routed, Val indices, Val weights
   rows = let(b, name, builder_op(b, OP_INDEX_PUT, NULL, 3, (Val[]){rows, indices, routed}));
   rows = let(b, name, view(b, rows, 3, tokens, k, hidden));
   weights = view(b, weights, 3, tokens, (gint64) 1, k);
-  Val wide = autocast_operand(b, to(b, rows, DTYPE_FP32)); /* the last operand is cast first */
+  Val wide = to(b, rows, DTYPE_FP32); /* the caller's until the product is there */
+  Val operand = autocast_operand(b, (Val){wide.slot, FALSE}); /* the last one is cast first */
   weights = autocast_operand(b, weights);
-  Val sum = to(b, builder_op(b, OP_BMM, NULL, 2, (Val[]){weights, wide}), dtype);
+  Val sum = builder_op(b, OP_BMM, NULL, 2, (Val[]){weights, operand});
+  builder_discard(b, wide);
+  sum = to(b, sum, dtype);
   return let(b, "out_experts", view(b, sum, 2, tokens, hidden));
 }
 

@@ -1,6 +1,6 @@
 /* torchtitan_moe.h - feed-forwards as torchtitan writes them (models/moe of torchtitan 0.2.2):
  * SwiGLU, and mixtures of experts, whose tokens are sorted by expert and padded for one grouped
- * product.
+ * product, or go to one expert after the other.
  *
  * What a config.json says of a mixture is a MoeStyle; of its functions and names none is used. */
 #ifndef HIGHWATER_NETWORK_TORCHTITAN_MOE_H
@@ -17,6 +17,7 @@ typedef struct {
 typedef struct {
   MoeStyle style;
   int module, router, reorderer, experts;
+  gboolean looped; /* experts are computed one after the other */
   Linear gate;
   int w1, w2, w3; /* parameters [experts, ffn, hidden], w2 [experts, hidden, ffn] */
   TorchtitanFeedForward shared;

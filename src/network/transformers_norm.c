@@ -126,45 +126,23 @@ layer_plain(Builder *b, Val x)
   return to(b, unary(b, OP_LAYER_NORM, to(b, x, DTYPE_FP32)), dtype);
 }
 
-/* Joined along the heads, so many tensors at a time. */
-static Val
-join_heads(Builder *b, Val *part, gint64 n)
-{
-  while (n > 1) {
-    gint64 joined = 0;
-    for (gint64 i = 0; i < n; joined++) {
-      gint64 end = MIN(i + OP_INPUTS, n);
-      OpAttributes at = {.result = builder_info(b, part[i]),
-                         .size = {1}, /* the heads */
-                         .key = "dim",
-                         .number = 1};
-      at.result.shape[1] = 0;
-      for (gint64 k = i; k < end; k++)
-        at.result.shape[1] += builder_info(b, part[k]).shape[1];
-      value_set_contiguous(&at.result);
-      part[joined] = builder_op(b, OP_CAT, &at, (int) (end - i), part + i);
-      i = end;
-    }
-    n = joined;
-  }
-  return part[0];
-}
-
 /* torch.cat([norm(h) for norm, h in zip(norms, torch.split(x, 1, dim=1))], dim=1) */
 static Val
 each_head(Builder *b, Val x, const Norm *norm)
 {
-  g_autofree Val *part = g_new(Val, norm->heads);
-  for (gint64 i = 0; i < norm->heads; i++) {
-    OpAttributes at = {.result = builder_info(b, x)};
-    at.size[0] = i * at.result.stride[1];
-    at.result.shape[1] = 1;
-    Val head = builder_op(b, OP_SLICE, &at, 1, &x);
-    head = call_module(b, norm->module + FIRST_HEAD_MODULE + (int) i, head);
+  enum { HEADS = 1 };
+  gint64 n = norm->heads;
+  g_autofree Val *part = g_new(Val, n);
+  g_autofree gint64 *sizes = g_new(gint64, n);
+  for (gint64 i = 0; i < n; i++)
+    sizes[i] = 1;
+  split_parts(b, x, HEADS, n, sizes, part);
+  for (gint64 i = 0; i < n; i++) {
+    Val head = call_module(b, norm->module + FIRST_HEAD_MODULE + (int) i, part[i]);
     Val operands[] = {head, builder_weight(b, norm->weight + (int) i)};
     part[i] = builder_leave(b, builder_op(b, OP_LAYER_NORM, NULL, 2, operands));
   }
-  return join_heads(b, part, norm->heads);
+  return join_parts(b, HEADS, n, part);
 }
 
 Val

@@ -35,8 +35,8 @@ elements_from(const NumericTensor *t, int dim)
   return n;
 }
 
-/* Parts side by side in a dimension, the last one unless it is said; of flat ones, one after the
- * other. */
+/* Parts side by side in a dimension, the last one unless it is said, from its beginning unless that
+ * is; of flat ones, one after the other. */
 static void
 run_cat(KernelCall *c)
 {
@@ -44,7 +44,8 @@ run_cat(KernelCall *c)
   if (y == NULL)
     return;
   int dim = (int) numeric_number_or(c, "dim", MAX(y->dims - 1, 0));
-  gint64 width = elements_from(y, dim), first = 0;
+  gint64 width = elements_from(y, dim);
+  gint64 first = (gint64) numeric_number_or(c, "first", 0) * elements_from(y, dim + 1);
   for (int i = 0; i < numeric_reads(c); i++) {
     const NumericTensor *x = numeric_read(c, i);
     gint64 part = y->dims > 1 ? elements_from(x, dim) : x->elements;
