@@ -343,7 +343,10 @@ verification_json(const VerificationReport *r, GString *out)
   cJSON *root = report_json(r);
   if (r->other != NULL) {
     cJSON_AddItemToObject(root, "other", report_json(r->other));
-    cJSON_AddBoolToObject(root, "equal_losses", r->loss_difference <= r->tolerance);
+    if (r->rounded) /* they need not be */
+      cJSON_AddNullToObject(root, "equal_losses");
+    else
+      cJSON_AddBoolToObject(root, "equal_losses", r->loss_difference <= r->tolerance);
     json_add_known_number(root, "loss_difference", isfinite(r->loss_difference) != 0,
                           r->loss_difference);
   }

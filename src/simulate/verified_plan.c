@@ -205,12 +205,9 @@ verified_plan_reference(const ScenarioInputs *inputs, const VerifiedPlan *of, in
 /* Keys that only several ranks have. */
 static const struct {
   const char *section, *key;
-} of_several[] = {{"optimizer", "clip_grad_norm"},
-                  {"accumulation", "all_reduce_every"},
-                  {"fsdp", "sharding_strategy"},
-                  {"fsdp", "cpu_offload"},
-                  {"fsdp", "pin_memory"},
-                  {"deepspeed", "zero_hpz_partition_size"}};
+} of_several[] = {{"optimizer", "clip_grad_norm"}, {"accumulation", "all_reduce_every"},
+                  {"fsdp", "sharding_strategy"},   {"fsdp", "cpu_offload"},
+                  {"fsdp", "pin_memory"},          {"deepspeed", "zero_hpz_partition_size"}};
 
 static char *
 alone_plan(const ScenarioInputs *in, int micro_batches, GError **error)
