@@ -319,6 +319,7 @@ libhighwater_a_SOURCES += \
   src/strategy/zero3_gather.c \
   src/strategy/zero3_gradients.c \
   src/strategy/zero3_init.c \
+  src/strategy/zero3_leaf.c \
   src/strategy/zero3_load.c \
   src/strategy/zero3_offload.c \
   src/strategy/zero3_private.h \
@@ -341,6 +342,7 @@ libhighwater_a_SOURCES += \
   src/lower/autograd.c \
   src/lower/checkpoint.c \
   src/lower/compiled.c \
+  src/lower/grad_scaler.c src/lower/grad_scaler.h \
   src/lower/lower.c src/lower/lower.h \
   src/lower/optimizer_step.c src/lower/optimizer_step.h \
   src/lower/phase_load.c src/lower/phase_load.h \
@@ -352,7 +354,8 @@ libhighwater_a_SOURCES += \
   src/lower/tape.c src/lower/tape.h \
   src/lower/tape_modules.c \
   src/lower/tape_private.h \
-  src/lower/tape_steps.c
+  src/lower/tape_steps.c \
+  src/lower/trainer_loop.c src/lower/trainer_loop.h
 
 # exec
 libhighwater_a_SOURCES += \

@@ -153,7 +153,11 @@ static const struct {
     {"{'strategy':'fsdp2','mesh':{'shard':2},'precision':{'compute':'bf16','reduce':'fp32'}}",
      "zero3", "{\"parameters\":\"bf16\"}"},
     {"{'strategy':'zero2','mesh':{'shard':2},'precision':{'parameters':'fp16'}}", "fsdp2",
-     "{\"parameters\":\"fp32\",\"compute\":\"fp16\",\"reduce\":\"fp32\"}"},
+     "{\"parameters\":\"fp32\",\"compute\":\"fp16\",\"grad_scaler\":true,\"reduce\":\"fp32\"}"},
+    {"{'strategy':'ddp','mesh':{'replicate':2},'precision':{'compute':'fp16','autocast':true,"
+     "'grad_scaler':true}}",
+     "fsdp2",
+     "{\"parameters\":\"fp32\",\"compute\":\"fp16\",\"grad_scaler\":true,\"reduce\":\"fp32\"}"},
     {"{'strategy':'ddp','mesh':{'replicate':2},'precision':{'compute':'bf16','autocast':true}}",
      "fsdp2", "{\"parameters\":\"fp32\",\"compute\":\"bf16\",\"reduce\":\"fp32\"}"},
     {"{'strategy':'fsdp2','mesh':{'shard':2},'precision':{'parameters':'bf16'}}", "ddp",

@@ -310,7 +310,11 @@ static const struct {
      "key 'precision.autocast': needs 'compute' bf16 or fp16"},
     {"{\"precision\": {\"compute\": \"bf16\", \"autocast\": true, \"output\": \"bf16\"}}",
      "key 'precision.output': with 'autocast' only fp32, as accelerate casts"},
-    {"{\"loop\": \"trainer\"}", "key 'loop': 'trainer' is not one of plain, accelerate"},
+    {"{\"precision\": {\"compute\": \"bf16\", \"grad_scaler\": true}}",
+     "key 'precision.grad_scaler': needs 'compute' fp16"},
+    {"{\"loop\": \"composer\"}", "key 'loop': 'composer' is not one of plain, accelerate, trainer"},
+    {"{\"loop\": \"accelerate\", \"trainer\": {}}",
+     "key 'trainer': has a meaning only with loop 'trainer'"},
     /* checkpointing */
     {"{\"activation_checkpointing\": {\"wrapper\": true}}",
      "key 'activation_checkpointing.wrapper': has a meaning only with policy full, every_n, "

@@ -49,6 +49,7 @@ CHECKS = \
   tests/check_internevo \
   tests/check_json \
   tests/check_kernel_model \
+  tests/check_leaf_modules \
   tests/check_meanings \
   tests/check_memory_snapshot \
   tests/check_moe \

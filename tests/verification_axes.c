@@ -11,6 +11,9 @@
 #define ON_CPU "{\"device\":\"cpu\"}"
 #define PINNED_ON_CPU "{\"device\":\"cpu\",\"pin_memory\":true}"
 
+#define SCALED "precision.compute=fp16 precision.grad_scaler=true"
+#define UNCLIPPED "optimizer.clip_grad_norm=0 optimizer.implementation=fused"
+
 /* ---- of many strategies ---- */
 
 static const Setting networks[] = {{"", NULL, 0, 0},  {"", GPT2, 0, 0},        {"", TIED, 0, 0},
@@ -36,6 +39,9 @@ static const Setting deferred[] = {
 static const Setting ddp_options[] = {
     {"ddp.gradient_as_bucket_view=true accumulation.steps=2", NULL, 0, 0},
     {"ddp.find_unused_parameters=true", NULL, 0, 0},
+    {"loop=trainer accumulation.steps=2", DROPS, 0, 0},
+    {SCALED " precision.autocast=true", NULL, 0, 0},
+    {SCALED " precision.autocast=true " UNCLIPPED, NULL, 0, 0},
     {"ddp.zero_redundancy_optimizer=true", NULL, 0, 0},
     {"ddp.zero_redundancy_optimizer=true ddp.parameters_as_bucket_view=true", NULL, 0, 0},
     {0}};
@@ -74,6 +80,8 @@ static const Setting fsdp2_rest[] = {
     {"fsdp.cpu_offload=true", NULL, 0, 0},
     {"fsdp.cpu_offload=true fsdp.pin_memory=false accumulation.steps=2", NULL, 0, 0},
     {"optimizer.zero_grad=end", NULL, 0, 0},
+    {"loop=trainer trainer.nan_filter=false", DROPS, 0, 0},
+    {SCALED, NULL, 0, 0},
     {"allocator.roundup_power2_divisions=4", NULL, 0, 0},
     {"phases.initialize={\"from\":\"full\",\"on\":\"cpu\"}", NULL, 0, 0},
     {KEPT("clone", "end_of_step"), NULL, 0, 0},
@@ -89,7 +97,9 @@ static const Setting fsdp1_prefetch[] = {{"fsdp.forward_prefetch=1", NULL, 0, 0}
                                          {"fsdp.backward_prefetch=none", NULL, 0, 0},
                                          {"fsdp.limit_all_gathers=false", NULL, 0, 0},
                                          {0}};
-static const Setting fsdp1_rest[] = {{"fsdp.use_orig_params=false", NULL, 0, 0},
+static const Setting fsdp1_rest[] = {{SCALED, NULL, 0, 0},
+                                     {SCALED " " UNCLIPPED, NULL, 0, 0},
+                                     {"fsdp.use_orig_params=false", NULL, 0, 0},
                                      {"fsdp.cpu_offload=true", NULL, 2, 0},
                                      {"fsdp.blocks_per_group=0", NULL, 0, 0},
                                      {KEPT("unsharded", "end_of_step"), NULL, 0, 0},

@@ -146,8 +146,7 @@ read_precision(ConfigReader *r, Accelerate *a)
   if (a->dtype == NULL)
     config_fail(r, key, "'%.60s' is not supported, only no, bf16 and fp16", text);
   else if (!g_str_equal(a->type, "DEEPSPEED"))
-    config_use(r, key, "precision.compute", cJSON_CreateString(a->dtype),
-               g_str_equal(a->dtype, "fp16") ? CONFIG_NO_SCALER : NULL);
+    config_use(r, key, "precision.compute", cJSON_CreateString(a->dtype), NULL);
 }
 
 static void
@@ -392,8 +391,9 @@ check_other_sections(ConfigReader *r, const char *type)
 }
 
 static void
-default_script(ConfigReader *r, const char *type)
+default_script(ConfigReader *r, const Accelerate *a)
 {
+  const char *type = a->type;
   const char *script = "the training script says it";
   config_default(r, "batch.micro_batch", cJSON_CreateNumber(1), script);
   if (config_has(r, "gradient_accumulation_steps"))
@@ -402,6 +402,7 @@ default_script(ConfigReader *r, const char *type)
   config_default(r, "accumulation.steps", cJSON_CreateNumber(1), script);
   config_default_loop(r);
   if (!g_str_equal(type, "DEEPSPEED")) {
+    config_default_scaler(r, a->dtype);
     config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),
                    "accelerator.accumulate() runs under no_sync");
     config_default(r, "optimizer.zero_grad", cJSON_CreateString("end"),
@@ -445,7 +446,7 @@ read(ConfigReader *r)
     types[i].read(r, &a);
   }
   if (!config_failed(r))
-    default_script(r, a.type);
+    default_script(r, &a);
   config_reader_end(r);
 }
 

@@ -78,7 +78,7 @@ static const ConfigRow rows[] = {
     {"logging_steps", config_ignore, NULL, LOGS},
     {"logging_first_step", config_ignore, NULL, LOGS},
     {"log_on_each_node", config_ignore, NULL, LOGS},
-    {"logging_nan_inf_filter", config_ignore, NULL, LOGS},
+    {"logging_nan_inf_filter", config_copy_bool, "trainer.nan_filter", NULL},
     {"include_num_input_tokens_seen", config_ignore, NULL, LOGS},
     {"include_tokens_per_second", config_ignore, NULL, LOGS},
     {"log_level", config_ignore, NULL, LOGS},
@@ -155,7 +155,7 @@ static const ConfigRow rows[] = {
     {"adam_beta2", config_ignore, NULL, VALUES},
     {"adam_epsilon", config_ignore, NULL, VALUES},
     {"label_smoothing_factor", config_refuse_positive, NULL, "another loss, of smoothed labels"},
-    {"average_tokens_across_devices", config_ignore, NULL, VALUES},
+    {"average_tokens_across_devices", config_copy_bool, "trainer.average_tokens", NULL},
     {"loss_type", config_ignore, NULL, VALUES},
     {"num_train_epochs", config_ignore, NULL, LENGTH},
     {"max_steps", config_ignore, NULL, LENGTH},
@@ -239,7 +239,7 @@ tell_precision(ConfigReader *r, const Arguments *a, const char *ours)
     if (config_has(r, keys[i]) && g_strcmp0(a->dtype, keys[i]) != 0)
       config_note(r, CONFIG_IGNORED, keys[i], "off");
     else if (config_has(r, keys[i]) && ours != NULL)
-      config_use(r, keys[i], ours, cJSON_CreateString(keys[i]), i == 1 ? CONFIG_NO_SCALER : NULL);
+      config_use(r, keys[i], ours, cJSON_CreateString(keys[i]), NULL);
     else if (config_has(r, keys[i]))
       config_note(r, CONFIG_USED, keys[i], "precision.parameters = %s", keys[i]);
 }
@@ -635,12 +635,14 @@ read_parallelism(ConfigReader *r, const Arguments *a)
 
 /* The Trainer accumulates under no_sync, and frees gradients after its step. */
 static void
-default_rest(ConfigReader *r)
+default_rest(ConfigReader *r, const Arguments *a)
 {
   const char *strategy = cJSON_GetStringValue(cJSON_GetObjectItem(r->result->plan, "strategy"));
   gboolean deepspeed = strategy != NULL && g_str_has_prefix(strategy, "zero");
-  config_default_loop(r);
+  config_default(r, "loop", cJSON_CreateString("trainer"),
+                 "the Trainer moves batches, counts their items and adds up losses");
   if (!deepspeed) {
+    config_default_scaler(r, a->dtype);
     config_default(r, "accumulation.sync_every_step", cJSON_CreateFalse(),
                    "the Trainer accumulates under no_sync");
     config_default(r, "optimizer.zero_grad", cJSON_CreateString("end"),
@@ -670,7 +672,7 @@ read(ConfigReader *r)
     read_parallelism(r, &a);
   if (!config_failed(r)) {
     tell_optimizer(r, &a);
-    default_rest(r);
+    default_rest(r, &a);
   }
   config_reader_end(r);
 }

@@ -41,6 +41,17 @@ config_default_autocast(ConfigReader *r)
 }
 
 void
+config_default_scaler(ConfigReader *r, const char *dtype)
+{
+  const cJSON *fsdp = cJSON_GetObjectItem(r->result->plan, "fsdp");
+  gboolean offloads = cJSON_IsTrue(cJSON_GetObjectItem(fsdp, "cpu_offload"));
+  if (g_strcmp0(dtype, "fp16") == 0)
+    config_default(r, "precision.grad_scaler", cJSON_CreateBool(!offloads),
+                   offloads ? "NOT SIMULATED: the gradient scaler of gradients on the host"
+                            : "accelerate scales losses in fp16");
+}
+
+void
 config_default_loop(ConfigReader *r)
 {
   config_default(

@@ -28,8 +28,8 @@ int config_ranks_or_usual(int ranks);
 /* Parameters, autocast and outputs of accelerate's mixed precision, FSDP2's and DeepSpeed's apart.
  */
 void config_default_autocast(ConfigReader *r);
-/* A remark on mixed precision in fp16 with accelerate, DeepSpeed's apart. */
-#define CONFIG_NO_SCALER "the scalars of its gradient scaler are not simulated"
+/* The gradient scaler that accelerate makes for this dtype, fp16 alone, DeepSpeed's apart. */
+void config_default_scaler(ConfigReader *r, const char *dtype);
 
 /* What accelerate's Accelerator does in a training loop, DeepSpeed's apart. */
 void config_default_loop(ConfigReader *r);

@@ -119,6 +119,7 @@ is_default(const PlanSpec *spec, const char *key)
   } others[] = {{"compile", !spec->compile_per_block},
                 {"loop", spec->loop == LOOP_PLAIN},
                 {"precision.autocast", !spec->precision.autocast},
+                {"precision.grad_scaler", !spec->precision.grad_scaler},
                 {"precision.output", !spec->precision.has_output}};
   for (guint i = 0; i < G_N_ELEMENTS(others); i++)
     if (g_str_equal(key, others[i].key))

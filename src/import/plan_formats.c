@@ -291,6 +291,7 @@ const PlanFormat plan_format_accelerate = {
                                     "precision.parameters",
                                     "precision.autocast",
                                     "precision.output",
+                                    "precision.grad_scaler",
                                     "fsdp.embedding",
                                     "fsdp.head",
                                     "fsdp.reshard_root",
@@ -304,6 +305,7 @@ const PlanFormat plan_format_accelerate = {
                                     "failure",
                                     "ddp",
                                     "loop",
+                                    "trainer",
                                     NULL},
     .write = write_accelerate,
 };
@@ -318,7 +320,7 @@ const PlanFormat plan_format_deepspeed = {
                               "optimizer.implementation", "optimizer.zero_grad",
                               "deepspeed.zero_init", "accumulation.sync_every_step", "trainable",
                               "lora", "phases", "retain", "allocator", "ranks", "failure",
-                              "compile", "loop", NULL},
+                              "compile", "loop", "trainer", NULL},
     .write = write_deepspeed,
 };
 
@@ -328,6 +330,6 @@ const PlanFormat plan_format_torchtitan = {
     .language = CONFIG_TOML,
     .strategies = (const char *const[]){"none", "ddp", "fsdp2", NULL},
     .script = (const char *const[]){"trainable", "phases", "retain", "allocator", "ranks",
-                                    "failure", "loop", NULL},
+                                    "failure", "loop", "trainer", NULL},
     .write = write_torchtitan,
 };

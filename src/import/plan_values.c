@@ -45,6 +45,7 @@ put_precision(cJSON *values, const PlanSpec *s)
   put_text(values, "precision.parameters", dtype_name(s->precision.parameters));
   put_text(values, "precision.compute", dtype_name(s->precision.compute));
   put_text(values, "precision.reduce", dtype_name(s->precision.reduce));
+  put(values, "precision.grad_scaler", cJSON_CreateBool(s->precision.grad_scaler));
   put(values, "precision.autocast", cJSON_CreateBool(s->precision.autocast));
   if (s->precision.has_output)
     put_text(values, "precision.output", dtype_name(s->precision.output));
@@ -87,6 +88,10 @@ put_optimizer(cJSON *values, const PlanSpec *s)
   put_text(values, "optimizer.zero_grad",
            s->optimizer.zero_grad == ZERO_GRAD_END ? "end" : "start");
   put_text(values, "loop", plan_loop_name(s->loop));
+  if (s->loop == LOOP_TRAINER) {
+    put(values, "trainer.average_tokens", cJSON_CreateBool(s->trainer.average_tokens));
+    put(values, "trainer.nan_filter", cJSON_CreateBool(s->trainer.nan_filter));
+  }
   put_text(values, "compile", s->compile_per_block ? "per_block" : "none");
 }
 

@@ -29,14 +29,19 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
 {
   const Strategy *strategy = strategy_find(plan->strategy);
   LossScaling loss = strategy->loss != NULL ? strategy->loss(plan) : LOSS_IS_THE_LOOPS;
-  gboolean loops = loss == LOSS_IS_THE_LOOPS;
+  gboolean loops = loss == LOSS_IS_THE_LOOPS, trainer = plan->loop == LOOP_TRAINER;
   NetworkShape shape = {
       .micro_batch = plan->micro_batch,
       .sequence_length = plan->sequence_length,
       .target_length = plan->target_length,
-      .micro_batches = loops ? plan->accumulation.steps : 1,
-      .divides_loss = loops && plan->loop == LOOP_ACCELERATE,
-      .keeps_loss = plan->loop == LOOP_ACCELERATE,
+      .micro_batches = loops || trainer ? plan->accumulation.steps : 1,
+      .divides_loss = loops && plan->loop != LOOP_PLAIN,
+      .keeps_loss = plan->loop != LOOP_PLAIN,
+      .trainer = trainer,
+      .scales_loss = plan->precision.grad_scaler,
+      .keeps_loss_dtype = strategy->grad_scaler == GRAD_SCALER_SHARDED,
+      .loss_factor = plan->trainer.average_tokens ? plan->shard * plan->replicate : 0,
+      .undivided = trainer,
       .loss_steps = loops                  ? 0
                     : loss == LOSS_DIVIDED ? 1
                                            : LOSS_STEPS,
@@ -66,6 +71,8 @@ lower_evaluation_shape(const PlanSpec *plan, const DeviceProfile *device)
     shape.sequence_length = phases->evaluate.sequence_length;
   shape.micro_batches = 1;
   shape.loss_steps = 0;
+  shape.scales_loss = FALSE;
+  shape.keeps_loss = shape.keeps_loss && !shape.trainer;
   shape.dispatched = NULL;
   shape.evaluation = TRUE;
   return shape;
@@ -110,6 +117,40 @@ accept_composer(const LowerInput *in, GError **error)
                           "not yet supported for composer's flat parameters");
 }
 
+static gboolean
+accept_grad_scaler(const LowerInput *in, GError **error)
+{
+  static const char key[] = "precision.grad_scaler";
+  const PlanSpec *plan = in->plan;
+  GradScalerKind kind = in->strategy->grad_scaler;
+  gboolean fused = plan->optimizer.implementation == OPTIMIZER_FUSED;
+  if (kind == GRAD_SCALER_NONE)
+    return plan_spec_refuse(plan, error, key, "%s has a loss scale of its own", plan->strategy);
+  if (plan->optimizer.implementation == OPTIMIZER_COMPOSER ||
+      plan->optimizer.name == OPTIMIZER_NONE)
+    return plan_spec_refuse(plan, error, key, "not yet supported with this optimizer");
+  if (plan->section != NULL && option_section_index(plan->section, "cpu_offload") >= 0 &&
+      plan_spec_number(plan, "cpu_offload"))
+    return plan_spec_refuse(plan, error, key, "not yet supported with fsdp.cpu_offload");
+  if (kind == GRAD_SCALER_SHARDED && fused && plan_spec_clips(plan))
+    return plan_spec_refuse(
+        plan, error, key,
+        "PyTorch's fused optimizers fail at what ShardedGradScaler found before "
+        "clipping: use foreach");
+  return TRUE;
+}
+
+/* The Trainer keeps losses; what another loop computes of what it kept is no part of it. */
+static gboolean
+accept_loop(const LowerInput *in, GError **error)
+{
+  if (in->plan->loop != LOOP_TRAINER || in->network->after_backward < 0)
+    return TRUE;
+  return plan_spec_refuse(in->plan, error, "loop",
+                          "the network is Composer's, whose trainer has metrics of its own: use "
+                          "\"plain\"");
+}
+
 /* Whether backward() has anywhere to go from the loss. */
 static gboolean
 check_loss(const LowerInput *in, GError **error)
@@ -129,8 +170,10 @@ accept_plan(const LowerInput *in, GError **error)
     return FALSE;
   if (plan->optimizer.implementation == OPTIMIZER_COMPOSER && !accept_composer(in, error))
     return FALSE;
-  if (!plan_names_check(plan, in->network, error) || !check_loss(in, error) ||
-      !phases_accept(in, error))
+  if (plan->precision.grad_scaler && !accept_grad_scaler(in, error))
+    return FALSE;
+  if (!accept_loop(in, error) || !plan_names_check(plan, in->network, error) ||
+      !check_loss(in, error) || !phases_accept(in, error))
     return FALSE;
   return in->strategy->accept == NULL || in->strategy->accept(plan, in->network, error);
 }
@@ -169,6 +212,7 @@ context_init(StrategyContext *x, const LowerInput *in)
       .global_rank = in->rank,
       .device_bytes = in->memory_limit > 0 ? in->memory_limit : in->device->memory_bytes,
       .builder = program_builder_new(),
+      .grad_norm = NO_STORAGE,
   };
   x->live = live_storages_new(x->builder);
   x->units = g_ptr_array_new_with_free_func(unit_free);

@@ -219,8 +219,7 @@ total_norm(StrategyContext *x, gboolean gathered, gint64 n, StorageId *norms)
 static void
 compute_clip_on_host(StrategyContext *x, const GArray *clipped)
 {
-  g_autofree char *clips =
-      meaning_text("number_clips", 1, "most", x->plan->optimizer.clip_grad_norm);
+  g_autofree char *clips = meaning_text("number_clips", 1, "most", plan_spec_clip_norm(x->plan));
   strategy_compute_on_host(x, "zero", "number_zero");
   for (guint i = 0; i < clipped->len; i++)
     gradient_operand(x, g_array_index(clipped, guint, i), ROLE_READ);
@@ -249,6 +248,26 @@ clip_on_host(StrategyContext *x)
   compute_clip_on_host(x, clipped);
 }
 
+gboolean
+optimizer_has_gradients(const StrategyContext *x)
+{
+  g_autoptr(GArray) all = clipped_parameters(x);
+  return all->len > 0;
+}
+
+double
+optimizer_gradients(StrategyContext *x, Role role)
+{
+  g_autoptr(GArray) all = clipped_parameters(x);
+  double bytes = 0;
+  program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) all->len);
+  for (guint i = 0; i < all->len; i++) {
+    gradient_operand(x, g_array_index(all, guint, i), role);
+    bytes += (double) local_bytes(x, g_array_index(all, guint, i));
+  }
+  return bytes;
+}
+
 void
 optimizer_clip(StrategyContext *x, const Strategy *strategy)
 {
@@ -269,7 +288,7 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   for (gint64 i = n - 1; i >= 0; i--)
     live_storage_drop(x->live, norms[i]);
   g_free(norms);
-  g_autofree char *most = meaning_text("mul_scalar", 1, "value", x->plan->optimizer.clip_grad_norm);
+  g_autofree char *most = meaning_text("mul_scalar", 1, "value", plan_spec_clip_norm(x->plan));
   StorageId sum = small(x, 1, "total norm + eps", total, "add_scalar value=1e-06");
   StorageId inverse = small(x, 1, "reciprocal", sum, "pow power=-1");
   StorageId coefficient = small(x, 1, "clip coefficient", inverse, most);
@@ -286,7 +305,7 @@ optimizer_clip(StrategyContext *x, const Strategy *strategy)
   }
   strategy_launch(x, STREAM_COMPUTE, "foreach_mul", bytes);
   live_storage_drop(x->live, clamped);
-  live_storage_drop(x->live, total);
+  strategy_return_norm(x, total);
 }
 
 /* ---- the step ---- */
@@ -329,12 +348,46 @@ list_tensors(StrategyContext *x, OptimizedTensor *tensors)
   return n;
 }
 
+/* Does weight decay apply to it?  Trainer.get_decay_parameter_names(): by what it is called, and
+ * not inside of nn.LayerNorm. */
+static gboolean
+decays(const Network *network, int parameter)
+{
+  static const char forbidden[] = "bias|layernorm|rmsnorm|(?:^|\\.)norm(?:$|\\.)|_norm(?:$|\\.)";
+  const Parameter *p = network_parameter(network, parameter);
+  return !g_str_equal(network_module(network, p->module)->type, "LayerNorm") &&
+         !g_regex_match_simple(forbidden, p->name, G_REGEX_CASELESS, 0);
+}
+
+/* The Trainer makes two groups of parameters, which the optimizer updates one after the other. */
+static void
+step_in_groups(StrategyContext *x, int n, OptimizedTensor *tensors)
+{
+  g_autofree OptimizedTensor *group = g_new(OptimizedTensor, MAX(n, 1));
+  g_autofree int *from = g_new(int, MAX(n, 1));
+  for (int decayed = 1; decayed >= 0; decayed--) {
+    int count = 0;
+    for (int i = 0; i < n; i++)
+      if (decays(x->network, tensors[i].parameter) == decayed) {
+        group[count] = tensors[i];
+        from[count++] = i;
+      }
+    if (count > 0)
+      torch_optimizer_step(x, stored_dtype(x), count, group);
+    for (int i = 0; i < count; i++)
+      tensors[from[i]] = group[i];
+  }
+}
+
 void
 optimizer_step(StrategyContext *x, OptimizerState *state)
 {
   program_builder_set_module(x->builder, -1);
   int n = list_tensors(x, state->tensors);
-  torch_optimizer_step(x, stored_dtype(x), n, state->tensors);
+  if (x->plan->loop == LOOP_TRAINER && x->plan->optimizer.implementation != OPTIMIZER_COMPOSER)
+    step_in_groups(x, n, state->tensors);
+  else
+    torch_optimizer_step(x, stored_dtype(x), n, state->tensors);
 }
 
 void

@@ -2,6 +2,7 @@
  * optimizer. */
 #include "lower/step_walk.h"
 
+#include "lower/trainer_loop.h"
 #include "strategy/retain.h"
 
 static void
@@ -66,7 +67,11 @@ step_walk_construct(StepWalk *w)
   program_builder_empty_cache(x->builder);
   if (w->strategy->construct_optimizer != NULL && x->plan->optimizer.name != OPTIMIZER_NONE)
     w->strategy->construct_optimizer(x);
-  make_inputs(w);
+  grad_scaler_init(&w->scaler);
+  if (x->plan->loop == LOOP_TRAINER)
+    trainer_loop_construct(w);
+  else
+    make_inputs(w);
   end_phase(x);
 }
 
@@ -108,6 +113,12 @@ scale_loss(StepWalk *w, TensorRef losses[LOSS_STEPS + 1])
 {
   const Network *network = w->x->network;
   int n = 0;
+  if (network->scale_loss >= 0) {
+    TensorRef scale = {.node = -1, .parameter = -1, .dtype = DTYPE_FP32};
+    scale.storage = grad_scaler_scale(w->x, &w->scaler);
+    losses[n + 1] = tape_apply_two(w->tape, network->scale_loss, losses[n], scale);
+    n++;
+  }
   for (int i = 0; i < LOSS_STEPS; i++)
     if (network->loss_step[i] >= 0) {
       losses[n + 1] = tape_apply(w->tape, network->loss_step[i], losses[n]);
@@ -168,6 +179,8 @@ micro_batch(StepWalk *w, int i)
   x->last_micro_batch = i == x->plan->accumulation.steps - 1;
   x->synchronize = x->last_micro_batch || x->plan->accumulation.sync_every_step;
   backward(w, forward(w));
+  if (x->plan->loop == LOOP_TRAINER)
+    trainer_loop_add_loss(w);
   metrics(w);
 }
 
@@ -178,8 +191,11 @@ optimize(StepWalk *w)
   StrategyContext *x = w->x;
   const PlanSpec *plan = x->plan;
   gboolean whole = w->strategy->optimizer_step != NULL;
-  if (plan->optimizer.clip_grad_norm > 0 && !whole) {
+  live_storage_clear(x->live, &x->grad_norm);
+  if (plan_spec_clips(plan) && !whole) {
     begin_phase(x, "clip");
+    if (plan->precision.grad_scaler)
+      grad_scaler_unscale(x, w->strategy, &w->scaler);
     if (w->strategy->clip == NULL || !w->strategy->clip(x))
       optimizer_clip(x, w->strategy);
     end_phase(x);
@@ -188,10 +204,14 @@ optimize(StepWalk *w)
     return;
   begin_phase(x, "optimizer");
   tape_before_step(w->tape);
+  if (plan->precision.grad_scaler)
+    grad_scaler_begin_step(x, w->strategy, &w->scaler);
   if (whole)
     w->strategy->optimizer_step(x);
   else if (w->strategy->update == NULL || !w->strategy->update(x))
     optimizer_step(x, w->optimizer);
+  if (plan->precision.grad_scaler)
+    grad_scaler_end_step(x, &w->scaler);
   end_phase(x);
 }
 
@@ -203,6 +223,11 @@ step_walk_step(StepWalk *w)
   x->micro_batch = 0;
   if (w->strategy->begin_step != NULL)
     w->strategy->begin_step(x);
+  if (plan->loop == LOOP_TRAINER) {
+    begin_phase(x, "batch");
+    trainer_loop_fetch(w);
+    end_phase(x);
+  }
   if (plan->optimizer.zero_grad == ZERO_GRAD_START)
     zero_grad(w);
   for (int i = 0; i < plan->accumulation.steps; i++)

@@ -2,6 +2,7 @@
 #ifndef HIGHWATER_LOWER_STEP_WALK_H
 #define HIGHWATER_LOWER_STEP_WALK_H
 
+#include "lower/grad_scaler.h"
 #include "lower/optimizer_step.h"
 #include "lower/tape.h"
 
@@ -11,7 +12,9 @@ typedef struct {
   Tape *tape;
   Tape *tables; /* whose network says how large the tables are; NULL: tape's own */
   OptimizerState *optimizer;
-  StorageId *inputs; /* by micro-batch, then input */
+  StorageId *inputs;             /* by micro-batch, then input */
+  GradScaler scaler;             /* of plans that have one */
+  StorageId items, running_loss; /* of the Trainer's loop: trainer_loop.h */
 } StepWalk;
 
 /* Parameters, tables, and the tensors of the batch. */

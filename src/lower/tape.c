@@ -53,7 +53,7 @@ new_tape(StrategyContext *context, const Strategy *strategy, const Network *netw
   for (int i = 0; i < THREAD_COUNT; i++)
     for (int j = 0; j < WORKSPACE_COUNT; j++)
       t->workspace[i][j] = NO_STORAGE;
-  t->kept = NO_TENSOR;
+  t->kept = t->kept_before = NO_TENSOR;
   t->inputs_left = g_new0(int, t->network->modules->len + t->network->blocks->len);
   t->ids = g_new(FunctionIds, t->network->functions->len);
   for (guint i = 0; i < t->network->functions->len; i++)
@@ -338,10 +338,11 @@ run_call(Tape *t, Activation *a, const Statement *s)
 static void
 keep(Tape *t, const TensorRef *ref)
 {
-  TensorRef before = t->kept;
+  t->kept_before = t->kept;
   t->kept = *ref;
   tape_hold(t, ref);
-  tape_drop(t, &before);
+  if (!t->network->shape.trainer)
+    tape_let_go(t);
 }
 
 static void
@@ -466,6 +467,26 @@ TensorRef
 tape_apply(Tape *t, int function, TensorRef argument)
 {
   return tape_run(t, (Place){function, 0, 0}, 1, &argument).ref[0];
+}
+
+TensorRef
+tape_apply_two(Tape *t, int function, TensorRef argument, TensorRef other)
+{
+  const TensorRef arguments[] = {argument, other};
+  return tape_run(t, (Place){function, 0, 0}, 2, arguments).ref[0];
+}
+
+void
+tape_let_go(Tape *t)
+{
+  tape_drop(t, &t->kept_before);
+  t->kept_before = NO_TENSOR;
+}
+
+TensorRef
+tape_kept(const Tape *t)
+{
+  return t->kept;
 }
 
 void

@@ -25,8 +25,15 @@ void tape_construct(Tape *tape);
 TensorRef tape_forward(Tape *tape, const StorageId *inputs);
 /* Runs a function of one argument, which is borrowed; the result's reference is the caller's. */
 TensorRef tape_apply(Tape *tape, int function, TensorRef argument);
+/* The same of two. */
+TensorRef tape_apply_two(Tape *tape, int function, TensorRef argument, TensorRef other);
 /* What the training loop computes after backward() from the micro-batch and what it kept. */
 void tape_after_backward(Tape *tape, const StorageId *inputs);
+/* The training loop lets go of the loss that it kept before the one it keeps now: transformers'
+ * Trainer, after backward(); others at once. */
+void tape_let_go(Tape *tape);
+/* The one it keeps now, borrowed. */
+TensorRef tape_kept(const Tape *tape);
 /* What a hook of the optimizer's step computes before it. */
 void tape_before_step(Tape *tape);
 /* Plays the graph backwards from the loss and forgets it.  ones: the gradient of the loss, a

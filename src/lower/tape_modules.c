@@ -42,12 +42,19 @@ tape_program_module(const Tape *t, int module)
   return block < 0 ? module : network_block(t->network, block)->module;
 }
 
+static gboolean
+has_hooks(const Tape *t, int module)
+{
+  const Strategy *s = t->strategy;
+  return s->before_module != NULL && (s->hooks_module == NULL || s->hooks_module(t->x, module));
+}
+
 /* The hooks that a strategy has on every module.  A recomputation's graph is thrown away: it gets
  * no nodes. */
 static void
 before_module(Tape *t, int module, int n, TensorRef *args)
 {
-  if (t->strategy->before_module == NULL)
+  if (!has_hooks(t, module))
     return;
   t->strategy->before_module(t->x, module);
   if (t->recomputing != NULL)
@@ -64,7 +71,7 @@ before_module(Tape *t, int module, int n, TensorRef *args)
 static void
 after_module(Tape *t, int module, int n, TensorRef *outputs)
 {
-  if (t->strategy->after_module == NULL)
+  if (!has_hooks(t, module))
     return;
   program_builder_set_module(t->builder, tape_program_module(t, module));
   t->strategy->after_module(t->x, module);

@@ -140,6 +140,7 @@ struct _Tape {
   CheckpointFrame *recomputing; /* running the region again */
   gboolean stop;                /* recomputation has all it needs (early stop) */
   TensorRef kept;               /* by the training loop, from its forward to the next */
+  TensorRef kept_before;        /* and still, until tape_let_go() */
   TensorRef tables[8];
   int table_count;
   int *inputs_left; /* by module (and wrapper): MODULE_END nodes of its last call that have not run

@@ -61,7 +61,7 @@ builder_new(const char *name, const NetworkShape *shape)
   n->inputs = builder_array(sizeof(ValueInfo), NULL);
   n->embedding_modules = builder_array(sizeof(int), NULL);
   n->head_modules = builder_array(sizeof(int), NULL);
-  n->construct = n->main = n->after_backward = n->before_step = -1;
+  n->construct = n->main = n->after_backward = n->before_step = n->items = n->scale_loss = -1;
   for (int i = 0; i < LOSS_STEPS; i++)
     n->loss_step[i] = -1;
   n->ties = builder_array(sizeof(Tie), NULL);
@@ -74,7 +74,8 @@ builder_new(const char *name, const NetworkShape *shape)
   return b;
 }
 
-/* The functions of the loss that an engine calls: the same for every family. */
+/* The functions of the loss that an engine calls: the same for every family.  The Trainer has it
+ * not divided (scale_wrt_gas). */
 static void
 write_loss_steps(Builder *b)
 {
@@ -83,7 +84,7 @@ write_loss_steps(Builder *b)
   const Function *main = network_function(b->network, b->network->main);
   const PlanSpec *plan = b->network->shape.plan;
   ValueInfo loss = g_array_index(main->values, ValueInfo, main->result);
-  for (int i = 0; i < b->network->shape.loss_steps; i++) {
+  for (int i = b->network->shape.undivided; i < b->network->shape.loss_steps; i++) {
     Val argument;
     builder_function_begin(b, names[i], -1, 1, &loss, &argument);
     OpAttributes at = {.key = plan != NULL ? "value" : NULL};
@@ -94,11 +95,33 @@ write_loss_steps(Builder *b)
   }
 }
 
+/* GradScaler.scale(); ShardedGradScaler gives back the loss's own dtype. */
+static void
+write_loss_scaling(Builder *b)
+{
+  const NetworkShape *shape = &b->network->shape;
+  const Function *main = network_function(b->network, b->network->main);
+  ValueInfo infos[2] = {g_array_index(main->values, ValueInfo, main->result), {0}};
+  infos[1] = infos[0];
+  infos[1].dtype = DTYPE_FP32;
+  infos[1].requires_grad = FALSE;
+  Val arguments[2];
+  builder_function_begin(b, "scale_loss", -1, 2, infos, arguments);
+  Val scaled = builder_op(b, OP_MUL, NULL, 2, arguments);
+  if (shape->keeps_loss_dtype && infos[0].dtype != DTYPE_FP32) {
+    OpAttributes at = {.result = infos[0]};
+    scaled = builder_op(b, OP_TO_COPY, &at, 1, &scaled);
+  }
+  b->network->scale_loss = builder_function_end(b, scaled);
+}
+
 Network *
 builder_finish(Builder *b, GError **error)
 {
   if (b->error == NULL && b->network->main >= 0)
     write_loss_steps(b);
+  if (b->error == NULL && b->network->main >= 0 && b->network->shape.scales_loss)
+    write_loss_scaling(b);
   Network *network = b->network;
   if (b->error != NULL) {
     g_propagate_error(error, b->error);

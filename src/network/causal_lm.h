@@ -65,6 +65,9 @@ struct _CausalLm {
   Val (*block)(Builder *b, const CausalLm *lm, int block, Val x, const Val *tables);
   /* transformers: what happens to logits before the loss (as the named local); NULL: nothing */
   Val (*adjust_logits)(Builder *b, const CausalLm *lm, Val logits);
+  /* transformers: the number of the step's items, which forward() was given (its slot) and hands on
+   * to blocks with all further keywords; NO_VAL: there is none */
+  Val *items;
   /* transformers: what hooks inside of blocks keep for the model's output, in order (Val); NULL: no
    * hook does */
   GArray *captured;

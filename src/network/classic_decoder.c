@@ -211,6 +211,8 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   builder_module_call(b, network_module(builder_network(b), lm->embedding_module)->parent, 0, NULL);
   Val embeds = let(b, "inputs_embeds", embedding(b, lm->embedding_weight, tokens));
   Val x = m->style->prepare(b, m, embeds, &args);
+  if (!m->style->keeps_keywords)
+    classic_argument(&args, *lm->items);
   memcpy(call + 1, args.value, sizeof(Val) * (gsize) args.n);
   for (int i = 0; i < lm->layers; i++) {
     call[0] = x;

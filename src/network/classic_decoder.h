@@ -40,6 +40,7 @@ typedef struct {
   double attention_dropout_default, dropout_default;
   gboolean tied; /* default of tie_word_embeddings */
   gboolean head_bias;
+  gboolean keeps_keywords;    /* forward() hands further keywords on to no block */
   gboolean learned_positions; /* the model has a table of them, called this: */
   const char *position_embedding;
   gint64 position_offset;            /* rows before position 0 */

@@ -190,7 +190,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   const Seq2Seq *s = &m.seq2seq;
   ValueInfo tokens = value_shape(DTYPE_INT64, 2, s->batch, s->stack[SEQ2SEQ_ENCODER].length);
   ValueInfo labels = value_shape(DTYPE_INT64, 2, s->batch, s->stack[SEQ2SEQ_DECODER].length);
-  transformers_write_root(b, &(TransformersRoot){2, {tokens, labels}, model_forward, &m});
+  transformers_write_root(b, &(TransformersRoot){2, {tokens, labels}, model_forward, &m, FALSE});
   seq2seq_figures(b, s);
   Network *network = builder_network(b);
   network->embedding_parameters = 2 * (m.positions + OFFSET) * s->width;

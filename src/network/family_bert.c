@@ -407,7 +407,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   Builder *b = builder_new(spec->name, shape);
   define_modules(b, &m);
   ValueInfo tokens = value_shape(DTYPE_INT64, 2, m.batch, m.length);
-  transformers_write_root(b, &(TransformersRoot){2, {tokens, tokens}, masked_lm, &m});
+  transformers_write_root(b, &(TransformersRoot){2, {tokens, tokens}, masked_lm, &m, FALSE});
   write_figures(b, &m);
   g_free(m.parts);
   return builder_finish(b, error);

@@ -568,7 +568,8 @@ write_main(Builder *b, const Blocks *m, const Parts *p)
   out = let(b, "output", out);
   Val loss = model_call_bind_loss(b, loss_of(b, m, out, n > 1 ? args[1] : NO_VAL));
   unlet(b, "output");
-  loss = builder_leave(b, m->sum_loss ? loss : model_call_loss(b, loss));
+  gboolean divides = !m->sum_loss || builder_shape(b)->trainer;
+  loss = builder_leave(b, divides ? model_call_loss(b, loss) : loss);
   model_call_autocast_end(b);
   network->main = builder_function_end(b, loss);
 }

@@ -119,6 +119,7 @@ read(Classic *m, NetworkSpec *spec)
 
 static const ClassicStyle style = {
     .model = "transformer",
+    .keeps_keywords = TRUE,
     .embedding = "word_embeddings",
     .layers = "h",
     .block = "BloomBlock",

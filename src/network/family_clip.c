@@ -407,7 +407,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   define_modules(b, &m);
   ValueInfo tokens = value_shape(DTYPE_INT64, 2, m.batch, m.tower[TEXT].length);
   ValueInfo pixels = value_shape(DTYPE_FP32, 4, m.batch, m.channels, m.image, m.image);
-  transformers_write_root(b, &(TransformersRoot){2, {tokens, pixels}, compare, &m});
+  transformers_write_root(b, &(TransformersRoot){2, {tokens, pixels}, compare, &m, TRUE});
   Network *network = builder_network(b);
   const Tower *text = &m.tower[TEXT], *image = &m.tower[IMAGE];
   network->vocabulary = m.vocabulary;

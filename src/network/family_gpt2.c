@@ -290,6 +290,8 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
     m.lm.add_positions = transformers_embed;
     m.lm.embedding_drop = embedding_drop;
     transformers_write(b, &m.lm);
+    /* the Trainer knows losses that shift by ForCausalLM in the class's name: GPT2LMHeadModel */
+    builder_network(b)->shifts_labels = FALSE;
   } else {
     m.lm.embed = nanogpt_embed;
     m.lm.block = nanogpt_block;

@@ -115,6 +115,7 @@ read(Classic *m, NetworkSpec *spec)
 
 static const ClassicStyle style = {
     .model = "transformer",
+    .keeps_keywords = TRUE,
     .embedding = "wte",
     .layers = "h",
     .block = "GPTNeoBlock",

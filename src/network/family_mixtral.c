@@ -21,6 +21,7 @@ static const DecoderStyle style = {
 };
 
 static const MoeStyle moe = {
+    .type = "MixtralSparseMoeBlock",
     .route = moe_route_softmax_fp32,
     .normalized = TRUE,
 };

@@ -25,6 +25,14 @@ write_constants(const Ops *ops)
       builder_function_end_keeping(ops->b, (int) constants->len, kept);
 }
 
+static Val
+divided(Builder *b, Val loss)
+{
+  Val result = unary(b, OP_DIV_SCALAR, (Val){loss.slot, FALSE});
+  builder_discard(b, loss);
+  return result;
+}
+
 static void
 write_main(const Ops *ops)
 {
@@ -41,13 +49,15 @@ write_main(const Ops *ops)
   builder_function_begin(b, "main", -1, (int) f->arguments->len, infos, args);
   Val loss;
   ops_play(ops, f, "", args, &loss);
-  if (builder_shape(b)->keeps_loss)
+  const NetworkShape *shape = builder_shape(b);
+  if (shape->keeps_loss && !shape->trainer)
     builder_keep(b, loss);
-  if (builder_shape(b)->micro_batches > 1 || builder_shape(b)->divides_loss) {
-    Val divided = unary(b, OP_DIV_SCALAR, (Val){loss.slot, FALSE});
-    builder_discard(b, loss);
-    loss = divided;
-  }
+  if (shape->micro_batches > 1 || shape->divides_loss || shape->trainer)
+    loss = divided(b, loss);
+  if (shape->keeps_loss && shape->trainer)
+    builder_keep(b, loss);
+  if (shape->divides_loss && shape->trainer)
+    loss = divided(b, loss);
   model_call_autocast_end(b);
   n->main = builder_function_end(b, loss);
 }

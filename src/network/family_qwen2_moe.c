@@ -49,6 +49,7 @@ static const DecoderStyle style = {
 };
 
 static const MoeStyle moe = {
+    .type = "Qwen2MoeSparseMoeBlock",
     .route = moe_route_softmax,
     .shared = SHARED_GATED,
     .shared_module = "shared_expert",

@@ -28,6 +28,7 @@ static const DecoderStyle style = {
 };
 
 static const MoeStyle moe = {
+    .type = "Qwen3MoeSparseMoeBlock",
     .route = moe_route_softmax,
     .order = "eg",
 };

@@ -523,7 +523,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   define_modules(b, &m);
   ValueInfo tokens = value_shape(DTYPE_INT64, 2, m.batch, m.stack[ENCODER].length);
   ValueInfo labels = value_shape(DTYPE_INT64, 2, m.batch, m.stack[DECODER].length);
-  transformers_write_root(b, &(TransformersRoot){2, {tokens, labels}, model_forward, &m});
+  transformers_write_root(b, &(TransformersRoot){2, {tokens, labels}, model_forward, &m, FALSE});
   Network *network = builder_network(b);
   network->vocabulary = m.vocabulary;
   network->stacks = 2;

@@ -4,6 +4,7 @@
 
 #include "network/causal_lm.h"
 #include "network/family.h"
+#include "network/model_call.h"
 #include "network/transformers_activation.h"
 #include "network/transformers_encoder.h"
 
@@ -187,7 +188,10 @@ classify(Builder *b, gconstpointer model, const Val *inputs, Val *results)
   Val x = let(b, "outputs", builder_leave(b, base_model(b, m, pixels)));
   x = let(b, "pooled_output", select_at(b, x, 1, 0));
   results[1] = let(b, "logits", linear(b, x, m->classifier));
-  results[0] = let(b, "loss", encoder_loss(b, results[1], inputs[1], m->labels));
+  Val items = model_call_items(b, inputs);
+  Val loss = items.slot != NO_VAL.slot ? cross_entropy_of_items(b, results[1], inputs[1], items)
+                                       : encoder_loss(b, results[1], inputs[1], m->labels);
+  results[0] = let(b, "loss", loss);
   builder_leave_with(b, 2, results);
   return 2;
 }
@@ -248,7 +252,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   define_modules(b, &m);
   ValueInfo pixels = value_shape(DTYPE_FP32, 4, m.batch, m.channels, m.image, m.image);
   ValueInfo labels = value_shape(DTYPE_INT64, 1, m.batch);
-  transformers_write_root(b, &(TransformersRoot){2, {pixels, labels}, classify, &m});
+  transformers_write_root(b, &(TransformersRoot){2, {pixels, labels}, classify, &m, FALSE});
   Network *network = builder_network(b);
   network->hidden = network->attention_width = m.hidden;
   network->embedding_parameters = (patch_count(&m) + 2) * m.hidden;

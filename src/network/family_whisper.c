@@ -176,7 +176,7 @@ build(NetworkSpec *spec, const NetworkShape *shape, GError **error)
   ValueInfo features =
       value_shape(m.features, 3, s->batch, m.mels, 2 * s->stack[SEQ2SEQ_ENCODER].length);
   ValueInfo labels = value_shape(DTYPE_INT64, 2, s->batch, s->stack[SEQ2SEQ_DECODER].length);
-  transformers_write_root(b, &(TransformersRoot){2, {features, labels}, transcribe, &m});
+  transformers_write_root(b, &(TransformersRoot){2, {features, labels}, transcribe, &m, FALSE});
   seq2seq_figures(b, s);
   Network *network = builder_network(b);
   network->embedding_parameters = (s->stack[SEQ2SEQ_ENCODER].length + m.targets) * s->width;

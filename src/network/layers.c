@@ -477,18 +477,31 @@ merge_heads(Builder *b, Val x)
 
 /* ---- loss ---- */
 
-Val
-cross_entropy(Builder *b, Val logits, Val labels)
+static Val
+reduced_cross_entropy(Builder *b, Val logits, Val labels, gboolean sum)
 {
+  const OpAttributes at = {.flag = sum};
   gboolean autocast_on = builder_shape(b)->precision.autocast;
   builder_enter(b, 1, (const char *const[]){"input"}, &logits);
   Val probabilities = unary(b, OP_LOG_SOFTMAX, (Val){logits.slot, FALSE});
   Val input = {probabilities.slot, FALSE}; /* cross_entropy_loss holds it until it returns */
   if (autocast_on)                         /* nll_loss runs in fp32 under autocast */
     input = to(b, input, DTYPE_FP32);
-  Val loss = builder_op(b, OP_NLL_LOSS, NULL, 2, (Val[]){input, labels});
+  Val loss = builder_op(b, OP_NLL_LOSS, &at, 2, (Val[]){input, labels});
   builder_discard(b, probabilities);
   return builder_leave(b, loss);
+}
+
+Val
+cross_entropy(Builder *b, Val logits, Val labels)
+{
+  return reduced_cross_entropy(b, logits, labels, FALSE);
+}
+
+Val
+cross_entropy_of_items(Builder *b, Val logits, Val labels, Val items)
+{
+  return binary(b, OP_DIV, reduced_cross_entropy(b, logits, labels, TRUE), items);
 }
 
 /* Two reductions over each row, and a sum of one element of each; backward is one kernel. */

@@ -194,6 +194,9 @@ AttentionCode attention_choice(const AttentionCall *call, const ValueInfo *q,
 
 /* F.cross_entropy(logits, labels): logits [tokens, vocabulary]. */
 Val cross_entropy(Builder *b, Val logits, Val labels);
+/* The same summed up and divided by a number of items, a tensor (transformers,
+ * fixed_cross_entropy). */
+Val cross_entropy_of_items(Builder *b, Val logits, Val labels, Val items);
 /* F.cross_entropy(logits.float(), labels) as compiled code computes it: no fp32 copies. */
 Val compiled_cross_entropy(Builder *b, Val logits, Val labels);
 /* flash_attn.losses.cross_entropy.CrossEntropyLoss: one kernel, and the mean of its losses. */

@@ -56,11 +56,44 @@ model_call_autocast_end(Builder *b)
 }
 
 Val
+model_call_items(const Builder *b, const Val *inputs)
+{
+  const Network *network = builder_network((Builder *) (gsize) b);
+  return network->items >= 0 ? inputs[network->items] : NO_VAL;
+}
+
+static gboolean
+is_of_items(Builder *b)
+{
+  return builder_network(b)->items >= 0;
+}
+
+/* Trainer.compute_loss: of a loss that was divided by the items of all ranks, as many as there are
+ * ranks, since gradients are averaged over them. */
+Val
 model_call_bind_loss(Builder *b, Val loss)
 {
+  const NetworkShape *shape = builder_shape(b);
   loss = let(b, "loss", loss);
-  if (builder_shape(b)->keeps_loss)
+  if (shape->keeps_loss && !shape->trainer)
     builder_keep(b, loss);
+  if (shape->trainer && is_of_items(b) && shape->loss_factor > 0)
+    loss = let(b, "loss", unary_with(b, OP_MUL_SCALAR_, loss, "value", shape->loss_factor));
+  return loss;
+}
+
+/* Trainer.training_step: only a loss that was not divided by items is by micro-batches; what it
+ * gives back is that.  Accelerator.backward() then divides a copy by one. */
+static Val
+trainer_loss(Builder *b, Val loss)
+{
+  const NetworkShape *shape = builder_shape(b);
+  if (!is_of_items(b))
+    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
+  if (shape->keeps_loss)
+    builder_keep(b, loss);
+  if (shape->divides_loss)
+    loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", 1));
   return loss;
 }
 
@@ -68,6 +101,8 @@ Val
 model_call_loss(Builder *b, Val loss)
 {
   const NetworkShape *shape = builder_shape(b);
+  if (shape->trainer)
+    return trainer_loss(b, loss);
   if (shape->micro_batches > 1 || shape->divides_loss)
     loss = let(b, "loss", unary_with(b, OP_DIV_SCALAR, loss, "value", shape->micro_batches));
   return loss;

@@ -18,6 +18,8 @@ void model_call_end(Builder *b, int n, Val *outputs);
 Val model_call_bind_loss(Builder *b, Val loss);
 /* The loss as the training loop hands it to backward(): divided by the micro-batches.  Takes it. */
 Val model_call_loss(Builder *b, Val loss);
+/* The number of the step's items as the model was given it, among its inputs; NO_VAL: it is not. */
+Val model_call_items(const Builder *b, const Val *inputs);
 /* A region of autocast that the training loop opened ends. */
 void model_call_autocast_end(Builder *b);
 

@@ -110,12 +110,13 @@ Moe
 moe_define(Builder *b, const MoeStyle *style)
 {
   Moe m = {.style = *style, .gate_up_bias = -1, .down_bias = -1};
+  set_default(&m.style.type, "SparseMoeBlock");
   set_default(&m.style.module, "mlp");
   set_default(&m.style.router, "gate");
   set_default(&m.style.experts_module, "experts");
   set_default(&m.style.order, "ge");
   moe_count(b, style);
-  m.module = builder_module(b, m.style.module, "SparseMoeBlock");
+  m.module = builder_module(b, m.style.module, m.style.type);
   for (const char *letter = m.style.order; *letter != '\0'; letter++)
     define_part(b, &m, *letter);
   builder_module_end(b);

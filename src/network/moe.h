@@ -44,8 +44,8 @@ typedef struct {
   gboolean expert_bias, transposed;             /* weights [experts, in, out] */
   Val (*gate)(Builder *b, const Moe *m, Val x); /* of a product [rows, 2 ffn]; NULL: act(a) * b */
   const Activation *activation;
-  /* modules; NULL: mlp, gate, experts, and no shared ones */
-  const char *module, *router, *experts_module, *shared_module, *shared_gate;
+  /* modules; NULL: SparseMoeBlock, mlp, gate, experts, and no shared ones */
+  const char *type, *module, *router, *experts_module, *shared_module, *shared_gate;
   /* their definition, in this order of letters: g router, e experts, s shared, S shared gate; NULL:
    * ge */
   const char *order;

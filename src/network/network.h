@@ -128,12 +128,17 @@ typedef struct _Network Network;
 /* What the functions are built for. */
 typedef struct {
   gint64 micro_batch, sequence_length;
-  gint64 target_length;  /* of what a decoder gets beside an encoder; 0: sequence_length */
-  int micro_batches;     /* accumulation steps: the loop divides the loss when > 1 */
-  gboolean divides_loss; /* or always */
-  gboolean keeps_loss;   /* the loop holds a loss until it has the next one */
-  int loss_steps;        /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
-                            divides and scales it */
+  gint64 target_length;      /* of what a decoder gets beside an encoder; 0: sequence_length */
+  int micro_batches;         /* accumulation steps: the loop divides the loss when > 1 */
+  gboolean divides_loss;     /* or always */
+  gboolean keeps_loss;       /* the loop holds a loss until it has the next one */
+  gboolean scales_loss;      /* a GradScaler multiplies it by its scale, a tensor */
+  gboolean keeps_loss_dtype; /* and casts it back to its dtype */
+  gboolean trainer;   /* the loop is transformers' Trainer: models take the number of items */
+  double loss_factor; /* what it then multiplies a loss by that was divided by them; 0: nothing */
+  gboolean undivided; /* it divides the loss in the engine's place */
+  int loss_steps;     /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
+                         divides and scales it */
   NetworkPrecision precision;
   const CheckpointSpec *dispatched; /* blocks that it checkpoints by op run under a Python dispatch
                                        mode; NULL: none.  Borrowed */
@@ -184,12 +189,15 @@ struct _Network {
                          Arguments: inputs, then what STATEMENT_KEEP kept */
   int before_step; /* function that a hook of optimizer.step() calls before it, without a graph, or
                       -1.  No arguments */
+  int scale_loss;  /* function of the loss and a GradScaler's scale, or -1 */
   int loss_step[LOSS_STEPS]; /* functions of the loss that an engine calls in turn, or -1 */
   GArray *tables; /* gint16: slots of `construct` that live on; main's arguments after the inputs,
                      in order */
   GArray *inputs; /* ValueInfo: tensors of a micro-batch (tokens, labels), made before training */
-  GArray *ties;   /* Tie, in order of modules */
-  gboolean split; /* the model ties two weights, which shape.splits_tied has made two */
+  int items;      /* the input that is the number of the step's items, or -1: it takes none */
+  gboolean shifts_labels;    /* the first label of a sequence is none of them */
+  GArray *ties;              /* Tie, in order of modules */
+  gboolean split;            /* the model ties two weights, which shape.splits_tied has made two */
   GArray *embedding_modules; /* int: what "embedding: own" groups, one group each */
   GArray *head_modules; /* int: what "head: own" groups together: final norm and output layer */
   gint64 vocabulary, hidden, attention_width; /* for FLOP conventions */

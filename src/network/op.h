@@ -42,6 +42,7 @@
   X(DIV_SCALAR)                                                                                    \
   X(DIV_IN_PLACE)                                                                                  \
   X(ADD_SCALAR_)                                                                                   \
+  X(MUL_SCALAR_)                                                                                   \
   X(NEG)                                                                                           \
   X(POW)                                                                                           \
   X(RSQRT)                                                                                         \

@@ -19,11 +19,14 @@ shape_nll_loss(OpCase *c)
   c->out[1] = c->out[0]; /* total_weight */
 }
 
+/* The mean of all rows that count, or (flag) their sum. */
 void
 forward_nll_loss(OpCase *c)
 {
   recipe_out(c, 0, "loss");
   recipe_out(c, 1, "total_weight");
+  if (c->at.flag)
+    recipe_means(c, "nll_loss", "sum", 1);
   recipe_launch(c, "nll_loss", KERNEL_MEMORY, 0, "~i0 i1 >o0 >o1");
 }
 
@@ -31,6 +34,8 @@ void
 backward_nll_loss(OpCase *c)
 {
   recipe_grad(c, 0, ORDER_DENSE);
+  if (c->at.flag)
+    recipe_means(c, "nll_loss_backward", "sum", 1);
   recipe_launch(c, "nll_loss_backward", KERNEL_MEMORY, 0, "g0 i1 o1 >d0");
 }
 

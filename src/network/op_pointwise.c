@@ -37,19 +37,38 @@ forward_in_place(OpCase *c)
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "i1 +o0");
 }
 
-/* x.add_(number) */
-void
-forward_add_scalar_in_place(OpCase *c)
+/* x.add_(number), x.mul_(number) */
+static void
+forward_scalar_in_place(OpCase *c, const char *formula)
 {
   recipe_alias(c, 0, 0);
-  recipe_means(c, "add_scalar", c->at.key, c->at.number);
+  recipe_means(c, formula, c->at.key, c->at.number);
   recipe_launch(c, c->info->name, KERNEL_MEMORY, 0, "+o0");
 }
 
-/* -grad * ((self / other) / other), then grad / other, each of the result's shape until validation.
- */
 void
-backward_div(OpCase *c)
+forward_add_scalar_in_place(OpCase *c)
+{
+  forward_scalar_in_place(c, "add_scalar");
+}
+
+void
+forward_mul_scalar_in_place(OpCase *c)
+{
+  forward_scalar_in_place(c, "mul_scalar");
+}
+
+void
+backward_mul_scalar(OpCase *c)
+{
+  recipe_grad(c, 0, ORDER_LIKE_INCOMING);
+  recipe_means(c, "mul_scalar", c->at.key, c->at.number);
+  recipe_launch(c, "mul_scalar", KERNEL_MEMORY, 0, "g0 >d0");
+}
+
+/* -grad * ((self / other) / other) */
+static void
+divisor_gradient(OpCase *c)
 {
   gint64 bytes = value_bytes(&c->out[0]);
   int quotient = recipe_temp(c, bytes, "self / other"), twice = recipe_temp(c, bytes, "/ other"),
@@ -60,6 +79,14 @@ backward_div(OpCase *c)
   recipe_release(c, negative);
   recipe_release(c, twice);
   recipe_release(c, quotient);
+}
+
+/* Other's, then grad / other, each of the result's shape until validation. */
+void
+backward_div(OpCase *c)
+{
+  if (recipe_wants(c, 1))
+    divisor_gradient(c);
   recipe_grad_full(c, 0);
   recipe_launch(c, "div", KERNEL_MEMORY, 0, "g0 i1 >d0");
 }

@@ -135,6 +135,8 @@ void backward_mul(OpCase *c);
 void shape_first(OpCase *c);
 void forward_in_place(OpCase *c);
 void forward_add_scalar_in_place(OpCase *c);
+void forward_mul_scalar_in_place(OpCase *c);
+void backward_mul_scalar(OpCase *c);
 void backward_div(OpCase *c);
 void backward_mul_complex(OpCase *c);
 void backward_power(OpCase *c);

@@ -4,6 +4,7 @@
 
 #include "network/transformers_lm.h"
 
+#include "network/model_call.h"
 #include "network/transformers_masks.h"
 #include "network/transformers_root.h"
 #include "network/transformers_rope.h"
@@ -168,6 +169,8 @@ layers_forward(Builder *b, const CausalLm *lm, Val hidden, Val positions, const 
       args[n++] = transformers_choose_table(lm, i, tables)[k];
     if (transformers_has_mask(lm, i))
       args[n++] = transformers_choose_mask(lm, i, masks);
+    if (lm->items->slot != NO_VAL.slot)
+      args[n++] = *lm->items;
     hidden = let(b, "hidden_states", builder_block_call(b, i, &code, n, args));
     Val captured = builder_take_beside(b);
     if (lm->captured != NULL && captured.slot != NO_VAL.slot)
@@ -202,17 +205,18 @@ model_forward(Builder *b, const CausalLm *lm, Val tokens)
   return builder_leave(b, hidden);
 }
 
-/* ForCausalLMLoss: logits in fp32, labels (the tokens) padded by one that does not count, and
- * shifted. */
+/* ForCausalLMLoss: logits in fp32, labels (the tokens, where the loop makes none) padded by one
+ * that does not count, and shifted. */
 static Val
-causal_loss(Builder *b, const CausalLm *lm, Val logits, Val input_ids)
+causal_loss(Builder *b, const CausalLm *lm, Val logits, const Val *inputs)
 {
+  const Val items = model_call_items(b, inputs), of = inputs[items.slot != NO_VAL.slot ? 1 : 0];
   static const Creation pad = {"constant_pad_nd", "value", -100}, copy_of = {"copy", NULL, 0};
   gint64 tokens = lm->batch * lm->length;
   builder_enter(b, 1, (const char *const[]){"logits"}, &logits);
   Val wide = let(b, "logits", to(b, (Val){logits.slot, FALSE}, DTYPE_FP32));
   ValueInfo padded = value_shape(DTYPE_INT64, 2, lm->batch, lm->length + 1);
-  Val labels = let(b, "labels", create_as(b, "padded labels", padded, &pad, input_ids));
+  Val labels = let(b, "labels", create_as(b, "padded labels", padded, &pad, of));
   Val shifted = slice_last(b, labels, 1, lm->length); /* contiguous already when there is one row */
   if (lm->batch > 1) {
     ValueInfo rows = value_shape(DTYPE_INT64, 2, lm->batch, lm->length);
@@ -222,7 +226,9 @@ causal_loss(Builder *b, const CausalLm *lm, Val logits, Val input_ids)
   }
   shifted = let(b, "shift_labels", shifted);
   Val flat = view(b, wide, 2, tokens, lm->vocabulary);
-  return builder_leave(b, cross_entropy(b, flat, shifted));
+  return builder_leave(b, items.slot != NO_VAL.slot
+                              ? cross_entropy_of_items(b, flat, shifted, items)
+                              : cross_entropy(b, flat, shifted));
 }
 
 /* The causal model's forward(): results are the loss, what was added to it, the logits, and what
@@ -232,13 +238,14 @@ root_forward(Builder *b, gconstpointer model, const Val *tokens, Val *results)
 {
   const CausalLm *lm = model;
   int n = 0;
+  *lm->items = model_call_items(b, tokens);
   builder_call(b, 0, NULL);
   Val hidden =
       let(b, "hidden_states", (lm->model != NULL ? lm->model : model_forward)(b, lm, tokens[0]));
   Val logits = let(b, "logits", linear(b, hidden, lm->head));
   if (lm->adjust_logits != NULL)
     logits = lm->adjust_logits(b, lm, logits);
-  results[n++] = let(b, "loss", causal_loss(b, lm, logits, tokens[0]));
+  results[n++] = let(b, "loss", causal_loss(b, lm, logits, tokens));
   if (lm->add_loss != NULL)
     results[0] = let(b, "loss", lm->add_loss(b, lm, results[0], &results[n++]));
   results[n++] = logits;
@@ -252,6 +259,13 @@ void
 transformers_write(Builder *b, CausalLm *lm)
 {
   ValueInfo tokens = value_shape(DTYPE_INT64, 2, lm->batch, lm->length);
-  transformers_write_root(b, &(TransformersRoot){1, {tokens}, root_forward, lm});
+  Val items = NO_VAL;
+  TransformersRoot root = {1, {tokens}, root_forward, lm, FALSE};
+  lm->items = &items;
+  if (builder_shape(b)->trainer)
+    root.input[root.inputs++] = tokens; /* labels of their own */
+  builder_network(b)->shifts_labels = TRUE;
+  transformers_write_root(b, &root);
+  lm->items = NULL;
   causal_lm_figures(b, lm);
 }

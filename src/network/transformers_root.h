@@ -5,7 +5,7 @@
 
 #include "network/builder.h"
 
-#define TRANSFORMERS_INPUTS 3
+#define TRANSFORMERS_INPUTS 4
 /* Room for what an output may hold: a value of each block, and some more. */
 #define TRANSFORMERS_RESULTS (8 + BUILDER_MOST_BLOCKS)
 
@@ -16,6 +16,7 @@ typedef struct {
   ValueInfo input[TRANSFORMERS_INPUTS];
   int (*forward)(Builder *b, gconstpointer model, const Val *inputs, Val *results);
   gconstpointer model;
+  gboolean without_labels; /* it is given none, whose items the Trainer could count */
 } TransformersRoot;
 
 /* Writes the network's main function: loss = model(**inputs).loss; del out. */

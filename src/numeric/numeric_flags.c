@@ -19,6 +19,12 @@ is_infinite(double x, double number)
 }
 
 static double
+is_not(double x, double number)
+{
+  return x != number;
+}
+
+static double
 is_number(double x, double number)
 {
   (void) number;
@@ -163,6 +169,7 @@ const NumericKernel numeric_flags[] = {
     {.formula = "abs", .run = numeric_apply, .f = absolute},
     {.formula = "is_not_infinite", .run = numeric_apply, .f = is_not_infinite},
     {.formula = "is_infinite", .run = numeric_apply, .f = is_infinite},
+    {.formula = "is_not", .run = numeric_apply, .f = is_not, .key = "value", .otherwise = NAN},
     {.formula = "is_number", .run = numeric_apply, .f = is_number},
     {.formula = "is_nan", .run = numeric_apply, .f = is_nan},
     {.formula = "is_negative", .run = numeric_apply, .f = is_negative},

@@ -99,8 +99,8 @@ run_log_softmax_backward(KernelCall *c)
 /* A target that does not count: ignore_index. */
 #define IGNORED -100.0
 
-/* The mean over all rows that count: reads logarithms and targets; writes the loss and how many
- * they are. */
+/* The mean over all rows that count, or (sum=1) their sum: reads logarithms and targets; writes the
+ * loss and how many they are. */
 static void
 run_nll_loss(KernelCall *c)
 {
@@ -120,7 +120,7 @@ run_nll_loss(KernelCall *c)
     sum -= x->data[i * width + index_at(c, targets, i, width)];
     counted++;
   }
-  loss->data[0] = sum / counted;
+  loss->data[0] = numeric_number_or(c, "sum", 0) != 0 ? sum : sum / counted;
   weight->data[0] = counted;
 }
 
@@ -134,10 +134,11 @@ run_nll_loss_backward(KernelCall *c)
   if (g == NULL || targets == NULL || weight == NULL || d == NULL)
     return;
   gint64 width = numeric_width(d);
+  double rows = numeric_number_or(c, "sum", 0) != 0 ? 1 : weight->data[0];
   memset(d->data, 0, sizeof(double) * (gsize) d->elements);
   for (gint64 i = 0; i < targets->elements && targets->elements * width == d->elements; i++)
     if (targets->data[i] != IGNORED)
-      d->data[i * width + index_at(c, targets, i, width)] = -g->data[0] / weight->data[0];
+      d->data[i * width + index_at(c, targets, i, width)] = -g->data[0] / rows;
 }
 
 /* Reads the logits (twice) and the targets; writes a loss and a logsumexp for each row. */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -18,6 +19,12 @@ typedef struct {
   double *data;
   guint8 *known;
 } Area;
+
+/* Pages that were asked for. */
+typedef struct {
+  void *start;
+  gsize bytes;
+} Mapping;
 
 /* Where a storage is. */
 typedef struct {
@@ -36,7 +43,8 @@ struct _NumericMemory {
   NumericClock clock;
   CachingAllocator *allocator;
   GArray *areas;     /* Area */
-  GPtrArray *arrays; /* of segments and of the host: all that are freed in the end */
+  GArray *mappings;  /* Mapping: of segments and of the host, all of which go in the end */
+  GPtrArray *known;  /* of all areas */
   GPtrArray *blocks; /* NumericBlock *: all that were ever handed out */
   GArray *marks;     /* Mark: by event */
   Place *places;     /* by storage */
@@ -53,18 +61,22 @@ machine_is_full(void)
          (double) usage.ru_maxrss * KIB > 0.75 * page * pages;
 }
 
-/* Doubles that nothing is known of: none is written before it is looked at.  FALSE: there is no
- * room for them. */
+/* Doubles that nothing is known of: none is written before it is looked at, and a page that nobody
+ * looks at, as of a workspace, takes no memory.  FALSE: there is no room for them. */
 static gboolean
 new_area(NumericMemory *m, guint64 address, gint64 bytes, Area *area)
 {
-  gsize chunks = (gsize) ceil_div(bytes, CHUNK);
-  double *data = g_try_malloc_n(chunks, CHUNK * sizeof(double));
-  if (data == NULL)
+  gsize chunks = (gsize) MAX(ceil_div(bytes, CHUNK), 1);
+  if (chunks > G_MAXSSIZE / (CHUNK * sizeof(double)))
     return FALSE;
-  *area = (Area){address, bytes, data, g_new0(guint8, chunks)};
-  g_ptr_array_add(m->arrays, area->data);
-  g_ptr_array_add(m->arrays, area->known);
+  Mapping mapping = {.bytes = chunks * CHUNK * sizeof(double)};
+  mapping.start = mmap(NULL, mapping.bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping.start == MAP_FAILED)
+    return FALSE;
+  *area = (Area){address, bytes, mapping.start, g_new0(guint8, chunks)};
+  g_array_append_val(m->mappings, mapping);
+  g_ptr_array_add(m->known, area->known);
   return TRUE;
 }
 
@@ -117,7 +129,8 @@ numeric_memory_new(const Program *program, const AllocatorConfig *config, const 
   m->clock = *clock;
   m->allocator = caching_allocator_new(config, &host);
   m->areas = g_array_new(FALSE, FALSE, sizeof(Area));
-  m->arrays = g_ptr_array_new_with_free_func(g_free);
+  m->mappings = g_array_new(FALSE, FALSE, sizeof(Mapping));
+  m->known = g_ptr_array_new_with_free_func(g_free);
   m->blocks = g_ptr_array_new_with_free_func(g_free);
   m->marks = g_array_new(FALSE, FALSE, sizeof(Mark));
   m->places = g_new0(Place, MAX(program->storages->len, 1));
@@ -133,7 +146,12 @@ numeric_memory_free(NumericMemory *m)
     return;
   caching_allocator_free(m->allocator);
   g_array_unref(m->areas);
-  g_ptr_array_unref(m->arrays);
+  for (guint i = 0; i < m->mappings->len; i++) {
+    const Mapping *mapping = &g_array_index(m->mappings, Mapping, i);
+    munmap(mapping->start, mapping->bytes);
+  }
+  g_array_unref(m->mappings);
+  g_ptr_array_unref(m->known);
   g_ptr_array_unref(m->blocks);
   g_array_unref(m->marks);
   g_free(m->places);

@@ -33,6 +33,7 @@ numeric_rank_init(NumericRank *r, const NumericConfig *config, int rank)
                      .events = g_new(Moment, MAX(program->events, 1)),
                      .sequence = g_new0(guint64, MAX(program->communicators->len, 1)),
                      .batch = g_array_new(FALSE, FALSE, sizeof(gint32)),
+                     .batches = g_hash_table_new(g_str_hash, g_str_equal),
                      .list = g_ptr_array_index(program->lists, 0),
                      .waits = {-1, 0}};
   for (int i = 0; i < program->events; i++)
@@ -49,6 +50,7 @@ numeric_rank_clear(NumericRank *r)
   numeric_memory_free(r->memory);
   g_free(r->first_unknown);
   g_array_unref(r->batch);
+  g_hash_table_unref(r->batches);
   g_free(r->events);
   g_free(r->sequence);
 }
@@ -197,6 +199,12 @@ compute(NumericRank *r, const ProgramOp *op, GError **error)
 
 /* ---- the host ---- */
 
+static gboolean
+is_batch(const char *name)
+{
+  return strcmp(name, "tokens") == 0 || strcmp(name, "labels") == 0;
+}
+
 /* After the construction: what is there gets its first values, and batches their places. */
 static void
 finish_construction(NumericRank *r)
@@ -207,35 +215,39 @@ finish_construction(NumericRank *r)
     const char *name = s->what >= 0 ? program_text(r->program, s->what) : "";
     if (block == NULL)
       continue;
-    if (strcmp(name, "tokens") == 0 || strcmp(name, "labels") == 0)
+    if (is_batch(name))
       g_array_append_val(r->batch, i);
     else
       numeric_rank_initialize(r, block);
   }
 }
 
+/* The next of the step's batches of that name comes there. */
+static void
+issue_batch(NumericRank *r, gint32 storage)
+{
+  const Storage *s = &g_array_index(r->program->storages, Storage, storage);
+  const char *name = program_text(r->program, s->what);
+  int number = GPOINTER_TO_INT(g_hash_table_lookup(r->batches, name));
+  g_hash_table_insert(r->batches, (gpointer) (gsize) name, GINT_TO_POINTER(number + 1));
+  NumericTask task = {.kind = TASK_BATCH,
+                      .blocks = g_new(NumericBlock *, 1),
+                      .place = place_of(r, -1),
+                      .name = name,
+                      .number = number};
+  task.blocks[0] = numeric_memory_at(r->memory, storage);
+  if (task.blocks[0] != NULL)
+    push(r, STREAM_COMPUTE, &task);
+  else
+    g_free(task.blocks);
+}
+
 static void
 issue_batches(NumericRank *r)
 {
-  GHashTable *seen = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; i < r->batch->len; i++) {
-    gint32 storage = g_array_index(r->batch, gint32, i);
-    const Storage *s = &g_array_index(r->program->storages, Storage, storage);
-    const char *name = program_text(r->program, s->what);
-    int number = GPOINTER_TO_INT(g_hash_table_lookup(seen, name));
-    g_hash_table_insert(seen, (gpointer) (gsize) name, GINT_TO_POINTER(number + 1));
-    NumericTask task = {.kind = TASK_BATCH,
-                        .blocks = g_new(NumericBlock *, 1),
-                        .place = place_of(r, -1),
-                        .name = name,
-                        .number = number};
-    task.blocks[0] = numeric_memory_at(r->memory, storage);
-    if (task.blocks[0] != NULL)
-      push(r, STREAM_COMPUTE, &task);
-    else
-      g_free(task.blocks);
-  }
-  g_hash_table_unref(seen);
+  g_hash_table_remove_all(r->batches);
+  for (guint i = 0; i < r->batch->len; i++)
+    issue_batch(r, g_array_index(r->batch, gint32, i));
 }
 
 static void
@@ -282,6 +294,15 @@ next_list(NumericRank *r)
   issue_batches(r);
 }
 
+/* A loop that makes a step's batches in the step. */
+static void
+moved_batch(NumericRank *r, gint32 storage)
+{
+  gint32 what = g_array_index(r->program->storages, Storage, storage).what;
+  if (r->step > 0 && !r->drains && what >= 0 && is_batch(program_text(r->program, what)))
+    issue_batch(r, storage);
+}
+
 /* What is allocated is not there yet, and what is freed is. */
 static gboolean
 check_storage(const NumericRank *r, const ProgramOp *op, GError **error)
@@ -314,6 +335,7 @@ issue_memory(NumericRank *r, const ProgramOp *op, GError **error)
           program_text(r->program, g_array_index(r->program->storages, Storage, op->a).what));
       return FALSE;
     }
+    moved_batch(r, op->a);
     break;
   case PROGRAM_FREE:
     numeric_memory_release(r->memory, op->a);

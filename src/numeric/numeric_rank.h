@@ -19,9 +19,10 @@ typedef struct {
   int rank;
   NumericMemory *memory;
   NumericStream streams[STREAM_COUNT];
-  Moment *events;    /* by event: its last record */
-  guint64 *sequence; /* by communicator: collectives issued */
-  GArray *batch;     /* gint32: storages that batches come in */
+  Moment *events;      /* by event: its last record */
+  guint64 *sequence;   /* by communicator: collectives issued */
+  GArray *batch;       /* gint32: storages of the construction that batches come in */
+  GHashTable *batches; /* how many of the step's have come, by name */
   const OpList *list;
   guint next; /* op of the list */
   int step;   /* of the Program; 0: construction */

@@ -338,6 +338,19 @@ check_said(const NumericRank *r, const NumericTask *task, GError **error)
   return TRUE;
 }
 
+/* An update that takes scaled gradients: what is read of them here is what it unscales first. */
+static void
+unscale_gradients(const NumericRank *r, const NumericTask *task, NumericTensor *operands)
+{
+  const Kernel *kernel = &g_array_index(r->program->kernels, Kernel, task->op->a);
+  double scale;
+  if (!meaning_number(r->program, kernel->meaning, "gradient_scale", &scale))
+    return;
+  for (int i = 0; i < task->op->operands; i++)
+    for (gint64 k = 0; operands[i].role == ROLE_READ && k < operands[i].elements; k++)
+      operands[i].data[k] /= scale;
+}
+
 gboolean
 numeric_rank_run_kernel(NumericRank *r, const NumericTask *task, GError **error)
 {
@@ -353,6 +366,7 @@ numeric_rank_run_kernel(NumericRank *r, const NumericTask *task, GError **error)
   if (ok && task->op->kind == PROGRAM_COPY && kernel->meaning == 0)
     copy(task, operands, task->op->operands);
   else if (ok) {
+    unscale_gradients(r, task, operands);
     prepare(r, task, operands);
     ok = numeric_kernel_run(&call, error);
     numeric_interruption_stay(r, task, operands);

@@ -124,6 +124,9 @@ translate_precision(JsonDocument *document, const PlanSpec *plan, const char *st
   set(document, "precision.parameters=%s", to == BY_ENGINE ? compute : "fp32");
   if (to != BY_ENGINE)
     set(document, "precision.compute=%s", compute);
+  gboolean engine_scales = from == BY_ENGINE && plan->precision.compute == DTYPE_FP16;
+  if (to != BY_ENGINE && (plan->precision.grad_scaler || engine_scales))
+    set(document, "precision.grad_scaler=%s", "true");
   if (to == BY_POLICY)
     set(document, "precision.reduce=%s",
         from == BY_ENGINE ? "fp32" : dtype_name(plan->precision.reduce));
@@ -190,6 +193,9 @@ static const struct {
     {"accumulation.all_reduce_every", "1"},
     {"precision.parameters", "\"fp32\""},
     {"precision.autocast", "false"},
+    {"precision.grad_scaler", "false"},
+    {"trainer.average_tokens", "true"},
+    {"trainer.nan_filter", "true"},
     {"activation_checkpointing.policy", "\"none\""},
     {"optimizer.name", "\"adamw\""},
     {"optimizer.implementation", "\"foreach\""},

@@ -26,6 +26,8 @@ static double
 loss_scale_of(const Scenario *scenario)
 {
   const Strategy *strategy = scenario->strategy;
+  if (scenario->plan->precision.grad_scaler)
+    return network_loss_scale(DTYPE_FP16);
   if (strategy->loss == NULL || strategy->loss(scenario->plan) != LOSS_DIVIDED_AND_SCALED)
     return 1;
   return network_loss_scale(scenario->plan->precision.parameters);

@@ -29,7 +29,7 @@ static const char *const retain_until_names[] = {"end_of_forward", "end_of_backw
                                                  "end_of_run", NULL};
 static const char *const experts_names[] = {"grouped", "batched", "eager", NULL};
 static const char *const compile_names[] = {"none", "per_block", NULL};
-static const char *const loop_names[] = {"plain", "accelerate", NULL};
+static const char *const loop_names[] = {"plain", "accelerate", "trainer", NULL};
 
 /* Part of the format, but nothing simulates them yet. */
 static const char *const reserved_keys[] = {"offload"};
@@ -129,6 +129,9 @@ read_precision(JsonReader *reader, PlanSpec *spec)
   spec->precision.reduce_given = read_dtype(section, "reduce", gradients, &spec->precision.reduce);
   spec->precision.has_output =
       read_dtype(section, "output", spec->precision.compute, &spec->precision.output);
+  spec->precision.grad_scaler = json_reader_bool(section, "grad_scaler", FALSE);
+  if (spec->precision.grad_scaler && spec->precision.compute != DTYPE_FP16)
+    json_reader_fail(section, "grad_scaler", "needs 'compute' fp16");
   if (spec->precision.autocast && dtype_size(spec->precision.compute) != 2)
     json_reader_fail(section, "autocast", "needs 'compute' bf16 or fp16");
   if (spec->precision.autocast && spec->precision.has_output &&
@@ -160,6 +163,19 @@ read_moe(JsonReader *reader, PlanSpec *spec)
   spec->moe.experts = (MoeExperts) json_reader_enum(section, "experts", experts_names, MOE_GROUPED);
   spec->moe.load_imbalance =
       json_reader_double(section, "load_imbalance", 1, 1, LOAD_IMBALANCE_MAX);
+  json_reader_finish(section, NULL);
+}
+
+/* TrainingArguments' defaults: average_tokens_across_devices, logging_nan_inf_filter. */
+static void
+read_loop(JsonReader *reader, PlanSpec *spec)
+{
+  spec->loop = (LoopCode) json_reader_enum(reader, "loop", loop_names, LOOP_PLAIN);
+  if (spec->loop != LOOP_TRAINER && json_reader_has(reader, "trainer"))
+    json_reader_fail(reader, "trainer", "has a meaning only with loop 'trainer'");
+  g_autoptr(JsonReader) section = json_reader_section(reader, "trainer");
+  spec->trainer.average_tokens = json_reader_bool(section, "average_tokens", TRUE);
+  spec->trainer.nan_filter = json_reader_bool(section, "nan_filter", TRUE);
   json_reader_finish(section, NULL);
 }
 
@@ -364,7 +380,7 @@ plan_spec_from_document(char *name, JsonDocument *owned, const char *const *assi
   read_allocator(reader, spec);
   read_moe(reader, spec);
   spec->compile_per_block = json_reader_enum(reader, "compile", compile_names, 0) == 1;
-  spec->loop = (LoopCode) json_reader_enum(reader, "loop", loop_names, LOOP_PLAIN);
+  read_loop(reader, spec);
   read_retain(reader, spec);
   spec->trainable = name_patterns_read(reader, "trainable");
   spec->lora = lora_spec_read(reader, spec->precision.parameters);
@@ -434,6 +450,18 @@ gboolean
 plan_spec_checkpoints(const PlanSpec *spec, int block)
 {
   return checkpoint_spec_of_block(&spec->checkpointing, block) != CHECKPOINT_NONE;
+}
+
+gboolean
+plan_spec_clips(const PlanSpec *spec)
+{
+  return spec->optimizer.clip_grad_norm > 0 || spec->loop == LOOP_TRAINER;
+}
+
+double
+plan_spec_clip_norm(const PlanSpec *spec)
+{
+  return spec->optimizer.clip_grad_norm > 0 ? spec->optimizer.clip_grad_norm : HUGE_VAL;
 }
 
 const OptionValue *

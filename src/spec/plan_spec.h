@@ -48,9 +48,10 @@ typedef struct {
 } RetainSpec;
 
 /* Whose code calls the model and backward(): a plain loop, which divides the loss by the
- * micro-batches when there are several and lets go of it after backward(), or one with accelerate's
- * Accelerator, which always divides a copy. */
-typedef enum { LOOP_PLAIN, LOOP_ACCELERATE } LoopCode;
+ * micro-batches when there are several and lets go of it after backward(), one with accelerate's
+ * Accelerator, which always divides a copy, or transformers' Trainer, which moves the batches of
+ * every step to the device, counts their items and sums up losses. */
+typedef enum { LOOP_PLAIN, LOOP_ACCELERATE, LOOP_TRAINER } LoopCode;
 
 /* A rank that computes more slowly (or faster) than the others. */
 typedef struct {
@@ -77,6 +78,7 @@ typedef struct {
     DType parameters, compute, reduce;
     DType output; /* valid when has_output */
     gboolean has_output, autocast;
+    gboolean grad_scaler; /* the loss is multiplied by a scale, as fp16 needs */
     gboolean compute_given, reduce_given;
   } precision;
   CheckpointSpec checkpointing;
@@ -103,7 +105,11 @@ typedef struct {
   } moe;
   gboolean compile_per_block;
   LoopCode loop;
-  GPtrArray *retain; /* RetainSpec * */
+  struct {
+    gboolean average_tokens; /* items are counted over all ranks */
+    gboolean nan_filter;     /* each loss is looked at before it is added up */
+  } trainer;                 /* of LOOP_TRAINER */
+  GPtrArray *retain;         /* RetainSpec * */
   NamePatterns
       *trainable; /* parameters that require gradients; NULL: all, or with adapters those */
   LoraSpec *lora; /* adapters; NULL: none */
@@ -137,6 +143,11 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(PlanSpec, plan_spec_free)
 const char *plan_optimizer_name(OptimizerName name);
 const char *plan_optimizer_code_name(OptimizerCode code);
 const char *plan_loop_name(LoopCode code);
+/* Are gradients clipped?  The Trainer's always are, if only by an infinite norm: it wants to know
+ * theirs. */
+gboolean plan_spec_clips(const PlanSpec *spec);
+/* By which norm they are. */
+double plan_spec_clip_norm(const PlanSpec *spec);
 
 /* Does the plan checkpoint this block (from 0)? */
 gboolean plan_spec_checkpoints(const PlanSpec *spec, int block);

@@ -72,6 +72,9 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
   if (plan_spec_number(plan, "parameters_as_bucket_view") && !partitions)
     return plan_spec_refuse(plan, error, "ddp.parameters_as_bucket_view",
                             "needs \"zero_redundancy_optimizer\": true");
+  if (partitions && plan->precision.grad_scaler)
+    return plan_spec_refuse(plan, error, "precision.grad_scaler",
+                            "not yet supported with ddp.zero_redundancy_optimizer");
   if (partitions && plan->optimizer.name == OPTIMIZER_NONE)
     return plan_spec_refuse(plan, error, "ddp.zero_redundancy_optimizer", "needs an optimizer");
   if (partitions && plan->phases.save.given && plan->phases.save.optimizer)
@@ -505,6 +508,7 @@ const Strategy strategy_ddp = {
     .summary = "PyTorch DistributedDataParallel: whole replicas, gradients all-reduced in buckets",
     .section = &section,
     .only_replicas = TRUE,
+    .grad_scaler = GRAD_SCALER_LOCAL,
     .accept = accept,
     .shape = shape,
     .setup = setup,

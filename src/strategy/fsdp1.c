@@ -511,7 +511,7 @@ expected(StrategyContext *x)
   /* Modules inside of a block are not used in the order of their definition. */
   if (fsdp_groups_given(x->plan) && strategy_freezes(x->network))
     total.elements_gathered = EXPECTED_UNKNOWN;
-  if (fsdp1_shards(f) && x->plan->optimizer.clip_grad_norm > 0)
+  if (fsdp1_shards(f) && plan_spec_clips(x->plan))
     total.elements_all_reduced++; /* the norm */
   return total;
 }
@@ -534,6 +534,7 @@ const Strategy strategy_fsdp1 = {
     .reentrant_outside = TRUE,
     .casts_root_inputs = TRUE,
     .casts_parameters = TRUE,
+    .grad_scaler = GRAD_SCALER_SHARDED,
     .accept = fsdp1_accept,
     .setup = setup,
     .construct = construct,

@@ -187,7 +187,7 @@ fsdp1_clip(StrategyContext *x)
   fsdp1_all_reduce_norm(x, square);
   StorageId total = fsdp1_scalar(x, square, "total norm", "pow power=0.5 global=1");
   live_storage_drop(x->live, square);
-  g_autofree char *most = meaning_text("mul_scalar", 1, "value", x->plan->optimizer.clip_grad_norm);
+  g_autofree char *most = meaning_text("mul_scalar", 1, "value", plan_spec_clip_norm(x->plan));
   StorageId sum = fsdp1_scalar(x, total, "total norm + eps", "add_scalar value=1e-06"),
             inverse = fsdp1_scalar(x, sum, "reciprocal", "pow power=-1");
   StorageId coefficient = fsdp1_scalar(x, inverse, "clip coefficient", most);
@@ -196,12 +196,13 @@ fsdp1_clip(StrategyContext *x)
   StorageId clamped = fsdp1_scalar(x, coefficient, "clamped coefficient", "clamp most=1");
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) parameters->len);
   scale_gradients(x, parameters, clamped);
-  StorageId result =
-      f->stored != DTYPE_FP32 ? cast_scalar(x, total, "total norm as returned") : NO_STORAGE;
+  gboolean casts = f->stored != DTYPE_FP32;
+  StorageId result = casts ? cast_scalar(x, total, "total norm as returned") : total;
   live_storage_drop(x->live, local);
   live_storage_drop(x->live, coefficient);
   live_storage_drop(x->live, clamped);
-  live_storage_drop(x->live, total);
-  live_storage_drop(x->live, result);
+  if (casts)
+    live_storage_drop(x->live, total);
+  strategy_return_norm(x, result);
   return TRUE;
 }

@@ -97,8 +97,7 @@ fsdp1_clip_on_host(StrategyContext *x, const GArray *parameters, StorageId zero)
 {
   double bytes = bytes_of(x, parameters);
   StorageId local = NO_STORAGE;
-  g_autofree char *clips =
-      meaning_text("number_clips", 1, "most", x->plan->optimizer.clip_grad_norm);
+  g_autofree char *clips = meaning_text("number_clips", 1, "most", plan_spec_clip_norm(x->plan));
   strategy_work_on_host(x, bytes);
   strategy_compute_on_host(x, "zero", "number_zero");
   gradient_operands(x, parameters, ROLE_READ);

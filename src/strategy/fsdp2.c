@@ -407,6 +407,7 @@ const Strategy strategy_fsdp2 = {
     .splits_tied = fsdp2_splits_tied,
     .casts_inputs = TRUE,
     .marks_inputs = TRUE,
+    .grad_scaler = GRAD_SCALER_OF_DTENSORS,
     .accept = fsdp2_accept,
     .setup = setup,
     .construct = construct,

@@ -115,7 +115,7 @@ fsdp2_expected(StrategyContext *x)
   if (f->ranks > 1)
     total.elements_gathered += misled_prefetch(f, plan);
   /* Their norms; those of gradients on the host are summed between hosts. */
-  if (f->ranks > 1 && plan->optimizer.clip_grad_norm > 0 && !x->offloads)
+  if (f->ranks > 1 && plan_spec_clips(plan) && !x->offloads)
     total.elements_all_reduced += sharded_gradients(x);
   /* Below the first group that is reached, other orders than the implicit one are not counted; and
    * modules inside of a block are not used in the order of their definition. */

@@ -64,7 +64,7 @@ accept_mixture(const PlanSpec *plan, const Network *network, GError **error)
   }
   if (!whole || !sharded)
     return TRUE;
-  if (plan->optimizer.clip_grad_norm > 0)
+  if (plan_spec_clips(plan))
     return plan_spec_refuse(plan, error, "optimizer.clip_grad_norm",
                             "PyTorch cannot clip ignored parameters and sharded ones together "
                             "(\"got mixed torch.Tensor and DTensor\")");

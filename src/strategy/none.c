@@ -14,6 +14,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
 const Strategy strategy_none = {
     .name = "none",
     .summary = "one rank, nothing sharded",
+    .grad_scaler = GRAD_SCALER_LOCAL,
     .accept = accept,
     .construct = strategy_construct_whole,
     .saves_states = TRUE,

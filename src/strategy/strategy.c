@@ -51,6 +51,17 @@ parameter_purpose(const StrategyContext *x, int parameter, Category category)
 }
 
 void
+strategy_return_norm(StrategyContext *x, StorageId norm)
+{
+  if (x->plan->loop != LOOP_TRAINER) {
+    live_storage_drop(x->live, norm);
+    return;
+  }
+  live_storage_promote(x->live, norm, CATEGORY_OTHER);
+  x->grad_norm = norm;
+}
+
+void
 strategy_launch(StrategyContext *x, StreamId stream, const char *name, double bytes)
 {
   strategy_launch_as(x, stream, name, bytes, NULL);

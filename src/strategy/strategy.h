@@ -100,6 +100,8 @@ struct _StrategyContext {
   gboolean output_requires_grad; /* what the module gave back for which after_forward is called */
   gboolean evaluating;           /* the model is in eval() */
   GPtrArray *retained;           /* Retained *: groups that somebody else holds */
+  double gradient_scale; /* by which the optimizer divides gradients in its kernel; 0: not */
+  StorageId grad_norm;   /* what clip_grad_norm_ returned and the loop keeps, or NO_STORAGE */
 };
 
 /* What is held beyond its time: a unit's or a module's full parameters, a loss (retain.h). */
@@ -135,6 +137,15 @@ typedef enum {
   LOSS_DIVIDED,           /* by the accumulation steps, even if there is one */
   LOSS_DIVIDED_AND_SCALED /* and multiplied by a loss scale */
 } LossScaling;
+
+/* Who looks for infinities in scaled gradients: each rank for itself; ShardedGradScaler, which asks
+ * all ranks; an op on DTensors, which does. */
+typedef enum {
+  GRAD_SCALER_NONE,
+  GRAD_SCALER_LOCAL,
+  GRAD_SCALER_SHARDED,
+  GRAD_SCALER_OF_DTENSORS
+} GradScalerKind;
 
 /* From the meta device; whole on the device; whole in the host's memory. */
 enum { INITIALIZES_META = 1, INITIALIZES_ON_DEVICE = 2, INITIALIZES_ON_CPU = 4 };
@@ -199,6 +210,8 @@ typedef struct {
    * begins when a gradient reaches its output, and ends when those of all its inputs are there:
    * never, for one whose inputs want none.  All four or none. */
   void (*before_module)(StrategyContext *x, int module);
+  /* Has this module such hooks?  NULL: all have. */
+  gboolean (*hooks_module)(const StrategyContext *x, int module);
   void (*after_module)(StrategyContext *x, int module);
   void (*before_module_backward)(StrategyContext *x, int module);
   void (*after_module_backward)(StrategyContext *x, int module);
@@ -245,8 +258,9 @@ typedef struct {
   gboolean (*clip)(StrategyContext *x);
   /* zero_grad frees nothing: the framework holds gradients too.  NULL: it does. */
   gboolean (*keeps_gradients)(const PlanSpec *plan);
-  gboolean sharded_norms; /* clip_grad_norm_ gathers the norms of sharded tensors */
-  gboolean only_replicas; /* its ranks are the mesh's replicas, and mesh.shard is 1 */
+  GradScalerKind grad_scaler; /* that accelerate makes for it */
+  gboolean sharded_norms;     /* clip_grad_norm_ gathers the norms of sharded tensors */
+  gboolean only_replicas;     /* its ranks are the mesh's replicas, and mesh.shard is 1 */
   /* Inputs of units are cast to the compute dtype in before_forward (cast_forward_inputs). */
   gboolean casts_inputs;
   /* Those of the model alone are, before its unit begins (cast_root_forward_inputs). */
@@ -325,6 +339,8 @@ gboolean strategy_accept_unsharded(const PlanSpec *plan, GError **error);
 /* Keeps a unit's full parameters if the plan says so: clones are made here; TRUE: the unit must not
  * be resharded. */
 gboolean strategy_retain(StrategyContext *x, int unit, int count, const StorageId *full);
+/* clip_grad_norm_ returns this norm: the Trainer keeps it until it clips again.  Takes it. */
+void strategy_return_norm(StrategyContext *x, StorageId norm);
 /* Lets go of what was kept until this moment. */
 void strategy_release_retained(StrategyContext *x, const Strategy *strategy, RetainUntil moment);
 /* A kernel of this kind over these bytes, by name. */

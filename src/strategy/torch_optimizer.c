@@ -96,13 +96,15 @@ part_operand(const Update *u, StorageId storage, gint64 offset, gint64 elements,
 
 /* With PyTorch's defaults: no time or memory depends on these numbers. */
 static char *
-update_meaning(OptimizerName name)
+update_meaning(const StrategyContext *x)
 {
+  OptimizerName name = x->plan->optimizer.name;
   if (name == OPTIMIZER_SGD)
     return meaning_text("sgd", 2, "lr", 1e-3, "momentum", 0.9);
-  gboolean decays = name == OPTIMIZER_ADAMW;
-  return meaning_text("adam", 5, "lr", 1e-3, "beta1", 0.9, "beta2", 0.999, "eps", 1e-8,
-                      "weight_decay", decays ? 0.01 : 0.0);
+  gboolean decays = name == OPTIMIZER_ADAMW, unscales = x->gradient_scale > 0;
+  return meaning_text("adam", unscales ? 6 : 5, "lr", 1e-3, "beta1", 0.9, "beta2", 0.999, "eps",
+                      1e-8, "weight_decay", decays ? 0.01 : 0.0, "gradient_scale",
+                      x->gradient_scale);
 }
 
 /* Bytes of the parameters that are updated. */
@@ -142,7 +144,7 @@ static void
 launch_update(const Update *u, double bytes_per_parameter_byte)
 {
   double bytes = bytes_per_parameter_byte * stepped_bytes(u);
-  g_autofree char *meaning = update_meaning(u->x->plan->optimizer.name);
+  g_autofree char *meaning = update_meaning(u->x);
   update_operands(u);
   strategy_launch_as(u->x, STREAM_COMPUTE, update_name(u), bytes, meaning);
 }
@@ -284,7 +286,7 @@ composer_step(const Update *u)
 static void
 compute_on_host(const Update *u)
 {
-  g_autofree char *meaning = update_meaning(u->x->plan->optimizer.name);
+  g_autofree char *meaning = update_meaning(u->x);
   update_operands(u);
   strategy_compute_on_host(u->x, update_name(u), meaning);
 }

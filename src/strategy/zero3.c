@@ -10,27 +10,14 @@ enum { STAGE = 3 };
 
 /* ---- small things ---- */
 
-int
-zero3_module_parameters(const StrategyContext *x, int module)
-{
-  if (module >= (int) x->network->modules->len) /* a checkpoint's wrapper has none */
-    return 0;
-  return network_module_parameters(x->network, module);
-}
-
-int
-zero3_module_parameter(const StrategyContext *x, int module, int i)
-{
-  return network_module_parameter(x->network, module, i);
-}
-
 guint8
 zero3_user_bit(const StrategyContext *x, int module, int parameter)
 {
   enum { OWN = 1, FIRST_TIED = 2, OTHERS_TIED = 8 };
   const Network *n = x->network;
   guint8 bit = FIRST_TIED;
-  if (network_parameter(n, parameter)->module == module)
+  if (network_parameter(n, parameter)->module == module ||
+      leaf_of_parameter(x, parameter) == module)
     return OWN;
   for (guint i = 0; i < n->ties->len && network_tie(n, (int) i)->module != module; i++)
     if (network_tie(n, (int) i)->parameter == parameter)
@@ -103,7 +90,7 @@ accept(const PlanSpec *plan, const Network *network, GError **error)
     return plan_spec_refuse(plan, error, "deepspeed.zero_hpz_partition_size",
                             "%" G_GINT64_FORMAT " does not divide mesh.shard %d", secondary,
                             plan->shard);
-  return deepspeed_accept(plan, network, STAGE, error);
+  return deepspeed_accept(plan, network, STAGE, error) && leaf_accept(plan, network, error);
 }
 
 /* mark_persistent_parameters: small ones, in order, while the model's limit allows. */
@@ -222,6 +209,7 @@ setup(StrategyContext *x)
   z->fetch_events = g_array_new(FALSE, FALSE, sizeof(gint32));
   z->reduce_events = g_array_new(FALSE, FALSE, sizeof(gint32));
   trace_init(&z->trace);
+  leaf_init(x);
   set_parameters(x);
   make_groups(z);
   make_units(x);
@@ -240,6 +228,7 @@ teardown(StrategyContext *x)
   for (int i = 0; i < z->count; i++)
     gather_forget(&z->parameter[i]);
   g_free(z->group);
+  g_free(z->leaf);
   g_free(z->trained);
   g_free(z->parameter);
   g_free(z);
@@ -287,7 +276,16 @@ before_module_backward(StrategyContext *x, int module)
 static void
 after_module_backward(StrategyContext *x, int module)
 {
+  leaf_reduce(x, module);
   release_module(x, module, FALSE);
+}
+
+/* Gradients in a leaf module wait for the end of its backward. */
+static void
+gradient_ready(StrategyContext *x, int parameter)
+{
+  if (leaf_of_parameter(x, parameter) < 0)
+    gradients_add(x, parameter);
 }
 
 static void
@@ -329,7 +327,8 @@ const Strategy strategy_zero3 = {
     .after_module = after_module,
     .before_module_backward = before_module_backward,
     .after_module_backward = after_module_backward,
-    .gradient_ready = gradients_add,
+    .gradient_ready = gradient_ready,
+    .hooks_module = leaf_hooks_module,
     .after_graph = after_graph,
     .optimizer_step = zero3_optimizer_step,
     .swaps_parameters = TRUE,

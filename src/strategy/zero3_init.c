@@ -96,8 +96,8 @@ partition(StrategyContext *x, int parameter)
 static void
 construct_module_end(StrategyContext *x, int module)
 {
-  for (int i = 0; i < zero3_module_parameters(x, module); i++)
-    partition(x, zero3_module_parameter(x, module, i));
+  for (int i = 0; i < network_module_parameters(x->network, module); i++)
+    partition(x, network_module_parameter(x->network, module, i));
 }
 
 void

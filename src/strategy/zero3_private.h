@@ -9,6 +9,7 @@
  *   zero3_gradients.c  the reduce bucket
  *   zero3_step.c       the optimizer's step, sub-group by sub-group
  *   zero3_offload.c    what is kept on the host instead
+ *   zero3_leaf.c       modules that are fetched and reduced with all that is in them
  *   zero3_secondary.c  shards over a few ranks (hpZ)
  *   zero3_expected.c   what a step sends, in closed form
  *
@@ -98,6 +99,7 @@ typedef struct {
   StreamId stream; /* that fetched parameters are allocated and copied on */
   int count;
   Zero3Parameter *parameter;
+  int *leaf;                   /* by module: the leaf module that it is or is in, or -1 */
   int *trained, trained_count; /* parameters that train, in order */
   gint64 frozen_elements;      /* sum of the other ones' shards, which have storages of their own */
   gint64 shard_elements;       /* sum over those that train */
@@ -127,11 +129,25 @@ zero3_of(const StrategyContext *x)
   return x->state;
 }
 
-/* Own parameters of a module, tied ones included (iter_params): how many, and the i-th. */
+/* Own parameters of a module, tied ones included, of a leaf module all that are in it
+ * (iter_params): how many, and the i-th. */
 int zero3_module_parameters(const StrategyContext *x, int module);
 int zero3_module_parameter(const StrategyContext *x, int module, int i);
 /* The bit of `users` that stands for this module. */
 guint8 zero3_user_bit(const StrategyContext *x, int module, int parameter);
+
+/* ---- zero3_leaf.c ---- */
+
+void leaf_init(StrategyContext *x);
+/* Refuses a leaf module that trains and whose input requires no gradient. */
+gboolean leaf_accept(const PlanSpec *plan, const Network *network, GError **error);
+/* The leaf module that a parameter is in; -1: none. */
+int leaf_of_parameter(const StrategyContext *x, int parameter);
+/* Strategy.hooks_module: nothing in a leaf module has hooks. */
+gboolean leaf_hooks_module(const StrategyContext *x, int module);
+/* The backward of a leaf module is over: all its gradients are reduced, in order; nothing for
+ * another module. */
+void leaf_reduce(StrategyContext *x, int module);
 
 /* ---- zero3_trace.c: bookkeeping, issues nothing ---- */
 

@@ -229,8 +229,8 @@ fsdp_config: {fsdp_version: 2, fsdp_activation_checkpointing: true, fsdp_activat
 EOF
 printf 'distributed_type: MULTI_GPU\nmixed_precision: fp16\nnum_processes: 2\ndynamo_mode: default\n' >ddp.yaml
 run import plan ddp.yaml -o plan.json
-ok "DDP's own first bucket, and a gradient scaler that is not simulated" plan_has strategy=ddp ddp.first_bucket_mb=1 precision.compute=fp16
-ok "which the note says" prints "the scalars of its gradient scaler are not simulated"
+ok "DDP's own first bucket, and a gradient scaler" plan_has strategy=ddp ddp.first_bucket_mb=1 precision.compute=fp16 precision.grad_scaler=true
+ok "which the note says" prints "accelerate scales losses in fp16"
 ok "a key of the compiler is named" prints "dynamo_mode: default (line 4) - of the compiler"
 
 # ---- TrainingArguments ----
@@ -247,6 +247,13 @@ ok "whose auto it fills" plan_has strategy=zero2 batch.micro_batch=4 accumulatio
 echo '{"output_dir": "o", "per_device_train_batch_size": 1, "bf16": true, "deepspeed": {"zero_optimization": {"stage": 3}}}' >arguments_zero3
 run import plan arguments_zero3 -o plan.json
 ok "under the Trainer a model of stage 3 is sharded while it is built" plan_has strategy=zero3 deepspeed.zero_init=true
+echo '{"output_dir": "o", "per_device_train_batch_size": 1, "average_tokens_across_devices": false}' >arguments_loop
+run import plan arguments_loop -o plan.json
+ok "the Trainer's own loop, whose items each rank may count for itself" plan_has loop=trainer trainer.average_tokens=false
+echo '{"output_dir": "o", "fp16": true, "fsdp": "full_shard", "per_device_train_batch_size": 1}' >arguments_fp16
+run import plan arguments_fp16 -o plan.json
+refuses "what PyTorch fails at: clipping before a fused optimizer under ShardedGradScaler" "key 'precision.grad_scaler': PyTorch's fused optimizers fail" \
+  run tiny --plan plan.json --set batch.sequence_length=64
 ok "a recipe in YAML" import arguments_yaml
 ok "DDP" plan_has strategy=ddp ddp.bucket_cap_mb=50 batch.sequence_length=2048
 refuses_text "fsdp and deepspeed" "key 'deepspeed': contradicts 'fsdp'" <<'EOF'
