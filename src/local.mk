@@ -549,9 +549,11 @@ libhighwater_a_SOURCES += \
   src/simulate/simulate_ranks.c src/simulate/simulate_ranks.h \
   src/simulate/state_image.c src/simulate/state_image.h \
   src/simulate/verification.c src/simulate/verification.h \
+  src/simulate/verification_report.c src/simulate/verification_report.h \
   src/simulate/verification_text.c \
   src/simulate/verified_comparison.c src/simulate/verified_comparison.h \
   src/simulate/verified_failure.c src/simulate/verified_failure.h \
+  src/simulate/verified_judgement.c src/simulate/verified_judgement.h \
   src/simulate/verified_plan.c src/simulate/verified_plan.h \
   src/simulate/verified_rounding.c src/simulate/verified_rounding.h \
   src/simulate/verified_run.c src/simulate/verified_run.h \

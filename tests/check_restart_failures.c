@@ -139,15 +139,18 @@ kind_of(const VerifiedTrial *trial)
   return 0;
 }
 
-START_TEST(after_a_failure_only_what_is_consistent_goes_on_as_before)
+/* Told apart: by a loss, or in the plan's dtypes by a gradient. */
+static void
+check_failure(int n, gboolean rounds)
 {
-  int n = _i * quick_stride();
   g_autofree char *options =
       g_strdup_printf("%s failure={\"rank\":1,\"at\":\"%s\",\"last_save\":%d}",
                       failures[n].fails.options, failures[n].at, failures[n].last_save);
   const Side fails = {failures[n].fails.plan, options}, *goes_on = &failures[n].goes_on;
-  const Asked asked = {
-      .all = "", .steps = 3, .restart_after = goes_on->plan != NULL ? RESTART_ANYWHERE : 0};
+  const Asked asked = {.all = "",
+                       .steps = 3,
+                       .restart_after = goes_on->plan != NULL ? RESTART_ANYWHERE : 0,
+                       .rounds = rounds};
   VerificationReport report = {0};
   g_autoptr(GError) error = NULL;
   gboolean ok =
@@ -156,14 +159,29 @@ START_TEST(after_a_failure_only_what_is_consistent_goes_on_as_before)
   ck_assert_msg(verification_holds(&report), "%d: %s", n, report.fault);
   ck_assert_int_eq(report.failure.last_step, failures[n].last_step);
   ck_assert_int_eq(report.failure.from_others, failures[n].from_others);
+  gboolean reorders =
+      strcmp(failures[n].fails.plan, DDP) == 0; /* a new process does: its buckets */
+  ck_assert_int_eq(report.restart.in_bits, rounds && goes_on->plan == NULL && !reorders);
   int tried = 0;
   for (guint i = 0; i < report.failure.trials->len; i++) {
     const VerifiedTrial *trial = &g_array_index(report.failure.trials, VerifiedTrial, i);
-    ck_assert_msg(trial->step > 0, "%d: %s: no loss differs", n, trial->what);
+    ck_assert_msg(trial->step > 0 || trial->gradient != NULL, "%d: %s: no loss differs", n,
+                  trial->what);
     tried |= kind_of(trial);
   }
   ck_assert_msg(tried == failures[n].tried, "%d: tried %d, not %d", n, tried, failures[n].tried);
   verification_report_clear(&report);
+}
+
+START_TEST(after_a_failure_only_what_is_consistent_goes_on_as_before)
+{
+  check_failure(_i * quick_stride(), FALSE);
+}
+END_TEST
+
+START_TEST(in_the_plans_dtypes_it_is_told_apart_too)
+{
+  check_failure(2 * _i * quick_stride() + 1, TRUE);
 }
 END_TEST
 
@@ -175,6 +193,8 @@ test_suite(void)
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, after_a_failure_only_what_is_consistent_goes_on_as_before, 0,
                       (int) G_N_ELEMENTS(failures) / quick_stride());
+  tcase_add_loop_test(tests, in_the_plans_dtypes_it_is_told_apart_too, 0,
+                      (int) G_N_ELEMENTS(failures) / (2 * quick_stride()));
   suite_add_tcase(suite, tests);
   return suite;
 }

@@ -15,6 +15,7 @@
 #define BATCH "'batch': {'micro_batch': 1, 'sequence_length': 8}"
 #define CLIPS ", 'optimizer': {'clip_grad_norm': 1}"
 #define FSDP2(precision) "{'strategy': 'fsdp2', " BATCH CLIPS ", 'precision': {" precision "}}"
+#define FSDP1(precision) "{'strategy': 'fsdp1', " BATCH CLIPS ", 'precision': {" precision "}}"
 #define DDP(precision) "{'strategy': 'ddp', " BATCH CLIPS ", 'precision': {" precision "}}"
 #define ZERO(stage, precision)                                                                     \
   "{'strategy': 'zero" stage "', " BATCH CLIPS ", 'precision': {" precision "}}"
@@ -37,6 +38,7 @@ static const Plan plans[] = {
     {FSDP2(NARROW), "mesh.shard=4", 0x1p-8},
     {FSDP2(FP32), "mesh.shard=8", 0x1p-24},
     {FSDP2(BF16), "mesh.shard=2", 0x1p-8},
+    {FSDP1(MIXED), "mesh.shard=2 fsdp.cpu_offload=true", 0x1p-24}, /* ranks alone do not */
     {DDP(FP32), "mesh.replicate=3", 0x1p-24},
     {DDP(FP32), "mesh.replicate=2 precision.compute=bf16 precision.autocast=true", 0x1p-24},
     {DDP(FP32), "mesh.replicate=4 accumulation.steps=2", 0x1p-24},
@@ -85,6 +87,18 @@ START_TEST(rounding_explains_what_differs_from_the_ranks_alone)
     ck_assert_double_lt(s->rounding.used, 1);
     ck_assert_double_gt(s->worst.difference[COMPARED_GRADIENT], 0);
   }
+  verification_report_clear(&report);
+}
+END_TEST
+
+/* Gradients of a loss times 65536 that are larger than one: fp16 ends at 65504. */
+START_TEST(what_overflows_on_ranks_alone_is_no_mistake_of_the_schedule)
+{
+  const Plan p = {ZERO("1", "'parameters': 'fp16'"), "mesh.shard=2 batch.sequence_length=2", 0};
+  VerificationReport report = {0};
+  g_autoptr(GError) error = NULL;
+  ck_assert(!run(&p, NULL, NULL, &report, &error));
+  ck_assert(test_error_says(error, "of step 1 overflows on ranks alone, so nothing can equal it"));
   verification_report_clear(&report);
 }
 END_TEST
@@ -193,6 +207,7 @@ test_suite(void)
                       some((int) G_N_ELEMENTS(plans)));
   tcase_add_loop_test(tcase, a_mistake_is_more_than_rounding, 0,
                       some((int) G_N_ELEMENTS(mistakes)));
+  tcase_add_test(tcase, what_overflows_on_ranks_alone_is_no_mistake_of_the_schedule);
   suite_add_tcase(suite, tcase);
   return suite;
 }

@@ -26,6 +26,7 @@ restart_run(const Side *a, const Side *b, const Asked *asked, VerificationReport
                                  .steps = asked->steps,
                                  .seed = 1,
                                  .tolerance = 1e-9,
+                                 .rounds = asked->rounds,
                                  .change_reads = asked->change_reads,
                                  .change_state = asked->change_state,
                                  .how = asked->how};

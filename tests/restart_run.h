@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
   const char *all; /* options of both */
   int steps, restart_after;
+  gboolean rounds; /* in the plans' dtypes */
   void (*change_reads)(GArray *reads, int rank, gconstpointer how);
   void (*change_state)(StateImage *saved, gconstpointer how);
   gconstpointer how;

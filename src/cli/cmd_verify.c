@@ -9,7 +9,7 @@
 #include "simulate/scaled_network.h"
 #include "simulate/verification.h"
 
-enum { NOT_GIVEN = -1, MOST_STEPS = 100, MOST_ORDERS = 1000000 };
+enum { NOT_GIVEN = G_MININT, MOST_STEPS = 100, MOST_ORDERS = 1000000 };
 
 typedef struct {
   RunOptions run; /* its assignments are those of every plan */
@@ -78,8 +78,6 @@ check_precision(const Options *options, GError **error)
 {
   if (options->precision != NULL && !rounds(options) && !g_str_equal(options->precision, "fp64"))
     return command_refuse(&command_verify, error, "--precision: it is fp64 or plan");
-  if (rounds(options) && restarts(options))
-    return command_refuse(&command_verify, error, "--restart is executed in fp64 only");
   return TRUE;
 }
 
@@ -99,8 +97,10 @@ check_plans(const Options *options, const char *network, GError **error)
     return command_refuse(&command_verify, error, "only one input can be standard input");
   if (!restarts(options))
     return TRUE;
-  return check_range("--steps", options->run.steps, 2, MOST_STEPS, error) &&
-         (options->restart_after == NOT_GIVEN ||
+  if (options->run.steps < 2)
+    return command_refuse(&command_verify, error,
+                          "--steps: a restart needs at least 2, one before it and one after");
+  return (options->restart_after == NOT_GIVEN ||
           check_range("--restart-after", options->restart_after, 1, options->run.steps - 1, error));
 }
 

@@ -72,6 +72,10 @@ add_operand(Tape *t, const OpRun *run, int buffer, Role role)
   if (!buffer_info(run, buffer, &info)) {
     tensor = live_storage_tensor(t->live, storage, (DType) ref->dtype);
   } else {
+    if (ref->is_packed) {
+      const ValueInfo gaps = info;
+      value_order_like(&info, 1, &gaps);
+    }
     Layout layout = layout_of(&info);
     tensor = program_builder_tensor(t->builder, storage, offset, &layout);
   }
@@ -156,6 +160,8 @@ allocate(Tape *t, OpRun *run, const OpStep *step, gint32 what)
     set_gradient(run, step->buffer, &shape);
   } else if (step->buffer >= BUFFER_TEMP) {
     run->temp[step->buffer - BUFFER_TEMP] = temporary_info(run, step);
+  } else { /* else it would be a view with what gaps that has */
+    run->buffer[step->buffer].is_packed = run->op->info == op_info(OP_TO_IF_NEEDED);
   }
 }
 

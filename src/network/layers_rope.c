@@ -38,7 +38,8 @@ for_all_heads(Builder *b, Val table)
 }
 
 /* A table cast to x's dtype, unless a hook has already done so, of the whole table: then a part of
- * it is a view. */
+ * it is a view, with gaps.  Where hooks cast inputs of some blocks and not of others it is known
+ * only in lowering which it is. */
 static Val
 table_as(Builder *b, Val table, DType dtype)
 {

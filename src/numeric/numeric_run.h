@@ -19,8 +19,8 @@ typedef struct {
   const char *parameter;
   gint64 first, elements; /* of the parameter; as many of gradient, value and states */
   const double *gradient; /* as the optimizer read it */
-  const double *value;    /* as it left it */
-  double *state[2];       /* NULL: none; writable before the update alone */
+  double *value;          /* as it left it; writable before the update alone */
+  double *state[2];       /* NULL: none; likewise */
   const char *written_by; /* the op that wrote the gradient last: "reduce_scatter of layers.0" */
 } NumericUpdate;
 

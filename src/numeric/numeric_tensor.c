@@ -130,16 +130,18 @@ numeric_tensor_load(NumericTensor *t, const double *slots, const Tensor *view, c
 }
 
 void
-numeric_tensor_store(const NumericTensor *t, double *slots, const Tensor *view,
-                     const Layout *layout, gboolean rounds)
+numeric_tensor_store(NumericTensor *t, double *slots, const Tensor *view, const Layout *layout,
+                     gboolean rounds)
 {
   int parts = parts_of(layout);
   const double *from = t->data;
+  for (gint64 i = 0; rounds && i < t->elements; i++)
+    t->data[i] = numeric_round(t->data[i], t->dtype);
   Walk w = walk_begin(view, layout);
   for (gint64 row = 0; t->elements > 0 && row < w.rows; row++, walk_next(&w))
     for (gint64 i = 0; i < w.row; i++)
       for (int k = 0; k < parts; k++, from++)
-        slots[w.at + i * w.stride + 4 * k] = rounds ? numeric_round(*from, t->dtype) : *from;
+        slots[w.at + i * w.stride + 4 * k] = *from;
 }
 
 void

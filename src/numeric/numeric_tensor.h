@@ -21,8 +21,9 @@ typedef struct {
 /* Reads a view of a storage whose doubles are at `slots`; numeric_tensor_clear frees. */
 void numeric_tensor_load(NumericTensor *tensor, const double *slots, const Tensor *view,
                          const Layout *layout);
-/* Writes it back, each element rounded to the view's dtype if so asked for. */
-void numeric_tensor_store(const NumericTensor *tensor, double *slots, const Tensor *view,
+/* Writes it back, each element rounded to the view's dtype if so asked for; the tensor has then
+ * what was written. */
+void numeric_tensor_store(NumericTensor *tensor, double *slots, const Tensor *view,
                           const Layout *layout, gboolean rounds);
 void numeric_tensor_clear(NumericTensor *tensor);
 

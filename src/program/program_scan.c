@@ -120,6 +120,10 @@ program_scan_value(Scanner *scanner, ValueKind kind, Token token, gint64 *value)
   if (!program_token_integer(token, value))
     return program_scan_fail(scanner, "'%.*s' is no %s", TOKEN_ARGUMENTS(token),
                              program_value_kind_name(kind));
+  if (*value > maximum && maximum < 0)
+    return program_scan_fail(scanner, "%s %.*s: no %s is declared before this line",
+                             program_value_kind_name(kind), TOKEN_ARGUMENTS(token),
+                             program_value_kind_name(kind));
   if (*value < minimum || *value > maximum)
     return program_scan_fail(scanner, "%s %.*s is not in %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT,
                              program_value_kind_name(kind), TOKEN_ARGUMENTS(token), MAX(minimum, 0),

@@ -6,9 +6,8 @@
 
 #include "base/units.h"
 #include "simulate/scaled_network.h"
-#include "simulate/verified_comparison.h"
+#include "simulate/verification_report.h"
 #include "simulate/verified_failure.h"
-#include "simulate/verified_rounding.h"
 
 typedef struct {
   VerificationRequest request; /* with the steps and the restart that it comes to */
@@ -84,8 +83,12 @@ check_failure(Work *w, GError **error)
   const PlanSpec *plan = w->plan->scenario->plan, *other = NULL;
   if (w->other != NULL)
     other = w->other->scenario->plan;
+  if (plan->failure.given && request->restart_after > 0)
+    return plan_spec_refuse(plan, error, "failure",
+                            "says itself where it goes on (last_save): no --restart-after");
   if (other != NULL && other->failure.given)
-    return plan_spec_refuse(other, error, "failure", "of two plans only the first can fail");
+    return plan_spec_refuse(other, error, "failure",
+                            "of two plans only the first can fail (--set-a says it of that alone)");
   if (!plan->failure.given) {
     if (request->restart_after == RESTART_ANYWHERE)
       request->restart_after = request->steps / 2;
@@ -93,12 +96,6 @@ check_failure(Work *w, GError **error)
   }
   if (other != NULL && request->restart_after == 0)
     return plan_spec_refuse(plan, error, "failure", "plans that are compared do not fail");
-  if (request->restart_after > 0)
-    return plan_spec_refuse(plan, error, "failure",
-                            "says itself where it goes on (last_save): no --restart-after");
-  if (request->rounds)
-    return plan_spec_refuse(plan, error, "failure",
-                            "is executed in fp64 only: no --precision plan");
   if (plan->failure.step > request->steps)
     return plan_spec_refuse(plan, error, "failure.at", "step %d is beyond the %d steps of this run",
                             plan->failure.step, request->steps);
@@ -138,88 +135,19 @@ prepare(Work *w, GString *changes, GError **error)
   return w->unsharded != NULL;
 }
 
-/* ---- reports ---- */
-
-static void
-parameter_clear(gpointer data)
-{
-  VerifiedParameter *p = data;
-  g_free(p->name);
-  g_array_unref(p->shards);
-}
-
-static void
-add_shard(VerifiedParameter *p, const VerifiedShard *shard)
-{
-  const VerifiedShard *last =
-      p->shards->len > 0 ? &g_array_index(p->shards, VerifiedShard, p->shards->len - 1) : NULL;
-  p->owners += last == NULL || last->rank != shard->rank;
-  g_array_append_val(p->shards, *shard);
-}
-
-static void
-find_owners(VerificationReport *report, const VerifiedPlan *plan)
-{
-  for (int rank = 0; rank < report->ranks; rank++) {
-    const GArray *held = state_layout_held(plan->layout, rank);
-    for (guint i = 0; i < held->len; i++) {
-      const StateRange *range = &g_array_index(held, StateRange, i);
-      add_shard(&g_array_index(report->parameters, VerifiedParameter, range->parameter),
-                &(VerifiedShard){rank, range->first, range->elements});
-    }
-  }
-}
-
-static void
-begin_report(VerificationReport *report, const VerificationRequest *request,
-             const VerifiedPlan *plan, const char *scaled)
-{
-  const Scenario *s = plan->scenario;
-  *report = (VerificationReport){.ranks = plan->ranks,
-                                 .micro_batches = s->plan->accumulation.steps,
-                                 .network = g_strdup(s->network->name),
-                                 .strategy = g_strdup(s->plan->strategy),
-                                 .scaled = scaled[0] != '\0' ? g_strdup(scaled) : NULL,
-                                 .tolerance = request->tolerance,
-                                 .rounded = request->rounds,
-                                 .orders = request->orders,
-                                 .samples = verified_plan_samples(plan),
-                                 .training = verified_plan_training(plan),
-                                 .peaks = g_new0(gint64, plan->ranks),
-                                 .steps = g_array_new(FALSE, TRUE, sizeof(VerifiedStep)),
-                                 .parameters = g_array_new(FALSE, TRUE, sizeof(VerifiedParameter))};
-  g_array_set_size(report->steps, (guint) request->steps);
-  g_array_set_clear_func(report->parameters, parameter_clear);
-  for (guint i = 0; i < s->network->parameters->len; i++) {
-    const Parameter *p = network_parameter(s->network, (int) i);
-    VerifiedParameter v = {.name = g_strdup(p->name),
-                           .elements = p->elements,
-                           .shards = g_array_new(FALSE, FALSE, sizeof(VerifiedShard))};
-    g_array_append_val(report->parameters, v);
-  }
-  find_owners(report, plan);
-}
-
-void
-verification_report_clear(VerificationReport *report)
-{
-  if (report->other != NULL)
-    verification_report_clear(report->other);
-  g_clear_pointer(&report->other, g_free);
-  g_clear_pointer(&report->steps, g_array_unref);
-  g_clear_pointer(&report->parameters, g_array_unref);
-  g_clear_pointer(&report->fault, g_free);
-  g_clear_pointer(&report->network, g_free);
-  g_clear_pointer(&report->strategy, g_free);
-  g_clear_pointer(&report->training, g_free);
-  g_clear_pointer(&report->scaled, g_free);
-  g_clear_pointer(&report->peaks, g_free);
-  verified_failure_clear(&report->failure);
-  g_clear_pointer(&report->restart.strategy, g_free);
-  g_clear_pointer(&report->restart.peaks, g_free);
-}
-
 /* ---- runs ---- */
+
+static gboolean
+fails(const Work *w)
+{
+  return w->plan->scenario->plan->failure.given;
+}
+
+static gboolean
+goes_on(const Work *w)
+{
+  return fails(w) || w->request.restart_after > 0;
+}
 
 static VerifiedRun
 run_of(const Work *w, int order)
@@ -228,47 +156,28 @@ run_of(const Work *w, int order)
   return (VerifiedRun){.steps = request->steps,
                        .seed = request->seed,
                        .order = (guint64) (order == 0 ? 0 : order + request->skipped),
+                       .rounds = request->rounds,
                        .starts_rounded = request->rounds,
                        .starts_as = w->plan->scenario->plan->precision.parameters};
 }
 
-/* In the plan's dtypes. */
 static gboolean
-run_rounded(const Work *w, const VerifiedPlan *plan, VerificationReport *report, GError **error)
-{
-  VerifiedRun run = run_of(w, 0);
-  run.rounds = TRUE;
-  g_autoptr(VerifiedRounding) rounding =
-      verified_rounding_new(&w->inputs[plan == w->other], plan, &run, error);
-  for (int i = 0; rounding != NULL && i <= w->request.orders && report->fault == NULL; i++) {
-    VerifiedRun once = run;
-    once.order = run_of(w, i).order;
-    g_autoptr(VerifiedState) state = verified_run(plan, &once, error);
-    if (state == NULL)
-      return FALSE;
-    verified_rounding_compare(rounding, state, report);
-    verified_compare(report, state, w->reference);
-    verified_keep_peaks(state, i, report->peaks);
-  }
-  return rounding != NULL;
-}
-
-static gboolean
-run_whole(const Work *w, const VerifiedPlan *plan, int order, VerificationReport *report,
+run_whole(const Work *w, const VerifiedJudgement *judgement, int order, VerificationReport *report,
           GError **error)
 {
   const VerifiedRun run = run_of(w, order);
-  g_autoptr(VerifiedState) state = verified_run(plan, &run, error);
+  g_autoptr(VerifiedState) state = verified_run(verified_judgement_plan(judgement), &run, error);
   if (state == NULL)
     return FALSE;
-  verified_compare(report, state, w->reference);
+  verified_judge(judgement, state, report);
   verified_keep_peaks(state, order, report->peaks);
   return TRUE;
 }
 
 /* Some steps under one plan, whose state is saved, and the others under the other plan. */
 static gboolean
-run_restarted(const Work *w, int order, VerificationReport *report, GError **error)
+run_restarted(const Work *w, const VerifiedJudgement *judgement, int order,
+              VerificationReport *report, GError **error)
 {
   const VerificationRequest *request = &w->request;
   const StateReading reading = {-1, request->change_reads, request->how};
@@ -277,7 +186,7 @@ run_restarted(const Work *w, int order, VerificationReport *report, GError **err
   g_autoptr(VerifiedState) saved = verified_run(w->plan, &first, error);
   if (saved == NULL)
     return FALSE;
-  verified_compare(report, saved, w->reference);
+  verified_judge(judgement, saved, report);
   if (request->change_state != NULL)
     request->change_state(saved->saved, request->how);
   g_autoptr(RestoredState) start = restored_state_new(w->other, saved->saved, &reading);
@@ -285,7 +194,7 @@ run_restarted(const Work *w, int order, VerificationReport *report, GError **err
   g_autoptr(VerifiedState) state = verified_run(w->other, &second, error);
   if (state == NULL)
     return FALSE;
-  verified_compare(report, state, w->reference);
+  verified_judge_rest(judgement, start, state, report);
   verified_keep_peaks(saved, order, report->peaks);
   verified_keep_peaks(state, order, report->restart.peaks);
   return TRUE;
@@ -293,33 +202,58 @@ run_restarted(const Work *w, int order, VerificationReport *report, GError **err
 
 /* The plan fails, and goes on under the other one if there is one. */
 static gboolean
-run_failing(const Work *w, int order, VerificationReport *report, GError **error)
+run_failing(const Work *w, const VerifiedJudgement *judgement, int order,
+            VerificationReport *report, GError **error)
 {
   const FailureRequest request = {.request = &w->request,
                                   .plan = w->plan,
                                   .goes_on = w->other != NULL ? w->other : w->plan,
-                                  .reference = w->reference};
+                                  .judgement = judgement,
+                                  .run = run_of(w, order)};
   return verified_failure(&request, order, report, error);
 }
 
 static gboolean
-run_once(const Work *w, const VerifiedPlan *plan, int order, VerificationReport *report,
+run_once(const Work *w, const VerifiedJudgement *judgement, int order, VerificationReport *report,
          GError **error)
 {
-  if (plan->scenario->plan->failure.given)
-    return run_failing(w, order, report, error);
+  if (fails(w))
+    return run_failing(w, judgement, order, report, error);
   if (w->request.restart_after > 0)
-    return run_restarted(w, order, report, error);
-  return run_whole(w, plan, order, report, error);
+    return run_restarted(w, judgement, order, report, error);
+  return run_whole(w, judgement, order, report, error);
+}
+
+/* What the first plan, or the second one that is compared with it, must come to. */
+static VerifiedJudgement *
+judgement_of(const Work *w, const VerifiedPlan *plan, GError **error)
+{
+  gboolean is_second = plan == w->other;
+  JudgedRuns runs = {.request = &w->request,
+                     .reference = w->reference,
+                     .plan = plan,
+                     .inputs = &w->inputs[is_second],
+                     .after = w->request.restart_after,
+                     .fails = fails(w),
+                     .run = run_of(w, 0)};
+  if (goes_on(w)) {
+    runs.goes_on = w->other != NULL ? w->other : w->plan;
+    runs.goes_on_inputs = &w->inputs[w->other != NULL];
+  }
+  if (runs.fails && !verified_failure_after(plan, &runs.after, error))
+    return NULL;
+  return verified_judgement_new(&runs, error);
 }
 
 static gboolean
 run_orders(const Work *w, const VerifiedPlan *plan, VerificationReport *report, GError **error)
 {
-  if (w->request.rounds)
-    return run_rounded(w, plan, report, error);
+  g_autoptr(VerifiedJudgement) judgement = judgement_of(w, plan, error);
+  if (judgement == NULL)
+    return FALSE;
+  report->restart.in_bits = verified_judgement_is_of_bits(judgement);
   for (int i = 0; i <= w->request.orders && report->fault == NULL; i++) {
-    if (!run_once(w, plan, i, report, error))
+    if (!run_once(w, judgement, i, report, error))
       return FALSE;
     if (report->fault != NULL && i > 0) {
       char *in_order = g_strdup_printf("in order %d, %s", i + w->request.skipped, report->fault);
@@ -354,29 +288,14 @@ static gboolean
 run_other(const Work *w, const char *scaled, VerificationReport *report, GError **error)
 {
   report->other = g_new0(VerificationReport, 1);
-  begin_report(report->other, &w->request, w->other, scaled);
+  verification_report_begin(report->other, &w->request, w->other, scaled);
   if (!run_orders(w, w->other, report->other, error))
     return FALSE;
   compare_losses(report);
   return TRUE;
 }
 
-gboolean
-verification_holds(const VerificationReport *report)
-{
-  return report->fault == NULL &&
-         (report->other == NULL ||
-          (report->other->fault == NULL &&
-           (report->rounded || report->loss_difference <= report->tolerance)));
-}
-
 /* ---- all ---- */
-
-static gboolean
-goes_on(const Work *w)
-{
-  return w->plan->scenario->plan->failure.given || w->request.restart_after > 0;
-}
 
 static void
 note_restart(const Work *w, VerificationReport *report)
@@ -414,10 +333,11 @@ verify_all(Work *w, VerificationReport *report, GError **error)
   g_autoptr(GString) changes = g_string_new(NULL);
   if (!prepare(w, changes, error))
     return FALSE;
-  begin_report(report, &w->request, w->plan, changes->str);
+  verification_report_begin(report, &w->request, w->plan, changes->str);
   if (goes_on(w))
     note_restart(w, report);
-  const VerifiedRun run = run_of(w, 0);
+  VerifiedRun run = run_of(w, 0);
+  run.rounds = FALSE;
   w->reference = verified_run(w->unsharded, &run, error);
   return w->reference != NULL && check_reference(w->reference, error) &&
          run_orders(w, w->plan, report, error) &&

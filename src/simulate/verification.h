@@ -83,8 +83,9 @@ typedef struct {
 
 /* What went on from a state. */
 typedef struct {
-  int after;      /* so many steps */
-  char *strategy; /* NULL: nothing went on */
+  gboolean in_bits; /* under the same plan in its dtypes: equal to the run without interruption */
+  int after;        /* so many steps */
+  char *strategy;   /* NULL: nothing went on */
   int ranks, micro_batches;
   gint64 *peaks; /* by rank */
 } VerifiedRestart;
@@ -93,7 +94,10 @@ typedef struct {
 typedef struct {
   char *what;
   int step; /* the first of which the loss is another; 0: none is */
-  double loss, reference_loss;
+  double loss, right_loss;
+  char *gradient; /* in the plan's dtypes: of which parameter it is the first that is more than
+                     rounding from what it should be; NULL: none is, or was looked at */
+  int gradient_step;
 } VerifiedTrial;
 
 typedef struct {

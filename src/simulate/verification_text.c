@@ -84,23 +84,34 @@ print_failure(const VerifiedFailure *f, const VerifiedRestart *restart, GString 
                          restart->strategy, restart->ranks, restart->micro_batches);
 }
 
+static void
+print_trial(const VerifiedTrial *t, gboolean rounded, GString *out)
+{
+  if (t->step > 0 && isnan(t->loss))
+    g_string_append_printf(out, "the loss of step %d is no number\n", t->step);
+  else if (t->step > 0)
+    g_string_append_printf(out, "the loss of step %d is %.12f, not %.12f\n", t->step, t->loss,
+                           t->right_loss);
+  else if (t->gradient != NULL)
+    g_string_append_printf(out, "the gradient of %s in step %d is more than rounding explains\n",
+                           t->gradient, t->gradient_step);
+  else
+    g_string_append(out, rounded ? "not told apart: rounding explains what differs\n"
+                                 : "no loss is another\n");
+}
+
 /* What goes on from invalid states. */
 static void
-print_trials(const VerifiedFailure *f, GString *out)
+print_trials(const VerificationReport *r, GString *out)
 {
+  const VerifiedFailure *f = &r->failure;
   if (!f->happened)
     return;
   g_string_append(out, "going on with what the failure makes invalid:\n");
   for (guint i = 0; i < f->trials->len; i++) {
     const VerifiedTrial *t = &g_array_index(f->trials, VerifiedTrial, i);
     g_string_append_printf(out, "  %s: ", t->what);
-    if (t->step > 0 && isnan(t->loss))
-      g_string_append_printf(out, "the loss of step %d is no number\n", t->step);
-    else if (t->step > 0)
-      g_string_append_printf(out, "the loss of step %d is %.12f, not %.12f\n", t->step, t->loss,
-                             t->reference_loss);
-    else
-      g_string_append(out, "no loss is another\n");
+    print_trial(t, r->rounded, out);
   }
 }
 
@@ -128,8 +139,11 @@ print_answer(const VerificationReport *r, GString *out)
   else if (r->rounded)
     g_string_append_printf(out,
                            "gradients differ from those of the ranks alone by what rounding "
-                           "explains, in the order of issue and %d others\n",
-                           r->orders);
+                           "explains, in the order of issue and %d others%s\n",
+                           r->orders,
+                           r->restart.in_bits
+                               ? "; what goes on equals, bit by bit, the run without interruption"
+                               : "");
   else if (r->fault != NULL)
     g_string_append_printf(out, "not equal to an unsharded run: %s\n", r->fault);
   else
@@ -150,7 +164,7 @@ verification_text(const VerificationReport *r, gboolean details, GString *out)
   if (details)
     print_parameters(r, out);
   print_answer(r, out);
-  print_trials(&r->failure, out);
+  print_trials(r, out);
   if (r->other == NULL)
     return;
   g_string_append_c(out, '\n');
@@ -249,8 +263,9 @@ peaks_json(const gint64 *peaks, int ranks)
 }
 
 static void
-add_restart(cJSON *root, const VerifiedRestart *restart)
+add_restart(cJSON *root, const VerificationReport *r)
 {
+  const VerifiedRestart *restart = &r->restart;
   if (restart->strategy == NULL)
     return;
   cJSON *object = json_section(root, "restart");
@@ -258,12 +273,22 @@ add_restart(cJSON *root, const VerifiedRestart *restart)
   json_add_text(object, "strategy", restart->strategy);
   json_add_int(object, "ranks", restart->ranks);
   json_add_int(object, "micro_batches", restart->micro_batches);
+  if (r->rounded)
+    cJSON_AddBoolToObject(object, "equal_bits", restart->in_bits);
   cJSON_AddItemToObject(object, "peak_allocated_bytes", peaks_json(restart->peaks, restart->ranks));
 }
 
 static void
-add_failure(cJSON *root, const VerifiedFailure *f)
+add_gradient(cJSON *object, const VerifiedTrial *t)
 {
+  json_add_text(object, "gradient", t->gradient);
+  json_add_known_number(object, "gradient_step", t->gradient != NULL, t->gradient_step);
+}
+
+static void
+add_failure(cJSON *root, const VerificationReport *r)
+{
+  const VerifiedFailure *f = &r->failure;
   if (!f->happened)
     return;
   cJSON *object = json_section(root, "failure");
@@ -278,10 +303,12 @@ add_failure(cJSON *root, const VerifiedFailure *f)
     const VerifiedTrial *t = &g_array_index(f->trials, VerifiedTrial, i);
     cJSON *trial = cJSON_CreateObject();
     json_add_text(trial, "what", t->what);
-    cJSON_AddBoolToObject(trial, "equal", t->step == 0);
+    cJSON_AddBoolToObject(trial, "equal", t->step == 0 && t->gradient == NULL);
     json_add_known_number(trial, "step", t->step > 0, t->step);
     json_add_known_number(trial, "loss", t->step > 0 && isfinite(t->loss), t->loss);
-    json_add_known_number(trial, "unsharded_loss", t->step > 0, t->reference_loss);
+    json_add_known_number(trial, "unsharded_loss", t->step > 0, t->right_loss);
+    if (r->rounded)
+      add_gradient(trial, t);
     cJSON_AddItemToArray(trials, trial);
   }
   cJSON_AddItemToObject(object, "invalid", trials);
@@ -303,8 +330,8 @@ report_json(const VerificationReport *r)
   cJSON_AddBoolToObject(root, "equal", r->fault == NULL);
   json_add_text(root, "fault", r->fault);
   cJSON_AddItemToObject(root, "peak_allocated_bytes", peaks_json(r->peaks, r->ranks));
-  add_restart(root, &r->restart);
-  add_failure(root, &r->failure);
+  add_restart(root, r);
+  add_failure(root, r);
   cJSON_AddItemToObject(root, "steps", steps_json(r));
   cJSON_AddItemToObject(root, "parameters", parameters_json(r));
   return root;
@@ -316,7 +343,10 @@ verification_json(const VerificationReport *r, GString *out)
   cJSON *root = report_json(r);
   if (r->other != NULL) {
     cJSON_AddItemToObject(root, "other", report_json(r->other));
-    cJSON_AddBoolToObject(root, "equal_losses", r->loss_difference <= r->tolerance);
+    if (r->rounded) /* they need not be */
+      cJSON_AddNullToObject(root, "equal_losses");
+    else
+      cJSON_AddBoolToObject(root, "equal_losses", r->loss_difference <= r->tolerance);
     json_add_known_number(root, "loss_difference", isfinite(r->loss_difference) != 0,
                           r->loss_difference);
   }

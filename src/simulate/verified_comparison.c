@@ -166,3 +166,73 @@ verified_compare(VerificationReport *report, const VerifiedState *state,
   for (int step = state->run.before + 1; step <= state->run.steps; step++)
     compare_step(report, state, reference, step);
 }
+
+/* ---- bit by bit ---- */
+
+/* The first element whose bits are others, of a number or of none; n: there is no such. */
+static gint64
+first_other(const double *a, const double *b, gint64 n)
+{
+  gint64 i = 0;
+  while (i < n && (a[i] == b[i] || (isnan(a[i]) && isnan(b[i]))))
+    i++;
+  return i;
+}
+
+static gint64
+elements_of(const VerifiedState *state, int parameter)
+{
+  return network_parameter(state->plan->scenario->network, parameter)->elements;
+}
+
+/* Of a parameter in a step, something compared; n: nothing is other. */
+static gint64
+first_other_of(const VerifiedState *a, const VerifiedState *b, int step, int parameter, int kind)
+{
+  const double *x = verified_state_tensor(a, step, parameter)->values[kind],
+               *y = verified_state_tensor(b, step, parameter)->values[kind];
+  gint64 n = elements_of(a, parameter);
+  return x != NULL && y != NULL ? first_other(x, y, n) : x == y ? n : 0;
+}
+
+gboolean
+verified_same_gradients(const VerifiedState *a, const VerifiedState *b, int step)
+{
+  for (int i = 0; i < (int) a->plan->scenario->network->parameters->len; i++)
+    if (first_other_of(a, b, step, i, COMPARED_GRADIENT) < elements_of(a, i))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+compare_bits_of_step(VerificationReport *report, const VerifiedState *state,
+                     const VerifiedState *right, int step)
+{
+  if (first_other(&state->losses[step], &right->losses[step], 1) == 0)
+    verified_fault(report, state, "step %d: the loss is %.17g, without interruption %.17g", step,
+                   state->losses[step] / state->plan->ranks,
+                   right->losses[step] / right->plan->ranks);
+  if (!verified_same_gradients(state, right, step))
+    return FALSE;
+  for (int i = 0; i < (int) report->parameters->len; i++)
+    for (int k = 0; k < COMPARED; k++) {
+      gint64 at = first_other_of(state, right, step, i, k);
+      if (at < elements_of(state, i))
+        verified_fault(report, state,
+                       "step %d, rank %d: %s of %s is not, bit by bit, the one without "
+                       "interruption, first in element %" G_GINT64_FORMAT,
+                       step, owner_of(state->plan->layout, i, at), compared_names[k],
+                       g_array_index(report->parameters, VerifiedParameter, i).name, at);
+    }
+  return TRUE;
+}
+
+gboolean
+verified_compare_bits(VerificationReport *report, const VerifiedState *state,
+                      const VerifiedState *right)
+{
+  for (int step = state->run.before + 1; step <= state->run.steps; step++)
+    if (!compare_bits_of_step(report, state, right, step))
+      return FALSE;
+  return TRUE;
+}

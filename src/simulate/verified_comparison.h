@@ -8,6 +8,14 @@
 void verified_compare(VerificationReport *report, const VerifiedState *state,
                       const VerifiedState *reference);
 
+/* Is all that ranks computed, bit by bit, what another run of the same plan did?  FALSE from the
+ * first step on whose gradients are added up in another order, as where a new process has not yet
+ * rebuilt its buckets; whatever else is not is the report's fault. */
+gboolean verified_compare_bits(VerificationReport *report, const VerifiedState *state,
+                               const VerifiedState *right);
+/* Have both runs of a plan read the same gradients in a step, bit by bit? */
+gboolean verified_same_gradients(const VerifiedState *a, const VerifiedState *b, int step);
+
 /* The first fault counts; what was unknown first in the state is said behind it, if one is given.
  */
 void verified_fault(VerificationReport *report, const VerifiedState *state, const char *format, ...)

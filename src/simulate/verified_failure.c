@@ -8,7 +8,6 @@
 #include "report/failure.h"
 #include "simulate/process_memory.h"
 #include "simulate/run_failure.h"
-#include "simulate/verified_comparison.h"
 
 /* What a trial works with. */
 typedef struct {
@@ -56,10 +55,23 @@ interruption(const Failure *failure, NumericInterruptionKind kind)
   return in;
 }
 
+gboolean
+verified_failure_after(const VerifiedPlan *plan, int *after, GError **error)
+{
+  g_autoptr(Failure) failure = simulate(plan, error);
+  if (failure != NULL)
+    *after = failure->last_step;
+  return failure != NULL;
+}
+
 static VerifiedRun
 run_from(const FailureRequest *request, int before, int steps)
 {
-  return (VerifiedRun){.before = before, .steps = steps, .seed = request->request->seed};
+  VerifiedRun run = request->run;
+  run.before = before;
+  run.steps = steps;
+  run.order = 0;
+  return run;
 }
 
 /* ---- invalid states ---- */
@@ -67,17 +79,8 @@ run_from(const FailureRequest *request, int before, int steps)
 static void
 add_trial(const Work *w, const char *what, const VerifiedState *state)
 {
-  const VerifiedState *reference = w->request->reference;
   VerifiedTrial trial = {.what = g_strdup(what)};
-  for (int step = state->run.before + 1; step <= state->run.steps && trial.step == 0; step++) {
-    double loss = state->losses[step] / state->plan->ranks;
-    if (fabs(loss - reference->losses[step]) <=
-        w->report->tolerance * fabs(reference->losses[step]))
-      continue;
-    trial.step = step;
-    trial.loss = loss;
-    trial.reference_loss = reference->losses[step];
-  }
+  verified_judge_trial(w->request->judgement, state, &trial);
   g_array_append_val(w->report->failure.trials, trial);
 }
 
@@ -233,8 +236,10 @@ note(VerificationReport *report, const Failure *failure)
 void
 verified_failure_clear(VerifiedFailure *f)
 {
-  for (guint i = 0; f->trials != NULL && i < f->trials->len; i++)
+  for (guint i = 0; f->trials != NULL && i < f->trials->len; i++) {
     g_free(g_array_index(f->trials, VerifiedTrial, i).what);
+    g_free(g_array_index(f->trials, VerifiedTrial, i).gradient);
+  }
   g_clear_pointer(&f->trials, g_array_unref);
 }
 
@@ -273,14 +278,14 @@ go_on(const FailureRequest *request, const Failure *failure, const StateImage *c
   const StateReading reading = {failure->from_others ? failure->spec.rank : -1,
                                 request->request->change_reads, request->request->how};
   VerifiedRun run = run_from(request, failure->last_step, request->request->steps);
-  run.order = (guint64) order;
+  run.order = request->run.order;
   g_autoptr(RestoredState) start =
       failure->last_step > 0 ? restored_state_new(request->goes_on, consistent, &reading) : NULL;
   run.start = start;
   g_autoptr(VerifiedState) state = verified_run(request->goes_on, &run, error);
   if (state == NULL)
     return FALSE;
-  verified_compare(report, state, request->reference);
+  verified_judge_rest(request->judgement, start, state, report);
   verified_keep_peaks(state, order, report->restart.peaks);
   return TRUE;
 }
@@ -296,14 +301,14 @@ verified_failure(const FailureRequest *request, int order, VerificationReport *r
     note(report, failure);
   const NumericInterruption stop = interruption(failure, NUMERIC_RANK_STOPS);
   VerifiedRun first = run_from(request, 0, failure->last_step);
-  first.order = (guint64) order;
+  first.order = request->run.order;
   g_autoptr(VerifiedState) before = failure->last_step > 0
                                         ? verified_run(request->plan, &first, error)
                                         : verified_state_new(request->plan, &first);
   g_autoptr(VerifiedState) left = before != NULL ? run_until_all_hang(request, &stop, error) : NULL;
   if (left == NULL)
     return FALSE;
-  verified_compare(report, before, request->reference);
+  verified_judge(request->judgement, before, report);
   check_others(report, failure, left->held);
   verified_keep_peaks(left, order, report->peaks);
   report->restart.after = failure->last_step;

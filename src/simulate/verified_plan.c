@@ -205,10 +205,9 @@ verified_plan_reference(const ScenarioInputs *inputs, const VerifiedPlan *of, in
 /* Keys that only several ranks have. */
 static const struct {
   const char *section, *key;
-} of_several[] = {{"optimizer", "clip_grad_norm"},
-                  {"accumulation", "all_reduce_every"},
-                  {"fsdp", "sharding_strategy"},
-                  {"deepspeed", "zero_hpz_partition_size"}};
+} of_several[] = {{"optimizer", "clip_grad_norm"}, {"accumulation", "all_reduce_every"},
+                  {"fsdp", "sharding_strategy"},   {"fsdp", "cpu_offload"},
+                  {"fsdp", "pin_memory"},          {"deepspeed", "zero_hpz_partition_size"}};
 
 static char *
 alone_plan(const ScenarioInputs *in, int micro_batches, GError **error)
@@ -278,6 +277,21 @@ static const struct {
     {"optimizer.name", optimizer_of},
     {"optimizer.clip_grad_norm", clipping_of},
 };
+
+gboolean
+verified_plans_are_same(const ScenarioInputs *a, const ScenarioInputs *b, gboolean *same,
+                        GError **error)
+{
+  g_autoptr(JsonDocument) first = plan_document(a, error);
+  g_autoptr(JsonDocument) second = first != NULL ? plan_document(b, error) : NULL;
+  if (second == NULL)
+    return FALSE;
+  cJSON *x = json_document_root(first), *y = json_document_root(second);
+  cJSON_DeleteItemFromObjectCaseSensitive(x, "failure");
+  cJSON_DeleteItemFromObjectCaseSensitive(y, "failure");
+  *same = cJSON_Compare(x, y, TRUE) != 0;
+  return TRUE;
+}
 
 /* Both update the same. */
 static gboolean

@@ -34,6 +34,10 @@ gint64 verified_plan_samples(const VerifiedPlan *plan);
 /* What it trains, as far as plans say: network, batch, optimizer, trained parameters.  Caller
  * frees. */
 char *verified_plan_training(const VerifiedPlan *plan);
+/* Do both say the same, but for a failure?  Then their Programs are equal.  FALSE and error: one is
+ * no JSON. */
+gboolean verified_plans_are_same(const ScenarioInputs *a, const ScenarioInputs *b, gboolean *same,
+                                 GError **error);
 /* Should both come to the same losses?  FALSE and error, which says what they differ in. */
 gboolean verified_plans_compare(const VerifiedPlan *a, const VerifiedPlan *b, GError **error);
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "simulate/verified_comparison.h"
 
 /* Ranks compute the same losses, and their mean is taken exactly. */
@@ -18,13 +19,15 @@ typedef struct {
 
 struct _VerifiedRounding {
   const VerifiedPlan *plan;
-  const VerifiedRun *run;
-  VerifiedPlan *alone;  /* on one rank */
-  VerifiedPlan *single; /* and with one micro-batch; NULL: it has one */
-  double roundoff;      /* of the widest rounding between them and the optimizer */
-  double roundings;     /* how many there are at most */
-  Addends *addends;     /* by step and parameter */
-  double *losses;       /* by step */
+  VerifiedRun run;
+  const StateImage *from; /* what it begins with; NULL: first values */
+  RestoredState *start;   /* the same as the plan's ranks hold it */
+  VerifiedPlan *alone;    /* on one rank */
+  VerifiedPlan *single;   /* and with one micro-batch; NULL: it has one */
+  double roundoff;        /* of the widest rounding between them and the optimizer */
+  double roundings;       /* how many there are at most */
+  Addends *addends;       /* by step and parameter */
+  double *losses;         /* by step */
 };
 
 static guint
@@ -50,12 +53,13 @@ verified_rounding_free(VerifiedRounding *r)
 {
   if (r == NULL)
     return;
-  for (guint i = 0; r->addends != NULL && i < (guint) r->run->steps * parameters_of(r); i++) {
+  for (guint i = 0; r->addends != NULL && i < (guint) r->run.steps * parameters_of(r); i++) {
     g_free(r->addends[i].mean);
     g_free(r->addends[i].size);
   }
   g_free(r->addends);
   g_free(r->losses);
+  restored_state_free(r->start);
   verified_plan_free(r->alone);
   verified_plan_free(r->single);
   g_free(r);
@@ -138,13 +142,33 @@ add_run(VerifiedRounding *r, const VerifiedPlan *plan, VerifiedRun run, double s
   return TRUE;
 }
 
+/* Nothing can equal what is no number.  FALSE and error. */
+static gboolean
+check_known(const VerifiedRounding *r, int step, GError **error)
+{
+  const char *what = isfinite(r->losses[step]) ? NULL : "the loss";
+  for (guint i = 0; what == NULL && i < parameters_of(r); i++) {
+    const double *mean = addends_at(r, step, i)->mean;
+    for (gint64 k = 0; mean != NULL && k < elements_of(r, i) && what == NULL; k++)
+      if (!isfinite(mean[k]))
+        what = network_parameter(r->plan->scenario->network, (int) i)->name;
+  }
+  if (what != NULL)
+    g_set_error(error, HIGHWATER_ERROR, HIGHWATER_ERROR_INPUT,
+                "%s: in the plan's dtypes %s%s of step %d overflows on ranks alone, so nothing can "
+                "equal it",
+                r->plan->scenario->plan->file, isfinite(r->losses[step]) ? "the gradient of " : "",
+                what, step);
+  return what == NULL;
+}
+
 /* All ranks alone in a step, and all their micro-batches. */
 static gboolean
 run_ranks(VerifiedRounding *r, int step, const RestoredState *start, GError **error)
 {
   const PlanSpec *plan = r->plan->scenario->plan;
   int ranks = r->plan->ranks, batches = plan->accumulation.steps;
-  VerifiedRun run = *r->run;
+  VerifiedRun run = r->run;
   run.steps = step;
   run.before = step - 1;
   run.start = start;
@@ -156,40 +180,49 @@ run_ranks(VerifiedRounding *r, int step, const RestoredState *start, GError **er
     if (r->single != NULL && !add_run(r, r->single, run, 1.0 / (ranks * batches), error))
       return FALSE;
   }
-  return TRUE;
+  return check_known(r, step, error);
 }
 
-/* What the plan has after so many steps, as one rank holds it. */
+static RestoredState *
+read_by(const VerifiedPlan *plan, const StateImage *image)
+{
+  return restored_state_new(plan, image, &(StateReading){.lost = -1});
+}
+
+/* What the plan has after so many steps, more than it begins with, as one rank holds it. */
 static RestoredState *
 state_after(const VerifiedRounding *r, int steps, GError **error)
 {
-  const StateReading reading = {.lost = -1};
-  VerifiedRun run = *r->run;
+  VerifiedRun run = r->run;
   run.steps = steps;
   run.order = 0;
   g_autoptr(VerifiedState) state = verified_run(r->plan, &run, error);
-  return state != NULL ? restored_state_new(r->alone, state->held, &reading) : NULL;
+  return state != NULL ? read_by(r->alone, state->held) : NULL;
 }
 
 static gboolean
 run_steps(VerifiedRounding *r, GError **error)
 {
-  for (int step = 1; step <= r->run->steps; step++) {
-    g_autoptr(RestoredState) start = step > 1 ? state_after(r, step - 1, error) : NULL;
-    if ((step > 1 && start == NULL) || !run_ranks(r, step, start, error))
-      return FALSE;
+  int before = r->run.before;
+  g_autoptr(RestoredState) first = r->from != NULL ? read_by(r->alone, r->from) : NULL;
+  gboolean ok = run_ranks(r, before + 1, first, error);
+  for (int step = before + 2; ok && step <= r->run.steps; step++) {
+    g_autoptr(RestoredState) start = state_after(r, step - 1, error);
+    ok = start != NULL && run_ranks(r, step, start, error);
   }
-  return TRUE;
+  return ok;
 }
 
 VerifiedRounding *
 verified_rounding_new(const ScenarioInputs *inputs, const VerifiedPlan *plan,
-                      const VerifiedRun *run, GError **error)
+                      const VerifiedRun *run, const StateImage *from, GError **error)
 {
   g_autoptr(VerifiedRounding) r = g_new0(VerifiedRounding, 1);
   int batches = plan->scenario->plan->accumulation.steps;
   r->plan = plan;
-  r->run = run;
+  r->from = from;
+  r->run = *run;
+  r->run.start = r->start = from != NULL ? read_by(plan, from) : NULL;
   r->roundoff = largest_roundoff(plan);
   r->roundings = count_roundings(plan);
   r->losses = g_new0(double, run->steps + 1);
@@ -244,36 +277,56 @@ clipping_of(const VerifiedRounding *r, int step)
   return c;
 }
 
-static void
-compare_gradient(const VerifiedRounding *r, const VerifiedState *state, int step, guint i,
-                 const Clipping *clipping, VerificationReport *report)
+/* A gradient in a step beside its mean. */
+typedef struct {
+  double largest;       /* element of the mean */
+  double most, allowed; /* difference, and bound */
+  double used;
+  VerifiedElement beyond; /* the first one */
+  gboolean is_beyond;
+} Gradient;
+
+static Gradient
+gradient_of(const VerifiedRounding *r, const VerifiedState *state, int step, guint i,
+            const Clipping *clipping)
 {
-  const VerifiedTensor *t = verified_state_tensor(state, step, (int) i);
+  const double *read = verified_state_tensor(state, step, (int) i)->values[COMPARED_GRADIENT];
   const Addends *a = addends_at(r, step, i);
-  VerifiedStep *s = &g_array_index(report->steps, VerifiedStep, step - 1);
-  double largest = 1e-300, most = 0, allowed = 0;
-  if (t->values[COMPARED_GRADIENT] == NULL || a->mean == NULL)
-    return;
+  Gradient g = {.largest = 1e-300};
+  if (read == NULL || a->mean == NULL)
+    return g;
   for (gint64 k = 0; k < elements_of(r, i); k++) {
-    double made = t->values[COMPARED_GRADIENT][k], mean = clipping->factor * a->mean[k];
-    double bound = bound_of(r, a->size[k]);
+    double made = read[k], mean = clipping->factor * a->mean[k], bound = bound_of(r, a->size[k]);
     bound = clipping->factor * (bound + clipping->differs * (fabs(a->mean[k]) + bound));
     double difference = isfinite(made) ? fabs(made - mean) : INFINITY;
-    largest = MAX(largest, fabs(mean));
-    most = MAX(most, difference);
-    allowed = MAX(allowed, bound);
-    s->rounding.used = MAX(s->rounding.used, difference / bound);
-    if (!(difference <= bound))
-      verified_fault_of_element(report, state, t,
-                                &(VerifiedElement){.step = step,
-                                                   .parameter = (int) i,
-                                                   .element = k,
-                                                   .made = made,
-                                                   .expected = mean,
-                                                   .allowed = bound});
+    g.largest = MAX(g.largest, fabs(mean));
+    g.most = MAX(g.most, difference);
+    g.allowed = MAX(g.allowed, bound);
+    g.used = MAX(g.used, difference / bound);
+    if (difference <= bound || g.is_beyond)
+      continue;
+    g.is_beyond = TRUE;
+    g.beyond = (VerifiedElement){.step = step,
+                                 .parameter = (int) i,
+                                 .element = k,
+                                 .made = made,
+                                 .expected = mean,
+                                 .allowed = bound};
   }
-  s->rounding.difference = MAX(s->rounding.difference, most / largest);
-  s->rounding.bound = MAX(s->rounding.bound, allowed / largest);
+  return g;
+}
+
+static void
+compare_gradient(const VerifiedState *state, int step, const Gradient *g,
+                 VerificationReport *report)
+{
+  RoundingDifference *rounding = &g_array_index(report->steps, VerifiedStep, step - 1).rounding;
+  rounding->used = MAX(rounding->used, g->used);
+  rounding->difference = MAX(rounding->difference, g->most / g->largest);
+  rounding->bound = MAX(rounding->bound, g->allowed / g->largest);
+  if (g->is_beyond)
+    verified_fault_of_element(report, state,
+                              verified_state_tensor(state, step, g->beyond.parameter), &g->beyond);
 }
 
 static void
@@ -293,14 +346,27 @@ compare_step(const VerifiedRounding *r, const VerifiedState *state, int step,
                    "step %d: the norm of all gradients is %.9g, of the ranks alone %.9g, and "
                    "rounding explains %.2g",
                    step, state->norms[step], clipping.norm, clipping.norm_differs);
-  for (guint i = 0; i < parameters_of(r); i++)
-    compare_gradient(r, state, step, i, &clipping, report);
+  for (guint i = 0; i < parameters_of(r); i++) {
+    const Gradient gradient = gradient_of(r, state, step, i, &clipping);
+    compare_gradient(state, step, &gradient, report);
+  }
 }
 
 void
 verified_rounding_compare(const VerifiedRounding *r, const VerifiedState *state,
                           VerificationReport *report)
 {
-  for (int step = 1; step <= r->run->steps; step++)
+  int before = MAX(r->run.before, state->run.before);
+  for (int step = before + 1; step <= MIN(r->run.steps, state->run.steps); step++)
     compare_step(r, state, step, report);
+}
+
+const char *
+verified_rounding_unexplained(const VerifiedRounding *r, const VerifiedState *state, int step)
+{
+  const Clipping clipping = clipping_of(r, step);
+  for (guint i = 0; i < parameters_of(r); i++)
+    if (gradient_of(r, state, step, i, &clipping).is_beyond)
+      return network_parameter(r->plan->scenario->network, (int) i)->name;
+  return NULL;
 }

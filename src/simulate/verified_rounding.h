@@ -12,15 +12,21 @@
 
 typedef struct _VerifiedRounding VerifiedRounding;
 
-/* Executes each rank of a lowered plan, read from these inputs, alone.  run: that of the plan. NULL
- * and error: the plan says nothing on one rank, or something cannot be executed. */
+/* Executes each rank of a lowered plan, read from these inputs, alone.  run: that of the plan,
+ * which begins with a state (NULL: with first values).  NULL and error: the plan says nothing on
+ * one rank, or something cannot be executed. */
 VerifiedRounding *verified_rounding_new(const ScenarioInputs *inputs, const VerifiedPlan *plan,
-                                        const VerifiedRun *run, GError **error);
+                                        const VerifiedRun *run, const StateImage *from,
+                                        GError **error);
 void verified_rounding_free(VerifiedRounding *rounding);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VerifiedRounding, verified_rounding_free)
 
-/* Compares what the plan came to; more than the bound explains is the report's fault. */
+/* Compares what the plan came to in those steps that both have; more than the bound explains is the
+ * report's fault. */
 void verified_rounding_compare(const VerifiedRounding *rounding, const VerifiedState *state,
                                VerificationReport *report);
+/* The first parameter whose gradient in a step is beyond the bound; NULL: rounding explains all. */
+const char *verified_rounding_unexplained(const VerifiedRounding *rounding,
+                                          const VerifiedState *state, int step);
 
 #endif

@@ -81,7 +81,8 @@ initialize(gpointer user, const NumericFilling *f)
 
 /* ---- states ---- */
 
-/* What the optimizer kept before. */
+/* What the optimizer kept before.  A copy that it keeps of parameters in a wider dtype is part of
+ * that: a run that rounds makes it of the narrow ones at first. */
 static void
 updating(gpointer user, const NumericUpdate *u)
 {
@@ -91,6 +92,9 @@ updating(gpointer user, const NumericUpdate *u)
   if (parameter < 0 || (forgets->states && forgets->rank == u->rank))
     return;
   const StatePart *part = state_image_part(s->run.start->held, u->rank, parameter, u->first);
+  gboolean copies = s->run.rounds && !(forgets->values && forgets->rank == u->rank);
+  for (gint64 i = 0; copies && part != NULL && i < u->elements; i++)
+    u->value[i] = part->values[IMAGE_VALUE][u->first + i - part->range.first];
   for (int k = 0; k < 2; k++)
     for (gint64 i = 0; u->state[k] != NULL && i < u->elements; i++)
       u->state[k][i] =

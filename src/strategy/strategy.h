@@ -22,9 +22,10 @@ typedef struct {
   gint32 parameter; /* its memory is that parameter's, which nobody counts here; -1: none */
   guint8 output;    /* which output of that node */
   guint8 dtype;
-  guint8 is_view; /* its base keeps a second reference: never the target of an in-place sum (rule
-                     L5) */
-  gint64 offset;  /* elements into the storage */
+  guint8 is_view;   /* its base keeps a second reference: never the target of an in-place sum (rule
+                       L5) */
+  guint8 is_packed; /* a copy: where its strides leave gaps, it has the same order and none */
+  gint64 offset;    /* elements into the storage */
   gint64 stride[OP_DIMS]; /* of a gradient: memory order */
 } TensorRef;
 
