@@ -365,6 +365,8 @@ static TensorRef
 join(Tape *t, StreamId stream, const Node *node, int input, TensorRef new)
 {
   TensorRef old = node->incoming[input];
+  if (old.storage == NO_STORAGE) /* of no elements, as the other one */
+    return old;
   ValueInfo known, *shape = incoming_info(t, node, input, &known) ? &known : NULL;
   if (!old.is_view && live_storage_holders(t->live, old.storage) == 1) {
     launch_add(t, stream, shape, &old, NULL, &new);
