@@ -248,6 +248,24 @@ END_TEST
 
 /* Each of 200 products of a value with itself is made of two of the one before: 2^200 reads if
  * nobody remembered what he has read. */
+/* Six heads are more than one call of split gives: both calls read the gradients of their heads, of
+ * queries (6) and of keys (6). */
+START_TEST(gradients_of_all_heads_are_joined)
+{
+  static const char network[] =
+      "{\"model_type\": \"stablelm\", \"hidden_size\": 96, \"intermediate_size\": 96, "
+      "\"num_hidden_layers\": 2, \"num_attention_heads\": 6, \"num_key_value_heads\": 6, "
+      "\"vocab_size\": 100, \"qk_layernorm\": true}";
+  g_autoptr(Scenario) s = fixture_good_scenario(network, PLAN(NONE));
+  const CompiledGraph *graph = &compiled_of(s, 0)->backward;
+  int joining = 0;
+  check_graph(compiled_of(s, 0), graph, TRUE);
+  for (guint i = 0; i < graph->kernels->len; i++)
+    joining += strstr(g_array_index(graph->kernels, CompiledKernel, i).name, "split") != NULL;
+  ck_assert_int_ge(joining, 2);
+}
+END_TEST
+
 START_TEST(a_chain_that_doubles_is_followed_once)
 {
   g_autoptr(GString) ops = g_string_new("{'op': 'linear', 'out': 64, 'name': 'l', 'as': 'x'}");
@@ -439,6 +457,7 @@ test_suite(void)
   tcase_add_test(saved, without_checkpointing_inputs_of_products_are_saved);
   tcase_add_test(saved, a_chain_of_pointwise_ops_saves_what_it_begins_with);
   tcase_add_test(saved, gradients_of_many_uses_are_all_added);
+  tcase_add_test(saved, gradients_of_all_heads_are_joined);
   tcase_add_test(saved, a_chain_that_doubles_is_followed_once);
   tcase_add_test(saved, full_checkpointing_saves_the_arguments);
   tcase_add_test(saved, selective_checkpointing_saves_what_its_list_names);

@@ -37,9 +37,7 @@ split_qkv(Builder *b, const Classic *m, Val x, Val qkv[3])
   }
   gint64 width = lm->hidden + 2 * lm->head_dim;
   x = view(b, x, 4, lm->batch, (gint64) 1, lm->length, width);
-  OpAttributes at = {.result = builder_info(b, x), .size = {3, lm->head_dim}};
-  at.result.shape[3] = lm->hidden; /* strides stay */
-  builder_op_multi(b, OP_SPLIT, &at, 1, &x, 3, qkv);
+  split_parts(b, x, 3, 3, (const gint64[]){lm->hidden, lm->head_dim, lm->head_dim}, qkv);
 }
 
 static Val

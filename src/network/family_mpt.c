@@ -120,9 +120,8 @@ norm(Builder *b, const Mpt *m, Val x, int gain)
 static void
 split_qkv(Builder *b, const Mpt *m, Val qkv, Val out[3])
 {
-  OpAttributes at = {.result = builder_info(b, qkv), .size = {3, m->kv_heads * m->lm.head_dim}};
-  at.result.shape[2] = m->lm.hidden; /* strides stay */
-  builder_op_multi(b, OP_SPLIT, &at, 1, &qkv, 3, out);
+  gint64 kv = m->kv_heads * m->lm.head_dim;
+  split_parts(b, qkv, 2, 3, (const gint64[]){m->lm.hidden, kv, kv}, out);
 }
 
 /* (x, heads) as attention takes it: [batch, heads, length, head_dim], a view. */

@@ -45,8 +45,10 @@ Val join_last(Builder *b, Val x, Val y);
 Val select_at(Builder *b, Val x, int dim, gint64 index);
 /* x.chunk(n, dim=-1): views of equal width. */
 void chunk(Builder *b, Val x, int n, Val *out);
-/* torch.split(x, sizes, dim), and torch.cat(parts, dim), of any number n of parts of one dtype. */
+/* torch.split(x, sizes, dim), also in parts of one size, and torch.cat(parts, dim), of any number n
+ * of parts of one dtype. */
 void split_parts(Builder *b, Val x, int dim, gint64 n, const gint64 *sizes, Val *out);
+void split_equally(Builder *b, Val x, int dim, gint64 n, Val *out);
 Val join_parts(Builder *b, int dim, gint64 n, const Val *parts);
 /* x.expand(sizes): a view; sizes has x's dtype and, of other dimensions, those to broadcast to. */
 Val expand(Builder *b, Val x, ValueInfo sizes);

@@ -13,15 +13,43 @@ slice_last(Builder *b, Val x, gint64 first, gint64 size)
   return builder_op(b, OP_SLICE, &at, 1, &x);
 }
 
+/* A call of split has so many parts at most: what is left of many is split by further calls, of
+ * whose node the gradient goes to this one's. */
+#define PARTS ((int) G_N_ELEMENTS(((OpAttributes *) NULL)->size))
+
+void
+split_parts(Builder *b, Val x, int dim, gint64 n, const gint64 *sizes, Val *out)
+{
+  gint64 first = 0;
+  for (gint64 i = 0; i < n; i += PARTS) {
+    int parts = (int) MIN(n - i, PARTS);
+    OpAttributes at = {.number = dim, .first = first, .flag = i + parts < n};
+    Val outs[PARTS + 1], *part = outs + (at.flag ? 1 : 0);
+    for (int k = 0; k < PARTS; k++)
+      at.size[k] = k < parts ? sizes[i + k] : -1;
+    for (int k = 0; k < parts; k++)
+      first += sizes[i + k];
+    builder_op_multi(b, OP_SPLIT, &at, 1, &x, parts + (at.flag ? 1 : 0), outs);
+    memcpy(out + i, part, sizeof(Val) * (gsize) parts);
+    x = outs[0];
+  }
+}
+
+void
+split_equally(Builder *b, Val x, int dim, gint64 n, Val *out)
+{
+  g_autofree gint64 *sizes = g_new(gint64, n);
+  for (gint64 i = 0; i < n; i++)
+    sizes[i] = builder_info(b, x).shape[dim] / n;
+  split_parts(b, x, dim, n, sizes, out);
+}
+
 void
 split_last(Builder *b, Val x, gint64 first, const char *const names[2], Val out[2])
 {
-  OpAttributes at = {.result = builder_info(b, x)};
-  gint64 *width = &at.result.shape[at.result.dims - 1];
-  at.size[0] = 2;
-  at.size[1] = *width - first;
-  *width = first;
-  builder_op_multi(b, OP_SPLIT, &at, 1, &x, 2, out);
+  ValueInfo info = builder_info(b, x);
+  int last = info.dims - 1;
+  split_parts(b, x, last, 2, (const gint64[]){first, info.shape[last] - first}, out);
   for (int i = 0; i < 2; i++)
     out[i] = let(b, names[i], out[i]);
 }
@@ -65,31 +93,7 @@ select_at(Builder *b, Val x, int dim, gint64 index)
 void
 chunk(Builder *b, Val x, int n, Val *out)
 {
-  OpAttributes at = {.result = builder_info(b, x), .size = {n}};
-  at.result.shape[at.result.dims - 1] /= n; /* strides stay */
-  builder_op_multi(b, OP_SPLIT, &at, 1, &x, n, out);
-}
-
-/* A call of split has so many parts at most: what is left of many is split by further calls, of
- * whose node the gradient goes to this one's. */
-#define PARTS ((int) G_N_ELEMENTS(((OpAttributes *) NULL)->size))
-
-void
-split_parts(Builder *b, Val x, int dim, gint64 n, const gint64 *sizes, Val *out)
-{
-  gint64 first = 0;
-  for (gint64 i = 0; i < n; i += PARTS) {
-    int parts = (int) MIN(n - i, PARTS);
-    OpAttributes at = {.number = dim, .first = first, .flag = i + parts < n};
-    Val outs[PARTS + 1], *part = outs + (at.flag ? 1 : 0);
-    for (int k = 0; k < PARTS; k++)
-      at.size[k] = k < parts ? sizes[i + k] : -1;
-    for (int k = 0; k < parts; k++)
-      first += sizes[i + k];
-    builder_op_multi(b, OP_SPLIT_MORE, &at, 1, &x, parts + (at.flag ? 1 : 0), outs);
-    memcpy(out + i, part, sizeof(Val) * (gsize) parts);
-    x = outs[0];
-  }
+  split_equally(b, x, builder_info(b, x).dims - 1, n, out);
 }
 
 Val

@@ -97,8 +97,6 @@ static const OpInfo ops[OP_COUNT] = {
                   .backward = backward_slice},
     [OP_SPLIT] = {"split", .shape = shape_split, .forward = forward_split,
                   .backward = backward_split},
-    [OP_SPLIT_MORE] = {"split", .shape = shape_split_more, .forward = forward_split_more,
-                       .backward = backward_split_more},
     [OP_EXPAND] = {"expand", .shape = shape_result, .forward = forward_alias,
                    .backward = backward_dense},
 

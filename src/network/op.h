@@ -23,7 +23,6 @@
   X(VIEW_AS_REAL)                                                                                  \
   X(SLICE)                                                                                         \
   X(SPLIT)                                                                                         \
-  X(SPLIT_MORE)                                                                                    \
   X(EXPAND)                                                                                        \
   /* element-wise and copies */                                                                    \
   X(TO_COPY)                                                                                       \

@@ -10,39 +10,10 @@ shape_view_as_complex(OpCase *c)
   c->out[0] = c->at.result;
 }
 
-/* size: how many parts, and how wide all but the first are (0: as wide as that one). */
+/* Parts of dimension `number`, as wide as size says (negative: no more), from `first` on.  flag:
+ * there are others behind them, which are parts of the first output, the whole. */
 void
 shape_split(OpCase *c)
-{
-  c->outs = (int) c->at.size[0];
-  for (int i = 0; i < c->outs; i++) {
-    c->out[i] = c->at.result;
-    if (i > 0 && c->at.size[1] > 0)
-      c->out[i].shape[c->out[i].dims - 1] = c->at.size[1];
-  }
-}
-
-void
-forward_split(OpCase *c)
-{
-  gint64 offset = 0;
-  for (int i = 0; i < c->outs; i++) {
-    recipe_alias(c, i, offset);
-    offset += c->out[i].shape[c->out[i].dims - 1];
-  }
-}
-
-void
-backward_split(OpCase *c)
-{
-  recipe_grad(c, 0, ORDER_DENSE);
-  recipe_launch(c, "cat", KERNEL_MEMORY, 0, "g0 g1 g2 >d0");
-}
-
-/* Some of the parts of dimension `number`, as wide as size says (negative: no more), from `first`
- * on.  flag: the others behind them are parts of the first output, which is the whole. */
-void
-shape_split_more(OpCase *c)
 {
   const ValueInfo *whole = &c->in[0];
   int dim = (int) c->at.number;
@@ -56,7 +27,7 @@ shape_split_more(OpCase *c)
 }
 
 void
-forward_split_more(OpCase *c)
+forward_split(OpCase *c)
 {
   gint64 first = c->at.first, stride = c->in[0].stride[(int) c->at.number];
   int out = 0;
@@ -66,17 +37,19 @@ forward_split_more(OpCase *c)
     recipe_alias(c, out++, first * stride);
 }
 
-/* Gradients of parts as parts of the whole's. */
+/* Parts of dimension `number` from `first` on.  What run_cat() takes to be so is not said. */
 static void
 place_parts(OpCase *c, const char *operands)
 {
-  recipe_means_text(c, meaning_text("cat", 2, "dim", c->at.number, "first", (double) c->at.first));
+  if (c->at.first > 0 || (int) c->at.number != c->in[0].dims - 1)
+    recipe_means_text(c,
+                      meaning_text("cat", 2, "dim", c->at.number, "first", (double) c->at.first));
   recipe_launch(c, "cat", KERNEL_MEMORY, 0, operands);
 }
 
 /* One new tensor for the gradients of all parts, which the last ones' node makes. */
 void
-backward_split_more(OpCase *c)
+backward_split(OpCase *c)
 {
   if (c->at.flag) {
     recipe_pass(c, 0);

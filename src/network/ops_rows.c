@@ -70,10 +70,10 @@ call_create(Builder *b, const OpsStatement *s, const Val *in, Val *out)
 static void
 call_split(Builder *b, const OpsStatement *s, const Val *in, Val *out)
 {
-  OpAttributes at = {.result = s->out[0], .size = {s->outs}};
-  if (s->outs > 1)
-    at.size[1] = last_size(&s->out[1]);
-  builder_op_multi(b, OP_SPLIT, &at, 1, in, s->outs, out);
+  gint64 sizes[OP_OUTPUTS];
+  for (int i = 0; i < s->outs; i++)
+    sizes[i] = last_size(&s->out[i]);
+  split_parts(b, in[0], s->out[0].dims - 1, s->outs, sizes, out);
 }
 
 static void

@@ -133,10 +133,7 @@ each_head(Builder *b, Val x, const Norm *norm)
   enum { HEADS = 1 };
   gint64 n = norm->heads;
   g_autofree Val *part = g_new(Val, n);
-  g_autofree gint64 *sizes = g_new(gint64, n);
-  for (gint64 i = 0; i < n; i++)
-    sizes[i] = 1;
-  split_parts(b, x, HEADS, n, sizes, part);
+  split_equally(b, x, HEADS, n, part);
   for (gint64 i = 0; i < n; i++) {
     Val head = call_module(b, norm->module + FIRST_HEAD_MODULE + (int) i, part[i]);
     Val operands[] = {head, builder_weight(b, norm->weight + (int) i)};
