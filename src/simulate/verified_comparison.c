@@ -169,12 +169,18 @@ verified_compare(VerificationReport *report, const VerifiedState *state,
 
 /* ---- bit by bit ---- */
 
-/* The first element whose bits are others, of a number or of none; n: there is no such. */
+gboolean
+verified_same_bits(double a, double b)
+{
+  return a == b || (isnan(a) && isnan(b));
+}
+
+/* The first element whose bits are others; n: there is no such. */
 static gint64
 first_other(const double *a, const double *b, gint64 n)
 {
   gint64 i = 0;
-  while (i < n && (a[i] == b[i] || (isnan(a[i]) && isnan(b[i]))))
+  while (i < n && verified_same_bits(a[i], b[i]))
     i++;
   return i;
 }

@@ -8,6 +8,8 @@
 void verified_compare(VerificationReport *report, const VerifiedState *state,
                       const VerifiedState *reference);
 
+/* Are two numbers the same, or both none? */
+gboolean verified_same_bits(double a, double b);
 /* Is all that ranks computed, bit by bit, what another run of the same plan did?  FALSE from the
  * first step on whose gradients are added up in another order, as where a new process has not yet
  * rebuilt its buckets; whatever else is not is the report's fault. */

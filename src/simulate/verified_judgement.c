@@ -125,12 +125,6 @@ part_of_any(const StateImage *image, int parameter, gint64 element)
   return last;
 }
 
-static gboolean
-same_bits(double a, double b)
-{
-  return a == b || (isnan(a) && isnan(b));
-}
-
 /* What a rank reads of one range, beside what was there. */
 static void
 compare_part(const VerifiedJudgement *j, int rank, const StatePart *part,
@@ -145,7 +139,7 @@ compare_part(const VerifiedJudgement *j, int rank, const StatePart *part,
       from = part_of_any(consistent(j), range->parameter, element);
     for (int k = 0; from != NULL && k < IMAGE_KINDS; k++) {
       double there = from->values[k][element - from->range.first];
-      if (!same_bits(part->values[k][i], there))
+      if (!verified_same_bits(part->values[k][i], there))
         verified_fault(report, NULL,
                        "rank %d goes on with another %s of %s than step %d left, first in element "
                        "%" G_GINT64_FORMAT ": %.9g, not %.9g",
