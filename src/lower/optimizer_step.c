@@ -348,27 +348,28 @@ list_tensors(StrategyContext *x, OptimizedTensor *tensors)
   return n;
 }
 
-/* Does weight decay apply to it?  Trainer.get_decay_parameter_names(): by what it is called, and
- * not inside of nn.LayerNorm. */
+/* Does weight decay apply to it?  Trainer.get_decay_parameter_names(): not where it is called so,
+ * nor inside of nn.LayerNorm. */
 static gboolean
-decays(const Network *network, int parameter)
+decays(const Network *network, int parameter, const GRegex *forbidden)
 {
-  static const char forbidden[] = "bias|layernorm|rmsnorm|(?:^|\\.)norm(?:$|\\.)|_norm(?:$|\\.)";
   const Parameter *p = network_parameter(network, parameter);
   return !g_str_equal(network_module(network, p->module)->type, "LayerNorm") &&
-         !g_regex_match_simple(forbidden, p->name, G_REGEX_CASELESS, 0);
+         !g_regex_match(forbidden, p->name, 0, NULL);
 }
 
 /* The Trainer makes two groups of parameters, which the optimizer updates one after the other. */
 static void
 step_in_groups(StrategyContext *x, int n, OptimizedTensor *tensors)
 {
+  static const char names[] = "bias|layernorm|rmsnorm|(?:^|\\.)norm(?:$|\\.)|_norm(?:$|\\.)";
+  g_autoptr(GRegex) forbidden = g_regex_new(names, G_REGEX_CASELESS, 0, NULL);
   g_autofree OptimizedTensor *group = g_new(OptimizedTensor, MAX(n, 1));
   g_autofree int *from = g_new(int, MAX(n, 1));
   for (int decayed = 1; decayed >= 0; decayed--) {
     int count = 0;
     for (int i = 0; i < n; i++)
-      if (decays(x->network, tensors[i].parameter) == decayed) {
+      if (decays(x->network, tensors[i].parameter, forbidden) == decayed) {
         group[count] = tensors[i];
         from[count++] = i;
       }
