@@ -100,8 +100,8 @@ check_plans(const Options *options, const char *network, GError **error)
   if (options->run.steps < 2)
     return command_refuse(&command_verify, error,
                           "--steps: a restart needs at least 2, one before it and one after");
-  return (options->restart_after == NOT_GIVEN ||
-          check_range("--restart-after", options->restart_after, 1, options->run.steps - 1, error));
+  return options->restart_after == NOT_GIVEN ||
+         check_range("--restart-after", options->restart_after, 1, options->run.steps - 1, error);
 }
 
 /* ---- the answer ---- */

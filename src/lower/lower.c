@@ -41,7 +41,6 @@ lower_shape(const PlanSpec *plan, const DeviceProfile *device)
       .scales_loss = plan->precision.grad_scaler,
       .keeps_loss_dtype = strategy->grad_scaler == GRAD_SCALER_SHARDED,
       .loss_factor = plan->trainer.average_tokens ? plan->shard * plan->replicate : 0,
-      .undivided = trainer,
       .loss_steps = loops                  ? 0
                     : loss == LOSS_DIVIDED ? 1
                                            : LOSS_STEPS,

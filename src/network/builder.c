@@ -84,7 +84,7 @@ write_loss_steps(Builder *b)
   const Function *main = network_function(b->network, b->network->main);
   const PlanSpec *plan = b->network->shape.plan;
   ValueInfo loss = g_array_index(main->values, ValueInfo, main->result);
-  for (int i = b->network->shape.undivided; i < b->network->shape.loss_steps; i++) {
+  for (int i = b->network->shape.trainer ? 1 : 0; i < b->network->shape.loss_steps; i++) {
     Val argument;
     builder_function_begin(b, names[i], -1, 1, &loss, &argument);
     OpAttributes at = {.key = plan != NULL ? "value" : NULL};

@@ -134,9 +134,9 @@ typedef struct {
   gboolean keeps_loss;       /* the loop holds a loss until it has the next one */
   gboolean scales_loss;      /* a GradScaler multiplies it by its scale, a tensor */
   gboolean keeps_loss_dtype; /* and casts it back to its dtype */
-  gboolean trainer;   /* the loop is transformers' Trainer: models take the number of items */
+  gboolean trainer;   /* the loop is transformers' Trainer: models take the number of items, and it
+                       divides the loss in   an engine's place */
   double loss_factor; /* what it then multiplies a loss by that was divided by them; 0: nothing */
-  gboolean undivided; /* it divides the loss in the engine's place */
   int loss_steps;     /* what an engine does to the loss after that: 0 nothing, 1 divides it, 2
                          divides and scales it */
   NetworkPrecision precision;
