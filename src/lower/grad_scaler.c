@@ -21,18 +21,6 @@ allocate(StrategyContext *x, gint64 bytes, const char *what)
   return live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
 }
 
-/* A number in fp32 that is made of another (NO_STORAGE: of none). */
-static StorageId
-number(StrategyContext *x, const char *what, StorageId from, const char *meaning)
-{
-  StorageId made = allocate(x, dtype_size(DTYPE_FP32), what);
-  if (from != NO_STORAGE)
-    operand(x, from, ROLE_READ);
-  operand(x, made, ROLE_WRITE);
-  strategy_launch_as(x, STREAM_COMPUTE, what, 2.0 * dtype_size(DTYPE_FP32), meaning);
-  return made;
-}
-
 /* ---- the scale ---- */
 
 void
@@ -47,8 +35,8 @@ grad_scaler_scale(StrategyContext *x, GradScaler *s)
   if (s->scale != NO_STORAGE)
     return s->scale;
   g_autofree char *fill = meaning_text("fill", 1, "value", network_loss_scale(DTYPE_FP16));
-  s->scale = number(x, "loss scale", NO_STORAGE, fill);
-  s->growth_tracker = number(x, "growth tracker", NO_STORAGE, "fill value=0");
+  s->scale = strategy_scalar(x, NO_STORAGE, "loss scale", fill);
+  s->growth_tracker = strategy_scalar(x, NO_STORAGE, "growth tracker", "fill value=0");
   live_storage_promote(x->live, s->scale, CATEGORY_OTHER);
   live_storage_promote(x->live, s->growth_tracker, CATEGORY_OTHER);
   return s->scale;
@@ -60,7 +48,7 @@ inverse_scale(StrategyContext *x, const GradScaler *s)
 {
   StorageId wide = allocate(x, 8, "scale in fp64"), inverse = allocate(x, 8, "inverse in fp64");
   live_storage_drop(x->live, wide);
-  StorageId result = number(x, "inverse scale", s->scale, "pow power=-1");
+  StorageId result = strategy_scalar(x, s->scale, "inverse scale", "pow power=-1");
   live_storage_drop(x->live, inverse);
   return result;
 }
@@ -88,7 +76,7 @@ reduce_found(StrategyContext *x, StorageId found)
 {
   if (x->plan->shard == 1)
     return;
-  StorageId largest = number(x, "found inf of all ranks", found, "to_copy");
+  StorageId largest = strategy_scalar(x, found, "found inf of all ranks", "to_copy");
   all_reduce(x, largest, "shard", x->plan->shard);
   operand(x, largest, ROLE_READ);
   operand(x, found, ROLE_WRITE);
@@ -101,10 +89,10 @@ reduce_found(StrategyContext *x, StorageId found)
 static void
 unscale(StrategyContext *x, const Strategy *strategy, GradScaler *s, StorageId inverse)
 {
-  StorageId found = number(x, "found inf", NO_STORAGE, "fill value=0"), copy = NO_STORAGE;
-  s->found_inf = number(x, "found inf of the device", found, "to_copy");
+  StorageId found = strategy_scalar(x, NO_STORAGE, "found inf", "fill value=0"), copy = NO_STORAGE;
+  s->found_inf = strategy_scalar(x, found, "found inf of the device", "to_copy");
   if (optimizer_has_gradients(x)) {
-    copy = number(x, "inverse scale of the device", inverse, "to_copy");
+    copy = strategy_scalar(x, inverse, "inverse scale of the device", "to_copy");
     double bytes = optimizer_gradients(x, ROLE_ACCUMULATE);
     operand(x, copy, ROLE_READ);
     operand(x, s->found_inf, ROLE_ACCUMULATE);
@@ -139,10 +127,10 @@ begin_fused(StrategyContext *x, const Strategy *strategy, GradScaler *s)
 {
   gboolean unscaled = s->found_inf != NO_STORAGE;
   if (!unscaled)
-    unscale(x, strategy, s, number(x, "no scale", NO_STORAGE, "fill value=1"));
-  s->sum = number(x, "sum of found infs", s->found_inf, "add_scalar value=0");
+    unscale(x, strategy, s, strategy_scalar(x, NO_STORAGE, "no scale", "fill value=1"));
+  s->sum = strategy_scalar(x, s->found_inf, "sum of found infs", "add_scalar value=0");
   if (!unscaled) {
-    s->gradient_scale = number(x, "gradient scale", s->scale, "mul_scalar value=1");
+    s->gradient_scale = strategy_scalar(x, s->scale, "gradient scale", "mul_scalar value=1");
     x->gradient_scale = network_loss_scale(DTYPE_FP16);
   }
 }

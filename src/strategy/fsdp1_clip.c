@@ -30,16 +30,6 @@ fsdp1_gradient_operand(StrategyContext *x, const ParameterState *p, Role role)
                           role);
 }
 
-StorageId
-fsdp1_scalar(StrategyContext *x, StorageId from, const char *what, const char *meaning)
-{
-  StorageId result = temporary(x, dtype_size(DTYPE_FP32), what);
-  operand(x, from, DTYPE_FP32, ROLE_READ);
-  operand(x, result, DTYPE_FP32, ROLE_WRITE);
-  strategy_launch_as(x, STREAM_COMPUTE, what, 2.0 * dtype_size(DTYPE_FP32), meaning);
-  return result;
-}
-
 /* ---- norms ---- */
 
 /* A reduction of all elements to one, 512 threads a block: beyond 256 values a thread several
@@ -105,7 +95,7 @@ local_norm(StrategyContext *x, const GArray *parameters)
   strategy_launch(x, STREAM_COMPUTE, "stack", (double) n * 8);
   for (guint i = n; i > 0; i--)
     live_storage_drop(x->live, norms[i - 1]);
-  StorageId norm = fsdp1_scalar(x, stack, "local norm", "vector_norm");
+  StorageId norm = strategy_scalar(x, stack, "local norm", "vector_norm");
   live_storage_drop(x->live, stack);
   return norm;
 }
@@ -150,7 +140,7 @@ make_zero(StrategyContext *x)
   Fsdp1 *f = fsdp1_of(x);
   if (f->zero != NO_STORAGE)
     return;
-  f->zero = fsdp1_scalar(x, NO_STORAGE, "zero", NULL);
+  f->zero = strategy_scalar(x, NO_STORAGE, "zero", NULL);
   live_storage_promote(x->live, f->zero, CATEGORY_OTHER);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
 }
@@ -182,18 +172,18 @@ fsdp1_clip(StrategyContext *x)
     return TRUE;
   }
   StorageId local = parameters->len > 0 ? local_norm(x, parameters) : NO_STORAGE;
-  StorageId square =
-      fsdp1_scalar(x, local != NO_STORAGE ? local : f->zero, "square of the norm", "pow power=2");
+  StorageId square = strategy_scalar(x, local != NO_STORAGE ? local : f->zero, "square of the norm",
+                                     "pow power=2");
   fsdp1_all_reduce_norm(x, square);
-  StorageId total = fsdp1_scalar(x, square, "total norm", "pow power=0.5 global=1");
+  StorageId total = strategy_scalar(x, square, "total norm", "pow power=0.5 global=1");
   live_storage_drop(x->live, square);
   g_autofree char *most = meaning_text("mul_scalar", 1, "value", plan_spec_clip_norm(x->plan));
-  StorageId sum = fsdp1_scalar(x, total, "total norm + eps", "add_scalar value=1e-06"),
-            inverse = fsdp1_scalar(x, sum, "reciprocal", "pow power=-1");
-  StorageId coefficient = fsdp1_scalar(x, inverse, "clip coefficient", most);
+  StorageId sum = strategy_scalar(x, total, "total norm + eps", "add_scalar value=1e-06"),
+            inverse = strategy_scalar(x, sum, "reciprocal", "pow power=-1");
+  StorageId coefficient = strategy_scalar(x, inverse, "clip coefficient", most);
   live_storage_drop(x->live, inverse);
   live_storage_drop(x->live, sum);
-  StorageId clamped = fsdp1_scalar(x, coefficient, "clamped coefficient", "clamp most=1");
+  StorageId clamped = strategy_scalar(x, coefficient, "clamped coefficient", "clamp most=1");
   program_builder_host_work(x->builder, HOST_WORK_OPTIMIZER, (int) parameters->len);
   scale_gradients(x, parameters, clamped);
   gboolean casts = f->stored != DTYPE_FP32;

@@ -103,13 +103,13 @@ fsdp1_clip_on_host(StrategyContext *x, const GArray *parameters, StorageId zero)
   gradient_operands(x, parameters, ROLE_READ);
   strategy_compute_on_host(x, "vector_norm", "number_norm_with");
   if (bytes > 0) {
-    local = fsdp1_scalar(x, NO_STORAGE, "local norm", "fill_number");
+    local = strategy_scalar(x, NO_STORAGE, "local norm", "fill_number");
     program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   }
   StorageId square =
-      fsdp1_scalar(x, local != NO_STORAGE ? local : zero, "square of the norm", "pow power=2");
+      strategy_scalar(x, local != NO_STORAGE ? local : zero, "square of the norm", "pow power=2");
   fsdp1_all_reduce_norm(x, square);
-  StorageId total = fsdp1_scalar(x, square, "total norm", "pow power=0.5 global=1");
+  StorageId total = strategy_scalar(x, square, "total norm", "pow power=0.5 global=1");
   live_storage_drop(x->live, square);
   program_builder_stream_sync(x->builder, STREAM_COMPUTE);
   fsdp1_operand(x, total, DTYPE_FP32, ROLE_READ);

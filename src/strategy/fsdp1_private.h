@@ -167,8 +167,6 @@ void fsdp1_clip_on_host(StrategyContext *x, const GArray *parameters, StorageId 
 
 /* ---- fsdp1_clip.c ---- */
 
-/* A scalar in fp32 made of another one (NO_STORAGE: of none). */
-StorageId fsdp1_scalar(StrategyContext *x, StorageId from, const char *what, const char *meaning);
 /* A parameter's part of the flat gradient, as an operand of what is issued next. */
 void fsdp1_gradient_operand(StrategyContext *x, const ParameterState *p, Role role);
 /* dist.all_reduce(total_norm, group=self.process_group): the compute stream waits. */

@@ -82,6 +82,19 @@ strategy_launch_as(StrategyContext *x, StreamId stream, const char *name, double
   program_builder_launch(x->builder, stream, program_builder_kernel(x->builder, &kernel));
 }
 
+StorageId
+strategy_scalar(StrategyContext *x, StorageId from, const char *what, const char *meaning)
+{
+  const gint64 bytes = dtype_size(DTYPE_FP32);
+  StoragePurpose purpose = {CATEGORY_TEMPORARY, -1, program_builder_name(x->builder, what)};
+  StorageId made = live_storage_alloc(x->live, bytes, STREAM_COMPUTE, purpose);
+  if (from != NO_STORAGE)
+    program_builder_operand(x->builder, live_storage_tensor(x->live, from, DTYPE_FP32), ROLE_READ);
+  program_builder_operand(x->builder, live_storage_tensor(x->live, made, DTYPE_FP32), ROLE_WRITE);
+  strategy_launch_as(x, STREAM_COMPUTE, what, 2.0 * (double) bytes, meaning);
+  return made;
+}
+
 void
 strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes)
 {

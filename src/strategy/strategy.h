@@ -348,6 +348,10 @@ void strategy_launch(StrategyContext *x, StreamId stream, const char *name, doub
 /* The same, with what it computes (meaning.h; borrowed, NULL: its name says it). */
 void strategy_launch_as(StrategyContext *x, StreamId stream, const char *name, double bytes,
                         const char *meaning);
+/* A new number in fp32 on the device that a kernel of that name makes of another (NO_STORAGE: of
+ * none). */
+StorageId strategy_scalar(StrategyContext *x, StorageId from, const char *what,
+                          const char *meaning);
 /* A copy of so many bytes between the device and the host; one that takes a part says so by its
  * meaning. */
 void strategy_copy(StrategyContext *x, StreamId stream, const char *name, double bytes);
